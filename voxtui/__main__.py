@@ -1,0 +1,3 @@
+from voxtui.cli import main
+
+main()

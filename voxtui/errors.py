@@ -1,0 +1,39 @@
+"""What can go wrong and be explained in one sentence.
+
+VoxtuiError(message, hint)   shown to the user: what happened, what to do about it
++-- ConfigError              config.toml, --set or an environment variable says something unusable
++-- InputError               a file, clip or text the user gave cannot be used
++-- DeviceError              microphone, speaker or PortAudio missing, busy, lost, wrong format
++-- ModelError               a model cannot be found, fetched, loaded or run
+
+Foreign exceptions become one of these at the seam where they appear. Three places catch them:
+the command line, the engine around one turn, the engine around start-up.
+"""
+
+
+class VoxtuiError(Exception):
+    """A failure the user can understand; `hint` is a command or a config key that helps."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".rstrip()
+
+
+class ConfigError(VoxtuiError):
+    """The configuration says something unusable; the message starts with where it says it."""
+
+
+class InputError(VoxtuiError):
+    """A file or text handed to voxtui cannot be used."""
+
+
+class DeviceError(VoxtuiError):
+    """A microphone or speaker is missing, busy, lost or will not do what is asked."""
+
+
+class ModelError(VoxtuiError):
+    """A model cannot be found, fetched, loaded or run."""
