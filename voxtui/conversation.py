@@ -1,0 +1,168 @@
+"""What is said to whom: tokens become clauses, clauses speech, and turns history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+
+from voxtui.ahead import ahead
+from voxtui.config import HistoryConfig
+from voxtui.protocols import PastTurn, Voice
+from voxtui.turn import Mark, Marks, SpeechChunk, Token, Utterance
+
+FIRST_CLAUSE = 10
+"""Characters after which the first clause may end at a comma: its length is latency."""
+
+LONGEST_CLAUSE = 240
+"""Characters after which any clause ends at a space: a voice must not wait for a missing full stop."""
+
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|etc|approx|No|e\.g|i\.e|a\.m|p\.m|U\.S)|\b[A-Z]|(?:^|\s)\d{1,2})\.$"
+)
+"""A full stop after these ends no sentence; `1.` alone is a list marker."""
+
+_SENTENCE_END = re.compile(r"[.!?…]+[\"')\]*_]*(?=\s)|\n+")
+_CLAUSE_END = re.compile(r"[,;:–—]+[\"')\]*_]*(?=\s)|\s[–—-]+(?=\s)")
+
+
+def clauses(texts: Iterator[str]) -> Generator[str, None, None]:
+    """Cut streamed text into speakable clauses; joined, they are the text.
+
+    The first may end at a comma, for speed; later ones are whole sentences, for prosody. A clause
+    is let go at the first character after it that shows it is complete.
+    """
+    buffer, first = "", True
+    for text in texts:
+        buffer += text
+        while (end := _clause_end(buffer, first)) is not None:
+            yield buffer[:end]
+            buffer, first = buffer[end:], False
+    if buffer.strip():
+        yield buffer
+
+
+def _clause_end(text: str, first: bool) -> int | None:
+    for found in _SENTENCE_END.finditer(text):
+        head = text[: found.end()]
+        if head.strip() and not _ABBREVIATION.search(head.rstrip("\n")):
+            return found.end()
+    if first:
+        for found in _CLAUSE_END.finditer(text):
+            if len(text[: found.end()].strip()) >= FIRST_CLAUSE:
+                return found.end()
+    if len(text) > LONGEST_CLAUSE and (space := text.rfind(" ", 1, LONGEST_CLAUSE)) > 0:
+        return space
+    return None
+
+
+@dataclass(slots=True)
+class SpokenClause:
+    """A clause that went to the voice."""
+
+    length: int
+    """characters of the reply it covers"""
+    seconds: float = 0.0
+    """how long its speech is"""
+
+
+@dataclass(slots=True)
+class Speech:
+    """The spoken side of one reply: which text, how long."""
+
+    voice: Voice
+    marks: Marks
+    timeout_s: float
+    """a voice that takes longer for the first chunk of a clause has failed"""
+    spoken: list[SpokenClause] = field(default_factory=list[SpokenClause])
+
+    def chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:
+        """Speech for `tokens`, each clause as soon as it is complete. Raises ModelError."""
+        for clause in clauses(token.text for token in tokens):
+            text = speakable(clause)
+            self.spoken.append(SpokenClause(len(clause)))
+            if len(text) < 2:
+                continue
+            self.marks.mark(Mark.FIRST_SENTENCE)
+            speech = self.voice.speak(text)
+            with ahead(_as_generator(speech), 4, "voice", first_within=self.timeout_s) as chunks:
+                for chunk in chunks:
+                    self.marks.mark(Mark.FIRST_AUDIO)
+                    self.spoken[-1].seconds += chunk.seconds
+                    yield chunk
+
+    def heard(self, reply: str, seconds: float) -> str:
+        """The beginning of `reply` that `seconds` of its speech said, in whole words."""
+        end = 0
+        for clause in list(self.spoken):
+            if seconds >= clause.seconds:
+                seconds -= clause.seconds
+                end += clause.length
+                continue
+            part = reply[end : end + int(clause.length * seconds / clause.seconds)]
+            return reply[:end] + part[: part.rfind(" ") + 1].rstrip()
+        return reply[:end]
+
+
+def _as_generator(items: Iterator[SpeechChunk]) -> Generator[SpeechChunk, None, None]:
+    yield from items
+
+
+def speakable(text: str) -> str:
+    """`text` as it should be read aloud: no Markdown, no code, no bare URLs, no list markers."""
+    from markdown_it import MarkdownIt
+
+    plain: list[str] = []
+    for block in MarkdownIt("commonmark", {"html": False}).parse(text.strip()):
+        if block.type in ("fence", "code_block"):
+            plain.append("code")
+        for piece in block.children or ():
+            if piece.type in ("text", "code_inline"):
+                plain.append(piece.content)
+            elif piece.type in ("softbreak", "hardbreak"):
+                plain.append(" ")
+    spoken = re.sub(r"https?://\S+", "link", "".join(plain))
+    return " ".join(spoken.split()) if any(c.isalnum() for c in spoken) else ""
+
+
+class Conversation:
+    """The one owner of what was said. Past `history.turns`, a user's audio becomes text."""
+
+    def __init__(self, config: HistoryConfig) -> None:
+        self._config = config
+        self.past: tuple[PastTurn, ...] = ()
+
+    def remember(
+        self, said: Utterance | str, words: str | None, reply: tuple[Token, ...], heard: str
+    ) -> None:
+        """Add a turn, of whose reply `heard` was heard. A reply nobody heard leaves no trace."""
+        kept = _tokens_within(reply, len(heard))
+        if not kept:
+            return
+        turns = [*self.past, PastTurn(said, words, kept)]
+        audible = len(turns) - self._config.turns
+        turns = [_as_text(turn) if i < audible else turn for i, turn in enumerate(turns)]
+        while turns and sum(map(_size, turns)) > self._config.max_tokens:
+            turns.pop(0)
+        self.past = tuple(turns)
+
+    def forget(self) -> None:
+        self.past = ()
+
+
+def _tokens_within(tokens: tuple[Token, ...], length: int) -> tuple[Token, ...]:
+    total = 0
+    for count, token in enumerate(tokens):
+        total += len(token.text)
+        if total > length:
+            return tokens[:count]
+    return tokens
+
+
+def _as_text(turn: PastTurn) -> PastTurn:
+    return PastTurn(turn.user_text, turn.words, turn.reply)
+
+
+def _size(turn: PastTurn) -> int:
+    """Tokens of a turn as text: the reply's are known, the user's are guessed at 3 bytes each."""
+    return len(turn.reply) + len(turn.user_text.encode()) // 3 + 8

@@ -1,0 +1,595 @@
+"""One thread, one inbox, one turn at a time.
+
+Frames and commands share the inbox, so a key press is ordered among the samples around it. While a
+turn is answered the thread is inside it; what cuts it short is the turn's cancel flag, set by the
+front end the moment a key is pressed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from voxtui.ahead import Stalled, ahead
+from voxtui.chunker import Chunker
+from voxtui.config import Config
+from voxtui.conversation import Conversation, Speech
+from voxtui.errors import DeviceError, ModelError, VoxtuiError
+from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
+from voxtui.recording import Endpointer, Recording, SpeechGate
+from voxtui.turn import (
+    FRAME_SECONDS,
+    MICROPHONE,
+    Died,
+    Event,
+    Frame,
+    Heard,
+    Loaded,
+    LoadFailed,
+    Loading,
+    Mark,
+    Marks,
+    Notice,
+    Outcome,
+    ReplyText,
+    SpokenUpTo,
+    State,
+    StateChanged,
+    Token,
+    Turn,
+    TurnFinished,
+    TurnStarted,
+    UserWords,
+    Utterance,
+)
+
+PREROLL_SECONDS = 0.35
+"""Sound kept from before the key: a press is noticed after the first phoneme has begun."""
+
+ECHO_SECONDS = 0.1
+"""How long a room goes on sounding after our own speech."""
+
+SILENT_SOURCE_SECONDS = 0.5
+"""A source that delivers no frame for so long after the release is not waited for."""
+
+TYPED = "typed"
+
+
+@dataclass(slots=True)
+class Ticket:
+    """What the front end and the engine share about one turn."""
+
+    number: int
+    source: str
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    marks: Marks = field(default_factory=Marks)
+
+    def cancel(self) -> None:
+        if not self.cancelled.is_set():
+            self.marks.mark(Mark.CANCELLED)
+            self.cancelled.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    ticket: Ticket
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    ticket: Ticket
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class NewConversation:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    pass
+
+
+Item: TypeAlias = Frame | Talk | Release | Say | Discard | NewConversation | Lost | Quit
+
+
+@dataclass(slots=True)
+class Capture:
+    """An utterance in the making."""
+
+    ticket: Ticket
+    hands_free: bool = False
+    recording: Recording = field(default_factory=Recording)
+    released_at: float | None = None
+    paced: bool = True
+
+
+class Engine:
+    """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
+
+    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `emit` is called on
+    several threads and must return at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        microphone: Microphone | None,
+        speaker: Speaker | None,
+        detector: SpeechDetector,
+        brain: Brain,
+        voice: Voice | None,
+        config: Config,
+        emit: Callable[[Event], object],
+    ) -> None:
+        self._microphone = microphone
+        self._speaker = speaker
+        self._detector = detector
+        self._brain = brain
+        self._voice = voice
+        self._config = config
+        self._emit = emit
+        self._inbox: SimpleQueue[Item] = SimpleQueue()
+        self._conversation = Conversation(config.history)
+        self._gate = SpeechGate(config.vad.threshold)
+        self._endpointer = Endpointer(config.vad)
+        self._recent: deque[Frame] = deque(maxlen=int(1 / FRAME_SECONDS))
+        self._capture: Capture | None = None
+        self._echo = (0.0, 0.0)
+        self._stalled: threading.Thread | None = None
+        self._muted = False
+        self._ready = False
+        self._answering = False
+        self._turns = 0
+        self._minting = threading.Lock()
+        self._ticket = Ticket(0, TYPED)
+        self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
+
+    # Called by the front end.
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def talk(self, at: float | None = None, source: str = MICROPHONE) -> None:
+        """The key went down at `at`: cut off any answer and listen to `source`."""
+        at = time.monotonic() if at is None else at
+        self._inbox.put(Talk(self._mint(source), at))
+
+    def release(self, at: float | None = None) -> None:
+        """The key came up at `at`: answer what was said until then."""
+        self._inbox.put(Release(time.monotonic() if at is None else at))
+
+    def hear(self, frame: Frame) -> None:
+        """The next frame of any source. Any thread."""
+        if self._answering and self._config.vad.listen_while_speaking:
+            self._overhear(frame)
+        self._inbox.put(frame)
+
+    def discard(self) -> None:
+        """Forget the utterance being captured."""
+        self._inbox.put(Discard())
+
+    def interrupt(self) -> None:
+        """Silence and end the answer in progress."""
+        self._ticket.cancel()
+
+    def say(self, text: str, at: float | None = None) -> None:
+        """Enter was pressed on `text` at `at`."""
+        ticket = self._mint(TYPED)
+        ticket.marks.mark(Mark.RELEASED, at)
+        self._inbox.put(Say(ticket, text))
+
+    def new_conversation(self) -> None:
+        self._ticket.cancel()
+        self._inbox.put(NewConversation())
+
+    def mute(self, muted: bool) -> None:
+        """Turn the voice off, also in the middle of a sentence, or on; text goes on."""
+        self._muted = muted
+
+    @property
+    def level(self) -> float:
+        """The microphone's peak, 0..1."""
+        return self._microphone.level if self._microphone else 0.0
+
+    def close(self) -> None:
+        """End the turn in progress, close every part, and join the thread."""
+        self._ticket.cancel()
+        self._inbox.put(Quit())
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _mint(self, source: str) -> Ticket:
+        """A ticket of its own for each turn; the one before it is cancelled."""
+        with self._minting:
+            self._ticket.cancel()
+            self._turns += 1
+            self._ticket = Ticket(self._turns, source)
+            return self._ticket
+
+    # Runs on the engine thread.
+
+    def _run(self) -> None:
+        try:
+            self._load()
+            while not isinstance(item := self._next(), Quit):
+                if item is not None:
+                    self._take(item)
+        except BaseException as error:  # noqa: BLE001 - the front end raises it
+            self._emit(Died(error))
+        finally:
+            self._close_parts()
+
+    def _next(self) -> Item | None:
+        """The next item. None when a released source has gone silent, which ends the capture."""
+        waiting = self._capture is not None and self._capture.released_at is not None
+        try:
+            return self._inbox.get(timeout=SILENT_SOURCE_SECONDS if waiting else None)
+        except Empty:
+            self._answer_capture()
+            return None
+
+    def _take(self, item: Item) -> None:
+        match item:
+            case Frame():
+                self._hear(item)
+            case Talk(ticket, at):
+                self._abandon_capture()
+                self._begin(ticket, at)
+            case Release(at):
+                self._release(at)
+            case Say(ticket, text):
+                self._abandon_capture()
+                self._emit(TurnStarted(ticket.number, TYPED, ticket.marks))
+                self._answer(ticket, text.strip() or None)
+            case Discard():
+                self._abandon_capture()
+            case NewConversation():
+                self._abandon_capture()
+                self._conversation.forget()
+            case Lost(sentence):
+                self._lose_microphone(sentence)
+            case Quit():
+                pass
+
+    def _load(self) -> None:
+        self._emit(StateChanged(State.LOADING))
+
+        def progress(step: str, fraction: float | None) -> None:
+            self._emit(Loading(step, fraction))
+
+        try:
+            self._detector.probability(_silent_frame())
+            if self._voice is not None:
+                self._voice.warm_up(progress)
+            self._brain.warm_up(progress)
+        except VoxtuiError as error:
+            self._emit(LoadFailed(error))
+            return
+        self._open_devices()
+        self._ready = True
+        self._emit(
+            Loaded(
+                brain=self._brain.description,
+                voice=self._voice.name if self._voice else "none",
+                microphone=self._microphone.name if self._microphone else None,
+                speaker=self._speaker.name if self._speaker else None,
+            )
+        )
+        self._emit(StateChanged(State.READY))
+
+    def _open_devices(self) -> None:
+        if self._speaker is not None:
+            try:
+                self._speaker.open()
+            except DeviceError as error:
+                self._speaker = None
+                self._emit(Notice(str(error)))
+        if self._microphone is not None:
+            try:
+                self._microphone.open(self.hear, lambda sentence: self._inbox.put(Lost(sentence)))
+            except DeviceError as error:
+                self._microphone = None
+                self._emit(Notice(str(error)))
+
+    def _close_parts(self) -> None:
+        for part in (self._microphone, self._speaker, self._voice, self._brain):
+            if part is not None:
+                part.close()
+
+    def _lose_microphone(self, sentence: str) -> None:
+        """What was captured is kept and answered."""
+        if self._microphone is not None:
+            self._microphone.close()
+            self._microphone = None
+        self._emit(Notice(sentence, "error"))
+        if self._capture is not None and self._capture.ticket.source == MICROPHONE:
+            self._release(time.monotonic())
+            self._answer_capture()
+
+    # Listening.
+
+    def _hear(self, frame: Frame) -> None:
+        capture = self._capture
+        if capture is not None and frame.source == capture.ticket.source:
+            if not self._is_echo(frame, until=self._echo[1]):
+                self._record(capture, frame)
+            return
+        if frame.source != MICROPHONE or self._is_echo(frame, until=self._echo[1] + ECHO_SECONDS):
+            return
+        self._recent.append(frame)
+        if capture is None and self._config.vad.hands_free and self._ready:
+            speech = self._gate.verdict(self._detector.probability(frame))
+            if self._endpointer.starts(speech):
+                preroll = PREROLL_SECONDS + self._config.vad.start_ms / 1000
+                self._begin(
+                    self._mint(MICROPHONE), frame.captured_at, preroll=preroll, hands_free=True
+                )
+
+    def _is_echo(self, frame: Frame, until: float) -> bool:
+        """Whether any of `frame` was captured while our own speech could be heard."""
+        return self._echo[0] < frame.captured_at and frame.captured_at - FRAME_SECONDS < until
+
+    def _begin(
+        self, ticket: Ticket, at: float, preroll: float = PREROLL_SECONDS, hands_free: bool = False
+    ) -> None:
+        if not self._ready:
+            self._refuse()
+            return
+        if ticket.source == MICROPHONE and self._microphone is None:
+            self._emit(Notice("There is no microphone: type, or speak a sample clip."))
+            return
+        self._capture = Capture(ticket, hands_free)
+        self._detector.reset()
+        self._gate.reset()
+        self._emit(TurnStarted(ticket.number, ticket.source, ticket.marks))
+        self._emit(StateChanged(State.LISTENING))
+        self._brain.listen(self._conversation.past, ticket.cancelled)
+        recent = [f for f in self._recent if f.captured_at > at - preroll]
+        self._recent.clear()
+        for frame in recent if ticket.source == MICROPHONE else []:
+            self._record(self._capture, frame)
+
+    def _refuse(self) -> None:
+        self._emit(Notice("No model is loaded, so there is nobody to answer. `voxtui doctor` helps."))
+
+    def _record(self, capture: Capture, frame: Frame) -> None:
+        speech = self._gate.verdict(self._detector.probability(frame))
+        capture.recording.append(frame, speech)
+        self._brain.hear(frame, speech)
+        if capture.released_at is not None:
+            if capture.recording.over(capture.released_at):
+                self._answer_capture()
+        elif capture.recording.seconds >= self._config.audio.max_utterance_s:
+            limit = f"{self._config.audio.max_utterance_s:g}"
+            self._emit(Notice(f"Stopped listening after {limit} s (audio.max_utterance_s)."))
+            self._release(frame.captured_at)
+        elif capture.hands_free and self._endpointer.ends(capture.recording):
+            self._release(time.monotonic())
+            self._answer_capture()
+
+    def _release(self, at: float) -> None:
+        capture = self._capture
+        if capture is None or capture.released_at is not None:
+            return
+        capture.released_at = at
+        capture.ticket.marks.mark(Mark.RELEASED, at)
+        if capture.recording.over(at):
+            self._answer_capture()
+
+    def _abandon_capture(self) -> None:
+        if self._capture is None:
+            return
+        ticket, self._capture = self._capture.ticket, None
+        ticket.cancel()
+        self._finish(ticket, Outcome.CANCELLED)
+
+    # Answering.
+
+    def _answer_capture(self) -> None:
+        capture, self._capture = self._capture, None
+        if capture is None:
+            return
+        ticket, recording = capture.ticket, capture.recording
+        ticket.marks.mark(Mark.CAPTURED)
+        said = recording.utterance()
+        if said is None or recording.speech_seconds < self._config.vad.min_speech_ms / 1000:
+            ticket.cancelled.set()
+            self._finish(ticket, Outcome.NO_SPEECH)
+            return
+        ticket.marks.mark(Mark.SPEECH_ENDED, said.ended_at)
+        self._answer(ticket, said)
+
+    def _answer(self, ticket: Ticket, said: Utterance | str | None) -> None:
+        if not self._ready:
+            self._refuse()
+            self._finish(ticket, Outcome.FAILED, error="No model is loaded.")
+            return
+        if said is None:
+            self._finish(ticket, Outcome.NO_SPEECH)
+            return
+        self._emit(StateChanged(State.THINKING))
+        answer = _Answer(ticket, said, Chunker(self._config.streaming, self._reply_text(ticket)))
+        self._answering = True
+        try:
+            self._respond(answer)
+        except ModelError as error:
+            self._finish(ticket, Outcome.FAILED, answer, str(error))
+            return
+        finally:
+            self._answering = False
+            self._remember_echo(ticket.marks)
+        heard = answer.reply if answer.heard is None else answer.heard
+        self._conversation.remember(said, answer.words, tuple(answer.tokens), heard)
+        if heard != answer.reply:
+            self._emit(SpokenUpTo(ticket.number, heard))
+        cancelled = ticket.cancelled.is_set() and not answer.complete
+        self._finish(ticket, Outcome.CANCELLED if cancelled else Outcome.ANSWERED, answer)
+
+    def _reply_text(self, ticket: Ticket) -> Callable[[str], object]:
+        return lambda text: self._emit(ReplyText(ticket.number, text))
+
+    def _respond(self, answer: _Answer) -> None:
+        """Pull the brain's tokens, speak them, and let the text go on whatever the voice does."""
+        limit = self._config.generation.sampling().max_new_tokens + 8
+        with ahead(self._tokens(answer), limit, "brain") as tokens:
+            voice, speaker = self._voice, self._speaker
+            if voice is not None and speaker is not None and self._can_speak():
+                self._speak(answer, tokens, voice, speaker)
+            else:
+                answer.complete = True
+            for _ in tokens:
+                pass
+        if answer.ticket.cancelled.is_set() and answer.heard is None and not answer.tokens_ended:
+            answer.complete = False
+
+    def _tokens(self, answer: _Answer) -> Generator[Token, None, None]:
+        """Runs on the brain's thread: show each token the moment it exists, then hand it on."""
+        ticket, marks = answer.ticket, answer.ticket.marks
+        items = self._brain.reply(
+            self._conversation.past, answer.said, marks, ticket.cancelled
+        )
+        for item in items:
+            if ticket.cancelled.is_set():
+                break
+            if isinstance(item, Heard):
+                answer.words = item.text
+                self._emit(UserWords(ticket.number, item.text))
+                continue
+            marks.mark(Mark.FIRST_TOKEN)
+            answer.tokens.append(item)
+            answer.chunker.add(item.text)
+            yield item
+        else:
+            answer.tokens_ended = True
+            if answer.tokens:
+                marks.mark(Mark.LAST_TOKEN)
+        answer.chunker.close()
+
+    def _can_speak(self) -> bool:
+        if self._stalled is not None and self._stalled.is_alive():
+            self._emit(Notice("The voice is still stuck, so this answer is silent."))
+            return False
+        return not self._muted
+
+    def _speak(
+        self, answer: _Answer, tokens: Iterator[Token], voice: Voice, speaker: Speaker
+    ) -> None:
+        """Speak `tokens`. A voice or speaker that fails costs the sound of this turn only."""
+        ticket = answer.ticket
+        speech = Speech(voice, ticket.marks, self._config.voice.timeout_s)
+
+        def stopped() -> bool:
+            return ticket.cancelled.is_set() or self._muted
+
+        speaking = False
+        try:
+            with ahead(speech.chunks(tokens), 4, "speech") as chunks:
+                for chunk in chunks:
+                    if stopped():
+                        break
+                    if not speaking:
+                        speaking = True
+                        self._emit(StateChanged(State.SPEAKING))
+                    speaker.play(chunk, ticket.marks, stopped)
+            seconds = speaker.finish(ticket.marks, stopped)
+            answer.complete = not ticket.cancelled.is_set()
+            if not answer.complete:
+                answer.heard = speech.heard(answer.reply, seconds)
+        except Stalled as error:
+            self._stalled = error.thread
+            limit = f"{self._config.voice.timeout_s:g}"
+            self._silent(speaker, ticket, f"The voice took more than {limit} s to begin.")
+        except ModelError as error:
+            self._silent(speaker, ticket, f"The voice failed: {error}")
+        except DeviceError as error:
+            self._silent(None, ticket, str(error))
+
+    def _silent(self, speaker: Speaker | None, ticket: Ticket, sentence: str) -> None:
+        """What was already spoken is played to its end; the text goes on."""
+        self._emit(Notice(f"{sentence} The answer goes on as text."))
+        if speaker is not None:
+            speaker.finish(ticket.marks, ticket.cancelled.is_set)
+
+    def _remember_echo(self, marks: Marks) -> None:
+        first, last = marks.at(Mark.FIRST_SOUND), marks.at(Mark.LAST_SOUND)
+        if first is not None:
+            self._echo = (first, last or time.monotonic())
+
+    def _overhear(self, frame: Frame) -> None:
+        """On the microphone's thread: speech over our own answer interrupts it (headphones)."""
+        if self._endpointer.starts(self._gate.verdict(self._detector.probability(frame))):
+            self._ticket.cancel()
+
+    def _finish(
+        self,
+        ticket: Ticket,
+        outcome: Outcome,
+        answer: _Answer | None = None,
+        error: str | None = None,
+    ) -> None:
+        turn = Turn(
+            number=ticket.number,
+            brain=self._brain.name,
+            outcome=outcome,
+            marks=ticket.marks.since_release(),
+            clip=None if ticket.source in (MICROPHONE, TYPED) else ticket.source,
+            heard=answer.words if answer else None,
+            reply=answer.reply if answer else "",
+            tokens=len(answer.tokens) if answer else 0,
+            hidden_s=ticket.marks.hidden_s,
+            error=error,
+        )
+        self._emit(TurnFinished(turn))
+        if self._capture is None:
+            self._emit(StateChanged(State.READY if self._ready else State.LOADING))
+
+
+@dataclass(slots=True)
+class _Answer:
+    """A reply in the making. The brain's thread fills it; the engine reads it once that has ended."""
+
+    ticket: Ticket
+    said: Utterance | str
+    chunker: Chunker
+    words: str | None = None
+    tokens: list[Token] = field(default_factory=list[Token])
+    tokens_ended: bool = False
+    complete: bool = False
+    """nothing of it was cut off"""
+    heard: str | None = None
+    """the part that was heard, where it was spoken and cut off"""
+
+    @property
+    def reply(self) -> str:
+        return "".join(token.text for token in self.tokens)
+
+
+def _silent_frame() -> Frame:
+    import numpy as np
+
+    from voxtui.turn import FRAME_SAMPLES
+
+    return Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0)

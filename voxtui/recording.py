@@ -1,0 +1,134 @@
+"""From frames and verdicts to the trimmed utterance, and when it is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from voxtui.turn import FRAME_SECONDS, Frame, Utterance
+
+if TYPE_CHECKING:
+    from voxtui.config import VadConfig
+
+LEAD_FRAMES = 6
+"""192 ms of real sound kept before the first speech frame: the detector is sure of a soft onset
+only one or two frames after it began."""
+
+TRAIL_SAMPLES = 3200
+"""200 ms of digital zeros after the last speech frame. Recognisers drop or garble a last word that
+ends at the very end of their input; zeros cost no waiting, unlike recorded silence."""
+
+QUIET_FRAMES = 2
+"""The utterance is over when so many frames (64 ms) in a row hold no speech."""
+
+TAIL_SECONDS = 0.2
+"""How long past the release speech that goes on is still listened to."""
+
+HYSTERESIS = 0.15
+"""Speech goes on until the probability is this far below the threshold (Silero's own rule)."""
+
+
+class SpeechGate:
+    """Turns probabilities into verdicts, with hysteresis so that a verdict does not flutter."""
+
+    def __init__(self, threshold: float) -> None:
+        self._threshold = threshold
+        self._speech = False
+
+    def reset(self) -> None:
+        self._speech = False
+
+    def verdict(self, probability: float) -> bool:
+        floor = self._threshold - HYSTERESIS if self._speech else self._threshold
+        self._speech = probability >= max(floor, 0.01)
+        return self._speech
+
+
+class Recording:
+    """The frames of one utterance, and for each whether it held speech."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self._speech: list[bool] = []
+
+    def append(self, frame: Frame, speech: bool) -> None:
+        self.frames.append(frame)
+        self._speech.append(speech)
+
+    @property
+    def seconds(self) -> float:
+        return len(self.frames) * FRAME_SECONDS
+
+    @property
+    def speech_seconds(self) -> float:
+        return sum(self._speech) * FRAME_SECONDS
+
+    @property
+    def quiet_frames(self) -> int:
+        """How many frames at the end hold no speech."""
+        for count, speech in enumerate(reversed(self._speech)):
+            if speech:
+                return count
+        return len(self._speech)
+
+    def over(self, released_at: float) -> bool:
+        """Whether nothing that comes after the frames so far belongs to the utterance.
+
+        It ends at the capture time of the release; while the last 64 ms held speech, listening
+        goes on, for at most 200 ms.
+        """
+        if not self.frames:
+            return False
+        last = self.frames[-1].captured_at
+        if last + FRAME_SECONDS <= released_at:
+            return False
+        return self.quiet_frames >= QUIET_FRAMES or last >= released_at + TAIL_SECONDS
+
+    def utterance(self) -> Utterance | None:
+        """From the first to the last speech frame, padded; None without any speech."""
+        import numpy as np
+
+        spoken = [i for i, speech in enumerate(self._speech) if speech]
+        if not spoken:
+            return None
+        begin, last = max(0, spoken[0] - LEAD_FRAMES), spoken[-1]
+        sound = [frame.samples for frame in self.frames[begin : last + 1]]
+        samples = np.concatenate([*sound, np.zeros(TRAIL_SAMPLES, np.float32)])
+        samples.flags.writeable = False
+        return Utterance(
+            samples=samples,
+            speech=tuple(_stretches(self._speech[begin : last + 1])),
+            ended_at=self.frames[last].captured_at,
+        )
+
+
+def _stretches(speech: list[bool]) -> list[tuple[float, float]]:
+    """(start, end) seconds of each run of speech frames."""
+    found: list[tuple[float, float]] = []
+    start: int | None = None
+    for i, voiced in enumerate([*speech, False]):
+        if voiced and start is None:
+            start = i
+        elif not voiced and start is not None:
+            found.append((start * FRAME_SECONDS, i * FRAME_SECONDS))
+            start = None
+    return found
+
+
+class Endpointer:
+    """Hands-free turn taking: enough voice starts a turn, enough silence ends it."""
+
+    def __init__(self, vad: VadConfig) -> None:
+        self._start = vad.start_ms / 1000
+        self._end = vad.end_ms / 1000
+        self._voiced = 0.0
+
+    def starts(self, speech: bool) -> bool:
+        """Whether this frame's verdict completes the voice that starts a turn."""
+        self._voiced = self._voiced + FRAME_SECONDS if speech else 0.0
+        if self._voiced < self._start:
+            return False
+        self._voiced = 0.0
+        return True
+
+    def ends(self, recording: Recording) -> bool:
+        return recording.quiet_frames * FRAME_SECONDS >= self._end
