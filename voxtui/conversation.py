@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from voxtui.ahead import ahead
 from voxtui.config import HistoryConfig
 from voxtui.protocols import PastTurn, Voice
 from voxtui.turn import Mark, Marks, SpeechChunk, Token, Utterance
+
+_log = logging.getLogger(__name__)
 
 FIRST_CLAUSE = 10
 """Characters after which the first clause may end at a comma: its length is latency."""
@@ -56,6 +59,10 @@ def _clause_end(text: str, first: bool) -> int | None:
     return None
 
 
+class VoiceFailed(Exception):
+    """The voice raised; whatever it was, it costs the sound of one turn and nothing else."""
+
+
 @dataclass(slots=True)
 class SpokenClause:
     """A clause that went to the voice."""
@@ -77,19 +84,26 @@ class Speech:
     spoken: list[SpokenClause] = field(default_factory=list[SpokenClause])
 
     def chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:
-        """Speech for `tokens`, each clause as soon as it is complete. Raises ModelError."""
+        """Speech for `tokens`, each clause as soon as it is complete. Raises VoiceFailed, Stalled."""
         for clause in clauses(token.text for token in tokens):
             text = speakable(clause)
             self.spoken.append(SpokenClause(len(clause)))
             if len(text) < 2:
                 continue
             self.marks.mark(Mark.FIRST_SENTENCE)
-            speech = self.voice.speak(text)
-            with ahead(_as_generator(speech), 4, "voice", first_within=self.timeout_s) as chunks:
+            speech = self._speech(text)
+            with ahead(speech, 4, "voice", first_within=self.timeout_s) as chunks:
                 for chunk in chunks:
                     self.marks.mark(Mark.FIRST_AUDIO)
                     self.spoken[-1].seconds += chunk.seconds
                     yield chunk
+
+    def _speech(self, text: str) -> Generator[SpeechChunk, None, None]:
+        try:
+            yield from self.voice.speak(text)
+        except Exception as error:
+            _log.exception("the voice failed")
+            raise VoiceFailed(str(error) or type(error).__name__) from error
 
     def heard(self, reply: str, seconds: float) -> str:
         """The beginning of `reply` that `seconds` of its speech said, in whole words."""
@@ -102,10 +116,6 @@ class Speech:
             part = reply[end : end + int(clause.length * seconds / clause.seconds)]
             return reply[:end] + part[: part.rfind(" ") + 1].rstrip()
         return reply[:end]
-
-
-def _as_generator(items: Iterator[SpeechChunk]) -> Generator[SpeechChunk, None, None]:
-    yield from items
 
 
 def speakable(text: str) -> str:

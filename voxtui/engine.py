@@ -18,7 +18,7 @@ from typing import TypeAlias
 from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
 from voxtui.config import Config
-from voxtui.conversation import Conversation, Speech
+from voxtui.conversation import Conversation, Speech, VoiceFailed
 from voxtui.errors import DeviceError, ModelError, VoxtuiError
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.recording import Endpointer, Recording, SpeechGate
@@ -66,6 +66,7 @@ class Ticket:
 
     number: int
     source: str
+    paced: bool = True
     cancelled: threading.Event = field(default_factory=threading.Event)
     marks: Marks = field(default_factory=Marks)
 
@@ -123,7 +124,6 @@ class Capture:
     hands_free: bool = False
     recording: Recording = field(default_factory=Recording)
     released_at: float | None = None
-    paced: bool = True
 
 
 class Engine:
@@ -172,10 +172,15 @@ class Engine:
     def start(self) -> None:
         self._thread.start()
 
-    def talk(self, at: float | None = None, source: str = MICROPHONE) -> None:
-        """The key went down at `at`: cut off any answer and listen to `source`."""
+    def talk(
+        self, at: float | None = None, source: str = MICROPHONE, paced: bool = True
+    ) -> None:
+        """The key went down at `at`: cut off any answer and listen to `source`.
+
+        `paced` False: a clip that is not played in real time.
+        """
         at = time.monotonic() if at is None else at
-        self._inbox.put(Talk(self._mint(source), at))
+        self._inbox.put(Talk(self._mint(source, paced), at))
 
     def release(self, at: float | None = None) -> None:
         """The key came up at `at`: answer what was said until then."""
@@ -221,12 +226,12 @@ class Engine:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _mint(self, source: str) -> Ticket:
+    def _mint(self, source: str, paced: bool = True) -> Ticket:
         """A ticket of its own for each turn; the one before it is cancelled."""
         with self._minting:
             self._ticket.cancel()
             self._turns += 1
-            self._ticket = Ticket(self._turns, source)
+            self._ticket = Ticket(self._turns, source, paced)
             return self._ticket
 
     # Runs on the engine thread.
@@ -445,8 +450,8 @@ class Engine:
         self._conversation.remember(said, answer.words, tuple(answer.tokens), heard)
         if heard != answer.reply:
             self._emit(SpokenUpTo(ticket.number, heard))
-        cancelled = ticket.cancelled.is_set() and not answer.complete
-        self._finish(ticket, Outcome.CANCELLED if cancelled else Outcome.ANSWERED, answer)
+        whole = answer.tokens_ended and heard == answer.reply
+        self._finish(ticket, Outcome.ANSWERED if whole else Outcome.CANCELLED, answer)
 
     def _reply_text(self, ticket: Ticket) -> Callable[[str], object]:
         return lambda text: self._emit(ReplyText(ticket.number, text))
@@ -458,12 +463,8 @@ class Engine:
             voice, speaker = self._voice, self._speaker
             if voice is not None and speaker is not None and self._can_speak():
                 self._speak(answer, tokens, voice, speaker)
-            else:
-                answer.complete = True
             for _ in tokens:
                 pass
-        if answer.ticket.cancelled.is_set() and answer.heard is None and not answer.tokens_ended:
-            answer.complete = False
 
     def _tokens(self, answer: _Answer) -> Generator[Token, None, None]:
         """Runs on the brain's thread: show each token the moment it exists, then hand it on."""
@@ -515,14 +516,13 @@ class Engine:
                         self._emit(StateChanged(State.SPEAKING))
                     speaker.play(chunk, ticket.marks, stopped)
             seconds = speaker.finish(ticket.marks, stopped)
-            answer.complete = not ticket.cancelled.is_set()
-            if not answer.complete:
+            if ticket.cancelled.is_set():
                 answer.heard = speech.heard(answer.reply, seconds)
         except Stalled as error:
             self._stalled = error.thread
             limit = f"{self._config.voice.timeout_s:g}"
             self._silent(speaker, ticket, f"The voice took more than {limit} s to begin.")
-        except ModelError as error:
+        except VoiceFailed as error:
             self._silent(speaker, ticket, f"The voice failed: {error}")
         except DeviceError as error:
             self._silent(None, ticket, str(error))
@@ -560,6 +560,7 @@ class Engine:
             reply=answer.reply if answer else "",
             tokens=len(answer.tokens) if answer else 0,
             hidden_s=ticket.marks.hidden_s,
+            paced=ticket.paced,
             error=error,
         )
         self._emit(TurnFinished(turn))
@@ -577,8 +578,6 @@ class _Answer:
     words: str | None = None
     tokens: list[Token] = field(default_factory=list[Token])
     tokens_ended: bool = False
-    complete: bool = False
-    """nothing of it was cut off"""
     heard: str | None = None
     """the part that was heard, where it was spoken and cut off"""
 

@@ -1,0 +1,373 @@
+"""The embedded brain: a recogniser and a small chat model on the CPU, both at work while the key
+is held.
+
+While the user speaks, a follower thread recognises the utterance so far again and again, and keeps
+the chat model's prompt prefilled with the words that are sure. When the words hold still, or speech
+pauses, a reply is drafted. At release the words of the final, trimmed utterance decide: the draft
+for exactly those words is the answer; any other is thrown away.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event as Flag
+from typing import TYPE_CHECKING
+
+from voxtui.brains.llama import ASK, Llama, chatml
+from voxtui.brains.moonshine import Moonshine, stretches
+from voxtui.config import Config, Sampling
+from voxtui.errors import ModelError
+from voxtui.protocols import Past, Progress
+from voxtui.recording import Recording
+from voxtui.turn import FRAME_SECONDS, Frame, Heard, Mark, Marks, Token, Utterance
+
+if TYPE_CHECKING:
+    from voxtui.turn import Samples
+
+FOLLOW_SECONDS = 0.16
+"""New speech after which the follower listens again: about two syllables."""
+
+FIRST_SECONDS = 0.4
+"""Speech before the first pass: less holds no word worth prefilling."""
+
+SHORT = " Answer with one short sentence of at most fifteen words."
+
+PROMPT_TOKENS = 1100
+"""Room in the context for the instruction and an utterance of two minutes."""
+
+
+class Draft:
+    """A prompt and the reply to it, perhaps worked out before anybody asked."""
+
+    def __init__(self, prompt: str, max_tokens: int) -> None:
+        self.prompt = prompt
+        self.max_tokens = max_tokens
+        self.unwanted = False
+        self.started_at: float | None = None
+        self.prefilled_at: float | None = None
+        self.ended_at: float | None = None
+        self._texts: list[str] = []
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+
+    # Called by the chat thread.
+
+    def run(self, chat: Llama, sampling: Sampling) -> None:
+        self.started_at = time.monotonic()
+        try:
+            chat.run(self.prompt, sampling, self.max_tokens, self._prefilled, self._take)
+            while self._too_short(sampling):
+                asked = min(sampling.min_new_tokens, self.max_tokens) - len(self._texts)
+                prompt = self.prompt + "".join(self._texts)
+                chat.run(prompt, sampling, asked, self._prefilled, self._take, past_end=True)
+        except BaseException as error:  # noqa: BLE001 - raised again where the reply is read
+            self._error = error
+        with self._changed:
+            self.ended_at = time.monotonic()
+            self._changed.notify_all()
+
+    def _too_short(self, sampling: Sampling) -> bool:
+        wanted = min(sampling.min_new_tokens, self.max_tokens)
+        return not self.unwanted and len(self._texts) < wanted
+
+    def _prefilled(self) -> bool:
+        self.prefilled_at = self.prefilled_at or time.monotonic()
+        return self.unwanted
+
+    def _take(self, text: str) -> bool:
+        with self._changed:
+            self._texts.append(text)
+            self._changed.notify_all()
+        return self.unwanted
+
+    # Called by the one who wants the reply.
+
+    def texts(self, cancelled: Flag) -> Iterator[str]:
+        """The reply, token by token as it comes. Raises what went wrong."""
+        count = 0
+        while not cancelled.is_set():
+            with self._changed:
+                while len(self._texts) == count and self.ended_at is None:
+                    self._changed.wait(0.02)
+                    if cancelled.is_set():
+                        break
+                fresh, over = self._texts[count:], self.ended_at is not None
+            for text in fresh:
+                if cancelled.is_set():
+                    break
+                yield text
+            count += len(fresh)
+            if over and not fresh:
+                break
+        if cancelled.is_set():
+            self.unwanted = True
+        elif self._error is not None:
+            raise self._error
+
+
+class ChatThread:
+    """Owns the chat model. The newest draft asked for is the one it works on."""
+
+    def __init__(self, chat: Llama, sampling: Sampling) -> None:
+        self._chat = chat
+        self._sampling = sampling
+        self._changed = threading.Condition()
+        self._wanted: Draft | None = None
+        self._draft: Draft | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="voxtui-chat", daemon=True)
+        self._thread.start()
+
+    def ask(self, prompt: str, max_tokens: int) -> Draft:
+        """The draft for `prompt`: the one at hand if it is that, else a new one at once."""
+        with self._changed:
+            at_hand = self._wanted or self._draft
+            if (
+                at_hand is not None
+                and at_hand.prompt == prompt
+                and at_hand.max_tokens == max_tokens
+                and not at_hand.unwanted
+            ):
+                return at_hand
+            if self._draft is not None:
+                self._draft.unwanted = True
+            self._wanted = Draft(prompt, max_tokens)
+            self._changed.notify()
+            return self._wanted
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._wanted is not None or self._closed)
+                if self._closed:
+                    return
+                draft, self._wanted = self._wanted, None
+                self._draft = draft
+            if draft is not None:
+                draft.run(self._chat, self._sampling)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            if self._draft is not None:
+                self._draft.unwanted = True
+            self._changed.notify()
+        self._thread.join()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """The words of one pass of the recogniser, and over what."""
+
+    samples: Samples
+    text: str
+    started_at: float
+    ended_at: float
+
+
+@dataclass(slots=True)
+class Following:
+    """An utterance that is being spoken."""
+
+    past: Past
+    cancelled: Flag
+    recording: Recording = field(default_factory=Recording)
+    released: bool = False
+    passes: list[Pass] = field(default_factory=list[Pass])
+    """the latest two"""
+    heard_frames: int = 0
+    """frames that the latest pass saw"""
+    known: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    """words of the stretches that can no longer change"""
+
+
+class EmbeddedBrain:
+    """Moonshine and a GGUF chat model. English only."""
+
+    name = "embedded"
+
+    def __init__(self, model_path: Path, config: Config) -> None:
+        self._config = config
+        self._sampling = config.generation.sampling()
+        self._instruction = config.brain.instruction + (SHORT if self._sampling.one_sentence else "")
+        self._recogniser = Moonshine()
+        context = PROMPT_TOKENS + config.history.max_tokens * 5 // 4 + self._sampling.max_new_tokens
+        self._llama = Llama(model_path, -(-context // 256) * 256)
+        self._model_name = model_path.stem
+        self._chat: ChatThread | None = None
+        self._changed = threading.Condition()
+        self._following: Following | None = None
+        self._busy = False
+        self._closed = False
+        self._follower = threading.Thread(target=self._follow, name="voxtui-follow", daemon=True)
+
+    @property
+    def description(self) -> str:
+        return f"embedded: {self._model_name} (small local model, English)"
+
+    def warm_up(self, progress: Progress) -> None:
+        import numpy as np
+
+        progress("recogniser", None)
+        self._recogniser.load()
+        self._recogniser.recognise(np.zeros(32_000, np.float32))
+        progress("chat model", None)
+        self._llama.load()
+        self._chat = ChatThread(self._llama, self._sampling)
+        progress("warming up", None)
+        draft = self._chat.ask(self._prompt((), "Hello, how are you?") + ASK, 4)
+        for _ in draft.texts(Flag()):
+            pass
+        for _ in self._chat.ask(self._prompt((), ""), 0).texts(Flag()):
+            pass
+        self._follower.start()
+
+    def listen(self, past: Past, cancelled: Flag) -> None:
+        self._loaded().ask(self._prompt(past, ""), 0)
+        with self._changed:
+            self._following = Following(past, cancelled)
+
+    def hear(self, frame: Frame, speech: bool) -> None:
+        with self._changed:
+            if self._following is not None:
+                self._following.recording.append(frame, speech)
+                self._changed.notify()
+
+    def reply(
+        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
+    ) -> Iterator[Heard | Token]:
+        released = marks.at(Mark.RELEASED) or time.monotonic()
+        words = said if isinstance(said, str) else self._words(said, marks, released)
+        if not words:
+            return
+        yield Heard(words)
+        draft = self._loaded().ask(self._prompt(past, words) + ASK, self._sampling.max_new_tokens)
+        first = True
+        for text in draft.texts(cancelled):
+            if first:
+                first = False
+                marks.mark(Mark.PREFILLED, draft.prefilled_at)
+                if draft.started_at is not None:
+                    worked_until = min(released, draft.ended_at or released)
+                    marks.hidden_s += max(0.0, worked_until - draft.started_at)
+            yield Token(text)
+
+    def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
+        for number, (start, end) in enumerate(stretches(said)):
+            if cancelled.is_set():
+                return
+            text = self._recogniser.recognise(said.samples[start:end])
+            yield Token(f" {text}" if number else text)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._follower.is_alive():
+            self._follower.join()
+        if self._chat is not None:
+            self._chat.close()
+            self._chat = None
+        self._llama.close()
+        self._recogniser.close()
+
+    def _loaded(self) -> ChatThread:
+        if self._chat is None:
+            raise ModelError("The embedded brain is not loaded.")
+        return self._chat
+
+    def _prompt(self, past: Past, words: str) -> str:
+        exchanges = [(turn.user_text, turn.reply_text) for turn in past]
+        return chatml(self._instruction, exchanges, words)
+
+    # The final pass.
+
+    def _words(self, said: Utterance, marks: Marks, released: float) -> str:
+        """The words of `said`: from the follower if it has recognised exactly these samples."""
+        with self._changed:
+            following, self._following = self._following, None
+            if following is not None:
+                following.released = True
+            # A pass under way may be over these very samples; if not, it is in the way anyhow.
+            self._changed.wait_for(lambda: not self._busy)
+        known = following.known if following is not None else {}
+        final = next((p for p in following.passes if _same(p, said)), None) if following else None
+        if final is None:
+            final = self._pass(said, known)
+        marks.mark(Mark.TRANSCRIBED, final.ended_at)
+        marks.hidden_s += max(0.0, min(released, final.ended_at) - final.started_at)
+        return final.text
+
+    def _pass(self, said: Utterance, known: dict[tuple[int, int], str]) -> Pass:
+        started = time.monotonic()
+        parts = stretches(said)
+        texts: list[str] = []
+        for part in parts:
+            text = known.get(part)
+            if text is None:
+                text = self._recogniser.recognise(said.samples[part[0] : part[1]])
+            if part != parts[-1]:
+                known[part] = text
+            texts.append(text)
+        return Pass(said.samples, " ".join(texts).strip(), started, time.monotonic())
+
+    # Ahead of the release, on the follower's thread.
+
+    def _follow(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._due() is not None)
+                following = self._due()
+                if self._closed or following is None:
+                    return
+                said = following.recording.utterance()
+                following.heard_frames = len(following.recording.frames)
+                self._busy = said is not None
+            if said is None:
+                continue
+            try:
+                self._advance(following, said)
+            finally:
+                with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()
+
+    def _due(self) -> Following | None:
+        """What is being spoken, if enough of it is new to listen again."""
+        following = self._following
+        if following is None or following.cancelled.is_set() or following.released:
+            return None
+        recording = following.recording
+        if recording.speech_seconds < FIRST_SECONDS:
+            return None
+        fresh = len(recording.frames) - following.heard_frames
+        fresh_speech = fresh - recording.quiet_frames
+        if fresh_speech <= 0:
+            return None
+        took = following.passes[-1].ended_at - following.passes[-1].started_at if following.passes else 0
+        wait = max(FOLLOW_SECONDS, 1.5 * took)
+        return following if recording.quiet_frames or fresh * FRAME_SECONDS >= wait else None
+
+    def _advance(self, following: Following, said: Utterance) -> None:
+        heard = self._pass(said, following.known)
+        before = following.passes[-1].text if following.passes else None
+        following.passes = [*following.passes[-1:], heard]
+        if not heard.text or following.cancelled.is_set():
+            return
+        paused = following.recording.quiet_frames > 0
+        if paused or heard.text == before:
+            prompt, tokens = self._prompt(following.past, heard.text) + ASK, self._sampling.max_new_tokens
+        else:
+            # The last word may still grow, and the full stop after it is a guess.
+            prompt, tokens = self._prompt(following.past, heard.text.rpartition(" ")[0]), 0
+        self._loaded().ask(prompt, tokens)
+
+
+def _same(heard: Pass, said: Utterance) -> bool:
+    import numpy as np
+
+    return np.array_equal(heard.samples, said.samples)
