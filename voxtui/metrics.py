@@ -1,0 +1,130 @@
+"""What the marks of turns say: headlines, verdicts, the window of the last turns, and stages."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from voxtui.config import TargetsConfig
+from voxtui.turn import Mark, Turn
+
+WINDOW = 20
+"""Turns that p50 and p95 are taken over."""
+
+
+class Verdict(StrEnum):
+    """A number against its target, in a word and in a sign, so that it never depends on colour."""
+
+    WITHIN = "ok"
+    OVER = "over"
+
+    @property
+    def sign(self) -> str:
+        return "✓" if self is Verdict.WITHIN else "✗"
+
+
+def verdict(value: float | None, target: float | None) -> Verdict | None:
+    """Whether `value` keeps to `target`; None where either is missing."""
+    if value is None or target is None:
+        return None
+    return Verdict.WITHIN if value <= target else Verdict.OVER
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A number a turn is judged by."""
+
+    name: str
+    unit: str
+    of: Callable[[Turn], float | None]
+    target: Callable[[TargetsConfig], float | None]
+
+
+TTFT = Headline("TTFT", "ms", lambda turn: turn.ttft_ms, lambda targets: targets.ttft_ms)
+FIRST_SOUND = Headline(
+    "First sound", "ms", lambda turn: turn.first_sound_ms, lambda targets: targets.first_sound_ms
+)
+TOTAL = Headline("Total", "ms", lambda turn: turn.total_ms, lambda targets: targets.total_ms)
+SPEED = Headline("Tokens/s", "", lambda turn: turn.tokens_per_s, lambda targets: None)
+
+HEADLINES = (TTFT, FIRST_SOUND, TOTAL, SPEED)
+
+
+def percentile(values: Iterable[float], percent: float) -> float | None:
+    """The nearest-rank percentile: the smallest value that `percent` % of `values` do not exceed."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    rank = math.ceil(len(ordered) * percent / 100)
+    return ordered[max(rank, 1) - 1]
+
+
+class Window:
+    """The last turns that reached a first token."""
+
+    def __init__(self, size: int = WINDOW) -> None:
+        self._turns: deque[Turn] = deque(maxlen=size)
+
+    def add(self, turn: Turn) -> None:
+        if turn.ttft_ms is not None:
+            self._turns.append(turn)
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def values(self, headline: Headline) -> list[float]:
+        """Oldest first; turns without this number are left out."""
+        return [value for turn in self._turns if (value := headline.of(turn)) is not None]
+
+    def percentile(self, headline: Headline, percent: float) -> float | None:
+        return percentile(self.values(headline), percent)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stretch of a turn, in seconds from the release."""
+
+    name: str
+    start: float
+    end: float
+    hidden: bool = False
+    """done before the release, while the key was held"""
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+_PATH: Sequence[tuple[str, Mark]] = (
+    ("listen", Mark.CAPTURED),
+    ("encode", Mark.ENCODED),
+    ("recognise", Mark.TRANSCRIBED),
+    ("prefill", Mark.PREFILLED),
+    ("token", Mark.FIRST_TOKEN),
+    ("clause", Mark.FIRST_SENTENCE),
+    ("voice", Mark.FIRST_AUDIO),
+    ("device", Mark.FIRST_SOUND),
+)
+"""The way from the release to the first sound: each stage ends at its mark."""
+
+
+def stages(marks: Mapping[str, float], hidden_s: float = 0.0) -> list[Stage]:
+    """What the time after the release went into, and how much work was hidden before it.
+
+    `marks` are seconds relative to the release. A stage begins where the last one reached ended;
+    one that was over before the release takes no time after it.
+    """
+    found = [Stage("ahead", -hidden_s, 0.0, hidden=True)] if hidden_s > 0 else []
+    at = 0.0
+    for name, mark in _PATH:
+        if (reached := marks.get(mark)) is not None:
+            end = max(at, reached)
+            found.append(Stage(name, at, end))
+            at = end
+    first, last = marks.get(Mark.FIRST_TOKEN), marks.get(Mark.LAST_TOKEN)
+    if first is not None and last is not None:
+        found.append(Stage("writing", first, last))
+    return found
