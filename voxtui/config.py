@@ -69,7 +69,7 @@ class GenerationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         explicit = {
             name: value
             for name in Sampling.__struct_fields__
-            if (value := getattr(self, name)) is not None
+            if (value := getattr(self, name, None)) is not None
         }
         return msgspec.structs.replace(PRESETS[self.preset], **explicit)
 

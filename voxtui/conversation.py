@@ -25,15 +25,20 @@ _ABBREVIATION = re.compile(
 )
 """A full stop after these ends no sentence; `1.` alone is a list marker."""
 
+_CONJUNCTION = re.compile(r"\s(?=(?:because|but|which|where|while|although|since|and|or|so)\s)")
+"""Where a speaker may breathe without a comma."""
+
 _SENTENCE_END = re.compile(r"[.!?…]+[\"')\]*_]*(?=\s)|\n+")
+_FULL_STOP = re.compile(r"\w{3}[.!?…]$")
 _CLAUSE_END = re.compile(r"[,;:–—]+[\"')\]*_]*(?=\s)|\s[–—-]+(?=\s)")
 
 
 def clauses(texts: Iterator[str]) -> Generator[str, None, None]:
     """Cut streamed text into speakable clauses; joined, they are the text.
 
-    The first may end at a comma, for speed; later ones are whole sentences, for prosody. A clause
-    is let go at the first character after it that shows it is complete.
+    The first may end at a comma or before a conjunction, for speed; later ones are whole
+    sentences, for prosody. The first is let go at its full stop, later ones once the space after
+    it shows that it was one.
     """
     buffer, first = "", True
     for text in texts:
@@ -51,9 +56,11 @@ def _clause_end(text: str, first: bool) -> int | None:
         if head.strip() and not _ABBREVIATION.search(head.rstrip("\n")):
             return found.end()
     if first:
-        for found in _CLAUSE_END.finditer(text):
+        for found in (*_CLAUSE_END.finditer(text), *_CONJUNCTION.finditer(text)):
             if len(text[: found.end()].strip()) >= FIRST_CLAUSE:
                 return found.end()
+        if _FULL_STOP.search(text) and not _ABBREVIATION.search(text):
+            return len(text)
     if len(text) > LONGEST_CLAUSE and (space := text.rfind(" ", 1, LONGEST_CLAUSE)) > 0:
         return space
     return None

@@ -36,53 +36,59 @@ FIRST_SECONDS = 0.4
 
 SHORT = " Answer with one short sentence of at most fifteen words."
 
+CANCEL_SECONDS = 0.02
+"""How soon a reader that waits for a token notices that nobody wants it."""
+
 PROMPT_TOKENS = 1100
 """Room in the context for the instruction and an utterance of two minutes."""
 
 
 class Draft:
-    """A prompt and the reply to it, perhaps worked out before anybody asked."""
+    """A prompt and the reply to it, perhaps worked out before anybody asked, and in pieces."""
 
     def __init__(self, prompt: str, max_tokens: int) -> None:
         self.prompt = prompt
         self.max_tokens = max_tokens
-        self.unwanted = False
-        self.started_at: float | None = None
         self.prefilled_at: float | None = None
-        self.ended_at: float | None = None
+        self.worked: list[tuple[float, float]] = []
+        """when the chat model was at it, start and end"""
+        self.ended = False
         self._texts: list[str] = []
         self._error: BaseException | None = None
         self._changed = threading.Condition()
 
     # Called by the chat thread.
 
-    def run(self, chat: Llama, sampling: Sampling) -> None:
-        self.started_at = time.monotonic()
+    def work(self, chat: Llama, sampling: Sampling, wanted: Callable[[], bool]) -> None:
+        """Go on with the reply until it ends or is no longer `wanted`."""
+        started = time.monotonic()
+
+        def prefilled() -> bool:
+            if not self._texts:
+                self.prefilled_at = time.monotonic()
+            return not wanted()
+
+        def take(text: str) -> bool:
+            with self._changed:
+                self._texts.append(text)
+                self._changed.notify_all()
+            return not wanted()
+
+        def run(tokens: int, past_end: bool) -> None:
+            prompt = self.prompt + "".join(self._texts)
+            chat.run(prompt, sampling, tokens, prefilled, take, past_end=past_end)
+
         try:
-            chat.run(self.prompt, sampling, self.max_tokens, self._prefilled, self._take)
-            while self._too_short(sampling):
-                asked = min(sampling.min_new_tokens, self.max_tokens) - len(self._texts)
-                prompt = self.prompt + "".join(self._texts)
-                chat.run(prompt, sampling, asked, self._prefilled, self._take, past_end=True)
+            run(self.max_tokens - len(self._texts), False)
+            least = min(sampling.min_new_tokens, self.max_tokens)
+            while wanted() and len(self._texts) < least:
+                run(least - len(self._texts), True)
         except BaseException as error:  # noqa: BLE001 - raised again where the reply is read
             self._error = error
         with self._changed:
-            self.ended_at = time.monotonic()
+            self.worked.append((started, time.monotonic()))
+            self.ended = wanted() or self._error is not None
             self._changed.notify_all()
-
-    def _too_short(self, sampling: Sampling) -> bool:
-        wanted = min(sampling.min_new_tokens, self.max_tokens)
-        return not self.unwanted and len(self._texts) < wanted
-
-    def _prefilled(self) -> bool:
-        self.prefilled_at = self.prefilled_at or time.monotonic()
-        return self.unwanted
-
-    def _take(self, text: str) -> bool:
-        with self._changed:
-            self._texts.append(text)
-            self._changed.notify_all()
-        return self.unwanted
 
     # Called by the one who wants the reply.
 
@@ -91,71 +97,69 @@ class Draft:
         count = 0
         while not cancelled.is_set():
             with self._changed:
-                while len(self._texts) == count and self.ended_at is None:
-                    self._changed.wait(0.02)
-                    if cancelled.is_set():
-                        break
-                fresh, over = self._texts[count:], self.ended_at is not None
+                while len(self._texts) == count and not self.ended and not cancelled.is_set():
+                    self._changed.wait(CANCEL_SECONDS)
+                fresh = self._texts[count:]
+            if not fresh:
+                break
             for text in fresh:
-                if cancelled.is_set():
-                    break
                 yield text
             count += len(fresh)
-            if over and not fresh:
-                break
-        if cancelled.is_set():
-            self.unwanted = True
-        elif self._error is not None:
+        if self._error is not None and not cancelled.is_set():
             raise self._error
 
 
 class ChatThread:
-    """Owns the chat model. The newest draft asked for is the one it works on."""
+    """Owns the chat model, and works on the newest draft asked for unless it is paused."""
 
     def __init__(self, chat: Llama, sampling: Sampling) -> None:
         self._chat = chat
         self._sampling = sampling
         self._changed = threading.Condition()
-        self._wanted: Draft | None = None
         self._draft: Draft | None = None
+        self._paused = False
+        self._working = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="voxtui-chat", daemon=True)
         self._thread.start()
 
     def ask(self, prompt: str, max_tokens: int) -> Draft:
-        """The draft for `prompt`: the one at hand if it is that, else a new one at once."""
+        """The draft for `prompt`, being worked on: the one at hand if it is that, else a new one."""
         with self._changed:
-            at_hand = self._wanted or self._draft
-            if (
-                at_hand is not None
-                and at_hand.prompt == prompt
-                and at_hand.max_tokens == max_tokens
-                and not at_hand.unwanted
-            ):
-                return at_hand
-            if self._draft is not None:
-                self._draft.unwanted = True
-            self._wanted = Draft(prompt, max_tokens)
-            self._changed.notify()
-            return self._wanted
+            draft = self._draft
+            if draft is None or (draft.prompt, draft.max_tokens) != (prompt, max_tokens):
+                self._draft = draft = Draft(prompt, max_tokens)
+            self._paused = False
+            self._changed.notify_all()
+            return draft
+
+    def pause(self, wait: bool = True) -> None:
+        """Stop at the next token or batch; what was worked out is kept. `wait` until stopped."""
+        with self._changed:
+            self._paused = True
+            if wait:
+                self._changed.wait_for(lambda: not self._working)
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._wanted is not None or self._closed)
-                if self._closed:
+                self._changed.wait_for(lambda: self._closed or self._work_left())
+                draft = self._draft
+                if self._closed or draft is None:
                     return
-                draft, self._wanted = self._wanted, None
-                self._draft = draft
-            if draft is not None:
-                draft.run(self._chat, self._sampling)
+                self._working = True
+            draft.work(self._chat, self._sampling, lambda: self._draft is draft and not self._paused)
+            with self._changed:
+                self._working = False
+                self._changed.notify_all()
+
+    def _work_left(self) -> bool:
+        return self._draft is not None and not self._draft.ended and not self._paused
 
     def close(self) -> None:
         with self._changed:
-            self._closed = True
-            if self._draft is not None:
-                self._draft.unwanted = True
-            self._changed.notify()
+            self._closed = self._paused = True
+            self._changed.notify_all()
         self._thread.join()
 
 
@@ -246,15 +250,16 @@ class EmbeddedBrain:
             return
         yield Heard(words)
         draft = self._loaded().ask(self._prompt(past, words) + ASK, self._sampling.max_new_tokens)
-        first = True
-        for text in draft.texts(cancelled):
-            if first:
-                first = False
-                marks.mark(Mark.PREFILLED, draft.prefilled_at)
-                if draft.started_at is not None:
-                    worked_until = min(released, draft.ended_at or released)
-                    marks.hidden_s += max(0.0, worked_until - draft.started_at)
-            yield Token(text)
+        hidden = [(start, min(end, released)) for start, end in draft.worked if start < released]
+        try:
+            for number, text in enumerate(draft.texts(cancelled)):
+                if number == 0:
+                    marks.mark(Mark.PREFILLED, draft.prefilled_at)
+                    marks.hidden_s += sum(end - start for start, end in hidden)
+                yield Token(text)
+        finally:
+            if cancelled.is_set():
+                self._loaded().pause(wait=False)
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
         for number, (start, end) in enumerate(stretches(said)):
@@ -303,6 +308,8 @@ class EmbeddedBrain:
         return final.text
 
     def _pass(self, said: Utterance, known: dict[tuple[int, int], str]) -> Pass:
+        # Recogniser and chat model both want every core; one after the other is faster for both.
+        self._loaded().pause()
         started = time.monotonic()
         parts = stretches(said)
         texts: list[str] = []
@@ -356,7 +363,7 @@ class EmbeddedBrain:
         heard = self._pass(said, following.known)
         before = following.passes[-1].text if following.passes else None
         following.passes = [*following.passes[-1:], heard]
-        if not heard.text or following.cancelled.is_set():
+        if following.cancelled.is_set():
             return
         paused = following.recording.quiet_frames > 0
         if paused or heard.text == before:
