@@ -6,11 +6,16 @@ import logging
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
 
 from voxtui.ahead import ahead
 from voxtui.config import HistoryConfig
 from voxtui.protocols import PastTurn, Voice
 from voxtui.turn import Mark, Marks, SpeechChunk, Token, Utterance
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 _log = logging.getLogger(__name__)
 
@@ -120,19 +125,18 @@ class Speech:
                 seconds -= clause.seconds
                 end += clause.length
                 continue
-            part = reply[end : end + int(clause.length * seconds / clause.seconds)]
-            return reply[:end] + part[: part.rfind(" ") + 1].rstrip()
+            cut = end + int(clause.length * seconds / clause.seconds)
+            while cut > end and not reply[cut : cut + 1].isspace():
+                cut -= 1
+            return reply[:cut]
         return reply[:end]
 
 
 def speakable(text: str) -> str:
     """`text` as it should be read aloud: no Markdown, no code, no bare URLs, no list markers."""
-    from markdown_it import MarkdownIt
-
     plain: list[str] = []
-    for block in MarkdownIt("commonmark", {"html": False}).parse(text.strip()):
-        if block.type in ("fence", "code_block"):
-            plain.append("code")
+    for block in _markdown().parse(text.strip()):
+        plain.append("code" if block.type in ("fence", "code_block") else " ")
         for piece in block.children or ():
             if piece.type in ("text", "code_inline"):
                 plain.append(piece.content)
@@ -140,6 +144,13 @@ def speakable(text: str) -> str:
                 plain.append(" ")
     spoken = re.sub(r"https?://\S+", "link", "".join(plain))
     return " ".join(spoken.split()) if any(c.isalnum() for c in spoken) else ""
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False})
 
 
 class Conversation:

@@ -1,0 +1,234 @@
+"""Deterministic stand-ins for what a test does not want to be real. One per seam, each named so."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from voxtui.errors import DeviceError, ModelError
+from voxtui.protocols import Past, Progress
+from voxtui.turn import (
+    FRAME_SAMPLES,
+    FRAME_SECONDS,
+    Died,
+    Event,
+    Frame,
+    Heard,
+    Mark,
+    Marks,
+    SpeechChunk,
+    Token,
+    Utterance,
+)
+
+Flag = threading.Event
+SECONDS = 10.0
+"""How long a test waits for something that should happen at once."""
+
+
+def frames(
+    pattern: str, start: float = 1000.0, source: str = "microphone"
+) -> list[Frame]:
+    """A frame per character: `x` is speech for LoudIsSpeech, anything else is silence."""
+    return [
+        Frame(
+            np.full(FRAME_SAMPLES, 0.5 if c == "x" else 0.0, np.float32),
+            start + (i + 1) * FRAME_SECONDS,
+            source,
+        )
+        for i, c in enumerate(pattern)
+    ]
+
+
+class LoudIsSpeech:
+    """FakeDetector: a loud frame is speech."""
+
+    def reset(self) -> None: ...
+
+    def probability(self, frame: Frame) -> float:
+        return 1.0 if float(np.abs(frame.samples).max()) > 0.1 else 0.0
+
+
+class ScriptedBrain:
+    """FakeBrain: each reply is the next script. A str is a token, an Event is waited for, an
+    exception is raised; `heard` is reported first."""
+
+    name = "scripted"
+    description = "scripted brain"
+
+    def __init__(
+        self, *scripts: list[str | Flag | Exception], heard: str | None = "what was said"
+    ) -> None:
+        self._scripts = list(scripts)
+        self._heard = heard
+        self.pasts: list[Past] = []
+        self.said: list[Utterance | str] = []
+        self.listened: list[tuple[Past, Flag]] = []
+        self.frames: list[tuple[Frame, bool]] = []
+        self.inferences = 0
+        self.warmed = False
+        self.closed = False
+
+    def warm_up(self, progress: Progress) -> None:
+        progress("model", 0.5)
+        self.warmed = True
+
+    def listen(self, past: Past, cancelled: Flag) -> None:
+        self.listened.append((past, cancelled))
+
+    def hear(self, frame: Frame, speech: bool) -> None:
+        self.frames.append((frame, speech))
+
+    def reply(
+        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
+    ) -> Iterator[Heard | Token]:
+        self.inferences += 1
+        self.pasts.append(past)
+        self.said.append(said)
+        if isinstance(said, str):
+            yield Heard(said)
+        elif self._heard is not None:
+            yield Heard(self._heard)
+        for step in self._scripts.pop(0) if self._scripts else ["Yes."]:
+            match step:
+                case str():
+                    if cancelled.is_set():
+                        return
+                    yield Token(step)
+                case threading.Event():
+                    assert step.wait(SECONDS)
+                case _:
+                    raise step
+
+    def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
+        self.inferences += 1
+        yield Token(self._heard or "")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class BeepVoice:
+    """FakeVoice: 10 ms of tone for each character; `before` is called with each clause first."""
+
+    name = "beep"
+
+    def __init__(self, before: Callable[[str], object] = lambda clause: None) -> None:
+        self.clauses: list[str] = []
+        self._before = before
+        self.closed = False
+
+    def warm_up(self, progress: Progress) -> None: ...
+
+    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+        self.clauses.append(clause)
+        self._before(clause)
+        yield SpeechChunk(np.full(240 * len(clause), 0.3, np.float32), 24_000, clause)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeSpeaker:
+    """Plays at once; `held` makes `finish` wait for a cancel, as if it were still playing.
+
+    `heard` overrides the seconds that `finish` reports after a cancel.
+    """
+
+    name = "fake speaker"
+
+    def __init__(self, held: bool = False, heard: float | None = None) -> None:
+        self.chunks: list[SpeechChunk] = []
+        self.playing = Flag()
+        self._held = held
+        self._heard = heard
+        self._queued = 0.0
+        self.fails: Exception | None = None
+        self.closed = False
+
+    def open(self) -> None:
+        if self.fails:
+            raise self.fails
+
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+        if self.fails:
+            raise self.fails
+        if stopped():
+            return
+        self.chunks.append(chunk)
+        self._queued += chunk.seconds
+        marks.mark(Mark.FIRST_SOUND)
+        self.playing.set()
+
+    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+        poll = Flag()
+        while self._held and not stopped():
+            poll.wait(0.001)
+        marks.mark(Mark.LAST_SOUND)
+        heard = self._heard if stopped() and self._heard is not None else self._queued
+        self._queued = 0.0
+        return heard
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeMicrophone:
+    """Delivers the frames a test pushes."""
+
+    name = "fake microphone"
+
+    def __init__(self, fails: DeviceError | None = None) -> None:
+        self.level = 0.0
+        self.fails = fails
+        self.closed = False
+        self._sink: Callable[[Frame], None] | None = None
+        self._lost: Callable[[str], None] | None = None
+
+    def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
+        if self.fails:
+            raise self.fails
+        self._sink, self._lost = sink, lost
+
+    def push(self, items: list[Frame]) -> None:
+        for frame in items:
+            if self._sink:
+                self._sink(frame)
+
+    def unplug(self) -> None:
+        if self._lost:
+            self._lost("The microphone was unplugged.")
+
+    def close(self) -> None:
+        self.closed = True
+        self._sink = None
+
+
+class Events:
+    """Collects what an engine emits, and waits for it."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+        self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def __call__(self, event: Event) -> None:
+        self._queue.put(event)
+
+    def until(self, kind: type, where: Callable[[Event], bool] = lambda event: True) -> Event:
+        """The next event of `kind`. Raises what the engine died of."""
+        while True:
+            event = self._queue.get(timeout=SECONDS)
+            self.seen.append(event)
+            if isinstance(event, Died):
+                raise event.error
+            if isinstance(event, kind) and where(event):
+                return event
+
+    def of(self, kind: type) -> list[Event]:
+        return [event for event in self.seen if isinstance(event, kind)]
+
+
+OUT_OF_MEMORY = ModelError("Out of memory.")

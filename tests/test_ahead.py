@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+
+import pytest
+
+from tests.fakes import SECONDS
+from voxtui.ahead import Stalled, ahead
+
+
+def alive() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("voxtui-test")]
+
+
+def numbers(closed: threading.Event | None = None) -> Generator[int, None, None]:
+    try:
+        yield from range(1000)
+    finally:
+        if closed:
+            closed.set()
+
+
+def test_items_arrive_in_order() -> None:
+    with ahead(numbers(), 3, "test") as items:
+        assert list(items) == list(range(1000))
+    assert alive() == []
+
+
+def test_the_producer_runs_ahead_of_the_consumer() -> None:
+    made = threading.Event()
+
+    def source() -> Generator[int, None, None]:
+        yield 1
+        yield 2
+        made.set()
+
+    with ahead(source(), 4, "test") as items:
+        assert made.wait(SECONDS)
+        assert list(items) == [1, 2]
+
+
+def test_leaving_early_closes_the_generator_and_joins() -> None:
+    closed = threading.Event()
+    with ahead(numbers(closed), 2, "test") as items:
+        assert next(items) == 0
+    assert closed.is_set() and alive() == []
+
+
+def test_an_exception_is_raised_in_the_consumer() -> None:
+    def broken() -> Generator[int, None, None]:
+        yield 1
+        raise LookupError("lost")
+
+    with pytest.raises(LookupError, match="lost"), ahead(broken(), 2, "test") as items:
+        list(items)
+    assert alive() == []
+
+
+def test_a_consumer_that_raises_leaves_no_thread_not_even_a_nested_one() -> None:
+    closed = threading.Event()
+
+    def outer() -> Generator[int, None, None]:
+        with ahead(numbers(closed), 2, "test-inner") as items:
+            yield from items
+
+    with pytest.raises(KeyError), ahead(outer(), 2, "test-outer") as items:
+        next(items)
+        raise KeyError
+    assert closed.is_set() and alive() == []
+
+
+def test_a_first_item_that_does_not_come_is_not_waited_for() -> None:
+    go_on = threading.Event()
+
+    def slow() -> Generator[int, None, None]:
+        go_on.wait(SECONDS)
+        yield 1
+
+    with pytest.raises(Stalled) as stalled, ahead(slow(), 1, "test", first_within=0.01) as items:
+        next(items)
+    thread = stalled.value.thread
+    assert thread.is_alive()
+    go_on.set()
+    thread.join(SECONDS)
+    assert not thread.is_alive()

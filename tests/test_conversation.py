@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voxtui.config import HistoryConfig
+from voxtui.conversation import Conversation, clauses, speakable
+from voxtui.turn import Token
+
+
+def cut(text: str) -> list[str]:
+    """`clauses` fed as a model would feed it: word by word."""
+    words = [w + " " for w in text.split(" ")]
+    words[-1] = words[-1].rstrip()
+    return [c.strip() for c in clauses(iter(words))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Paris is the capital, and it is old. It is nice.", ["Paris is the capital,", "and it is old.", "It is nice."]),
+        ("The sky is blue because of scattering, mostly.", ["The sky is blue", "because of scattering, mostly."]),
+        ("Sure! Here is one.", ["Sure!", "Here is one."]),
+        ("Dr. Smith lives in the U.S. now. He is well.", ["Dr. Smith lives in the U.S. now.", "He is well."]),
+        ("It costs 3.50 dollars. Fine.", ["It costs 3.50 dollars.", "Fine."]),
+        ("1. Eat well.\n2. Sleep.", ["1. Eat well.", "2. Sleep."]),
+        ("no end at all", ["no end at all"]),
+        ("", []),
+    ],
+)
+def test_text_is_cut_where_a_speaker_would_breathe(text: str, expected: list[str]) -> None:
+    assert cut(text) == expected
+
+
+def test_the_first_full_stop_is_not_waited_past() -> None:
+    def tokens():  # type: ignore[no-untyped-def]
+        yield from ["It", " is", " Paris", "."]
+        pytest.fail("the clause was complete at its full stop")
+
+    assert next(clauses(tokens())) == "It is Paris."
+
+
+def test_a_text_without_punctuation_is_still_spoken_in_pieces() -> None:
+    pieces = list(clauses(iter(["word "] * 200)))
+    assert len(pieces) > 3 and max(map(len, pieces)) <= 240
+
+
+@given(st.lists(st.text(alphabet="ab1 .,;!?\n\"'-A", max_size=6), max_size=60))
+def test_clauses_lose_and_invent_nothing(texts: list[str]) -> None:
+    whole = "".join(texts)
+    joined = "".join(clauses(iter(texts)))
+    assert whole.startswith(joined) and not whole[len(joined) :].strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("**Bold** and `code` and *it*.", "Bold and code and it."),
+        ("# Title\n- one\n- two", "Title one two"),
+        ("See https://example.org/x?y=1 now", "See link now"),
+        ("[name](https://example.org)", "name"),
+        ("```python\nprint(1)\n```", "code"),
+        ("!?…", ""),
+        ("  ", ""),
+    ],
+)
+def test_what_is_spoken_holds_no_markup(text: str, expected: str) -> None:
+    assert speakable(text) == expected
+
+
+def remember(conversation: Conversation, reply: str, heard: str | None = None) -> None:
+    tokens = tuple(Token(c) for c in reply)
+    conversation.remember("a question", None, tokens, reply if heard is None else heard)
+
+
+def test_the_oldest_turns_are_dropped_past_max_tokens() -> None:
+    conversation = Conversation(HistoryConfig(max_tokens=100))
+    for i in range(20):
+        remember(conversation, f"{i:030}")
+    assert [t.reply_text for t in conversation.past] == [f"{i:030}" for i in (18, 19)]
+
+
+def test_history_keeps_whole_tokens_of_what_was_heard() -> None:
+    conversation = Conversation(HistoryConfig())
+    conversation.remember("q", None, (Token("Hello"), Token(" there"), Token(" you")), "Hello the")
+    assert conversation.past[0].reply == (Token("Hello"),)
+    conversation.remember("q", None, (Token("Hello"),), "")
+    assert len(conversation.past) == 1

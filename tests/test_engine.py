@@ -1,0 +1,582 @@
+"""The real engine on small fakes at its seams."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from tests.fakes import (
+    OUT_OF_MEMORY,
+    SECONDS,
+    BeepVoice,
+    Events,
+    FakeMicrophone,
+    FakeSpeaker,
+    Flag,
+    LoudIsSpeech,
+    ScriptedBrain,
+    frames,
+)
+from voxtui.config import Config, HistoryConfig, StreamingConfig, VadConfig, VoiceConfig
+from voxtui.engine import Engine
+from voxtui.errors import DeviceError
+from voxtui.turn import (
+    FRAME_SECONDS,
+    Frame,
+    Loaded,
+    LoadFailed,
+    Mark,
+    Notice,
+    Outcome,
+    ReplyText,
+    SpokenUpTo,
+    State,
+    StateChanged,
+    Turn,
+    TurnFinished,
+    TurnStarted,
+    UserWords,
+    Utterance,
+)
+
+SPEECH = "..xxxxxxxxxx..."
+
+
+@dataclass
+class Talk:
+    """An engine, its parts and its events."""
+
+    engine: Engine
+    brain: ScriptedBrain
+    voice: BeepVoice | None
+    speaker: FakeSpeaker | None
+    microphone: FakeMicrophone | None
+    events: Events
+
+    def speak(self, pattern: str = SPEECH, at: float = 1000.0) -> None:
+        """Hold the key from `at` while `pattern` is heard, and let go at its end."""
+        self.engine.talk(at)
+        assert self.microphone
+        self.microphone.push(frames(pattern, at))
+        self.engine.release(at + len(pattern) * FRAME_SECONDS)
+
+    def turn(self) -> Turn:
+        event = self.events.until(TurnFinished)
+        assert isinstance(event, TurnFinished)
+        return event.turn
+
+    def ask(self, pattern: str = SPEECH, at: float = 1000.0) -> Turn:
+        self.speak(pattern, at)
+        return self.turn()
+
+
+@contextmanager
+def talking(
+    brain: ScriptedBrain | None = None,
+    *,
+    voice: BeepVoice | None = None,
+    silent: bool = False,
+    speaker: FakeSpeaker | None = None,
+    microphone: FakeMicrophone | None = None,
+    config: Config | None = None,
+) -> Iterator[Talk]:
+    brain = brain or ScriptedBrain()
+    voice = None if silent else voice or BeepVoice()
+    speaker = speaker or FakeSpeaker()
+    microphone = microphone or FakeMicrophone()
+    events = Events()
+    engine = Engine(
+        microphone=microphone,
+        speaker=speaker,
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=voice,
+        config=config or Config(),
+        emit=events,
+    )
+    engine.start()
+    try:
+        events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        yield Talk(engine, brain, voice, speaker, microphone, events)
+    finally:
+        engine.close()
+        left = [t.name for t in threading.enumerate() if t.name.startswith("voxtui")]
+        assert left == []
+
+
+def text(events: Events) -> str:
+    return "".join(e.text for e in events.of(ReplyText) if isinstance(e, ReplyText))
+
+
+def test_a_spoken_turn_is_answered_in_text_and_speech() -> None:
+    with talking(ScriptedBrain(["Hello", " there", "."])) as talk:
+        turn = talk.ask()
+        assert (turn.outcome, turn.heard, turn.reply, turn.tokens) == (
+            Outcome.ANSWERED,
+            "what was said",
+            "Hello there.",
+            3,
+        )
+        assert text(talk.events) == "Hello there."
+        assert talk.voice and talk.voice.clauses == ["Hello there."]
+        assert [type(e) for e in talk.events.seen if not isinstance(e, ReplyText | StateChanged)][
+            -3:
+        ] == [TurnStarted, UserWords, TurnFinished]
+
+
+def test_states_follow_the_turn() -> None:
+    with talking() as talk:
+        talk.ask()
+        talk.events.until(StateChanged)
+        states = [e.state for e in talk.events.of(StateChanged) if isinstance(e, StateChanged)]
+        assert states == [
+            State.LOADING,
+            State.READY,
+            State.LISTENING,
+            State.THINKING,
+            State.SPEAKING,
+            State.READY,
+        ]
+
+
+def test_marks_come_in_order_and_are_relative_to_the_release() -> None:
+    with talking() as talk:
+        marks = talk.ask().marks
+        assert marks["released"] == 0.0
+        assert marks["speech_ended"] == pytest.approx(-3 * FRAME_SECONDS)
+        order = [Mark.CAPTURED, Mark.FIRST_TOKEN, Mark.FIRST_SENTENCE, Mark.FIRST_AUDIO, Mark.FIRST_SOUND]
+        times = [marks[mark] for mark in order]
+        assert times == sorted(times)
+        assert "cancelled" not in marks
+
+
+def test_every_token_is_shown_before_the_next_exists() -> None:
+    """L1: nothing is collected before it is shown."""
+    more = Flag()
+    with talking(ScriptedBrain(["One", more, " two"])) as talk:
+        talk.speak()
+        shown = talk.events.until(ReplyText)
+        assert isinstance(shown, ReplyText) and shown.text == "One"
+        more.set()
+        assert talk.turn().reply == "One two"
+
+
+def test_a_slow_voice_delays_no_token_and_loses_none() -> None:
+    """L1: the text is complete while the voice is still busy with its first clause."""
+    speaking, go_on = Flag(), Flag()
+
+    def slow(clause: str) -> None:
+        speaking.set()
+        assert go_on.wait(SECONDS)
+
+    words = ["First", " clause", ". ", *[f"word{i} " for i in range(100)]]
+    with talking(ScriptedBrain(words), voice=BeepVoice(slow)) as talk:
+        talk.speak()
+        assert speaking.wait(SECONDS)
+        talk.events.until(ReplyText, lambda e: "word99" in text(talk.events))
+        go_on.set()
+        assert talk.turn().reply == "".join(words)
+
+
+def test_chunk_settings_are_obeyed() -> None:
+    """L2: min_words gathers on the screen, and never delays the first token's mark."""
+    more = Flag()
+    config = Config(streaming=StreamingConfig(min_words=3, max_words=3, flush_ms=5000))
+    with talking(ScriptedBrain(["one", " two", more, " three", " four"]), config=config) as talk:
+        talk.speak()
+        started = talk.events.until(TurnStarted)
+        assert isinstance(started, TurnStarted)
+        poll = Flag()
+        while started.marks.at(Mark.FIRST_TOKEN) is None:
+            assert not poll.wait(0.001)
+        assert text(talk.events) == ""
+        more.set()
+        talk.turn()
+        assert [e.text for e in talk.events.of(ReplyText)] == ["one two three", " four"]  # type: ignore[attr-defined]
+
+
+def test_first_token_first_shown_and_first_sound_are_three_marks() -> None:
+    """L3: the engine writes the token's and the speaker's; only a front end can write the screen's."""
+    with talking() as talk:
+        marks = talk.ask().marks
+        assert "first_token" in marks and "first_sound" in marks and "first_shown" not in marks
+
+
+def test_a_turn_is_one_inference() -> None:
+    """L5: the user's words are not bought with a second run of the model."""
+    with talking() as talk:
+        talk.ask()
+        talk.ask(at=2000.0)
+        assert talk.brain.inferences == 2
+
+
+def test_history_holds_audio_then_a_placeholder() -> None:
+    """L5: past history.turns a user's turn is text, without asking the model for it."""
+    config = Config(history=HistoryConfig(turns=1))
+    with talking(ScriptedBrain(heard=None), config=config) as talk:
+        for i in range(3):
+            talk.ask(at=1000.0 + 100 * i)
+        oldest, newest = talk.brain.pasts[-1]
+        assert isinstance(newest.said, Utterance)
+        samples = len(newest.said.samples)
+        assert oldest.said == f"[User audio input - {samples} samples, {samples / 16000:.2f}s]"
+        assert talk.brain.inferences == 3
+
+
+def test_a_new_conversation_remembers_nothing() -> None:
+    with talking() as talk:
+        talk.ask()
+        talk.engine.new_conversation()
+        talk.ask(at=2000.0)
+        assert list(talk.brain.pasts[-1]) == []
+
+
+def test_a_failing_voice_costs_the_sound_and_nothing_else() -> None:
+    """L6, with the very error it is named after."""
+
+    def broken(clause: str) -> None:
+        raise NameError("name 'tts_manager' is not defined")
+
+    with talking(ScriptedBrain(["One. ", "Two. ", "Three."], ["Next."]), voice=BeepVoice(broken)) as talk:
+        turn = talk.ask()
+        assert (turn.outcome, turn.reply) == (Outcome.ANSWERED, "One. Two. Three.")
+        notices = [e.message for e in talk.events.of(Notice)]  # type: ignore[attr-defined]
+        assert len(notices) == 1 and "tts_manager" in notices[0]
+        assert talk.ask(at=2000.0).reply == "Next."
+        assert len(talk.brain.pasts[-1]) == 1
+
+
+def test_a_voice_that_hangs_is_given_up_after_its_timeout() -> None:
+    """L6: its thread cannot be stopped, so it is left alone and the next answer is silent too."""
+    release = Flag()
+    config = Config(voice=VoiceConfig(timeout_s=0.05))
+
+    def hang(clause: str) -> None:
+        release.wait(SECONDS)
+
+    with talking(ScriptedBrain(["One."], ["Two."]), voice=BeepVoice(hang), config=config) as talk:
+        turn = talk.ask()
+        assert (turn.outcome, turn.reply) == (Outcome.ANSWERED, "One.")
+        assert "0.05 s" in str(talk.events.of(Notice)[0])
+        assert talk.ask(at=2000.0).reply == "Two."
+        assert talk.voice and talk.voice.clauses == ["One."]
+        release.set()
+        for thread in threading.enumerate():
+            if thread.name == "voxtui-voice":
+                thread.join(SECONDS)
+
+
+def test_a_lost_speaker_costs_the_sound_and_nothing_else() -> None:
+    speaker = FakeSpeaker()
+    with talking(speaker=speaker) as talk:
+        speaker.fails = DeviceError("The speaker was unplugged.")
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert "unplugged" in str(talk.events.of(Notice)[0])
+
+
+def test_models_are_warm_before_ready() -> None:
+    """L7: READY is only reached after the brain has warmed up."""
+    with talking() as talk:
+        kinds = [type(e) for e in talk.events.seen]
+        assert talk.brain.warmed
+        assert kinds.index(Loaded) < len(kinds) - 1
+        assert talk.events.seen[-1] == StateChanged(State.READY)
+
+
+@pytest.mark.parametrize("pattern", ["..............", "..xxx.........", ""])
+def test_silence_is_not_sent_to_the_model(pattern: str) -> None:
+    """L8: less than 200 ms of speech is no utterance."""
+    with talking() as talk:
+        turn = talk.ask(pattern)
+        assert turn.outcome is Outcome.NO_SPEECH
+        assert talk.brain.inferences == 0
+
+
+def test_replies_under_two_characters_are_not_spoken() -> None:
+    """L9."""
+    with talking(ScriptedBrain(["!"])) as talk:
+        assert talk.ask().reply == "!"
+        assert talk.voice and talk.voice.clauses == []
+
+
+def test_the_brain_gets_the_trimmed_utterance_and_the_same_frames_ahead() -> None:
+    with talking() as talk:
+        talk.ask("....................xxxxxxxxxx...")
+        said = talk.brain.said[0]
+        assert isinstance(said, Utterance)
+        assert len(said.samples) == (6 + 10) * 512 + 3200
+        assert not said.samples[-3200:].any() and said.samples[-3201] != 0
+        assert len(talk.brain.frames) == 33
+        assert [speech for _, speech in talk.brain.frames].count(True) == 10
+
+
+def test_sound_from_before_the_key_is_kept() -> None:
+    with talking() as talk:
+        assert talk.microphone
+        early = frames("....................xxxxxxxxx", 1000.0)
+        talk.microphone.push(early)
+        pressed = early[-1].captured_at
+        talk.engine.talk(pressed)
+        talk.microphone.push(frames("xxx...", pressed))
+        talk.engine.release(pressed + 6 * FRAME_SECONDS)
+        talk.turn()
+        said = talk.brain.said[0]
+        assert isinstance(said, Utterance)
+        assert len(said.samples) - 3200 >= (0.3 + 3 * FRAME_SECONDS) * 16000
+
+
+def test_speech_that_goes_on_past_the_release_is_heard() -> None:
+    with talking() as talk:
+        assert talk.microphone
+        talk.engine.talk(1000.0)
+        spoken = frames("xxxxxxxxxxxx.....", 1000.0)
+        talk.microphone.push(spoken[:8])
+        talk.engine.release(1000.0 + 8 * FRAME_SECONDS)
+        talk.microphone.push(spoken[8:])
+        talk.turn()
+        said = talk.brain.said[0]
+        assert isinstance(said, Utterance)
+        assert said.ended_at == spoken[11].captured_at
+
+
+def test_listening_past_the_release_ends_after_200_ms() -> None:
+    with talking() as talk:
+        assert talk.microphone
+        talk.engine.talk(1000.0)
+        spoken = frames("x" * 40, 1000.0)
+        released = spoken[9].captured_at
+        talk.microphone.push(spoken[:10])
+        talk.engine.release(released)
+        talk.microphone.push(spoken[10:])
+        talk.turn()
+        said = talk.brain.said[0]
+        assert isinstance(said, Utterance)
+        assert released + 0.2 <= said.ended_at <= released + 0.2 + FRAME_SECONDS
+
+
+def test_nothing_captured_while_it_speaks_enters_the_next_utterance() -> None:
+    import time
+
+    with talking() as talk:
+        talk.ask()
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        assert talk.microphone
+        now = time.monotonic()
+        echo = [Frame(f.samples, now + 0.05, f.source) for f in frames("xxxxx")]
+        talk.microphone.push(echo)
+        talk.speak(SPEECH, now + 0.2)
+        talk.turn()
+        said = talk.brain.said[1]
+        assert isinstance(said, Utterance)
+        assert len(said.samples) - 3200 == (2 + 10) * 512
+
+
+def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> None:
+    reply = ["One two three. ", "Four five six. ", "Seven."]
+    brain = ScriptedBrain(reply, ["Next."])
+    speaker = FakeSpeaker(held=True, heard=0.14 + 0.1)
+    with talking(brain, speaker=speaker) as talk:
+        talk.speak()
+        assert speaker.playing.wait(SECONDS)
+        talk.events.until(ReplyText, lambda e: "Seven" in text(talk.events))
+        talk.engine.interrupt()
+        turn = talk.turn()
+        assert turn.outcome is Outcome.CANCELLED and "cancelled" in turn.marks
+        spoken = talk.events.of(SpokenUpTo)[0]
+        assert isinstance(spoken, SpokenUpTo) and spoken.text == "One two three. Four five"
+        speaker._held = False  # noqa: SLF001 - the fake's own switch
+        talk.ask(at=2000.0)
+        assert talk.brain.pasts[-1][0].reply_text == "One two three. "
+
+
+def test_an_answer_nobody_heard_leaves_no_trace() -> None:
+    waiting, go_on = Flag(), Flag()
+
+    class Waiting(ScriptedBrain):
+        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
+            waiting.set()
+            cancelled.wait(SECONDS)
+            yield from super().reply(past, said, marks, cancelled)
+
+    with talking(Waiting()) as talk:
+        talk.speak()
+        assert waiting.wait(SECONDS)
+        talk.engine.interrupt()
+        assert talk.turn().outcome is Outcome.CANCELLED
+        waiting.clear()
+        talk.speak(at=2000.0)
+        assert waiting.wait(SECONDS)
+        go_on.set()
+        talk.engine.interrupt()
+        talk.turn()
+        assert all(list(past) == [] for past in talk.brain.pasts)
+
+
+def test_talking_over_the_answer_starts_the_next_turn_at_once() -> None:
+    speaker = FakeSpeaker(held=True, heard=0.05)
+    with talking(ScriptedBrain(["A long story."], ["Yes."]), speaker=speaker) as talk:
+        talk.speak()
+        assert speaker.playing.wait(SECONDS)
+        talk.speak(at=2000.0)
+        assert talk.turn().outcome is Outcome.CANCELLED
+        speaker._held = False  # noqa: SLF001
+        assert talk.turn().reply == "Yes."
+
+
+def test_a_discarded_utterance_is_not_answered() -> None:
+    with talking() as talk:
+        assert talk.microphone
+        talk.engine.talk(1000.0)
+        talk.microphone.push(frames(SPEECH))
+        talk.engine.discard()
+        assert talk.turn().outcome is Outcome.CANCELLED
+        assert talk.brain.inferences == 0
+        assert talk.brain.listened[0][1].is_set()
+
+
+def test_a_typed_turn_is_answered_aloud() -> None:
+    with talking(ScriptedBrain(["Hi there."])) as talk:
+        talk.engine.say("hello")
+        turn = talk.turn()
+        assert (turn.heard, turn.reply) == ("hello", "Hi there.")
+        assert turn.ttft_ms is not None and turn.first_sound_ms is not None
+        assert talk.voice and talk.voice.clauses == ["Hi there."]
+
+
+def test_muted_the_text_goes_on_without_sound() -> None:
+    with talking(ScriptedBrain(["One. ", "Two."], ["Three."])) as talk:
+        talk.engine.mute(True)
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert talk.speaker and talk.speaker.chunks == []
+        talk.engine.mute(False)
+        talk.ask(at=2000.0)
+        assert [c.text for c in talk.speaker.chunks] == ["Three."]
+
+
+def test_a_failed_turn_says_why_and_the_next_one_works() -> None:
+    with talking(ScriptedBrain(["Well"], heard="x")) as talk:
+        talk.brain._scripts[:] = [["Well", OUT_OF_MEMORY], ["Fine."]]  # type: ignore[list-item]  # noqa: SLF001
+        turn = talk.ask()
+        assert (turn.outcome, turn.error) == (Outcome.FAILED, "Out of memory.")
+        assert talk.ask(at=2000.0).reply == "Fine."
+
+
+def test_a_held_key_is_let_go_at_the_longest_utterance() -> None:
+    from voxtui.config import AudioConfig
+
+    with talking(config=Config(audio=AudioConfig(max_utterance_s=1.0))) as talk:
+        assert talk.microphone
+        talk.engine.talk(1000.0)
+        talk.microphone.push(frames("x" * 60))
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert "1 s" in str(talk.events.of(Notice)[0])
+
+
+def test_an_unplugged_microphone_keeps_what_was_captured() -> None:
+    with talking() as talk:
+        assert talk.microphone
+        talk.engine.talk(1000.0)
+        talk.microphone.push(frames(SPEECH))
+        talk.microphone.unplug()
+        assert talk.turn().outcome is Outcome.ANSWERED
+        talk.engine.talk(2000.0)
+        notice = talk.events.until(Notice, lambda e: "no microphone" in str(e))
+        assert notice
+        talk.engine.say("still there?")
+        assert talk.turn().outcome is Outcome.ANSWERED
+
+
+def test_a_microphone_that_does_not_open_leaves_text_working() -> None:
+    with talking(microphone=FakeMicrophone(DeviceError("Busy.", "Close the other program."))) as talk:
+        talk.engine.say("hello")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert "Busy. Close the other program." in str(talk.events.of(Notice)[0])
+
+
+def test_hands_free_speech_starts_a_turn_and_silence_ends_it() -> None:
+    config = Config(vad=VadConfig(hands_free=True))
+    with talking(config=config) as talk:
+        assert talk.microphone
+        talk.microphone.push(frames("......xxxxxxxxxxxx" + "." * 26, 1000.0))
+        turn = talk.turn()
+        assert turn.outcome is Outcome.ANSWERED
+        said = talk.brain.said[0]
+        assert isinstance(said, Utterance)
+        assert len(said.samples) == (6 + 12) * 512 + 3200
+
+
+def test_hands_free_a_click_starts_nothing() -> None:
+    config = Config(vad=VadConfig(hands_free=True))
+    with talking(config=config) as talk:
+        assert talk.microphone
+        talk.microphone.push(frames("..xx....xxx......" * 3, 1000.0))
+        talk.engine.say("done")
+        assert talk.turn().heard == "done"
+        assert talk.brain.inferences == 1
+
+
+def test_a_clip_is_heard_instead_of_the_microphone() -> None:
+    with talking() as talk:
+        assert talk.microphone
+        talk.engine.talk(1000.0, source="clip.wav", paced=False)
+        talk.microphone.push(frames("xxxxxxxxxxxx", 1000.0))
+        for frame in frames(SPEECH, 1000.0, source="clip.wav"):
+            talk.engine.hear(frame)
+        talk.engine.release(1000.0 + len(SPEECH) * FRAME_SECONDS)
+        turn = talk.turn()
+        assert (turn.clip, turn.paced) == ("clip.wav", False)
+        said = talk.brain.said[0]
+        assert isinstance(said, Utterance) and len(said.samples) == 12 * 512 + 3200
+
+
+def test_a_brain_that_does_not_load_is_explained_and_nothing_dies() -> None:
+    from voxtui.errors import ModelError
+
+    class Missing(ScriptedBrain):
+        def warm_up(self, progress):  # type: ignore[no-untyped-def]
+            raise ModelError("The chat model is not here.", "voxtui models fetch")
+
+    events = Events()
+    engine = Engine(
+        microphone=FakeMicrophone(),
+        speaker=FakeSpeaker(),
+        detector=LoudIsSpeech(),
+        brain=Missing(),
+        voice=BeepVoice(),
+        config=Config(),
+        emit=events,
+    )
+    engine.start()
+    failed = events.until(LoadFailed)
+    assert isinstance(failed, LoadFailed) and failed.error.hint == "voxtui models fetch"
+    engine.say("anybody?")
+    finished = events.until(TurnFinished)
+    assert isinstance(finished, TurnFinished) and finished.turn.outcome is Outcome.FAILED
+    engine.close()
+
+
+def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
+    class Broken(LoudIsSpeech):
+        def reset(self) -> None:
+            raise ZeroDivisionError
+
+    events = Events()
+    engine = Engine(
+        microphone=FakeMicrophone(),
+        speaker=None,
+        detector=Broken(),
+        brain=ScriptedBrain(),
+        voice=None,
+        config=Config(),
+        emit=events,
+    )
+    engine.start()
+    events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+    engine.talk()
+    with pytest.raises(ZeroDivisionError):
+        events.until(TurnFinished)
+    engine.close()
