@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,17 @@ from voxtui.turn import (
     Event,
     Frame,
     Heard,
+    Loaded,
     Mark,
     Marks,
+    Outcome,
     SpeechChunk,
+    State,
+    StateChanged,
     Token,
+    Turn,
+    TurnFinished,
+    TurnStarted,
     Utterance,
 )
 
@@ -232,3 +240,68 @@ class Events:
 
 
 OUT_OF_MEMORY = ModelError("Out of memory.")
+
+
+class ScriptedEngine:
+    """Stands in for the Engine under a front end: notes every command, reports what it is told to.
+
+    `report(*events)` is what a test lets happen; nothing happens by itself.
+    """
+
+    def __init__(self, emit: Callable[[Event], object]) -> None:
+        self.report_one = emit
+        self.calls: list[tuple[object, ...]] = []
+        self.level = 0.0
+        self.turns = 0
+
+    def report(self, *events: Event) -> None:
+        for event in events:
+            self.report_one(event)
+
+    def load(self, microphone: str | None = "a microphone") -> None:
+        loaded = Loaded("scripted brain", "a voice", microphone, "a speaker")
+        self.report(loaded, StateChanged(State.READY))
+
+    def begin(self, source: str = "microphone", at: float = 100.0) -> Marks:
+        """Start the next turn, which was released at `at`."""
+        self.turns += 1
+        marks = Marks()
+        marks.mark(Mark.RELEASED, at)
+        self.report(TurnStarted(self.turns, source, marks))
+        return marks
+
+    def finish(self, outcome: Outcome = Outcome.ANSWERED, **fields: Any) -> None:
+        """End the turn; `fields` are those of Turn."""
+        turn = Turn(self.turns, "scripted", outcome, **{"marks": {"released": 0.0}, **fields})
+        self.report(TurnFinished(turn), StateChanged(State.READY))
+
+    def start(self) -> None:
+        self.calls.append(("start",))
+        self.report(StateChanged(State.LOADING))
+
+    def talk(self, at: float | None = None, source: str = "microphone", paced: bool = True) -> None:
+        self.calls.append(("talk", at))
+
+    def release(self, at: float | None = None) -> None:
+        self.calls.append(("release", at))
+
+    def hear(self, frame: Frame) -> None:
+        self.calls.append(("hear", frame))
+
+    def discard(self) -> None:
+        self.calls.append(("discard",))
+
+    def interrupt(self) -> None:
+        self.calls.append(("interrupt",))
+
+    def say(self, text: str, at: float | None = None) -> None:
+        self.calls.append(("say", text))
+
+    def new_conversation(self) -> None:
+        self.calls.append(("new_conversation",))
+
+    def mute(self, muted: bool) -> None:
+        self.calls.append(("mute", muted))
+
+    def close(self) -> None:
+        self.calls.append(("close",))

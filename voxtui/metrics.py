@@ -117,7 +117,7 @@ def stages(marks: Mapping[str, float], hidden_s: float = 0.0) -> list[Stage]:
     `marks` are seconds relative to the release. A stage begins where the last one reached ended;
     one that was over before the release takes no time after it.
     """
-    found = [Stage("ahead", -hidden_s, 0.0, hidden=True)] if hidden_s > 0 else []
+    found = [Stage("hidden", -hidden_s, 0.0, hidden=True)] if hidden_s > 0 else []
     at = 0.0
     for name, mark in _PATH:
         if (reached := marks.get(mark)) is not None:

@@ -1,0 +1,436 @@
+"""The screen: shows the engine's events, and turns keys into its commands."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Footer, Input, Static
+
+from voxtui.config import Config
+from voxtui.errors import InputError
+from voxtui.turn import (
+    MICROPHONE,
+    Died,
+    Event,
+    Loaded,
+    LoadFailed,
+    Loading,
+    Mark,
+    Marks,
+    Notice,
+    ReplyText,
+    SpokenUpTo,
+    State,
+    StateChanged,
+    Turn,
+    TurnFinished,
+    TurnStarted,
+    UserWords,
+)
+from voxtui.ui.help import Help
+from voxtui.ui.panel import LatencyPanel
+from voxtui.ui.startup import Startup
+from voxtui.ui.talkbar import TalkBar, loudness
+from voxtui.ui.transcript import Paragraph, Transcript, TurnView
+
+if TYPE_CHECKING:
+    from voxtui.engine import Engine
+
+MakeEngine = Callable[[Callable[[Event], object]], "Engine"]
+
+SpeakClip = Callable[["Engine", Path, threading.Event], object]
+"""Speaks a clip into the engine in real time, on the calling thread, until it ends or the flag is
+set. Raises InputError."""
+
+TICK_SECONDS = 1 / 20
+
+AUTO_REPEAT_SECONDS = 0.15
+"""Space again within this time is the keyboard repeating a held key, not a second press."""
+
+TYPED = "typed"
+
+BADGES = {
+    State.LOADING: "◌ LOADING",
+    State.READY: "○ READY",
+    State.LISTENING: "● LISTENING",
+    State.THINKING: "◐ THINKING",
+    State.SPEAKING: "♪ SPEAKING",
+}
+
+NOT_LOADED = "✗ NOT LOADED"
+
+
+class EngineEvent(Message):
+    """An event of the engine, on its way from whatever thread to the screen."""
+
+    def __init__(self, event: Event) -> None:
+        super().__init__()
+        self.event = event
+
+
+class VoxtuiApp(App[None], inherit_bindings=False):
+    """Talk, listen, and see how long it took."""
+
+    TITLE = "voxtui"
+    CSS_PATH = "voxtui.tcss"
+    AUTO_FOCUS = "Transcript"
+    HORIZONTAL_BREAKPOINTS: ClassVar = [(0, "-narrow"), (60, "-compact"), (110, "-wide")]
+    VERTICAL_BREAKPOINTS: ClassVar = [(0, "-short"), (16, "-medium"), (30, "-tall")]
+
+    BINDINGS: ClassVar = [
+        Binding("space", "talk", "Talk", key_display="Space",
+                tooltip="start to talk; again: have it answered. Interrupts an answer"),
+        Binding("slash", "type", "Type", key_display="/",
+                tooltip="type instead; Enter sends, Esc leaves"),
+        Binding("escape", "cancel", "Stop", key_display="Esc", priority=True,
+                tooltip="drop what you say; then stop the answer; then leave the field"),
+        Binding("n", "new_conversation", "New", tooltip="start a new conversation"),
+        Binding("m", "mute", "Mute", tooltip="turn the voice off or on; the text goes on"),
+        Binding("1", "clip(1)", "Sample", key_display="1-9", tooltip="speak a sample clip"),
+        *(Binding(f"{n}", f"clip({n})", show=False) for n in range(2, 10)),
+        Binding("question_mark,f1", "help", "Keys", key_display="?", tooltip="this list (or F1)"),
+        Binding("ctrl+p", "command_palette", show=False, key_display="^p",
+                tooltip="commands, such as another theme"),
+        Binding("ctrl+c", "help_quit", show=False, system=True),
+        Binding("ctrl+q", "quit", "Quit", key_display="^q", priority=True, tooltip="quit"),
+    ]  # fmt: skip
+
+    def __init__(
+        self,
+        make_engine: MakeEngine,
+        config: Config,
+        clips: Sequence[tuple[str, Path]] = (),
+        speak_clip: SpeakClip | None = None,
+    ) -> None:
+        super().__init__()
+        self.engine = make_engine(lambda event: self.post_message(EngineEvent(event)))
+        self._config = config
+        self._clips = clips if speak_clip else ()
+        self._speak_clip = speak_clip
+        self._clip_stopped = threading.Event()
+        self._state = State.LOADING
+        self._failed = False
+        self._microphone: str | None = None
+        self._muted = False
+        self._talking = False
+        """Space was pressed, and not yet again"""
+        self._key_at = 0.0
+        self._space_at = 0.0
+        self._number = 0
+        self._view: TurnView | None = None
+        self._marks: Marks | None = None
+        """of the turn under way"""
+        self._began_at = 0.0
+        self._first: Paragraph | None = None
+        """the beginning of a reply, until it is painted"""
+        self._waiting: deque[str] = deque()
+        """typed before the models were loaded"""
+        self._sent: deque[str] = deque()
+        """typed, and on the way to the engine"""
+        self._startup = Startup([name for name, _ in self._clips])
+        self._transcript = Transcript(self._startup)
+        self._panel = LatencyPanel(config.targets)
+        self._bar = TalkBar()
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="top"):
+            yield Static("voxtui", id="name")
+            yield Static(BADGES[State.LOADING], id="state", markup=False)
+            yield Static("", id="brain", markup=False)
+            yield Static("voice muted", id="muted")
+        yield Static(id="banner", markup=False)
+        with Horizontal(id="main"):
+            yield self._transcript
+            yield self._panel
+        yield self._bar
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._show_state()
+        self.set_interval(TICK_SECONDS, self._tick)
+        self.call_after_refresh(self.engine.start)
+
+    def on_unmount(self) -> None:
+        self._clip_stopped.set()
+
+    # What the engine reports.
+
+    def on_engine_event(self, message: EngineEvent) -> None:
+        match message.event:
+            case StateChanged(state):
+                self._change_state(state)
+            case Loading(step, fraction):
+                self._show_loading(step, fraction)
+            case Loaded() as loaded:
+                self._show_loaded(loaded)
+            case LoadFailed(error):
+                self._failed = True
+                self.screen_stack[0].add_class("-failed")
+                self._startup.show_failed(error)
+                self._show_banner(error.message, error.hint)
+                self._refuse_waiting()
+                self._show_state()
+            case TurnStarted(turn, source, marks):
+                self._begin_turn(turn, source, marks)
+            case UserWords(turn, text):
+                if view := self._view_of(turn):
+                    view.show_words(text)
+            case ReplyText(turn, text):
+                if view := self._view_of(turn):
+                    self._show_reply(view, text)
+            case SpokenUpTo(turn, text):
+                if view := self._view_of(turn):
+                    view.cut(text)
+            case Notice(text, severity):
+                self._talking = False
+                self._transcript.note(text, severity)
+            case TurnFinished(turn):
+                self._finish_turn(turn)
+            case Died(error):
+                raise error
+
+    def _view_of(self, turn: int) -> TurnView | None:
+        """Where this turn is shown; None for one that is over or not on screen any more."""
+        return self._view if turn == self._number else None
+
+    def _change_state(self, state: State) -> None:
+        self._state = state
+        if state is State.THINKING:
+            self._talking = False
+            self._show_spoken()
+            if self._view:
+                self._view.expect_reply()
+        self._show_state()
+        if state is State.READY and self._waiting:
+            self._say(self._waiting.popleft())
+
+    def _show_loading(self, step: str, fraction: float | None) -> None:
+        self._startup.show_step(step, fraction)
+        self._bar.meter.show(fraction or 0.0)
+        self._bar.hint(step)
+
+    def _show_loaded(self, loaded: Loaded) -> None:
+        self._microphone = loaded.microphone
+        self._startup.show_loaded(loaded)
+        self.query_one("#brain", Static).update(loaded.brain)
+        self._bar.border_subtitle = loaded.microphone or "no microphone"
+        self._bar.meter.show(0.0)
+
+    def _show_banner(self, message: str, hint: str) -> None:
+        banner = self.query_one("#banner", Static)
+        banner.update(f"✗ {message}" + (f"\n  {hint}" if hint else ""))
+        banner.add_class("shown")
+
+    def _refuse_waiting(self) -> None:
+        while self._waiting:
+            text = self._waiting.popleft()
+            self._transcript.note(f"Not sent, as no model could be loaded: “{text}”", "error")
+
+    def _begin_turn(self, turn: int, source: str, marks: Marks) -> None:
+        self._number, self._marks = turn, marks
+        self._began_at = time.monotonic()
+        self._first = None
+        self._view = self._transcript.begin_turn(source)
+        if source == TYPED:
+            self._view.show_words(self._sent.popleft() if self._sent else "")
+        else:
+            self._view.show_speaking(0.0)
+
+    def _show_reply(self, view: TurnView, text: str) -> None:
+        begins = not view.reply.text and bool(text.strip())
+        view.append(text)
+        if begins:
+            self._first = view.reply.latest
+
+    def _finish_turn(self, turn: Turn) -> None:
+        view = self._view_of(turn.number)
+        if view is None:
+            return
+        self._show_spoken()
+        view.finish(turn)
+        self._panel.finish(turn)
+        self._marks = None
+
+    def post_display_hook(self) -> None:
+        """Textual has just written to the terminal."""
+        if self._first is not None and self._first.painted and self._marks is not None:
+            self._marks.mark(Mark.FIRST_SHOWN)
+            self._first = None
+
+    # What is shown of it.
+
+    def _show_state(self) -> None:
+        badge = self.query_one("#state", Static)
+        badge.update(NOT_LOADED if self._failed else BADGES[self._state])
+        for state in State:
+            self.screen_stack[0].set_class(state is self._state, f"-{state}")
+        self._bar.hint(self._hint())
+
+    def _hint(self) -> str:
+        if self._failed:
+            return "No model is loaded."
+        match self._state:
+            case State.LOADING:
+                return "Loading…"
+            case State.READY if self._microphone:
+                return "Press Space and speak"
+            case State.READY:
+                return f"Press 1-{len(self._clips)} or /" if self._clips else "Press / and type"
+            case State.LISTENING if self._talking:
+                return f"{self._spoken_seconds():.1f} s  Space answers, Esc discards"
+            case State.LISTENING:
+                return f"{self._spoken_seconds():.1f} s  Esc discards"
+            case State.THINKING:
+                return "Esc stops"
+            case State.SPEAKING:
+                return "Space talks over it, Esc stops it"
+
+    def _spoken_seconds(self) -> float:
+        released = self._marks.at(Mark.RELEASED) if self._marks else None
+        return max(0.0, (released or time.monotonic()) - self._began_at)
+
+    def _show_spoken(self) -> None:
+        if self._view is not None and self._view.source != TYPED:
+            self._view.show_spoken(self._spoken_seconds())
+
+    def _tick(self) -> None:
+        if self._state is State.LOADING:
+            return
+        self._bar.meter.show(loudness(self.engine.level))
+        if self._marks is not None:
+            self._panel.follow(self._marks)
+        if self._state is State.LISTENING:
+            self._bar.hint(self._hint())
+            if self._view is not None:
+                self._view.show_speaking(self._spoken_seconds())
+
+    # What keys do.
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            self._key_at = event.time
+        await super().on_event(event)
+
+    def action_talk(self) -> None:
+        at, last = self._key_at, self._space_at
+        self._space_at = at
+        if at - last >= AUTO_REPEAT_SECONDS:
+            self._toggle_talk(at)
+
+    @on(TalkBar.Pressed)
+    def _bar_pressed(self) -> None:
+        self._toggle_talk(time.monotonic())
+
+    def _toggle_talk(self, at: float) -> None:
+        if self._capturing():
+            self._talking = False
+            self.engine.release(at)
+        elif self._can_answer():
+            if self._microphone is None:
+                offer = f"press 1-{len(self._clips)} for a sample, or " if self._clips else ""
+                self.notify(f"There is no microphone: {offer}type with /.", severity="warning")
+                return
+            self._clip_stopped.set()
+            self._talking = True
+            self.engine.talk(at)
+
+    def _capturing(self) -> bool:
+        """Whether Space ends an utterance rather than begins one."""
+        hands_free = self._config.vad.hands_free and self._state is State.LISTENING
+        return self._talking or hands_free
+
+    def _can_answer(self) -> bool:
+        """Whether there is somebody to talk to; says so where not."""
+        if self._failed:
+            self.notify("No model is loaded, so there is nobody to answer.", severity="error")
+        elif self._state is State.LOADING:
+            self.notify("Still loading. You can type already: it is answered once that is done.")
+        else:
+            return True
+        return False
+
+    def action_cancel(self) -> None:
+        if self._talking or self._state is State.LISTENING:
+            self._talking = False
+            self._clip_stopped.set()
+            self.engine.discard()
+            self.engine.interrupt()
+        elif self._state in (State.THINKING, State.SPEAKING):
+            self.engine.interrupt()
+        elif self._bar.typing:
+            self._leave_field()
+
+    def action_type(self) -> None:
+        self._bar.open_field()
+
+    def _leave_field(self) -> None:
+        self._bar.close_field()
+        self._transcript.focus()
+
+    @on(Input.Submitted)
+    def _send(self, event: Input.Submitted) -> None:
+        text = event.value.strip()
+        if not text:
+            return
+        if self._failed:
+            self.notify("Not sent: no model is loaded, so nobody can answer.", severity="error")
+            return
+        self._bar.field.clear()
+        if self._state is State.LOADING:
+            self._waiting.append(text)
+            self._transcript.note(f"Kept until the models are loaded: “{text}”")
+            return
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._clip_stopped.set()
+        self._talking = False
+        self._sent.append(text)
+        self.engine.say(text)
+
+    def action_new_conversation(self) -> None:
+        self._clip_stopped.set()
+        self._talking = False
+        self._view = self._marks = self._first = None
+        self.engine.new_conversation()
+        self._transcript.clear()
+
+    def action_mute(self) -> None:
+        self._muted = not self._muted
+        self.engine.mute(self._muted)
+        self.query_one("#muted").set_class(self._muted, "shown")
+
+    def action_help(self) -> None:
+        self.push_screen(Help(self.BINDINGS))
+
+    @on(Startup.ClipChosen)
+    def _clip_chosen(self, message: Startup.ClipChosen) -> None:
+        self.action_clip(message.number)
+
+    def action_clip(self, number: int) -> None:
+        if number > len(self._clips) or not self._can_answer():
+            return
+        self._clip_stopped.set()
+        self._clip_stopped = threading.Event()
+        self._talking = False
+        _, path = self._clips[number - 1]
+        self.run_worker(partial(self._speak, path, self._clip_stopped), thread=True, group="clip")
+
+    def _speak(self, path: Path, stopped: threading.Event) -> None:
+        """On a thread of its own."""
+        assert self._speak_clip is not None
+        try:
+            self._speak_clip(self.engine, path, stopped)
+        except InputError as error:
+            self.post_message(EngineEvent(Notice(str(error), "error")))

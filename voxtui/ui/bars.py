@@ -1,0 +1,44 @@
+"""Bars drawn in eighths of a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+
+LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
+"""A cell filled from its left edge by 0 to 8 eighths."""
+
+LOWER_EIGHTHS = "▁▂▃▄▅▆▇█"
+
+
+def bar(start: float, end: float, style: Style, ground: Sequence[Segment]) -> list[Segment]:
+    """A bar from `start` to `end` (in cells) over the cells of `ground`.
+
+    Whatever is longer than nothing is at least an eighth of a cell, so that it can be seen.
+    """
+    width = len(ground)
+    first = max(0, min(round(start * 8), width * 8 - 1))
+    last = max(first + (end > start), min(round(end * 8), width * 8))
+
+    def cell(i: int) -> Segment:
+        left, right = max(first - i * 8, 0), min(last - i * 8, 8)
+        if left >= 8 or right <= left:
+            return ground[i]
+        if left == 0:
+            return Segment(LEFT_EIGHTHS[right], style)
+        # No glyph fills a cell from the right: the empty left part is drawn over a filled cell.
+        inverse = Style(color=style.bgcolor, bgcolor=style.color)
+        return Segment(LEFT_EIGHTHS[left], inverse if style.bgcolor else style)
+
+    return list(Segment.simplify(cell(i) for i in range(width)))
+
+
+def trend(values: list[float], width: int) -> str:
+    """The last `width` values as one row of columns, the tallest the largest."""
+    shown = values[-width:]
+    top = max(shown, default=0.0)
+    if top <= 0:
+        return ""
+    return "".join(LOWER_EIGHTHS[min(7, int(value / top * 7.999))] for value in shown)

@@ -1,0 +1,336 @@
+"""The latency panel: this turn's headlines against their targets, the last turns, and the stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Digits, Static
+
+from voxtui.config import TargetsConfig
+from voxtui.metrics import (
+    FIRST_SOUND,
+    HEADLINES,
+    SPEED,
+    TOTAL,
+    TTFT,
+    Headline,
+    Stage,
+    Verdict,
+    Window,
+    stages,
+    verdict,
+)
+from voxtui.turn import Mark, Marks, Outcome, Turn
+from voxtui.ui.bars import LOWER_EIGHTHS, bar, trend
+
+NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
+
+VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-error", None: ""}
+
+LABEL_CELLS = 10
+VALUE_CELLS = 7
+TREND_CELLS = 10
+
+
+def number(value: float | None) -> str:
+    """A headline in at most five cells."""
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if value < 9999.5 else f"{value / 1000:.0f} s"
+
+
+def short_ms(seconds: float) -> str:
+    ms = seconds * 1000
+    if ms >= 9999.5:
+        return f"{seconds:.1f} s"
+    return f"{ms:.0f} ms" if ms >= 9.95 or ms == 0 else f"{ms:.1f} ms"
+
+
+class Card(Vertical):
+    """One headline in large digits, and its verdict."""
+
+    def __init__(self, headline: Headline, targets: TargetsConfig) -> None:
+        super().__init__()
+        self._headline = headline
+        self._target = headline.target(targets)
+        self._digits = Digits("-")
+        self._verdict = Static(markup=False)
+
+    def compose(self) -> ComposeResult:
+        yield Static(f"{self._headline.name} ms", classes="name")
+        yield self._digits
+        yield self._verdict
+
+    def show(self, turn: Turn) -> None:
+        value = self._headline.of(turn)
+        kept = verdict(value, self._target)
+        text = "-" if value is None else number(value).removesuffix(" s")
+        if text != self._digits.value:
+            self._digits.update(text)
+        goal = f"≤ {self._target:.0f}"
+        self._verdict.update(f"{kept.sign} {kept}, {goal}" if kept else f"  goal {goal}")
+        self.set_class(kept is Verdict.WITHIN, "within")
+        self.set_class(kept is Verdict.OVER, "over")
+
+
+class Numbers(Static):
+    """Each headline of this turn beside its target, and p50 and p95 of the last turns."""
+
+    def __init__(self, targets: TargetsConfig) -> None:
+        super().__init__(markup=False)
+        self._targets = targets
+
+    def show(self, turn: Turn, window: Window) -> None:
+        wide = self.content_size.width >= 39 + TREND_CELLS
+        lines = [self._head(len(window), wide)]
+        lines += [self._line(headline, turn, window, wide) for headline in HEADLINES]
+        self.update(Content("\n").join(lines), layout=False)
+
+    def _head(self, turns: int, wide: bool) -> Content:
+        past = f"{'p50':>5} {'p95':>5}" + (
+            f"  {f'last {turns}' if turns else '':<10}" if wide else ""
+        )
+        return Content.styled(f"{'ms':<11}  {'turn':>5}   goal  {past}", "dim")
+
+    def _line(self, headline: Headline, turn: Turn, window: Window, wide: bool) -> Content:
+        value, target = headline.of(turn), headline.target(self._targets)
+        kept = verdict(value, target)
+        sign = kept.sign if kept else " "
+        goal = f"≤{number(target)}" if target is not None else ""
+        # For a speed the slow side is the low one, and p95 would praise it.
+        p95 = "" if headline is SPEED else number(window.percentile(headline, 95))
+        past = f"{number(window.percentile(headline, 50)):>5} {p95:>5}"
+        values = window.values(headline)
+        return Content.assemble(
+            f"{headline.name:<11} ",
+            (f"{sign}{number(value):>5}", f"bold {VERDICT_STYLES[kept]}".strip()),
+            (f"  {goal:>5}  ", "dim"),
+            past,
+            (f"  {trend(values, TREND_CELLS)}", "$text-secondary") if wide else "",
+        )
+
+
+class Waterfall(Widget):
+    """Stages as bars on one time axis from the release; hidden work lies left of zero."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "waterfall--hidden",
+        "waterfall--wait",
+        "waterfall--brain",
+        "waterfall--writing",
+        "waterfall--voice",
+        "waterfall--sound",
+        "waterfall--label",
+    }
+
+    KINDS: ClassVar[dict[str, str]] = {
+        "hidden": "hidden",
+        "listen": "wait",
+        "encode": "brain",
+        "recognise": "brain",
+        "prefill": "brain",
+        "token": "brain",
+        "writing": "writing",
+        "clause": "voice",
+        "voice": "voice",
+        "device": "sound",
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stages: Sequence[Stage] = ()
+
+    def show(self, found: Sequence[Stage]) -> None:
+        if found != self._stages:
+            self._stages = found
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        label = self.get_component_rich_style("waterfall--label")
+        cells = width - LABEL_CELLS - VALUE_CELLS
+        if cells < 4 or not self._stages:
+            return Strip([Segment(self._empty(y)[:width].ljust(width), label)], width)
+        axis = Axis(self._stages, cells)
+        rows = self._rows(self.size.height - 1)
+        if y < len(rows):
+            return self._stage_line(rows[y], axis, cells, label)
+        if y == len(rows):
+            line = f"{'':<{LABEL_CELLS}}{axis.labels()}{'':<{VALUE_CELLS}}"
+            return Strip([Segment(line, label)], width)
+        return Strip.blank(width, self.rich_style)
+
+    def _empty(self, y: int) -> str:
+        lines = ("The stages of a turn are drawn here,", "on a time axis from the release on.")
+        return lines[y] if y < len(lines) else ""
+
+    def _rows(self, room: int) -> Sequence[Stage]:
+        """What fits, without the shortest where that is not everything."""
+        if len(self._stages) <= room:
+            return self._stages
+        longest = sorted(self._stages, key=lambda stage: stage.seconds, reverse=True)[:room]
+        return [stage for stage in self._stages if stage in longest]
+
+    def _stage_line(self, stage: Stage, axis: Axis, cells: int, label: Style) -> Strip:
+        style = self.get_component_rich_style(f"waterfall--{self.KINDS[stage.name]}")
+        ground = [Segment("▏" if i == axis.zero else " ", label) for i in range(cells)]
+        bars = bar(axis.cell(stage.start), axis.cell(stage.end), style, ground)
+        value = f"{short_ms(stage.seconds):>{VALUE_CELLS}}"
+        return Strip(
+            [
+                Segment(f"{stage.name:<{LABEL_CELLS}}", label),
+                *bars,
+                Segment(value, self.rich_style),
+            ],
+            cells + LABEL_CELLS + VALUE_CELLS,
+        )
+
+
+class Axis:
+    """Seconds from the release to cells, with a scale of round numbers."""
+
+    HIDDEN_SHARE = 0.3
+    """Hidden work may be long; it is cut off here, and its row says how long it is."""
+
+    def __init__(self, found: Sequence[Stage], cells: int) -> None:
+        hidden = -min((stage.start for stage in found), default=0.0)
+        self.end = _round_up(max((stage.end for stage in found), default=0.0))
+        self._cells = cells
+        left = min(hidden / (hidden + self.end), self.HIDDEN_SHARE) * cells
+        self.zero = math.ceil(left)
+        self._per_second = (cells - self.zero) / self.end
+
+    def cell(self, seconds: float) -> float:
+        return max(0.0, self.zero + seconds * self._per_second)
+
+    def labels(self) -> str:
+        line = [" "] * self._cells
+        end = short_ms(self.end)
+        for at, text in ((self.zero, "0"), (self._cells - len(end), end)):
+            line[at : at + len(text)] = text
+        return "".join(line[: self._cells])
+
+
+def _round_up(seconds: float) -> float:
+    """The next of 0.1, 0.2, 0.3, 0.5, 0.8, 1, 2 ... seconds, so that a running turn does not jitter."""
+    scale = 10.0 ** math.floor(math.log10(max(seconds, 0.1)))
+    return next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * scale >= seconds)
+
+
+class History(Widget):
+    """The last turns as columns against the target: first sound, or TTFT where nothing sounds."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"history--within", "history--over", "history--label"}
+
+    COLUMN_CELLS = 2
+    SCALE_CELLS = 6
+
+    def __init__(self, targets: TargetsConfig) -> None:
+        super().__init__()
+        self._targets = targets
+        self._headline = FIRST_SOUND
+        self._values: list[float] = []
+
+    def show(self, window: Window) -> None:
+        self._headline = FIRST_SOUND if window.values(FIRST_SOUND) else TTFT
+        self._values = window.values(self._headline)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        label = self.get_component_rich_style("history--label")
+        width, height = self.size
+        target = self._headline.target(self._targets)
+        if not self._values or target is None or height < 3:
+            return Strip.blank(width, self.rich_style)
+        if y == 0:
+            title = (
+                f"{self._headline.name} of the last {len(self._values)} turns, goal ≤ {target:.0f}"
+            )
+            return Strip([Segment(title[:width].ljust(width), label)], width)
+        rows = height - 1
+        top = max(*self._values, target * 1.25)
+        from_bottom = rows - y
+        line = round(target / top * rows - 0.5)
+        segments = [Segment(self._scale(from_bottom, rows, line, top, target), label)]
+        empty = "┄" if from_bottom == line else " "
+        for value in self._values:
+            kept = verdict(value, target) or Verdict.WITHIN
+            style = self.get_component_rich_style(f"history--{kept.name.lower()}")
+            segments += self._column(value / top * rows - from_bottom, style, label, empty)
+        used = self.SCALE_CELLS + len(self._values) * (self.COLUMN_CELLS + 1)
+        return Strip([*segments, Segment(empty * (width - used), label)]).crop(0, width)
+
+    def _scale(self, row: int, rows: int, line: int, top: float, target: float) -> str:
+        value = target if row == line else top if row == rows - 1 else None
+        return f"{number(value) if value is not None else '':>{self.SCALE_CELLS - 1}} "
+
+    def _column(self, filled: float, style: Style, label: Style, empty: str) -> list[Segment]:
+        """One row of a column, of which `filled` rows are left from this one up."""
+        eighths = max(0, min(8, round(filled * 8)))
+        if not eighths:
+            return [Segment(empty * (self.COLUMN_CELLS + 1), label)]
+        return [
+            Segment(LOWER_EIGHTHS[eighths - 1] * self.COLUMN_CELLS, style),
+            Segment(empty, label),
+        ]
+
+
+class LatencyPanel(Vertical):
+    """Everything known about how long this turn took, live, and how the last ones did."""
+
+    def __init__(self, targets: TargetsConfig) -> None:
+        super().__init__()
+        self._window = Window()
+        self._cards = [Card(headline, targets) for headline in (TTFT, FIRST_SOUND, TOTAL)]
+        self._numbers = Numbers(targets)
+        self._waterfall = Waterfall()
+        self._history = History(targets)
+        self._turn = NO_TURN
+        self._hidden_s = 0.0
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="cards"):
+            yield from self._cards
+        yield self._numbers
+        yield self._waterfall
+        yield self._history
+
+    def on_mount(self) -> None:
+        self._show()
+
+    def on_resize(self) -> None:
+        self._show()
+
+    @property
+    def turn(self) -> Turn:
+        """The turn on display; its marks may still be coming in."""
+        return self._turn
+
+    def follow(self, marks: Marks) -> None:
+        """Show the marks reached so far of a turn under way; the one before stays until the release."""
+        reached = marks.since_release()
+        if reached and reached != self._turn.marks:
+            self._turn = Turn(0, "", Outcome.ANSWERED, reached)
+            self._hidden_s = marks.hidden_s
+            self._show()
+
+    def finish(self, turn: Turn) -> None:
+        self._turn, self._hidden_s = turn, turn.hidden_s
+        self._window.add(turn)
+        self._history.show(self._window)
+        self._show()
+
+    def _show(self) -> None:
+        for card in self._cards:
+            card.show(self._turn)
+        self._numbers.show(self._turn, self._window)
+        self._waterfall.show(stages(self._turn.marks, self._hidden_s))
