@@ -1,0 +1,104 @@
+"""What the README tells people to type exists."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from voxtui.config import Config
+
+REPOSITORY = Path(__file__).parent.parent
+README = (REPOSITORY / "README.md").read_text()
+VOXTUI = Path(sys.executable).with_name("voxtui")
+
+
+def typed():
+    """Every command of the README: those of its code blocks, and those quoted in its text."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
+    quoted = re.findall(r"`((?:voxtui|make) [^`]+)`", README)
+    commands = [shlex.split(line, comments=True) for line in [*lines, *quoted]]
+    return [[word for word in words if not re.match(r"[A-Z_]+=", word)] for words in commands]
+
+
+def commands_of(program):
+    return [words for words in typed() if words[0] == program]
+
+
+def subcommand(words):
+    """The words that name it: those before the first option or argument."""
+    names = []
+    for word in words[1:]:
+        if not re.fullmatch(r"[a-z]+", word):
+            break
+        names.append(word)
+    return tuple(names)
+
+
+@pytest.fixture(scope="module")
+def helped():
+    """What `--help` of a subcommand says, asked once each."""
+    known = {}
+
+    def ask(names):
+        if names not in known:
+            asked = [VOXTUI, *names, "--help"]
+            ran = subprocess.run(asked, capture_output=True, text=True, check=False)
+            assert ran.returncode == 0, f"voxtui {' '.join(names)}: {ran.stderr}"
+            known[names] = ran.stdout
+        return known[names]
+
+    return ask
+
+
+@pytest.mark.parametrize("words", commands_of("voxtui"), ids=shlex.join)
+def test_every_voxtui_command_and_option_exists(words, helped):
+    text = helped(subcommand(words))
+    for option in (word.split("=")[0] for word in words if word.startswith("--")):
+        assert option in text
+
+
+@pytest.mark.parametrize("words", commands_of("make"), ids=shlex.join)
+def test_every_make_target_exists(words):
+    subprocess.run(["make", "-n", *words[1:]], cwd=REPOSITORY, check=True, capture_output=True)
+
+
+def test_every_value_that_is_set_is_a_key_of_the_config():
+    keys = [re.match(r"[a-z_.]+", word)[0] for words in typed() for word in words if "=" in word
+            and words[words.index(word) - 1] == "--set"]  # fmt: skip
+    keys += re.findall(r"`([a-z]+(?:\.[a-z_]+)+) = ", README)
+    keys += [key.lower().replace("__", ".") for key in re.findall(r"VOXTUI_(\w+)=", README)]
+    assert len(keys) >= 3
+    for key in keys:
+        config = Config()
+        for name in key.split("."):
+            config = getattr(config, name)
+
+
+def test_every_extra_that_is_installed_exists():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = {
+        extra
+        for words in typed()
+        for word in words
+        for extras in re.findall(r"^\.\[(.*)\]$", word)
+        for extra in extras.split(",")
+    }
+    assert extras
+    assert extras <= set(project["optional-dependencies"])
+
+
+def test_every_file_that_is_linked_is_there():
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert links
+    assert [link for link in links if not (REPOSITORY / link).exists()] == []
+
+
+def test_every_program_is_one_we_mean():
+    assert {words[0] for words in typed()} <= {"make", "pip", "pipx", "uv", "voxtui"}
+    assert shutil.which("make")
