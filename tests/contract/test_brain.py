@@ -1,0 +1,61 @@
+"""What every Brain promises, the fake one included."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.fakes import ScriptedBrain
+from voxtui import models
+from voxtui.brains.embedded import EmbeddedBrain
+from voxtui.config import Config, GenerationConfig
+from voxtui.protocols import Brain
+from voxtui.turn import Heard, Marks, Token, Utterance
+
+Flag = threading.Event
+
+
+@pytest.fixture(params=["scripted", "embedded"])
+def brain(request: pytest.FixtureRequest) -> Iterator[Brain]:
+    brain: Brain
+    if request.param == "scripted":
+        brain = ScriptedBrain(["One", " two."], ["Three."])
+    else:
+        config = Config(generation=GenerationConfig(max_new_tokens=8))
+        brain = EmbeddedBrain(models.model_file("smollm2-135m"), config)
+    brain.warm_up(lambda step, fraction: None)
+    yield brain
+    brain.close()
+
+
+def test_a_reply_is_the_users_words_then_tokens(brain: Brain) -> None:
+    brain.listen((), Flag())
+    items = list(brain.reply((), "hello", Marks(), Flag()))
+    assert items[0] == Heard("hello")
+    assert items[1:] and all(isinstance(item, Token) for item in items[1:])
+
+
+def test_a_cancelled_turn_gives_no_tokens(brain: Brain) -> None:
+    cancelled = Flag()
+    cancelled.set()
+    assert not [i for i in brain.reply((), "hello", Marks(), cancelled) if isinstance(i, Token)]
+
+
+def test_a_turn_after_a_cancelled_one_works(brain: Brain) -> None:
+    cancelled = Flag()
+    for _ in brain.reply((), "hello", Marks(), cancelled):
+        cancelled.set()
+    assert [i for i in brain.reply((), "hello", Marks(), Flag()) if isinstance(i, Token)]
+
+
+def test_transcribing_yields_tokens(brain: Brain) -> None:
+    said = Utterance(np.zeros(16_000, np.float32), ((0.0, 1.0),), 0.0)
+    assert all(isinstance(token, Token) for token in brain.transcribe(said, Flag()))
+
+
+def test_closing_twice_is_fine(brain: Brain) -> None:
+    brain.close()
+    brain.close()
