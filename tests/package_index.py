@@ -53,6 +53,8 @@ class PackageIndex:
     """path -> what to wait for before answering"""
     asked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     """released at each request for a path in `holds`"""
+    moved: dict[str, str] = field(default_factory=dict)
+    """path -> where its requests are sent instead"""
     ranges: bool = True
 
     def __enter__(self) -> Self:
@@ -109,6 +111,12 @@ class _Requests(BaseHTTPRequestHandler):
             index.asked.release()
             hold.wait(30)
         self.close_connection = True
+        if there := index.moved.get(self.path):
+            self.send_response(302)
+            self.send_header("Location", there)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         content = index.files.get(self.path)
         if content is None:
             self.send_error(404)

@@ -261,6 +261,18 @@ def test_a_broken_download_from_the_hub_goes_on_at_the_byte_it_stopped(hub):
     assert hub.requests[-1] == ("GET", ON_HUB, "bytes=123456-")
 
 
+def test_a_hub_that_keeps_its_files_elsewhere_is_followed_there(hub):
+    elsewhere = "/elsewhere/tiny"
+    hub.moved[ON_HUB] = elsewhere
+    hub.files[elsewhere] = CONTENT
+    hub.breaks_after[elsewhere] = 123_456
+    with pytest.raises(ModelError, match="connection to the hub broke"):
+        fetch("tiny", source="hub")
+    hub.breaks_after.clear()
+    assert fetch("tiny", source="hub").read_bytes() == CONTENT
+    assert hub.requests[-1] == ("GET", elsewhere, "bytes=123456-")
+
+
 def test_a_hub_that_always_sends_the_whole_file_is_understood(hub):
     hub.ranges = False
     hub.breaks_after[ON_HUB] = 123_456
