@@ -17,7 +17,7 @@ TEST_PACKAGES := libportaudio2 libasound2-plugins pulseaudio pulseaudio-utils tm
 
 run: setup
 	@$(BIN)/python -c 'from ctypes.util import find_library as f; raise SystemExit(not f("portaudio"))' || \
-		echo "PortAudio is missing, so there will be no sound. Run: $(call install,libportaudio2)"
+		echo "PortAudio is missing, so there will be no sound. $(call install,libportaudio2)"
 	@$(BIN)/voxtui models fetch
 	@$(BIN)/voxtui
 
@@ -52,9 +52,9 @@ clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/.installed: pyproject.toml requirements.lock
-	@test -n "$(PYTHON)" || { echo "voxtui needs Python 3.11 or newer. Run: $(call install,python3)"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "voxtui needs Python 3.11 or newer. $(call install,python3)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
-		{ echo "Python's venv module is missing. Run: $(call install,python3-venv)"; exit 1; }
+		{ echo "Python's venv module is missing. $(call install,python3-venv)"; exit 1; }
 	@echo "Installing voxtui into $(VENV) (about 145 MB)."
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@$(PIP) 'pip>=25.1'
@@ -77,4 +77,4 @@ test-packages:
 	{ $$sudo apt-get update && $$sudo env DEBIAN_FRONTEND=noninteractive \
 		apt-get install --yes --no-install-recommends $(TEST_PACKAGES); } >/dev/null
 
-install = $(if $(shell command -v apt-get),sudo apt install,brew install) $(1)
+install = $(if $(shell command -v apt-get),Run: sudo apt install $(1),Install $(1) with your package manager.)

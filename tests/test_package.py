@@ -82,6 +82,35 @@ def test_the_clips_are_small_and_ready_to_be_heard():
             )
 
 
+@pytest.mark.parametrize(
+    ("python", "sentence"),
+    [
+        ("", "voxtui needs Python 3.11 or newer."),
+        ("#!/bin/sh\nexit 1\n", "Python's venv module is missing."),
+    ],
+)
+def test_a_python_that_will_not_do_is_said_in_one_sentence(tmp_path, python, sentence):
+    stub = tmp_path / "python"
+    stub.write_text(python)
+    stub.chmod(0o755)
+    asked = ["make", "setup", f"VENV={tmp_path / 'venv'}", f"PYTHON={stub if python else ''}"]
+    ran = subprocess.run(asked, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert ran.returncode
+    assert ran.stdout.startswith(sentence)
+    assert len(ran.stdout.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_setup_from_nothing_leaves_voxtui_and_then_has_nothing_to_do(tmp_path):
+    make = ("make", "setup", f"VENV={tmp_path / 'venv'}")
+    run(*make, cwd=REPOSITORY)
+    assert "voxtui" in run(tmp_path / "venv" / "bin" / "voxtui", "--version").stdout
+    assert subprocess.run([*make, "--question"], cwd=REPOSITORY, check=False).returncode == 0
+    newer = [*make, "--question", "--what-if=requirements.lock"]
+    assert subprocess.run(newer, cwd=REPOSITORY, check=False).returncode == 1
+
+
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.timeout(600)
