@@ -1,3 +1,4 @@
+import itertools
 import statistics
 
 import pytest
@@ -117,7 +118,7 @@ def test_stages_follow_each_other_from_the_release_to_the_first_sound():
     names = ["listen", "recognise", "prefill", "token", "clause", "voice", "device"]
     assert [stage.name for stage in path] == names
     assert path[0].start == 0
-    assert all(a.end == b.start for a, b in zip(path, path[1:], strict=False))
+    assert all(a.end == b.start for a, b in itertools.pairwise(path))
     assert path[-1].end == MARKS["first_sound"]
 
 

@@ -54,7 +54,7 @@ HEADLINES = (TTFT, FIRST_SOUND, TOTAL, SPEED)
 
 
 def percentile(values: Iterable[float], percent: float) -> float | None:
-    """The nearest-rank percentile: the smallest value that `percent` % of `values` do not exceed."""
+    """The nearest rank: the smallest value that `percent` % of `values` do not exceed."""
     ordered = sorted(values)
     if not ordered:
         return None

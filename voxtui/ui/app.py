@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import App, ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Footer, Input, Static
@@ -20,7 +20,6 @@ from textual.widgets import Footer, Input, Static
 from voxtui.config import Config
 from voxtui.errors import InputError
 from voxtui.turn import (
-    MICROPHONE,
     Died,
     Event,
     Loaded,
@@ -70,6 +69,8 @@ BADGES = {
 
 NOT_LOADED = "✗ NOT LOADED"
 
+STATE_CLASSES = (*(f"-{state}" for state in State), "-failed")
+
 
 class EngineEvent(Message):
     """An event of the engine, on its way from whatever thread to the screen."""
@@ -85,10 +86,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     TITLE = "voxtui"
     CSS_PATH = "voxtui.tcss"
     AUTO_FOCUS = "Transcript"
-    HORIZONTAL_BREAKPOINTS: ClassVar = [(0, "-narrow"), (60, "-compact"), (110, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar = [(0, "-short"), (16, "-medium"), (30, "-tall")]
+    # Textual declares these two as instance variables.
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-compact"), (110, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-medium"), (30, "-tall")]  # noqa: RUF012
 
-    BINDINGS: ClassVar = [
+    KEYS: ClassVar[Sequence[Binding]] = [
         Binding("space", "talk", "Talk", key_display="Space",
                 tooltip="start to talk; again: have it answered. Interrupts an answer"),
         Binding("slash", "type", "Type", key_display="/",
@@ -105,6 +107,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         Binding("ctrl+c", "help_quit", show=False, system=True),
         Binding("ctrl+q", "quit", "Quit", key_display="^q", priority=True, tooltip="quit"),
     ]  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
     def __init__(
         self,
@@ -176,7 +179,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._show_loaded(loaded)
             case LoadFailed(error):
                 self._failed = True
-                self.screen_stack[0].add_class("-failed")
                 self._startup.show_failed(error)
                 self._show_banner(error.message, error.hint)
                 self._refuse_waiting()
@@ -273,8 +275,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _show_state(self) -> None:
         badge = self.query_one("#state", Static)
         badge.update(NOT_LOADED if self._failed else BADGES[self._state])
-        for state in State:
-            self.screen_stack[0].set_class(state is self._state, f"-{state}")
+        shown = "-failed" if self._failed else f"-{self._state}"
+        # Not on the screen: a class there restyles the whole conversation.
+        for widget in (badge, self._bar):
+            widget.remove_class(*STATE_CLASSES, update=False)
+            widget.add_class(shown)
         self._bar.hint(self._hint())
 
     def _hint(self) -> str:
@@ -321,6 +326,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if isinstance(event, events.Key) and not event.is_forwarded:
             self._key_at = event.time
         await super().on_event(event)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Esc belongs to whatever lies over the screen."""
+        return action != "cancel" or len(self.screen_stack) == 1
 
     def action_talk(self) -> None:
         at, last = self._key_at, self._space_at
@@ -412,7 +421,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.query_one("#muted").set_class(self._muted, "shown")
 
     def action_help(self) -> None:
-        self.push_screen(Help(self.BINDINGS))
+        self.push_screen(Help(self.KEYS))
+
+    async def action_quit(self) -> None:
+        self._clip_stopped.set()  # the app waits for its workers
+        await super().action_quit()
 
     @on(Startup.ClipChosen)
     def _clip_chosen(self, message: Startup.ClipChosen) -> None:

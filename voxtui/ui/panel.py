@@ -1,4 +1,4 @@
-"""The latency panel: this turn's headlines against their targets, the last turns, and the stages."""
+"""The latency panel: this turn against its targets, the last turns, and the stages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from voxtui.metrics import (
     stages,
     verdict,
 )
-from voxtui.turn import Mark, Marks, Outcome, Turn
+from voxtui.turn import Marks, Outcome, Turn
 from voxtui.ui.bars import LOWER_EIGHTHS, bar, trend
 
 NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
@@ -221,7 +221,7 @@ class Axis:
 
 
 def _round_up(seconds: float) -> float:
-    """The next of 0.1, 0.2, 0.3, 0.5, 0.8, 1, 2 ... seconds, so that a running turn does not jitter."""
+    """The next round number, so that the bars of a turn under way do not jitter."""
     scale = 10.0 ** math.floor(math.log10(max(seconds, 0.1)))
     return next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * scale >= seconds)
 
@@ -316,7 +316,7 @@ class LatencyPanel(Vertical):
         return self._turn
 
     def follow(self, marks: Marks) -> None:
-        """Show the marks reached so far of a turn under way; the one before stays until the release."""
+        """Show the marks reached so far; the turn before stays until the release."""
         reached = marks.since_release()
         if reached and reached != self._turn.marks:
             self._turn = Turn(0, "", Outcome.ANSWERED, reached)

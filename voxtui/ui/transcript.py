@@ -49,6 +49,12 @@ class Reply(Vertical):
         self.text = ""
         self._begins = [(0, self._first)]
         """each paragraph, and where in `text` it begins"""
+        self._has_mounted = False
+
+    def on_mount(self) -> None:
+        """Text may have come before this widget was on the screen."""
+        self._has_mounted = True
+        self.mount_all(paragraph for _, paragraph in self._begins[1:])
 
     @property
     def latest(self) -> Paragraph:
@@ -82,7 +88,8 @@ class Reply(Vertical):
     def _begin_paragraph(self) -> None:
         paragraph = Paragraph()
         self._begins.append((len(self.text), paragraph))
-        self.mount(paragraph)
+        if self._has_mounted:
+            self.mount(paragraph)
 
 
 class TurnView(Grid):

@@ -1,0 +1,77 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from textual import events
+from textual.pilot import Pilot
+
+from tests.fakes import ScriptedEngine
+from voxtui.config import Config
+from voxtui.ui.app import VoxtuiApp
+
+CLIPS = [("a question", Path("question.wav")), ("a joke", Path("joke.wav"))]
+
+
+class Screen:
+    """The real app under a scripted engine, and a hand on its keyboard."""
+
+    def __init__(self, app: VoxtuiApp, engine: ScriptedEngine, pilot: Pilot[None]) -> None:
+        self.app, self.engine, self.pilot = app, engine, pilot
+        self._clock = 1000.0
+
+    async def settle(self) -> None:
+        await self.pilot.pause()
+
+    async def press(self, *keys: str, after: float = 1.0) -> float:
+        """Press each key `after` seconds past the one before; the time of the last."""
+        for key in keys:
+            self._clock += after
+            event = events.Key(key, " " if key == "space" else None)
+            event.time = self._clock
+            self.app.post_message(event)
+            await self.settle()
+        return self._clock
+
+    async def type(self, text: str) -> None:
+        for character in text:
+            name = "space" if character == " " else character
+            self.app.post_message(events.Key(name, character))
+        await self.settle()
+
+    @property
+    def lines(self) -> list[str]:
+        return [strip.text for strip in self.app.screen._compositor.render_strips()]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def line(self, containing: str) -> str:
+        return next(line for line in self.lines if containing in line)
+
+    @property
+    def commands(self) -> list[str]:
+        """What the engine was told, start and close aside."""
+        return [str(call[0]) for call in self.engine.calls if call[0] not in ("start", "close")]
+
+
+@asynccontextmanager
+async def screen(
+    size: tuple[int, int] = (80, 24),
+    *,
+    loaded: bool = True,
+    microphone: str | None = "a microphone",
+    config: Config | None = None,
+    speak_clip=lambda engine, path, stopped: None,
+    clips=CLIPS,
+) -> AsyncIterator[Screen]:
+    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, speak_clip)
+    engine = app.engine
+    assert isinstance(engine, ScriptedEngine)
+    async with app.run_test(size=size) as pilot:
+        shown = Screen(app, engine, pilot)
+        await shown.settle()
+        if loaded:
+            engine.load(microphone)
+            await shown.settle()
+        yield shown

@@ -1,0 +1,672 @@
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input, OptionList
+
+from tests.ui.conftest import screen
+from voxtui.config import Config, VadConfig
+from voxtui.errors import InputError, ModelError
+from voxtui.turn import (
+    Died,
+    LoadFailed,
+    Loading,
+    Mark,
+    Notice,
+    Outcome,
+    ReplyText,
+    SpokenUpTo,
+    State,
+    StateChanged,
+    UserWords,
+)
+from voxtui.ui.transcript import KEPT_TURNS, TurnView
+
+MARKS = {
+    "released": 0.0,
+    "captured": 0.012,
+    "transcribed": 0.05,
+    "prefilled": 0.06,
+    "first_token": 0.084,
+    "first_sentence": 0.14,
+    "first_audio": 0.25,
+    "first_sound": 0.512,
+    "last_token": 1.234,
+}
+
+
+def toasts(app):
+    return [notification.message for notification in app._notifications]
+
+
+# The turn, as it is seen.
+
+
+async def test_a_turn_is_shown_from_the_first_word_to_the_last():
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        assert "● LISTENING" in s.text
+        assert "(speaking…)" in s.line("You")
+        s.engine.report(StateChanged(State.THINKING))
+        await s.settle()
+        assert "◐ THINKING" in s.text
+        assert "…" in s.line("Vox")
+        s.engine.report(UserWords(1, "What is the capital?"), ReplyText(1, "It is"))
+        await s.settle()
+        assert "What is the capital?" in s.line("You")
+        assert "It is" in s.line("Vox")
+        s.engine.report(ReplyText(1, " Paris."), StateChanged(State.SPEAKING))
+        await s.settle()
+        assert "It is Paris." in s.line("Vox")
+        assert "♪ SPEAKING" in s.text
+        s.engine.finish(reply="It is Paris.")
+        await s.settle()
+        assert "○ READY" in s.text
+
+
+async def test_where_the_words_are_not_known_the_length_of_the_speech_stands_in():
+    async with screen() as s:
+        s.engine.begin(at=time.monotonic() + 2.0)
+        s.engine.report(StateChanged(State.LISTENING), StateChanged(State.THINKING))
+        s.engine.report(ReplyText(1, "Yes."))
+        s.engine.finish()
+        await s.settle()
+        assert "(speech, 2.0 s)" in s.line("You")
+
+
+async def test_each_piece_of_text_is_shown_without_waiting_for_the_next():
+    async with screen() as s:
+        s.engine.begin("typed")
+        for piece in ("One", " two", " three"):
+            s.engine.report(ReplyText(1, piece))
+            await s.settle()
+            assert piece in s.line("Vox")
+
+
+async def test_text_is_never_read_as_markup():
+    async with screen() as s:
+        s.engine.begin("typed")
+        s.engine.report(UserWords(1, "[red]x[/red]"), ReplyText(1, "a [b] [/c] \\[d"))
+        await s.settle()
+        assert "[red]x[/red]" in s.line("You")
+        assert "a [b] [/c] \\[d" in s.line("Vox")
+
+
+async def test_a_long_answer_wraps_and_its_end_is_in_view():
+    async with screen() as s:
+        s.engine.begin("typed")
+        for n in range(200):
+            s.engine.report(ReplyText(1, f"word{n} "))
+        await s.settle()
+        assert "word199" in s.text
+        assert "word0 " not in s.text
+
+
+async def test_an_answer_of_several_paragraphs_keeps_all_of_them():
+    async with screen() as s:
+        s.engine.begin("typed")
+        for piece in ("First\n", "\nSec", "ond\nThird"):
+            s.engine.report(ReplyText(1, piece))
+        await s.settle()
+        for word in ("First", "Second", "Third"):
+            assert word in s.text
+
+
+async def test_late_text_of_a_turn_that_is_over_is_dropped():
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.report(ReplyText(1, "Old"))
+        s.engine.finish(Outcome.CANCELLED)
+        s.engine.begin()
+        s.engine.report(UserWords(1, "late words"), ReplyText(1, " LATE"), ReplyText(2, "New"))
+        s.engine.report(SpokenUpTo(1, ""))
+        await s.settle()
+        assert "LATE" not in s.text
+        assert "late words" not in s.text
+        assert "New" in s.text
+
+
+async def test_what_was_not_heard_of_an_interrupted_answer_is_struck_out():
+    async with screen() as s:
+        s.engine.begin("typed")
+        s.engine.report(ReplyText(1, "Heard this. "), ReplyText(1, "Not that."))
+        s.engine.report(SpokenUpTo(1, "Heard this."))
+        s.engine.finish(Outcome.CANCELLED)
+        await s.settle()
+        struck = [
+            segment.text
+            for strip in s.app.screen._compositor.render_strips()
+            for segment in strip
+            if segment.style and segment.style.strike
+        ]
+        assert "".join(struck).strip() == "Not that."
+        assert "(interrupted)" in s.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "fields", "seen"),
+    [
+        (Outcome.NO_SPEECH, {}, "Nothing was heard."),
+        (Outcome.FAILED, {"error": "Out of memory."}, "✗ Out of memory."),
+        (Outcome.CANCELLED, {}, "(discarded)"),
+        (Outcome.ANSWERED, {}, "(no answer)"),
+    ],
+)
+async def test_a_turn_without_an_answer_says_why(outcome, fields, seen):
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING))
+        s.engine.finish(outcome, **fields)
+        await s.settle()
+        assert seen in s.text
+
+
+async def test_the_first_text_is_marked_as_shown_once_it_is_painted():
+    async with screen() as s:
+        marks = s.engine.begin("typed", at=time.monotonic())
+        assert marks.at(Mark.FIRST_SHOWN) is None
+        handed_over = time.monotonic()
+        s.engine.report(ReplyText(1, "Hello"))
+        while marks.at(Mark.FIRST_SHOWN) is None:
+            await s.settle()
+        assert marks.at(Mark.FIRST_SHOWN) > handed_over
+        assert "Hello" in s.text
+
+
+async def test_text_that_is_scrolled_out_of_view_is_not_marked_as_shown():
+    async with screen() as s:
+        for _ in range(12):
+            s.engine.begin("typed")
+            s.engine.report(ReplyText(s.engine.turns, "words " * 10))
+            s.engine.finish()
+        marks = s.engine.begin("typed")
+        await s.settle()
+        await s.pilot.press("home")
+        await s.settle()
+        s.engine.report(ReplyText(s.engine.turns, "unseen"))
+        await s.settle()
+        assert "unseen" not in s.text
+        assert marks.at(Mark.FIRST_SHOWN) is None
+
+
+async def test_a_long_session_keeps_only_the_last_turns_on_screen():
+    async with screen() as s:
+        for n in range(KEPT_TURNS + 20):
+            s.engine.begin("typed")
+            s.engine.report(ReplyText(n + 1, f"answer {n}"))
+            s.engine.finish()
+        await s.settle()
+        views = s.app.query(TurnView)
+        assert len(views) == KEPT_TURNS
+        assert views.last().reply.text == f"answer {KEPT_TURNS + 19}"
+
+
+# Keys.
+
+
+async def test_space_starts_and_space_ends_with_the_times_of_the_keys():
+    async with screen() as s:
+        down = await s.press("space")
+        up = await s.press("space")
+        assert s.engine.calls[-2:] == [("talk", down), ("release", up)]
+
+
+async def test_a_held_key_that_repeats_is_one_press():
+    async with screen() as s:
+        await s.press("space")
+        await s.press(*["space"] * 30, after=0.033)
+        assert s.commands == ["talk"]
+        await s.press("space", after=1.0)
+        assert s.commands == ["talk", "release"]
+
+
+async def test_space_over_an_answer_talks():
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.report(StateChanged(State.THINKING), StateChanged(State.SPEAKING))
+        await s.settle()
+        await s.press("space")
+        assert s.commands == ["talk"]
+
+
+async def test_an_utterance_that_ended_by_itself_is_not_ended_again():
+    async with screen() as s:
+        await s.press("space")
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING), StateChanged(State.THINKING))
+        await s.settle()
+        await s.press("space")
+        assert s.commands == ["talk", "talk"]
+
+
+async def test_the_end_of_the_answer_before_does_not_end_the_talking():
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.report(StateChanged(State.SPEAKING))
+        await s.settle()
+        await s.press("space")
+        s.engine.finish(Outcome.CANCELLED)
+        await s.settle()
+        await s.press("space")
+        assert s.commands == ["talk", "release"]
+
+
+async def test_with_hands_free_space_ends_an_utterance_that_began_by_itself():
+    async with screen(config=Config(vad=VadConfig(hands_free=True))) as s:
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        await s.press("space")
+        assert s.commands == ["release"]
+
+
+async def test_a_click_on_the_bar_talks():
+    async with screen() as s:
+        await s.pilot.click("Meter")
+        assert s.commands == ["talk"]
+
+
+async def test_escape_discards_first_then_stops_the_answer_then_leaves_the_field():
+    async with screen() as s:
+        await s.press("slash")
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        await s.press("escape")
+        assert s.commands == ["discard", "interrupt"]
+        s.engine.report(StateChanged(State.SPEAKING))
+        await s.settle()
+        await s.press("escape")
+        assert s.commands == ["discard", "interrupt", "interrupt"]
+        assert isinstance(s.app.focused, Input)
+        s.engine.finish(Outcome.CANCELLED)
+        await s.settle()
+        await s.press("escape")
+        assert not isinstance(s.app.focused, Input)
+        assert s.commands == ["discard", "interrupt", "interrupt"]
+
+
+async def test_escape_right_after_space_discards():
+    async with screen() as s:
+        await s.press("space", "escape", "space")
+        assert s.commands == ["talk", "discard", "interrupt", "talk"]
+
+
+async def test_escape_with_nothing_to_stop_does_nothing():
+    async with screen() as s:
+        await s.press("escape")
+        assert s.commands == []
+        assert s.app.is_running
+
+
+async def test_in_the_text_field_letters_and_space_are_text():
+    async with screen() as s:
+        await s.press("slash")
+        await s.type("nm 1?/ q")
+        assert s.app.focused.value == "nm 1?/ q"
+        assert s.commands == []
+
+
+async def test_enter_sends_what_was_typed_and_shows_it():
+    async with screen() as s:
+        await s.press("slash")
+        await s.type("hello there")
+        await s.pilot.press("enter")
+        assert s.engine.calls[-1] == ("say", "hello there")
+        s.engine.begin("typed")
+        s.engine.report(StateChanged(State.THINKING))
+        await s.settle()
+        assert "hello there" in s.line("You")
+        assert s.app.focused.value == ""
+
+
+async def test_an_empty_line_is_not_sent():
+    async with screen() as s:
+        await s.press("slash")
+        await s.type("  ")
+        await s.pilot.press("enter")
+        assert s.commands == []
+
+
+async def test_n_starts_afresh_on_screen_too():
+    async with screen() as s:
+        s.engine.begin("typed")
+        s.engine.report(ReplyText(1, "Old answer"), StateChanged(State.SPEAKING))
+        await s.settle()
+        await s.press("n")
+        assert s.commands == ["new_conversation"]
+        s.engine.report(ReplyText(1, " and its rest"))
+        s.engine.finish(Outcome.CANCELLED)
+        await s.settle()
+        assert "Old answer" not in s.text
+        assert "its rest" not in s.text
+
+
+async def test_m_mutes_and_says_so():
+    async with screen() as s:
+        assert "voice muted" not in s.text
+        await s.press("m")
+        assert s.engine.calls[-1] == ("mute", True)
+        assert "voice muted" in s.text
+        await s.press("m")
+        assert s.engine.calls[-1] == ("mute", False)
+        assert "voice muted" not in s.text
+
+
+@pytest.mark.parametrize("key", ["question_mark", "f1"])
+async def test_help_lists_every_key_of_the_footer(key):
+    async with screen(size=(120, 40)) as s:
+        footer = s.lines[-1]
+        await s.pilot.press(key)
+        await s.settle()
+        for shown in ("Space", "/", "Esc", "n", "m", "1-9", "?", "^q"):
+            assert f" {shown} " in footer
+            assert f" {shown}  " in s.text
+        await s.pilot.press("escape")
+        assert len(s.app.screen_stack) == 1
+
+
+async def test_ctrl_q_quits_also_from_the_text_field():
+    async with screen() as s:
+        await s.press("slash")
+        await s.pilot.press("ctrl+q")
+        await s.settle()
+        assert not s.app.is_running
+
+
+# Loading.
+
+
+async def test_the_screen_is_usable_while_models_load():
+    async with screen(loaded=False) as s:
+        assert s.engine.calls == [("start",)]
+        s.engine.report(Loading("Voice"), Loading("Chat model", 0.45))
+        await s.settle()
+        assert "◌ LOADING" in s.text
+        assert "✓ Voice" in s.text
+        assert "Chat model 45%" in s.text
+        await s.press("m")
+        assert "voice muted" in s.text
+
+
+async def test_space_while_loading_says_so():
+    async with screen(loaded=False) as s:
+        await s.press("space")
+        assert s.commands == []
+        assert any("Still loading" in toast for toast in toasts(s.app))
+
+
+async def test_what_is_typed_while_loading_is_sent_once_ready_one_after_another():
+    async with screen(loaded=False) as s:
+        await s.press("slash")
+        for text in ("first", "second"):
+            await s.type(text)
+            await s.pilot.press("enter")
+        assert s.commands == []
+        assert "first" in s.text
+        s.engine.load()
+        await s.settle()
+        assert s.engine.calls[-1] == ("say", "first")
+        assert s.commands == ["say"]
+        s.engine.begin("typed")
+        s.engine.finish()
+        await s.settle()
+        assert s.engine.calls[-1] == ("say", "second")
+
+
+async def test_a_start_that_failed_says_what_to_do_and_leaves_the_screen_usable():
+    async with screen(loaded=False) as s:
+        await s.press("slash")
+        await s.type("waiting")
+        await s.pilot.press("enter")
+        s.engine.report(LoadFailed(ModelError("The model is missing.", "Run `voxtui models`.")))
+        await s.settle()
+        assert "✗ The model is missing." in s.text
+        assert "Run `voxtui models`." in s.text
+        assert "NOT LOADED" in s.text
+        assert "Not sent" in s.text
+        await s.type("more")
+        await s.pilot.press("enter")
+        assert s.app.focused.value == "more"
+        await s.press("escape", "space")
+        assert s.commands == []
+        assert any("nobody to answer" in toast for toast in toasts(s.app))
+
+
+async def test_what_was_found_is_named():
+    async with screen(size=(160, 40)) as s:
+        assert "scripted brain" in s.lines[0]
+        assert "voice a voice · microphone a microphone · speaker a speaker" in s.text
+
+
+async def test_a_notice_is_a_sentence_in_the_conversation():
+    async with screen(size=(120, 40)) as s:
+        s.engine.report(Notice("The microphone was unplugged.", "error"))
+        await s.settle()
+        assert "✗ The microphone was unplugged." in s.text
+
+
+async def test_a_talk_that_the_engine_refused_can_be_tried_again():
+    async with screen() as s:
+        await s.press("space")
+        s.engine.report(Notice("There is no microphone."))
+        await s.settle()
+        await s.press("space")
+        assert s.commands == ["talk", "talk"]
+
+
+async def test_a_bug_on_the_engine_thread_ends_the_app_with_its_error():
+    with pytest.raises(ZeroDivisionError):
+        async with screen() as s:
+            threading.Thread(target=s.engine.report, args=(Died(ZeroDivisionError("bug")),)).start()
+            while s.app.is_running:
+                await s.settle()
+
+
+# No microphone.
+
+
+async def test_without_a_microphone_the_clips_are_offered():
+    async with screen(microphone=None) as s:
+        assert "no microphone" in s.text
+        assert "1  a question" in s.text
+        assert "2  a joke" in s.text
+        await s.press("space")
+        assert s.commands == []
+        assert any("press 1-2 for a sample" in toast for toast in toasts(s.app))
+
+
+@pytest.mark.parametrize("how", ["key", "list", "click"])
+async def test_a_clip_is_spoken_by_key_list_or_click(how):
+    spoken = []
+
+    def speak(engine, path, stopped):
+        spoken.append((path, threading.current_thread() is threading.main_thread()))
+
+    async with screen(microphone=None, speak_clip=speak) as s:
+        if how == "key":
+            await s.pilot.press("2")
+        elif how == "list":
+            s.app.query_one(OptionList).focus()
+            await s.pilot.press("down", "enter")
+        else:
+            await s.pilot.click(OptionList, offset=(3, 1))
+        await s.app.workers.wait_for_complete()
+        assert spoken == [(Path("joke.wav"), False)]
+
+
+async def test_a_key_without_a_clip_does_nothing():
+    async with screen() as s:
+        await s.press("9")
+        assert s.commands == []
+
+
+async def test_a_clip_that_cannot_be_read_is_one_sentence():
+    def speak(engine, path, stopped):
+        raise InputError(f"{path} is not audio.")
+
+    async with screen(size=(120, 40), speak_clip=speak) as s:
+        await s.pilot.press("1")
+        await s.app.workers.wait_for_complete()
+        await s.settle()
+        assert "✗ question.wav is not audio." in s.text
+
+
+@pytest.mark.parametrize("key", ["escape", "space", "2", "n", "ctrl+q"])
+async def test_a_clip_stops_when_something_else_is_wanted(key):
+    flags = []
+    going = threading.Event()
+
+    def speak(engine, path, stopped):
+        flags.append(stopped)
+        going.set()
+        stopped.wait(10)
+
+    async with screen(speak_clip=speak) as s:
+        await s.pilot.press("1")
+        going.wait(10)
+        s.engine.begin("a question")
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        await s.press(key)
+        await s.settle()
+        assert flags[0].is_set()
+        s.app._clip_stopped.set()
+
+
+# Numbers.
+
+
+async def test_the_headlines_of_a_turn_stand_beside_their_targets_with_a_verdict():
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, tokens=24, reply="x")
+        await s.settle()
+        assert s.line("TTFT").split("TTFT")[1].split() == ["✓", "84", "≤100", "84", "84"]
+        sound = s.line("First sound").split("First sound")[1].split()
+        assert sound == ["✗", "512", "≤300", "512", "512"]
+        assert s.line("Total").split("Total")[1].split() == ["✗", "1234", "≤1000", "1234", "1234"]
+        assert s.line("Tokens/s").split("Tokens/s")[1].split() == ["20", "20"]
+
+
+async def test_marks_are_shown_as_they_are_reached():
+    async with screen() as s:
+        marks = s.engine.begin(at=100.0)
+        s.engine.report(StateChanged(State.THINKING))
+        marks.mark(Mark.FIRST_TOKEN, 100.084)
+        s.app._tick()
+        await s.settle()
+        assert "✓   84" in s.line("TTFT")
+        assert "–" in s.line("First sound")
+        marks.mark(Mark.FIRST_SOUND, 100.512)
+        s.app._tick()
+        await s.settle()
+        assert "✗  512" in s.line("First sound")
+
+
+async def test_p50_and_p95_are_over_the_last_twenty_turns():
+    async with screen() as s:
+        for n in range(1, 31):
+            s.engine.begin()
+            s.engine.finish(marks={"released": 0.0, "first_token": n / 1000}, reply="x")
+        await s.settle()
+        assert s.line("TTFT").split()[-2:] == ["20", "29"]
+
+
+async def test_the_waterfall_has_hidden_work_left_of_zero():
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, hidden_s=0.45, reply="x")
+        await s.settle()
+        hidden, recognise = s.line("hidden"), s.line("recognise")
+        assert "450 ms" in hidden
+        assert "38 ms" in recognise
+        zero = s.line("1500 ms").index(" 0 ") + 1
+        assert hidden.rindex("█") < zero
+        assert recognise.index("▏") == zero
+
+
+@pytest.mark.parametrize("width", range(78, 84))
+async def test_no_headline_is_cut_off_at_80_columns(width):
+    slow = {"released": 0.0, "first_token": 12.0, "first_sound": 99.5, "last_token": 120.0}
+    async with screen(size=(width, 24)) as s:
+        s.engine.begin()
+        s.engine.finish(marks=slow, tokens=9999, reply="x")
+        await s.settle()
+        for name, value in (("TTFT", "12 s"), ("First sound", "100 s"), ("Total", "120 s")):
+            _, numbers = s.line(name).split(f"{name} ", 1)
+            assert numbers.count(value) == 3
+
+
+async def test_on_a_large_screen_the_headlines_are_large():
+    async with screen(size=(120, 40)) as s:
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, reply="x")
+        await s.settle()
+        assert "✓ ok, ≤ 100" in s.text
+        assert "✗ over, ≤ 300" in s.text
+        assert "First sound of the last 1 turns, goal ≤ 300" in s.text
+
+
+# Sizes.
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1), (5, 2), (20, 5), (40, 10), (59, 15), (60, 16), (80, 24), (110, 30), (250, 80)]
+)
+async def test_every_size_works_in_every_state(size):
+    async with screen(size=size) as s:
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        s.engine.report(StateChanged(State.THINKING), ReplyText(1, "An answer of some words."))
+        await s.settle()
+        s.engine.finish(marks=MARKS, tokens=8, hidden_s=0.2, reply="x")
+        await s.press("slash", "escape", "question_mark", "escape")
+        await s.settle()
+        assert s.app.is_running
+
+
+async def test_a_small_terminal_keeps_the_conversation_and_the_state():
+    async with screen(size=(30, 6)) as s:
+        s.engine.begin("typed")
+        s.engine.report(ReplyText(1, "Short."))
+        await s.settle()
+        assert "READY" in s.text
+        assert "Short." in s.text
+
+
+async def test_growing_and_shrinking_the_terminal_loses_nothing():
+    async with screen(size=(80, 24)) as s:
+        s.engine.begin("typed")
+        s.engine.report(ReplyText(1, "An answer."))
+        s.engine.finish(marks=MARKS, reply="x")
+        for size in ((20, 5), (160, 50), (80, 24)):
+            await s.pilot.resize_terminal(*size)
+            await s.settle()
+        assert "An answer." in s.text
+        assert "✓   84" in s.line("TTFT")
+
+
+# Standing still.
+
+
+async def test_an_unchanged_level_repaints_nothing():
+    async with screen() as s:
+        s.engine.level = 0.25
+        s.app._tick()
+        await s.settle()
+        paints = []
+        s.app.post_display_hook = lambda: paints.append(1)
+        for _ in range(20):
+            s.app._tick()
+            await s.settle()
+        assert paints == []
+        s.engine.level = 0.9
+        s.app._tick()
+        await s.settle()
+        await s.settle()
+        assert "█" in s.lines[-3]
