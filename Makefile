@@ -36,7 +36,7 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-logo --no-cache
 
 lock: $(VENV)/.installed-test
 	@echo '# Every version that `make setup` and `make test` install, as pip constraints, by `make lock`.' > $@.new
