@@ -1,0 +1,133 @@
+"""Sound files as utterances: read, checked, and spoken in real time as if into a microphone."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from voxtui.errors import InputError
+from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
+
+if TYPE_CHECKING:
+    from voxtui.turn import Samples
+
+BLOCK_FRAMES = 65_536
+
+SILENT_FRAMES = 7
+"""Frames of zeros after a clip: speech at its very end is listened to for 200 ms past it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clip:
+    """A sound file as mono float32 at 16 kHz."""
+
+    name: str
+    samples: Samples
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / SAMPLE_RATE
+
+
+def load_clip(path: Path, max_seconds: float) -> Clip:
+    """Read any format libsndfile knows. Raises InputError, one sentence naming the file."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory, not a sound file.")
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file.")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{path}: may not be read.")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: is empty.")
+    return Clip(path.name, _read(path, max_seconds))
+
+
+def _read(path: Path, max_seconds: float) -> Samples:
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(path) as file:
+            _check_length(path, file.frames / file.samplerate, max_seconds)
+            mono = _mono(path, file, max_seconds)
+            rate = file.samplerate
+    except (soundfile.LibsndfileError, OSError, ValueError) as error:
+        raise InputError(f"{path}: is not a sound file that can be read.") from error
+    if not len(mono):
+        raise InputError(f"{path}: holds no sound.")
+    if not np.isfinite(mono).all():
+        raise InputError(f"{path}: holds samples that are not numbers.")
+    return _at_16_khz(mono, rate)
+
+
+def _check_length(path: Path, seconds: float, max_seconds: float) -> None:
+    if seconds > max_seconds:
+        raise InputError(
+            f"{path}: is longer than {max_seconds:g} s.", "audio.max_utterance_s sets the limit."
+        )
+
+
+def _mono(path: Path, file: Any, max_seconds: float) -> Samples:
+    """All channels in equal parts. The header may lie about the length: count."""
+    blocks: list[Any] = []
+    count = 0
+    for block in file.blocks(blocksize=BLOCK_FRAMES, dtype="float32", always_2d=True):
+        count += len(block)
+        _check_length(path, count / file.samplerate, max_seconds)
+        blocks.append(block.mean(axis=1))
+    return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+
+
+def _at_16_khz(samples: Samples, rate: int) -> Samples:
+    if rate == SAMPLE_RATE:
+        return samples
+    import samplerate
+
+    ratio = SAMPLE_RATE / rate
+    return np.asarray(samplerate.resample(samples, ratio, "sinc_medium"), np.float32)
+
+
+def frames(samples: Samples) -> Iterator[Samples]:
+    """`samples` in pieces of a frame, the last one filled up with zeros."""
+    for start in range(0, len(samples), FRAME_SAMPLES):
+        piece = samples[start : start + FRAME_SAMPLES]
+        yield np.pad(piece, (0, FRAME_SAMPLES - len(piece))).astype(np.float32, copy=False)
+
+
+class Listener(Protocol):
+    """The part of the engine that a clip is spoken to."""
+
+    def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> None: ...
+    def hear(self, frame: Frame) -> None: ...
+    def release(self, at: float | None = None) -> None: ...
+
+
+def speak(clip: Clip, engine: Listener, stopped: threading.Event, paced: bool = True) -> None:
+    """Hold the key while `clip` is heard, on the calling thread, until it ends or `stopped`.
+
+    In real time: each frame arrives when its last sample would have been captured. Not `paced`: at
+    once, with the same spacing of capture times, ending now.
+    """
+    begin = time.monotonic() - (0.0 if paced else clip.seconds + FRAME_SECONDS)
+    engine.talk(begin, source=clip.name, paced=paced)
+    released = begin + clip.seconds
+    up = False
+    silence = np.zeros(SILENT_FRAMES * FRAME_SAMPLES, np.float32)
+    for count, samples in enumerate(frames(np.concatenate([clip.samples, silence])), 1):
+        captured_at = begin + count * FRAME_SECONDS
+        if not up and captured_at > released:
+            if paced and stopped.wait(max(0.0, released - time.monotonic())):
+                return
+            engine.release(released)
+            up = True
+        if paced and stopped.wait(max(0.0, captured_at - time.monotonic())):
+            return
+        if stopped.is_set():
+            return
+        engine.hear(Frame(samples, captured_at, source=clip.name))

@@ -1,0 +1,165 @@
+"""The microphone: opened once, at its own rate, and turned into frames on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from voxtui.audio.devices import find, list_devices, opening_failed, portaudio
+from voxtui.turn import FRAME_SAMPLES, SAMPLE_RATE, Frame
+
+BLOCK_SECONDS = 0.01
+LATENCY_SECONDS = 0.02
+"""The smallest that lost nothing on a sound server with both cores busy."""
+
+STALL_SECONDS = 1.0
+"""A suspended device calls no callback and reports no error; a block comes every 10 ms."""
+
+FOLLOW = 0.02
+"""How fast the frame clock follows the device's: a callback's time jitters, its count does not."""
+
+JUMP_SECONDS = 0.1
+"""A difference beyond this is lost sound, not jitter."""
+
+
+class SounddeviceMicrophone:
+    """A Microphone on PortAudio. `device`: name, index, or "" for the default."""
+
+    def __init__(self, device: str) -> None:
+        self._wanted = device
+        self._name = device or "default microphone"
+        self._stream: Any = None
+        self._blocks: SimpleQueue[tuple[float, bytes] | None] = SimpleQueue()
+        self._converter: threading.Thread | None = None
+        self._closing = False
+        self.level = 0.0
+        self.silent_for = 0.0
+        """seconds of exact zeros up to now: a muted or forbidden microphone, never a quiet room"""
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
+        sounddevice: Any = portaudio()
+        device = find(list_devices(), self._wanted, "input")
+        self._name, self._closing, self.silent_for = device.name, False, 0.0
+        blocks = self._blocks = SimpleQueue[tuple[float, bytes] | None]()
+
+        def captured(data: Any, count: int, times: Any, status: Any) -> None:
+            # Nothing here but the copy: this thread must never wait for the interpreter's others.
+            lag = times.currentTime - times.inputBufferAdcTime - count / device.rate
+            blocks.put((time.monotonic() - (lag if 0.0 < lag < 0.5 else 0.0), bytes(data)))
+
+        def finished() -> None:
+            blocks.put(None)
+
+        channels, stream = 1, None
+        for channels in dict.fromkeys((1, min(2, device.inputs), device.inputs)):
+            try:
+                stream = sounddevice.RawInputStream(
+                    device=device.index,
+                    samplerate=device.rate,
+                    channels=channels,
+                    dtype="float32",
+                    blocksize=round(BLOCK_SECONDS * device.rate),
+                    latency=LATENCY_SECONDS,
+                    callback=captured,
+                    finished_callback=finished,
+                )
+                stream.start()
+                break
+            except sounddevice.PortAudioError as error:
+                if stream is not None:
+                    stream.close(ignore_errors=True)
+                if channels == device.inputs:
+                    raise opening_failed(device, "input", error) from error
+        self._stream = stream
+        self._converter = threading.Thread(
+            target=self._convert,
+            args=(blocks, device.rate, channels, sink, lost),
+            name="voxtui-microphone",
+            daemon=True,
+        )
+        self._converter.start()
+
+    def close(self) -> None:
+        if self._stream is None:
+            return
+        self._closing = True
+        self._stream.close(ignore_errors=True)
+        self._stream = None
+        self._blocks.put(None)
+        if self._converter is not None and self._converter is not threading.current_thread():
+            self._converter.join()
+
+    def _convert(
+        self,
+        blocks: SimpleQueue[tuple[float, bytes] | None],
+        rate: float,
+        channels: int,
+        sink: Callable[[Frame], None],
+        lost: Callable[[str], None],
+    ) -> None:
+        framer = Framer(rate)
+        while True:
+            try:
+                block = blocks.get(timeout=STALL_SECONDS)
+            except Empty:
+                block = None
+            if block is None:
+                break
+            at, data = block
+            samples = np.frombuffer(data, np.float32).reshape(-1, channels).mean(axis=1)
+            self.level = float(np.abs(samples).max(initial=0.0))
+            self.silent_for = 0.0 if self.level else self.silent_for + len(samples) / rate
+            for frame in framer.frames(samples, at):
+                sink(frame)
+        self.level = 0.0
+        if not self._closing:
+            lost(f"The microphone {self._name!r} stopped delivering sound; was it unplugged?")
+
+
+class Framer:
+    """Cuts blocks at any rate into 16 kHz frames, each with the capture time of its last sample."""
+
+    def __init__(self, rate: float) -> None:
+        import samplerate
+
+        self._rate = rate
+        # libsamplerate holds back 1.2 ms; libsoxr works in blocks and holds back up to 37 ms.
+        self._resampler: Any = samplerate.Resampler("sinc_fastest", channels=1)
+        self._clock: float | None = None
+        self._taken = 0
+        self._made = 0
+        self._rest = np.zeros(0, np.float32)
+
+    def frames(self, samples: Any, at: float) -> list[Frame]:
+        """Frames completed by `samples` (float32, mono), the last of which was captured at `at`."""
+        self._taken += len(samples)
+        if self._clock is None or abs(at - self._clock - len(samples) / self._rate) > JUMP_SECONDS:
+            self._clock = at
+        else:
+            expected = self._clock + len(samples) / self._rate
+            self._clock = expected + FOLLOW * (at - expected)
+        fresh = samples
+        if self._rate != SAMPLE_RATE:
+            fresh = self._resampler.process(samples, SAMPLE_RATE / self._rate)
+        self._made += len(fresh)
+        # Sample k of the output stands for the moment of sample k * rate / 16000 of the input.
+        last_at = self._clock - (self._taken / self._rate - self._made / SAMPLE_RATE)
+        sound = np.concatenate([self._rest, fresh], dtype=np.float32)
+        whole = len(sound) // FRAME_SAMPLES * FRAME_SAMPLES
+        self._rest = sound[whole:]
+        return [
+            Frame(
+                sound[start : start + FRAME_SAMPLES],
+                last_at - (len(sound) - start - FRAME_SAMPLES) / SAMPLE_RATE,
+            )
+            for start in range(0, whole, FRAME_SAMPLES)
+        ]

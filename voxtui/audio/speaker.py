@@ -1,0 +1,384 @@
+"""The speaker: one stream for the app's life, fed in short slices; and speakers that are files."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from voxtui.audio.devices import Device, find, list_devices, opening_failed, portaudio
+from voxtui.errors import DeviceError, InputError
+from voxtui.turn import Mark, Marks, SpeechChunk
+
+AUDIBLE = 10 ** (-50 / 20)
+"""-50 dBFS: quieter is not a first sound."""
+
+SLICE_SECONDS = 0.01
+
+IDLE_SECONDS = 0.03
+"""How much silence is kept ahead while nothing is said; a first sound waits for it. With 20 ms and
+more, a sound server reported no underrun in silence."""
+
+DEEP_SECONDS = 0.2
+"""How much speech is kept ahead: the interpreter may stall for so long without a gap."""
+
+QUEUED_SECONDS = 1.0
+"""Speech taken from the engine beyond what the device holds."""
+
+STALL_SECONDS = 1.0
+"""A device that takes nothing for so long is lost."""
+
+TAIL_SECONDS = 0.06
+"""Zeros written before the stream ends, which would cut off its last 40 to 50 ms."""
+
+Stopped = Callable[[], bool]
+
+
+@dataclass(slots=True)
+class Reply:
+    """The speech of one turn on its way to the device."""
+
+    marks: Marks
+    stopped: Stopped
+    written: int = 0
+    """samples handed to the device"""
+    heard: int | None = None
+    """samples that were heard, once it is over"""
+    ends_at: float = 0.0
+    """when the last sample written so far leaves the converter"""
+    last_sound: float | None = None
+    silenced: bool = False
+    finishing: bool = False
+    """no more chunks will come"""
+
+
+class SounddeviceSpeaker:
+    """A Speaker on PortAudio. `device`: name, index, or "" for the default."""
+
+    def __init__(self, device: str) -> None:
+        self._wanted = device
+        self._name = device or "default speaker"
+        self._changed = threading.Condition()
+        self._queue: deque[Any] = deque()
+        self._queued = 0
+        self._reply: Reply | None = None
+        self._resampler: Any = None
+        self._stream: Any = None
+        self._device: Device | None = None
+        self._channels = 1
+        self._lost: DeviceError | None = None
+        self._closing = False
+        self._writer: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def open(self) -> None:
+        sounddevice: Any = portaudio()
+        self._device = device = find(list_devices(), self._wanted, "output")
+        self._name = device.name
+        for channels in dict.fromkeys((1, min(2, device.outputs), device.outputs)):
+            stream = None
+            try:
+                stream = sounddevice.OutputStream(
+                    device=device.index,
+                    samplerate=device.rate,
+                    channels=channels,
+                    dtype="float32",
+                    latency=DEEP_SECONDS,
+                )
+                stream.start()
+            except sounddevice.PortAudioError as error:
+                if stream is not None:
+                    stream.close(ignore_errors=True)
+                if channels == device.outputs:
+                    raise opening_failed(device, "output", error) from error
+                continue
+            self._stream, self._channels = stream, channels
+            break
+        self._lost, self._closing = None, False
+        self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
+        self._writer.start()
+
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+        if self._lost is not None and self._reply is None:
+            self._end_writer()
+            self.open()
+        with self._changed:
+            if self._reply is None:
+                self._reply = Reply(marks, stopped)
+                self._resampler = None
+            if self._reply.silenced:
+                return
+            samples = self._at_device_rate(chunk)
+            self._queue.append(samples)
+            self._queued += len(samples)
+            self._changed.notify_all()
+            room = QUEUED_SECONDS * self._rate
+            self._changed.wait_for(lambda: self._queued <= room or self._over())
+            self._raise_if_lost()
+
+    def finish(self, marks: Marks, stopped: Stopped) -> float:
+        with self._changed:
+            reply = self._reply
+            if reply is None:
+                return 0.0
+            self._flush_resampler()
+            reply.finishing = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: reply.heard is not None or self._lost is not None)
+            self._reply = None
+            self._queue.clear()
+            self._queued = 0
+            self._raise_if_lost()
+            if reply.last_sound is not None:
+                marks.mark(Mark.LAST_SOUND, reply.last_sound)
+            return (reply.heard or 0) / self._rate
+
+    def close(self) -> None:
+        self._end_writer()
+
+    @property
+    def _rate(self) -> float:
+        return self._device.rate if self._device else 1.0
+
+    def _over(self) -> bool:
+        return self._lost is not None or (self._reply is not None and self._reply.silenced)
+
+    def _raise_if_lost(self) -> None:
+        if self._lost is not None:
+            self._reply = None
+            raise self._lost
+
+    def _at_device_rate(self, chunk: SpeechChunk) -> Any:
+        """The chunk resampled; one resampler for a reply, so that joints do not click."""
+        if chunk.rate == self._rate:
+            return chunk.samples
+        if self._resampler is None:
+            import samplerate
+
+            self._resampler = (samplerate.Resampler("sinc_fastest", channels=1), chunk.rate)
+        resampler, rate = self._resampler
+        return np.asarray(resampler.process(chunk.samples, self._rate / rate), np.float32)
+
+    def _flush_resampler(self) -> None:
+        if self._resampler is None:
+            return
+        resampler, rate = self._resampler
+        self._resampler = None
+        rest = resampler.process(np.zeros(0, np.float32), self._rate / rate, end_of_input=True)
+        self._queue.append(np.asarray(rest, np.float32))
+        self._queued += len(rest)
+
+    # The writer's thread.
+
+    def _write(self) -> None:
+        sounddevice: Any = portaudio()
+        try:
+            self._feed()
+        except sounddevice.PortAudioError:
+            self._lose()
+        finally:
+            self._stream.close(ignore_errors=True)
+
+    def _lose(self) -> None:
+        with self._changed:
+            self._lost = DeviceError(
+                f"The speaker {self._name!r} stopped taking sound; was it unplugged?",
+                "`voxtui devices` lists the others.",
+            )
+            self._changed.notify_all()
+
+    def _feed(self) -> None:
+        """Keep the device fed: silence 30 ms ahead, speech 200 ms ahead, in 10 ms slices."""
+        stream, rate = self._stream, self._rate
+        slice_ = round(SLICE_SECONDS * rate)
+        capacity = stream.write_available
+        deep, idle = capacity - slice_, round(IDLE_SECONDS * rate)
+        moved_at, filled = time.monotonic(), 0
+        while True:
+            now = time.monotonic()
+            filled_before, filled = filled, capacity - stream.write_available
+            if filled < filled_before or filled < idle:
+                moved_at = now
+            elif now - moved_at > STALL_SECONDS:
+                self._lose()
+                return
+            with self._changed:
+                if self._closing:
+                    break
+                self._silence_if_stopped(now)
+                self._end_if_heard(now)
+                if filled >= (deep if self._queue else idle):
+                    self._changed.wait(SLICE_SECONDS / 2)
+                    continue
+                reply, samples = self._reply, self._next_slice(slice_)
+            self._put(samples, reply, slice_, now + filled / rate)
+            filled += slice_
+        stream.write(np.zeros((round(TAIL_SECONDS * rate), self._channels), np.float32))
+        stream.stop()
+
+    def _next_slice(self, length: int) -> Any:
+        """Up to `length` samples of queued speech, or None."""
+        if not self._queue:
+            return None
+        samples = self._queue.popleft()
+        if len(samples) > length:
+            self._queue.appendleft(samples[length:])
+            samples = samples[:length]
+        self._queued -= len(samples)
+        self._changed.notify_all()
+        return samples
+
+    def _put(self, samples: Any, reply: Reply | None, slice_: int, leaves_at: float) -> None:
+        """Write `samples`, whose first will leave the converter at `leaves_at`, or silence."""
+        if samples is None or reply is None:
+            self._stream.write(np.zeros((slice_, self._channels), np.float32))
+            return
+        if not len(samples):
+            return
+        audible = np.flatnonzero(np.abs(samples) > AUDIBLE)
+        if len(audible):
+            reply.marks.mark(Mark.FIRST_SOUND, leaves_at + audible[0] / self._rate)
+            reply.last_sound = leaves_at + audible[-1] / self._rate
+        self._stream.write(np.repeat(samples[:, None], self._channels, axis=1))
+        reply.written += len(samples)
+        reply.ends_at = leaves_at + len(samples) / self._rate
+
+    def _silence_if_stopped(self, now: float) -> None:
+        """Drop what the device still holds, at most once a reply."""
+        reply = self._reply
+        if reply is None or reply.silenced or not reply.stopped():
+            return
+        reply.silenced = True
+        self._queue.clear()
+        self._queued = 0
+        self._resampler = None
+        self._stream.abort()
+        self._stream.start()
+        unheard = max(0, min(reply.written, round((reply.ends_at - now) * self._rate)))
+        reply.heard = reply.written - unheard
+        if reply.last_sound is not None:
+            reply.last_sound = min(reply.last_sound, time.monotonic())
+        self._changed.notify_all()
+
+    def _end_if_heard(self, now: float) -> None:
+        reply = self._reply
+        if reply is None or reply.heard is not None or not reply.finishing or self._queue:
+            return
+        if now >= reply.ends_at:
+            reply.heard = reply.written
+            self._changed.notify_all()
+
+    def _end_writer(self) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+
+
+class SilentSpeaker:
+    """A Speaker nobody hears: speech is made and thrown away, and no first sound is claimed."""
+
+    name = "none"
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def open(self) -> None: ...
+
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+        self._seconds += chunk.seconds
+
+    def finish(self, marks: Marks, stopped: Stopped) -> float:
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+    def close(self) -> None: ...
+
+
+class FileSpeaker(SilentSpeaker):
+    """Writes what is said to a 16-bit WAV, in order, without pacing.
+
+    The file appears when the speaker is closed, whole, or not at all.
+    """
+
+    def __init__(self, path: Path, rate: int = 24_000) -> None:
+        super().__init__()
+        self._path = path
+        self._partial = path.with_name(f".{path.name}.partial")
+        self._rate = rate
+        self._file: Any = None
+        self.name = str(path)
+
+    def open(self) -> None:
+        """Raises InputError when the file cannot be written there."""
+        import soundfile
+
+        try:
+            self._file = soundfile.SoundFile(
+                self._partial, "w", self._rate, 1, subtype="PCM_16", format="WAV"
+            )
+        except (OSError, soundfile.LibsndfileError) as error:
+            raise InputError(f"{self._path}: cannot be written there.") from error
+
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+        super().play(chunk, marks, stopped)
+        samples = chunk.samples
+        if chunk.rate != self._rate:
+            import samplerate
+
+            samples = samplerate.resample(samples, self._rate / chunk.rate, "sinc_fastest")
+        self._file.write(np.clip(samples, -1, 1))
+
+    def close(self) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        self._file = None
+        os.replace(self._partial, self._path)
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._partial.unlink(missing_ok=True)
+
+
+class TeeSpeaker:
+    """Two speakers as one; the first is the one that is heard."""
+
+    def __init__(self, heard: SounddeviceSpeaker, copy: FileSpeaker) -> None:
+        self._heard = heard
+        self._copy = copy
+
+    @property
+    def name(self) -> str:
+        return self._heard.name
+
+    def open(self) -> None:
+        self._copy.open()
+        self._heard.open()
+
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+        self._copy.play(chunk, marks, stopped)
+        self._heard.play(chunk, marks, stopped)
+
+    def finish(self, marks: Marks, stopped: Stopped) -> float:
+        self._copy.finish(marks, stopped)
+        return self._heard.finish(marks, stopped)
+
+    def close(self) -> None:
+        self._heard.close()
+        self._copy.close()
