@@ -21,7 +21,7 @@ from voxtui.turn import (
     StateChanged,
     UserWords,
 )
-from voxtui.ui.transcript import KEPT_TURNS, TurnView
+from voxtui.ui.transcript import Transcript
 
 MARKS = {
     "released": 0.0,
@@ -192,16 +192,18 @@ async def test_text_that_is_scrolled_out_of_view_is_not_marked_as_shown():
         assert marks.at(Mark.FIRST_SHOWN) is None
 
 
-async def test_a_long_session_keeps_only_the_last_turns_on_screen():
+async def test_a_long_session_keeps_only_its_last_entries(monkeypatch):
+    monkeypatch.setattr("voxtui.ui.transcript.KEPT_ENTRIES", 20)
     async with screen() as s:
-        for n in range(KEPT_TURNS + 20):
+        for n in range(15):
             s.engine.begin("typed")
-            s.engine.report(ReplyText(n + 1, f"answer {n}"))
+            s.engine.report(UserWords(n + 1, f"question {n}"), ReplyText(n + 1, f"answer {n}"))
             s.engine.finish()
         await s.settle()
-        views = s.app.query(TurnView)
-        assert len(views) == KEPT_TURNS
-        assert views.last().reply.text == f"answer {KEPT_TURNS + 19}"
+        kept = s.app.query_one(Transcript).text
+        assert "question 4" not in kept
+        assert "question 5" in kept
+        assert "answer 14" in s.text
 
 
 # Keys.
@@ -446,7 +448,7 @@ async def test_a_notice_is_a_sentence_in_the_conversation():
     async with screen(size=(120, 40)) as s:
         s.engine.report(Notice("The microphone was unplugged.", "error"))
         await s.settle()
-        assert "✗ The microphone was unplugged." in s.text
+        assert "✗    The microphone was unplugged." in s.text
 
 
 async def test_a_talk_that_the_engine_refused_can_be_tried_again():
@@ -512,7 +514,7 @@ async def test_a_clip_that_cannot_be_read_is_one_sentence():
         await s.pilot.press("1")
         await s.app.workers.wait_for_complete()
         await s.settle()
-        assert "✗ question.wav is not audio." in s.text
+        assert "✗    question.wav is not audio." in s.text
 
 
 @pytest.mark.parametrize("key", ["escape", "space", "2", "n", "ctrl+q"])
@@ -556,6 +558,7 @@ async def test_marks_are_shown_as_they_are_reached():
     async with screen() as s:
         marks = s.engine.begin(at=100.0)
         s.engine.report(StateChanged(State.THINKING))
+        await s.settle()
         marks.mark(Mark.FIRST_TOKEN, 100.084)
         s.app._tick()
         await s.settle()

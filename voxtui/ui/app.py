@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections import deque
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Footer, Input, Static
 
@@ -39,9 +40,10 @@ from voxtui.turn import (
 )
 from voxtui.ui.help import Help
 from voxtui.ui.panel import LatencyPanel
-from voxtui.ui.startup import Startup
+from voxtui.ui.startup import TITLE, Samples, Steps, summary
+from voxtui.ui.stderr import native_stderr_in
 from voxtui.ui.talkbar import TalkBar, loudness
-from voxtui.ui.transcript import Paragraph, Transcript, TurnView
+from voxtui.ui.transcript import Entry, Transcript, TurnView
 
 if TYPE_CHECKING:
     from voxtui.engine import Engine
@@ -84,7 +86,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     """Talk, listen, and see how long it took."""
 
     TITLE = "voxtui"
-    CSS_PATH = "voxtui.tcss"
+    CSS_PATH = Path(__file__).with_name("voxtui.tcss")
     AUTO_FOCUS = "Transcript"
     # Textual declares these two as instance variables.
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-compact"), (110, "-wide")]  # noqa: RUF012
@@ -135,14 +137,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._marks: Marks | None = None
         """of the turn under way"""
         self._began_at = 0.0
-        self._first: Paragraph | None = None
+        self._first: Entry | None = None
         """the beginning of a reply, until it is painted"""
         self._waiting: deque[str] = deque()
         """typed before the models were loaded"""
         self._sent: deque[str] = deque()
         """typed, and on the way to the engine"""
-        self._startup = Startup([name for name, _ in self._clips])
-        self._transcript = Transcript(self._startup)
+        self._steps = Steps()
+        self._samples = Samples([name for name, _ in self._clips])
+        self._transcript = Transcript()
         self._panel = LatencyPanel(config.targets)
         self._bar = TalkBar()
 
@@ -154,12 +157,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             yield Static("voice muted", id="muted")
         yield Static(id="banner", markup=False)
         with Horizontal(id="main"):
-            yield self._transcript
+            with Vertical(id="talk"):
+                yield self._transcript
+                yield self._samples
             yield self._panel
         yield self._bar
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
+        self._transcript.show_head([TITLE])
         self._show_state()
         self.set_interval(TICK_SECONDS, self._tick)
         self.call_after_refresh(self.engine.start)
@@ -179,7 +185,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._show_loaded(loaded)
             case LoadFailed(error):
                 self._failed = True
-                self._startup.show_failed(error)
+                self._transcript.show_head(self._steps.failed())
                 self._show_banner(error.message, error.hint)
                 self._refuse_waiting()
                 self._show_state()
@@ -218,16 +224,22 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._say(self._waiting.popleft())
 
     def _show_loading(self, step: str, fraction: float | None) -> None:
-        self._startup.show_step(step, fraction)
+        self._transcript.show_head(self._steps.add(step, fraction))
         self._bar.meter.show(fraction or 0.0)
         self._bar.hint(step)
 
     def _show_loaded(self, loaded: Loaded) -> None:
         self._microphone = loaded.microphone
-        self._startup.show_loaded(loaded)
+        self._transcript.show_head(summary(loaded))
+        if loaded.microphone is None:
+            self._samples.offer()
         self.query_one("#brain", Static).update(loaded.brain)
         self._bar.border_subtitle = loaded.microphone or "no microphone"
         self._bar.meter.show(0.0)
+        # What is there now stays. Looking through it for garbage again and again would stop every
+        # thread for some 60 ms, in the middle of an answer.
+        gc.collect()
+        gc.freeze()
 
     def _show_banner(self, message: str, hint: str) -> None:
         banner = self.query_one("#banner", Static)
@@ -243,17 +255,17 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._number, self._marks = turn, marks
         self._began_at = time.monotonic()
         self._first = None
-        self._view = self._transcript.begin_turn(source)
+        self._view = TurnView(self._transcript, source)
         if source == TYPED:
             self._view.show_words(self._sent.popleft() if self._sent else "")
         else:
             self._view.show_speaking(0.0)
 
     def _show_reply(self, view: TurnView, text: str) -> None:
-        begins = not view.reply.text and bool(text.strip())
+        begins = not view.text.strip() and bool(text.strip())
         view.append(text)
         if begins:
-            self._first = view.reply.latest
+            self._first = view.latest
 
     def _finish_turn(self, turn: Turn) -> None:
         view = self._view_of(turn.number)
@@ -427,8 +439,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._clip_stopped.set()  # the app waits for its workers
         await super().action_quit()
 
-    @on(Startup.ClipChosen)
-    def _clip_chosen(self, message: Startup.ClipChosen) -> None:
+    @on(Samples.Chosen)
+    def _clip_chosen(self, message: Samples.Chosen) -> None:
         self.action_clip(message.number)
 
     def action_clip(self, number: int) -> None:
@@ -447,3 +459,13 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._speak_clip(self.engine, path, stopped)
         except InputError as error:
             self.post_message(EngineEvent(Notice(str(error), "error")))
+
+
+def run(app: VoxtuiApp, native_log: Path) -> int:
+    """Run on this terminal until the user quits; then close the engine. Returns the exit code."""
+    with native_stderr_in(native_log):
+        try:
+            app.run()
+        finally:
+            app.engine.close()
+    return app.return_code or 0

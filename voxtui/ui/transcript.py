@@ -1,112 +1,257 @@
-"""The conversation as it is shown: a small widget per paragraph, so that streaming stays cheap."""
+"""The conversation: one widget that draws its own lines, so that its length costs nothing."""
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
-from textual.containers import Grid, Vertical, VerticalScroll
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
 from textual.content import Content
-from textual.geometry import Region
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
 from textual.strip import Strip
+from textual.style import Style
+from textual.visual import Visual
 from textual.widget import Widget
-from textual.widgets import Static
 
 from voxtui.turn import MICROPHONE, Outcome, Turn
 
-KEPT_TURNS = 200
-"""Older turns leave the screen, so that the cost of a layout does not grow with the session."""
+KEPT_ENTRIES = 1000
+"""Older ones are forgotten, so that memory, and a change of width, have a limit."""
+
+LABEL_CELLS = 5
 
 SIGNS = {"information": "·", "warning": "!", "error": "✗"}
 
 
-class Paragraph(Static):
-    """Text that grows; a layout is asked for only when it needs another line."""
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A paragraph, what stands before it, and the lines it takes."""
 
-    def __init__(self, text: str = "", *, classes: str = "") -> None:
-        super().__init__(text, markup=False, classes=classes)
-        self.text = text
-        self.painted = False
-        """whether what was last shown has been drawn"""
-
-    def show(self, text: str | Content) -> None:
-        content = Content(text) if isinstance(text, str) else text
-        self.text = content.plain
-        self.painted = False
-        width, height = self.content_size
-        same_height = width > 0 and content.get_height({}, width) == height
-        self.update(content, layout=not same_height)
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        self.painted = True
-        return super().render_lines(crop)
+    kind: str
+    """`you`, `vox`, `information`, `warning`, `error` or `head`: the look of the label"""
+    label: str
+    content: Content
+    spaced: bool = True
+    """an empty line above it"""
+    muted: bool = False
+    lines: list[Strip] = field(default_factory=list[Strip])
+    painted: bool = False
+    """whether its end has been drawn since it last changed"""
 
 
-class Reply(Vertical):
-    """An answer, a widget for each of its paragraphs."""
+class Transcript(ScrollView, can_focus=True):
+    """Entries from top to bottom, the newest in view; a short conversation stands at the bottom."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "transcript--you",
+        "transcript--vox",
+        "transcript--information",
+        "transcript--warning",
+        "transcript--error",
+        "transcript--head",
+        "transcript--muted",
+    }
 
     def __init__(self) -> None:
-        self._first = Paragraph("…", classes="waiting")
-        super().__init__(self._first)
-        self.text = ""
-        self._begins = [(0, self._first)]
-        """each paragraph, and where in `text` it begins"""
-        self._has_mounted = False
+        super().__init__()
+        self._head: list[Entry] = []
+        self._entries: list[Entry] = []
+        self._tops: list[int] = []
+        self._total = 0
+        self._width = 0
+        self._drawn: dict[int, Strip] = {}
+        """lines as they were drawn last"""
 
-    def on_mount(self) -> None:
-        """Text may have come before this widget was on the screen."""
-        self._has_mounted = True
-        self.mount_all(paragraph for _, paragraph in self._begins[1:])
+    def show_head(self, lines: Iterable[str]) -> None:
+        """What stands above the conversation: a title, then a line each."""
+        conversation = self._entries[len(self._head) :]
+        title, *rest = lines
+        self._head = [Entry("head", "", Content(title))]
+        self._head += [Entry("head", "", Content(line), spaced=False, muted=True) for line in rest]
+        self._entries = [*self._head, *conversation]
+        for entry in self._head:
+            self._wrap(entry)
+        self._drawn.clear()
+        self._rearrange()
+
+    def add(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._wrap(entry)
+        excess = len(self._entries) - len(self._head) - KEPT_ENTRIES
+        if excess > 0:
+            del self._entries[len(self._head) : len(self._head) + excess]
+            self._drawn.clear()
+        self._rearrange()
+
+    def note(self, message: str, severity: str = "information") -> None:
+        """A sentence that belongs to no reply."""
+        self.add(Entry(severity, SIGNS[severity], Content(message), muted=True))
+
+    def change(self, entry: Entry, content: Content) -> None:
+        entry.content = content
+        before = entry.lines
+        self._wrap(entry)
+        top = self._top(entry)
+        if top is None:
+            return
+        same_height = len(before) == len(entry.lines)
+        last = top + len(before) if same_height else self._total
+        for number in range(top, last):
+            self._drawn.pop(number, None)
+        if not same_height:
+            self._rearrange()
+            return
+        for i, (old, new) in enumerate(zip(before, entry.lines, strict=True)):
+            if old != new:
+                self.refresh_lines(top + i + self._space_above())
+
+    def clear(self) -> None:
+        """Forget the conversation; what stands above it stays."""
+        self._entries = list(self._head)
+        self._drawn.clear()
+        self._rearrange()
+
+    def to_end(self) -> None:
+        self.scroll_to(y=self.max_scroll_y, animate=False, force=True, immediate=True)
 
     @property
-    def latest(self) -> Paragraph:
-        return self._begins[-1][1]
+    def text(self) -> str:
+        return "\n".join(line.text for entry in self._entries for line in entry.lines)
 
-    def append(self, text: str) -> None:
-        self._first.remove_class("waiting")
-        for line in text.splitlines(keepends=True):
-            if self.text.endswith("\n"):
-                self._begin_paragraph()
-            self.text += line
-            begin, paragraph = self._begins[-1]
-            paragraph.show(self.text[begin:].strip("\n"))
+    def on_resize(self, event: events.Resize) -> None:
+        if self.scrollable_content_region.width != self._width:
+            self._wrap_all()
 
-    def cut(self, heard: str) -> None:
-        """Show which part of the text was never heard."""
-        ends = [begin for begin, _ in self._begins[1:]] + [len(self.text)]
-        for (begin, paragraph), end in zip(self._begins, ends, strict=True):
-            part = self.text[begin:end].strip("\n")
-            kept = max(0, len(heard) - begin)
-            if kept < len(part):
-                paragraph.show(Content.assemble(part[:kept], (part[kept:], "dim strike")))
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        if self.is_mounted:
+            self._wrap_all()
 
-    def remark(self, text: str, style: str = "dim italic") -> None:
-        """A word about the answer, behind it."""
-        self._first.remove_class("waiting")
-        content = self.latest.content
-        before = content if isinstance(content, Content) and self.text else Content()
-        self.latest.show(Content.assemble(before, " " if before.plain else "", (text, style)))
+    def selection_updated(self, selection: Selection | None) -> None:
+        self._drawn.clear()
+        self.refresh()
 
-    def _begin_paragraph(self) -> None:
-        paragraph = Paragraph()
-        self._begins.append((len(self.text), paragraph))
-        if self._has_mounted:
-            self.mount(paragraph)
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        return selection.extract(self.text), "\n"
+
+    def render_line(self, y: int) -> Strip:
+        number = y + self.scroll_offset.y - self._space_above()
+        index = bisect_right(self._tops, number) - 1
+        if number < 0 or index < 0 or number >= self._total:
+            return Strip.blank(self.size.width, self.rich_style)
+        entry = self._entries[index]
+        line = number - self._tops[index]
+        if line == len(entry.lines) - 1:
+            entry.painted = True
+        if number not in self._drawn:
+            strip = self._selected(entry.lines[line], number).apply_offsets(0, number)
+            self._drawn[number] = strip.adjust_cell_length(self.size.width, self.rich_style)
+        return self._drawn[number]
+
+    def _selected(self, strip: Strip, number: int) -> Strip:
+        selection = self.text_selection
+        span = selection.get_span(number) if selection else None
+        if span is None:
+            return strip
+        start, end = span
+        end = strip.cell_length if end == -1 else end
+        style = self.screen.get_component_rich_style("screen--selection")
+        inside = strip.crop(start, end).apply_style(style)
+        return Strip.join([strip.crop(0, start), inside, strip.crop(end)])
+
+    def _space_above(self) -> int:
+        """Empty lines above a conversation that is shorter than the widget."""
+        return max(0, self.scrollable_content_region.height - self._total)
+
+    def _top(self, entry: Entry) -> int | None:
+        """Its first line; None for an entry that has been forgotten."""
+        for index in range(len(self._entries) - 1, -1, -1):
+            if self._entries[index] is entry:
+                return self._tops[index]
+        return None
+
+    def _wrap_all(self) -> None:
+        self._width = self.scrollable_content_region.width
+        for entry in self._entries:
+            self._wrap(entry)
+        self._drawn.clear()
+        self._rearrange()
+
+    def _wrap(self, entry: Entry) -> None:
+        entry.painted = False
+        if self._width <= 0:
+            entry.lines = []
+            return
+        ground = self.visual_style
+        muted = ground + self._component("muted") if entry.muted else ground
+        label_style = ground + self._component(entry.kind)
+        if entry.kind == "head" and not entry.muted:
+            muted = label_style
+        indent = 0 if entry.kind == "head" else min(LABEL_CELLS, self._width // 3)
+        text = Visual.to_strips(
+            self,
+            entry.content,
+            max(1, self._width - indent - 1),
+            None,
+            muted,
+            apply_selection=False,
+        )
+        labels = [Segment(entry.label[:indent].ljust(indent), label_style.rich_style)]
+        blanks = [Segment(" " * indent, ground.rich_style)]
+        entry.lines = [
+            Strip([*(blanks if i else labels), *line], indent + line.cell_length)
+            for i, line in enumerate(text)
+        ]
+        if entry.spaced:
+            entry.lines.insert(0, Strip([], 0))
+
+    def _component(self, name: str) -> Style:
+        return self.get_visual_style(f"transcript--{name}", partial=True)
+
+    def _rearrange(self) -> None:
+        following = self.scroll_y >= self.max_scroll_y
+        heights = [len(entry.lines) for entry in self._entries]
+        self._total = sum(heights)
+        self._tops = [0, *accumulate(heights)][: len(heights)]
+        self._grow(Size(self._width, self._total))
+        if following:
+            self.to_end()
+        self.refresh()
+
+    def _grow(self, size: Size) -> None:
+        """Take a new height; the screen is laid out anew only where a scroll bar comes or goes."""
+        if self.show_vertical_scrollbar != (size.height > self.scrollable_content_region.height):
+            self.virtual_size = size
+            return
+        self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.window_virtual_size = size.height
 
 
-class TurnView(Grid):
-    """One turn: what was said, and the answer."""
+class TurnView:
+    """One turn in the transcript: what was said, and the answer, an entry for each paragraph."""
 
-    def __init__(self, source: str) -> None:
-        super().__init__()
+    def __init__(self, transcript: Transcript, source: str) -> None:
         self.source = source
-        self.said = Paragraph(classes="said waiting")
-        self.reply = Reply()
-        self._words = False
+        self.text = ""
+        """the answer so far"""
+        self._transcript = transcript
+        self._said = Entry("you", "You", Content(), muted=True)
+        self._reply: list[tuple[int, Entry]] = []
+        """each paragraph, and where in `text` it begins"""
+        transcript.add(self._said)
+        transcript.to_end()
 
-    def compose(self) -> ComposeResult:
-        yield Static("You", classes="who you")
-        yield self.said
-        yield Static("Vox", classes="who vox")
-        yield self.reply
+    @property
+    def latest(self) -> Entry | None:
+        """The paragraph that grows."""
+        return self._reply[-1][1] if self._reply else None
 
     def show_speaking(self, seconds: float) -> None:
         clip = "" if self.source == MICROPHONE else f" {self.source}"
@@ -114,33 +259,46 @@ class TurnView(Grid):
 
     def show_spoken(self, seconds: float) -> None:
         """The length of the speech stands in until the words are known."""
-        clip = "speech" if self.source == MICROPHONE else self.source
-        self._show_said(f"({clip}, {seconds:.1f} s)")
+        name = "speech" if self.source == MICROPHONE else self.source
+        self._show_said(f"({name}, {seconds:.1f} s)")
 
     def show_words(self, text: str) -> None:
-        self._words = True
-        self.said.remove_class("waiting")
-        self.said.show(text)
+        self._said.muted = False
+        self._transcript.change(self._said, Content(text))
 
     def expect_reply(self) -> None:
-        self.add_class("open")
+        if not self._reply:
+            self._begin_paragraph("Vox", "…")
 
     def append(self, text: str) -> None:
         self.expect_reply()
-        self.reply.append(text)
+        for line in text.splitlines(keepends=True):
+            if self.text.endswith("\n") and line.strip():
+                self._begin_paragraph("", "")
+            self.text += line
+            begin, entry = self._reply[-1]
+            self._transcript.change(entry, Content(self.text[begin:].strip("\n")))
 
     def cut(self, heard: str) -> None:
-        self.reply.cut(heard)
+        """Strike out what was never heard."""
+        ends = [begin for begin, _ in self._reply[1:]] + [len(self.text)]
+        for (begin, entry), end in zip(self._reply, ends, strict=True) if self.text else ():
+            part = self.text[begin:end].strip("\n")
+            kept = max(0, len(heard) - begin)
+            if kept < len(part):
+                self._transcript.change(
+                    entry, Content.assemble(part[:kept], (part[kept:], "dim strike"))
+                )
 
     def finish(self, turn: Turn) -> None:
         match turn.outcome:
-            case Outcome.ANSWERED if self.reply.text:
+            case Outcome.ANSWERED if self.text:
                 pass
             case Outcome.ANSWERED:
                 self._remark("(no answer)")
             case Outcome.NO_SPEECH:
                 self._remark("Nothing was heard.")
-            case Outcome.CANCELLED if self.has_class("open"):
+            case Outcome.CANCELLED if self._reply:
                 self._remark("(interrupted)")
             case Outcome.CANCELLED:
                 self._show_said("(discarded)")
@@ -148,39 +306,18 @@ class TurnView(Grid):
                 self._remark(f"✗ {turn.error or 'The turn failed.'}", "bold $text-error")
 
     def _remark(self, text: str, style: str = "dim italic") -> None:
+        """A word about the answer, behind it."""
         self.expect_reply()
-        self.reply.remark(text, style)
+        _, entry = self._reply[-1]
+        before = entry.content if self.text else Content()
+        space = "" if not before.plain or before.plain.endswith(" ") else " "
+        self._transcript.change(entry, Content.assemble(before, space, (text, style)))
+
+    def _begin_paragraph(self, label: str, text: str) -> None:
+        entry = Entry("vox", label, Content(text), spaced=False)
+        self._reply.append((len(self.text), entry))
+        self._transcript.add(entry)
 
     def _show_said(self, text: str) -> None:
-        if not self._words and text != self.said.text:
-            self.said.show(text)
-
-
-class Transcript(VerticalScroll):
-    """All turns, the newest at the bottom and in view."""
-
-    def __init__(self, startup: Widget) -> None:
-        self._turns = Vertical(startup)
-        super().__init__(self._turns)
-
-    def on_mount(self) -> None:
-        self.anchor()
-
-    def begin_turn(self, source: str) -> TurnView:
-        view = TurnView(source)
-        self._add(view)
-        return view
-
-    def note(self, message: str, severity: str = "information") -> None:
-        """A sentence that belongs to no reply."""
-        self._add(Static(f"{SIGNS[severity]} {message}", markup=False, classes=f"note -{severity}"))
-
-    def clear(self) -> None:
-        self.query("TurnView, .note").remove()
-
-    def _add(self, entry: Widget) -> None:
-        entries = list(self.query("TurnView, .note"))
-        for old in entries[: max(0, len(entries) - KEPT_TURNS + 1)]:
-            old.remove()
-        self._turns.mount(entry)
-        self.anchor()
+        if self._said.muted and text != self._said.content.plain:
+            self._transcript.change(self._said, Content(text))
