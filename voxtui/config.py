@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import os
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -101,7 +101,7 @@ class StreamingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.max_words < self.min_words:
-            raise ValueError(f"max_words ({self.max_words}) is less than min_words ({self.min_words})")
+            raise ValueError(f"max_words {self.max_words} is less than min_words {self.min_words}")
 
 
 class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,3 +124,155 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streaming: StreamingConfig = StreamingConfig()
     history: HistoryConfig = HistoryConfig()
     targets: TargetsConfig = TargetsConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value in force, and where it was said."""
+
+    key: str
+    value: Any
+    source: str
+    """a file, an option, an environment variable, or `default`"""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    config: Config
+    settings: tuple[Setting, ...]
+    path: Path | None
+    """the file in force, if there is one"""
+
+
+def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, str]) -> LoadedConfig:
+    """The file at `path`, or the first one found, under environment variables, under `--set`.
+
+    Raises ConfigError, whose message begins with where the trouble is.
+    """
+    if path is None:
+        path = next((p for p in (Path("config.toml"), user_config_file()) if p.is_file()), None)
+    table = _read(path) if path else {}
+    sources: dict[str, str] = {}
+    if path:
+        _check(table, str(path))
+        sources = dict.fromkeys(_flatten(table), str(path))
+    for place, key, text in (*_from_environment(environ), *map(_from_option, sets)):
+        table = _override(table, place, key, text)
+        sources[key] = place
+    config = _check(table, "configuration")
+    values = _flatten(msgspec.to_builtins(config))
+    settings = (Setting(k, v, sources.get(k, "default")) for k, v in values.items())
+    return LoadedConfig(config, tuple(settings), path)
+
+
+def user_config_file() -> Path:
+    from platformdirs import user_config_path
+
+    return user_config_path("voxtui") / "config.toml"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: there is no such file.") from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path}: is a directory, not a file.") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text.") from error
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise ConfigError(f"{path}: is not valid TOML: {error}.") from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(place, key, text) of each `VOXTUI_SECTION__KEY`; other names are not configuration."""
+    return [
+        (name, name.removeprefix(ENVIRONMENT).lower().replace("__", "."), text)
+        for name, text in sorted(environ.items())
+        if name.startswith(ENVIRONMENT) and "__" in name
+    ]
+
+
+def _from_option(option: str) -> tuple[str, str, str]:
+    key, equals, text = option.partition("=")
+    if not equals or "." not in key:
+        raise ConfigError(f"--set {option}: is not of the form section.key=value.")
+    return f"--set {key}", key.strip(), text.strip()
+
+
+def _override(table: dict[str, Any], place: str, key: str, text: str) -> dict[str, Any]:
+    """`table` with `key` set to `text`: a TOML value if that fits, else a string."""
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError):
+        value = text
+    try:
+        changed = _with(table, key, value)
+        _check(changed, place)
+    except ConfigError:
+        changed = _with(table, key, text)
+        if isinstance(value, str) or not _fits(changed):
+            _check(_with(table, key, value), place)
+    return changed
+
+
+def _fits(table: dict[str, Any]) -> bool:
+    try:
+        _check(table, "")
+    except ConfigError:
+        return False
+    return True
+
+
+def _with(table: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    section, dot, rest = key.partition(".")
+    inner = table.get(section)
+    if not dot:
+        return {**table, section: value}
+    return {**table, section: _with(inner if isinstance(inner, dict) else {}, rest, value)}
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _check(table: dict[str, Any], place: str) -> Config:
+    for key, value in _flatten(table).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{place}: {key}: {value} is not a number that can be used.")
+    try:
+        return msgspec.convert(table, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{place}: {_explain(str(error), table)}") from error
+
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?$", re.DOTALL)
+_WRONG = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
+
+
+def _explain(message: str, table: dict[str, Any]) -> str:
+    """msgspec's message in the words of the file: the key first, then what is wrong with it."""
+    if unknown := _UNKNOWN.match(message):
+        name, section = unknown[1], unknown[2]
+        key = f"{section}.{name}" if section else name
+        known = [*_flatten(msgspec.to_builtins(Config())), *Config.__struct_fields__]
+        inside = [k for k in known if section and k.startswith(f"{section}.")]
+        near = difflib.get_close_matches(key, known, 1, 0.75) or difflib.get_close_matches(
+            key, inside, 1, 0.5
+        )
+        return f"{key}: unknown key" + (f"; did you mean {near[0]}?" if near else ".")
+    wrong = _WRONG.match(message)
+    assert wrong is not None
+    reason, key = wrong[1].replace("`", ""), wrong[2] or ""
+    reason = reason[:1].lower() + reason[1:]
+    value = _flatten(table).get(key)
+    said = f"{value!r} will not do: " if value is not None else ""
+    return f"{key}: {said}{reason}." if key else f"{reason}."

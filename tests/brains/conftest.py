@@ -9,9 +9,8 @@ import pytest
 import soundfile
 
 from tests.fakes import Flag
-from voxtui import models
 from voxtui.brains.embedded import EmbeddedBrain
-from voxtui.config import Config, GenerationConfig
+from voxtui.config import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.detectors.silero import PySilero
 from voxtui.recording import Recording, SpeechGate
 from voxtui.turn import FRAME_SAMPLES, SAMPLE_RATE, Frame
@@ -49,9 +48,15 @@ def questions() -> list[Question]:
     ]
 
 
+def small(model: str = "smollm2-135m", **generation: object) -> Config:
+    return Config(
+        brain=BrainConfig(embedded=EmbeddedBrainConfig(model=model)),
+        generation=GenerationConfig(**generation),  # type: ignore[arg-type]
+    )
+
+
 def warm(model: str, **generation: object) -> EmbeddedBrain:
-    config = Config(generation=GenerationConfig(**generation))  # type: ignore[arg-type]
-    brain = EmbeddedBrain(models.model_file(model), config)
+    brain = EmbeddedBrain(small(model, **generation))
     brain.warm_up(lambda step, fraction: None)
     return brain
 

@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.brains.conftest import Question, warm
+from tests.brains.conftest import Question, small, warm
 from tests.fakes import SECONDS, Flag
 from voxtui.brains import embedded as embedded_module
 from voxtui.brains.embedded import Draft, EmbeddedBrain
 from voxtui.brains.llama import Llama, chatml
 from voxtui.brains.moonshine import LONG_SECONDS, Moonshine, stretches
-from voxtui.config import Config
 from voxtui.errors import ModelError
 from voxtui.protocols import PastTurn
 from voxtui.turn import SAMPLE_RATE, Heard, Mark, Marks, Token, Utterance
@@ -76,20 +75,20 @@ def follow(brain: EmbeddedBrain, question: Question, past: tuple[PastTurn, ...] 
     from tests.fakes import Flag as Event
 
     passed = Event()
-    inner = brain._pass  # noqa: SLF001
+    inner = brain._pass
 
     def counted(said, known):  # type: ignore[no-untyped-def]
         done = inner(said, known)
         passed.set()
         return done
 
-    brain._pass = counted  # type: ignore[method-assign]  # noqa: SLF001
+    brain._pass = counted  # type: ignore[method-assign]
     try:
         for frame, speech in zip(recording.frames, recording.verdicts, strict=True):
             brain.hear(frame, speech)
         assert passed.wait(SECONDS)
     finally:
-        del brain._pass  # type: ignore[method-assign]  # noqa: SLF001
+        del brain._pass  # type: ignore[method-assign]
     said = recording.utterance()
     assert said is not None
     return said
@@ -120,17 +119,17 @@ def test_work_before_the_release_is_kept_and_counted(
     said = follow(brain, questions[0])
     marks = Marks()
     marks.mark(Mark.RELEASED)
-    recognise, passes = brain._recogniser.recognise, list[int]()  # noqa: SLF001
+    recognise, passes = brain._recogniser.recognise, list[int]()
 
     def counted(samples: np.ndarray) -> str:
         passes.append(len(samples))
         return recognise(samples)
 
-    brain._recogniser.recognise = counted  # type: ignore[method-assign]  # noqa: SLF001
+    brain._recogniser.recognise = counted  # type: ignore[method-assign]
     try:
         heard, _ = reply(brain, said, marks=marks)
     finally:
-        del brain._recogniser.recognise  # type: ignore[method-assign]  # noqa: SLF001
+        del brain._recogniser.recognise  # type: ignore[method-assign]
     assert heard and passes == []
     assert marks.hidden_s > 0
     assert marks.since_release()["transcribed"] < 0
@@ -186,8 +185,8 @@ def test_no_port_is_open(brain: EmbeddedBrain) -> None:
 def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(1000))
-    with pytest.raises(ModelError, match="broken.gguf did not load"):
-        Llama(broken, 512).load()
+    with pytest.raises(ModelError, match=r"broken\.gguf did not load"):
+        Llama(512).load(broken)
 
 
 def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: EmbeddedBrain) -> None:
@@ -198,9 +197,9 @@ def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: Embed
 
 def test_closing_leaves_no_thread_and_no_folder() -> None:
     before = {t.name for t in threading.enumerate()}
-    brain = EmbeddedBrain(warm_path(), Config())
+    brain = EmbeddedBrain(small())
     brain.warm_up(lambda step, fraction: None)
-    folder = Path(brain._llama._folder or "")  # noqa: SLF001
+    folder = Path(brain._llama._folder or "")
     assert folder.is_dir() and folder.stat().st_mode & 0o077 == 0
     brain.close()
     assert not folder.exists()
@@ -212,12 +211,6 @@ def test_closing_leaves_no_thread_and_no_folder() -> None:
 
 def new_threads(before: set[str]) -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name not in before]
-
-
-def warm_path() -> Path:
-    from voxtui import models
-
-    return models.model_file("smollm2-135m")
 
 
 def test_long_speech_is_cut_at_pauses_only_and_grows_at_its_end() -> None:
@@ -237,9 +230,7 @@ def test_long_speech_is_cut_at_pauses_only_and_grows_at_its_end() -> None:
 def test_replies_keep_to_their_length(least: int, most: int) -> None:
     brain = warm("smollm2-135m", min_new_tokens=least, max_new_tokens=most, temperature=0.0)
     try:
-        tokens = [
-            i for i in brain.reply((), "Say yes.", Marks(), Flag()) if isinstance(i, Token)
-        ]
+        tokens = [i for i in brain.reply((), "Say yes.", Marks(), Flag()) if isinstance(i, Token)]
         assert least <= len(tokens) <= most
     finally:
         brain.close()

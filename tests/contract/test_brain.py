@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tests.brains.conftest import small
 from tests.fakes import ScriptedBrain
-from voxtui import models
 from voxtui.brains.embedded import EmbeddedBrain
-from voxtui.config import Config, GenerationConfig
 from voxtui.protocols import Brain
 from voxtui.turn import Heard, Marks, Token, Utterance
 
@@ -24,8 +23,7 @@ def brain(request: pytest.FixtureRequest) -> Iterator[Brain]:
     if request.param == "scripted":
         brain = ScriptedBrain(["One", " two."], ["Three."])
     else:
-        config = Config(generation=GenerationConfig(max_new_tokens=8))
-        brain = EmbeddedBrain(models.model_file("smollm2-135m"), config)
+        brain = EmbeddedBrain(small(max_new_tokens=8))
     brain.warm_up(lambda step, fraction: None)
     yield brain
     brain.close()

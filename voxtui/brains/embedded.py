@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from voxtui.brains.llama import ASK, Llama, chatml
 from voxtui.brains.moonshine import Moonshine, stretches
 from voxtui.config import Config, Sampling
 from voxtui.errors import ModelError
+from voxtui.models import model_file
 from voxtui.protocols import Past, Progress
 from voxtui.recording import Recording
 from voxtui.turn import FRAME_SECONDS, Frame, Heard, Mark, Marks, Token, Utterance
@@ -102,8 +103,7 @@ class Draft:
                 fresh = self._texts[count:]
             if not fresh:
                 break
-            for text in fresh:
-                yield text
+            yield from fresh
             count += len(fresh)
         if self._error is not None and not cancelled.is_set():
             raise self._error
@@ -124,7 +124,7 @@ class ChatThread:
         self._thread.start()
 
     def ask(self, prompt: str, max_tokens: int) -> Draft:
-        """The draft for `prompt`, being worked on: the one at hand if it is that, else a new one."""
+        """The draft for `prompt`, being worked on: the one at hand if it is that, or a new one."""
         with self._changed:
             draft = self._draft
             if draft is None or (draft.prompt, draft.max_tokens) != (prompt, max_tokens):
@@ -148,10 +148,13 @@ class ChatThread:
                 if self._closed or draft is None:
                     return
                 self._working = True
-            draft.work(self._chat, self._sampling, lambda: self._draft is draft and not self._paused)
+            draft.work(self._chat, self._sampling, partial(self._wants, draft))
             with self._changed:
                 self._working = False
                 self._changed.notify_all()
+
+    def _wants(self, draft: Draft) -> bool:
+        return self._draft is draft and not self._paused
 
     def _work_left(self) -> bool:
         return self._draft is not None and not self._draft.ended and not self._paused
@@ -194,14 +197,15 @@ class EmbeddedBrain:
 
     name = "embedded"
 
-    def __init__(self, model_path: Path, config: Config) -> None:
-        self._config = config
+    def __init__(self, config: Config) -> None:
+        self._model = config.brain.embedded.model
         self._sampling = config.generation.sampling()
-        self._instruction = config.brain.instruction + (SHORT if self._sampling.one_sentence else "")
+        self._instruction = config.brain.instruction + (
+            SHORT if self._sampling.one_sentence else ""
+        )
         self._recogniser = Moonshine()
         context = PROMPT_TOKENS + config.history.max_tokens * 5 // 4 + self._sampling.max_new_tokens
-        self._llama = Llama(model_path, -(-context // 256) * 256)
-        self._model_name = model_path.stem
+        self._llama = Llama(-(-context // 256) * 256)
         self._chat: ChatThread | None = None
         self._changed = threading.Condition()
         self._following: Following | None = None
@@ -211,7 +215,8 @@ class EmbeddedBrain:
 
     @property
     def description(self) -> str:
-        return f"embedded: {self._model_name} (small local model, English)"
+        name = self._model.removesuffix(".gguf").rpartition("/")[2]
+        return f"embedded: {name} (small local model, English)"
 
     def warm_up(self, progress: Progress) -> None:
         import numpy as np
@@ -220,7 +225,7 @@ class EmbeddedBrain:
         self._recogniser.load()
         self._recogniser.recognise(np.zeros(32_000, np.float32))
         progress("chat model", None)
-        self._llama.load()
+        self._llama.load(model_file(self._model))
         self._chat = ChatThread(self._llama, self._sampling)
         progress("warming up", None)
         draft = self._chat.ask(self._prompt((), "Hello, how are you?") + ASK, 4)
@@ -355,7 +360,11 @@ class EmbeddedBrain:
         fresh_speech = fresh - recording.quiet_frames
         if fresh_speech <= 0:
             return None
-        took = following.passes[-1].ended_at - following.passes[-1].started_at if following.passes else 0
+        took = (
+            following.passes[-1].ended_at - following.passes[-1].started_at
+            if following.passes
+            else 0
+        )
         wait = max(FOLLOW_SECONDS, 1.5 * took)
         return following if recording.quiet_frames or fresh * FRAME_SECONDS >= wait else None
 
@@ -367,7 +376,10 @@ class EmbeddedBrain:
             return
         paused = following.recording.quiet_frames > 0
         if paused or heard.text == before:
-            prompt, tokens = self._prompt(following.past, heard.text) + ASK, self._sampling.max_new_tokens
+            prompt, tokens = (
+                self._prompt(following.past, heard.text) + ASK,
+                self._sampling.max_new_tokens,
+            )
         else:
             # The last word may still grow, and the full stop after it is a guess.
             prompt, tokens = self._prompt(following.past, heard.text.rpartition(" ")[0]), 0

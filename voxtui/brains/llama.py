@@ -29,13 +29,12 @@ class Llama:
     Not thread-safe: `load`, `run` and `close` belong to one thread at a time.
     """
 
-    def __init__(self, path: Path, context_tokens: int) -> None:
-        self._path = path
+    def __init__(self, context_tokens: int) -> None:
         self._context_tokens = context_tokens
         self._folder: str | None = None
         self._server: Any = None
 
-    def load(self) -> None:
+    def load(self, path: Path) -> None:
         """Raises ModelError."""
         try:
             import xllamacpp
@@ -44,7 +43,7 @@ class Llama:
                 "The embedded chat runtime is not installed.", "pip install 'voxtui[embedded]'"
             ) from error
         params = xllamacpp.CommonParams()
-        params.model.path = str(self._path)
+        params.model.path = str(path)
         params.n_ctx = self._context_tokens
         params.n_parallel = 1
         params.n_batch = params.n_ubatch = PREFILL_BATCH
@@ -60,7 +59,7 @@ class Llama:
         except RuntimeError as error:
             self.close()
             raise ModelError(
-                f"The chat model {self._path.name} did not load: too little memory or a damaged file.",
+                f"The chat model {path.name} did not load: too little memory or a damaged file.",
                 "`voxtui doctor` says which; `voxtui models fetch` gets the file anew.",
             ) from error
 
@@ -76,7 +75,7 @@ class Llama:
     ) -> None:
         """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
 
-        `on_prefilled` is called before and after each batch of the prompt, `on_text` with each token's text;
+        `on_prefilled` is called before and after each batch of the prompt, `on_text` with each token;
         either returns True to stop at once. `past_end` keeps the model from ending the reply.
         Raises ModelError.
         """
@@ -144,7 +143,9 @@ def threads() -> int:
     One fewer than there are, because its threads spin on each other and collapse when one is
     descheduled; but both of two, where the second is worth a third of the speed.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return max(min(cores, 2), cores - 1)
 
 

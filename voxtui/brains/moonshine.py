@@ -40,7 +40,7 @@ class Moonshine:
         except (ImportError, OSError) as error:
             raise ModelError(
                 "The embedded recogniser is not installed or does not run here.",
-                "pip install 'voxtui[embedded]' (Linux needs glibc 2.34 or newer, macOS Apple silicon)",
+                "pip install 'voxtui[embedded]' (Linux: glibc 2.34 or newer; macOS: Apple silicon)",
             ) from error
         try:
             self._transcriber = Transcriber(

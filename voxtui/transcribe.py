@@ -1,0 +1,105 @@
+"""Speech to text, segment by segment, cut at the detector's pauses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from voxtui.audio.clips import Clip, frames
+from voxtui.config import VadConfig
+from voxtui.protocols import SpeechDetector
+from voxtui.recording import Recording, SpeechGate
+from voxtui.turn import FRAME_SECONDS, Frame, Utterance
+
+if TYPE_CHECKING:
+    from voxtui.turn import Samples
+
+PAUSE_SECONDS = 0.5
+"""Silence that ends a segment."""
+
+LONGEST_SECONDS = 25.0
+"""A segment without a pause is cut here: the recogniser was trained on less than 30 s."""
+
+Recognise = Callable[["Samples"], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    file: str
+    start: float
+    end: float
+    """seconds from the beginning of the file, of the first and the last speech"""
+    text: str
+
+
+def write(
+    clips: Sequence[Clip], form: str, vad: VadConfig, detector: SpeechDetector, recognise: Recognise
+) -> None:
+    """Print the segments of `clips` as they are recognised."""
+    if form == "vtt":
+        click.echo("WEBVTT\n")
+    count = 0
+    for clip in clips:
+        for segment in segments(clip, vad, detector, recognise):
+            count += 1
+            click.echo(written(segment, form, count))
+
+
+def written(segment: Segment, form: str, number: int) -> str:
+    match form:
+        case "json":
+            return json.dumps(asdict(segment), ensure_ascii=False)
+        case "srt":
+            return f"{number}\n{_clock(segment, ',')}\n{segment.text}\n"
+        case "vtt":
+            return f"{_clock(segment, '.')}\n{segment.text}\n"
+        case _:
+            return segment.text
+
+
+def _clock(segment: Segment, point: str) -> str:
+    def stamp(seconds: float) -> str:
+        ms = round(seconds * 1000)
+        return (
+            f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}{point}{ms % 1000:03}"
+        )
+
+    return f"{stamp(segment.start)} --> {stamp(segment.end)}"
+
+
+def segments(
+    clip: Clip, vad: VadConfig, detector: SpeechDetector, recognise: Recognise
+) -> Iterator[Segment]:
+    for said in _stretches(clip, vad, detector):
+        text = recognise(said.samples)
+        if text:
+            start = said.ended_at - (said.speech[-1][1] - said.speech[0][0])
+            yield Segment(clip.name, round(start, 3), round(said.ended_at, 3), text)
+
+
+def _stretches(clip: Clip, vad: VadConfig, detector: SpeechDetector) -> Iterator[Utterance]:
+    """The utterances of `clip`, each as soon as the pause after it is long enough."""
+    gate, recording = SpeechGate(vad.threshold), Recording()
+    detector.reset()
+    for count, samples in enumerate(frames(clip.samples), 1):
+        frame = Frame(samples, count * FRAME_SECONDS, clip.name)
+        recording.append(frame, gate.verdict(detector.probability(frame)))
+        paused = recording.quiet_frames * FRAME_SECONDS >= PAUSE_SECONDS
+        if not (paused or recording.seconds >= LONGEST_SECONDS):
+            continue
+        if said := _enough(recording, vad):
+            yield said
+            recording = Recording()
+        elif recording.seconds >= LONGEST_SECONDS:
+            recording = Recording()
+    if said := _enough(recording, vad):
+        yield said
+
+
+def _enough(recording: Recording, vad: VadConfig) -> Utterance | None:
+    enough = recording.speech_seconds >= vad.min_speech_ms / 1000
+    return recording.utterance() if enough else None
