@@ -26,7 +26,8 @@ from tests.fakes import ScriptedEngine
 from voxtui.config import Config
 from voxtui.metrics import percentile
 from voxtui.turn import Event, ReplyText, State, StateChanged
-from voxtui.ui.app import VoxtuiApp, run
+from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.stderr import native_stderr_in
 
 TEXT = "The river winds slowly through the middle of the old city, under many bridges."
 WORDS = TEXT.split()
@@ -130,10 +131,11 @@ def main() -> None:
     if child == 0:
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         app = MeasuredApp(asked.rate, asked.turns, asked.seconds)
-        code = run(app, asked.out.with_suffix(".log"))
-        if code == 0:
+        with native_stderr_in(asked.out.with_suffix(".log")):
+            app.run()
+        if not app.return_code:
             asked.out.write_text(json.dumps(report(app)))
-        os._exit(code)
+        os._exit(app.return_code or 0)
     written = b""
     try:
         while piece := os.read(terminal, 65536):

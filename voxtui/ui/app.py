@@ -41,7 +41,6 @@ from voxtui.turn import (
 from voxtui.ui.help import Help
 from voxtui.ui.panel import LatencyPanel
 from voxtui.ui.startup import TITLE, Samples, Steps, summary
-from voxtui.ui.stderr import native_stderr_in
 from voxtui.ui.talkbar import TalkBar, loudness
 from voxtui.ui.transcript import Entry, Transcript, TurnView
 
@@ -459,13 +458,3 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._speak_clip(self.engine, path, stopped)
         except InputError as error:
             self.post_message(EngineEvent(Notice(str(error), "error")))
-
-
-def run(app: VoxtuiApp, native_log: Path) -> int:
-    """Run on this terminal until the user quits; then close the engine. Returns the exit code."""
-    with native_stderr_in(native_log):
-        try:
-            app.run()
-        finally:
-            app.engine.close()
-    return app.return_code or 0
