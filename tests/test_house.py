@@ -52,9 +52,10 @@ def test_asking_for_help_imports_nothing_heavy():
             "-c",
             "import sys\n"
             "from voxtui.cli import main\n"
-            "try: main(['--help'])\n"
+            "try: main()\n"
             "except SystemExit: pass\n"
             "print(*sys.modules, file=sys.stderr)",
+            "--help",
         ],
         capture_output=True,
         text=True,
