@@ -37,9 +37,7 @@ SECONDS = 10.0
 """How long a test waits for something that should happen at once."""
 
 
-def frames(
-    pattern: str, start: float = 1000.0, source: str = "microphone"
-) -> list[Frame]:
+def frames(pattern: str, start: float = 1000.0, source: str = "microphone") -> list[Frame]:
     """A frame per character: `x` is speech for LoudIsSpeech, anything else is silence."""
     return [
         Frame(

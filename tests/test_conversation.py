@@ -19,10 +19,19 @@ def cut(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Paris is the capital, and it is old. It is nice.", ["Paris is the capital,", "and it is old.", "It is nice."]),
-        ("The sky is blue because of scattering, mostly.", ["The sky is blue", "because of scattering, mostly."]),
+        (
+            "Paris is the capital, and it is old. It is nice.",
+            ["Paris is the capital,", "and it is old.", "It is nice."],
+        ),
+        (
+            "The sky is blue because of scattering, mostly.",
+            ["The sky is blue", "because of scattering, mostly."],
+        ),
         ("Sure! Here is one.", ["Sure!", "Here is one."]),
-        ("Dr. Smith lives in the U.S. now. He is well.", ["Dr. Smith lives in the U.S. now.", "He is well."]),
+        (
+            "Dr. Smith lives in the U.S. now. He is well.",
+            ["Dr. Smith lives in the U.S. now.", "He is well."],
+        ),
         ("It costs 3.50 dollars. Fine.", ["It costs 3.50 dollars.", "Fine."]),
         ("1. Eat well.\n2. Sleep.", ["1. Eat well.", "2. Sleep."]),
         ("no end at all", ["no end at all"]),

@@ -148,7 +148,13 @@ def test_marks_come_in_order_and_are_relative_to_the_release() -> None:
         marks = talk.ask().marks
         assert marks["released"] == 0.0
         assert marks["speech_ended"] == pytest.approx(-3 * FRAME_SECONDS)
-        order = [Mark.CAPTURED, Mark.FIRST_TOKEN, Mark.FIRST_SENTENCE, Mark.FIRST_AUDIO, Mark.FIRST_SOUND]
+        order = [
+            Mark.CAPTURED,
+            Mark.FIRST_TOKEN,
+            Mark.FIRST_SENTENCE,
+            Mark.FIRST_AUDIO,
+            Mark.FIRST_SOUND,
+        ]
         times = [marks[mark] for mark in order]
         assert times == sorted(times)
         assert "cancelled" not in marks
@@ -200,7 +206,7 @@ def test_chunk_settings_are_obeyed() -> None:
 
 
 def test_first_token_first_shown_and_first_sound_are_three_marks() -> None:
-    """L3: the engine writes the token's and the speaker's; only a front end can write the screen's."""
+    """L3: the engine marks the token, the speaker the sound, and a front end the screen."""
     with talking() as talk:
         marks = talk.ask().marks
         assert "first_token" in marks and "first_sound" in marks and "first_shown" not in marks
@@ -241,7 +247,9 @@ def test_a_failing_voice_costs_the_sound_and_nothing_else() -> None:
     def broken(clause: str) -> None:
         raise NameError("name 'tts_manager' is not defined")
 
-    with talking(ScriptedBrain(["One. ", "Two. ", "Three."], ["Next."]), voice=BeepVoice(broken)) as talk:
+    with talking(
+        ScriptedBrain(["One. ", "Two. ", "Three."], ["Next."]), voice=BeepVoice(broken)
+    ) as talk:
         turn = talk.ask()
         assert (turn.outcome, turn.reply) == (Outcome.ANSWERED, "One. Two. Three.")
         notices = [e.message for e in talk.events.of(Notice)]  # type: ignore[attr-defined]
@@ -388,7 +396,7 @@ def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> N
         assert turn.outcome is Outcome.CANCELLED and "cancelled" in turn.marks
         spoken = talk.events.of(SpokenUpTo)[0]
         assert isinstance(spoken, SpokenUpTo) and spoken.text == "One two three. Four five"
-        speaker._held = False  # noqa: SLF001 - the fake's own switch
+        speaker._held = False
         talk.ask(at=2000.0)
         assert talk.brain.pasts[-1][0].reply_text == "One two three. "
 
@@ -423,7 +431,7 @@ def test_talking_over_the_answer_starts_the_next_turn_at_once() -> None:
         assert speaker.playing.wait(SECONDS)
         talk.speak(at=2000.0)
         assert talk.turn().outcome is Outcome.CANCELLED
-        speaker._held = False  # noqa: SLF001
+        speaker._held = False
         assert talk.turn().reply == "Yes."
 
 
@@ -459,7 +467,7 @@ def test_muted_the_text_goes_on_without_sound() -> None:
 
 def test_a_failed_turn_says_why_and_the_next_one_works() -> None:
     with talking(ScriptedBrain(["Well"], heard="x")) as talk:
-        talk.brain._scripts[:] = [["Well", OUT_OF_MEMORY], ["Fine."]]  # type: ignore[list-item]  # noqa: SLF001
+        talk.brain._scripts[:] = [["Well", OUT_OF_MEMORY], ["Fine."]]  # type: ignore[list-item]
         turn = talk.ask()
         assert (turn.outcome, turn.error) == (Outcome.FAILED, "Out of memory.")
         assert talk.ask(at=2000.0).reply == "Fine."
@@ -491,7 +499,9 @@ def test_an_unplugged_microphone_keeps_what_was_captured() -> None:
 
 
 def test_a_microphone_that_does_not_open_leaves_text_working() -> None:
-    with talking(microphone=FakeMicrophone(DeviceError("Busy.", "Close the other program."))) as talk:
+    with talking(
+        microphone=FakeMicrophone(DeviceError("Busy.", "Close the other program."))
+    ) as talk:
         talk.engine.say("hello")
         assert talk.turn().outcome is Outcome.ANSWERED
         assert "Busy. Close the other program." in str(talk.events.of(Notice)[0])

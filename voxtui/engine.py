@@ -172,9 +172,7 @@ class Engine:
     def start(self) -> None:
         self._thread.start()
 
-    def talk(
-        self, at: float | None = None, source: str = MICROPHONE, paced: bool = True
-    ) -> None:
+    def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> None:
         """The key went down at `at`: cut off any answer and listen to `source`.
 
         `paced` False: a clip that is not played in real time.
@@ -378,7 +376,9 @@ class Engine:
             self._record(self._capture, frame)
 
     def _refuse(self) -> None:
-        self._emit(Notice("No model is loaded, so there is nobody to answer. `voxtui doctor` helps."))
+        self._emit(
+            Notice("No model is loaded, so there is nobody to answer. `voxtui doctor` helps.")
+        )
 
     def _record(self, capture: Capture, frame: Frame) -> None:
         speech = self._gate.verdict(self._detector.probability(frame))
@@ -469,9 +469,7 @@ class Engine:
     def _tokens(self, answer: _Answer) -> Generator[Token, None, None]:
         """Runs on the brain's thread: show each token the moment it exists, then hand it on."""
         ticket, marks = answer.ticket, answer.ticket.marks
-        items = self._brain.reply(
-            self._conversation.past, answer.said, marks, ticket.cancelled
-        )
+        items = self._brain.reply(self._conversation.past, answer.said, marks, ticket.cancelled)
         for item in items:
             if ticket.cancelled.is_set():
                 break
@@ -570,7 +568,7 @@ class Engine:
 
 @dataclass(slots=True)
 class _Answer:
-    """A reply in the making. The brain's thread fills it; the engine reads it once that has ended."""
+    """A reply in the making: filled by the brain's thread, read by the engine once it has ended."""
 
     ticket: Ticket
     said: Utterance | str

@@ -129,7 +129,7 @@ class Marks:
         return self._times.get(name)
 
     def since_release(self) -> dict[str, float]:
-        """Mark name -> seconds relative to `released` (negative before it), unreached ones absent."""
+        """Mark name -> seconds since `released` (negative before it), unreached ones absent."""
         with self._lock:
             times = dict(self._times)
         released = times.get(Mark.RELEASED)

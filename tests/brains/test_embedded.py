@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import threading
@@ -218,7 +219,7 @@ def test_long_speech_is_cut_at_pauses_only_and_grows_at_its_end() -> None:
     full = Utterance(np.zeros(60 * SAMPLE_RATE, np.float32), speech, 0.0)
     parts = stretches(full)
     assert parts[0][0] == 0 and parts[-1][1] == len(full.samples)
-    assert all(a[1] == b[0] for a, b in zip(parts, parts[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
     assert all(b - a >= LONG_SECONDS * SAMPLE_RATE for a, b in parts[:-1])
     for _, end in parts[:-1]:
         assert not any(start < end / SAMPLE_RATE < stop for start, stop in speech)

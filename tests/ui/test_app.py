@@ -206,6 +206,49 @@ async def test_a_long_session_keeps_only_its_last_entries(monkeypatch):
         assert "answer 14" in s.text
 
 
+async def test_scrolling_up_stays_where_it_is_and_a_new_turn_returns_to_the_end():
+    async with screen() as s:
+        s.engine.begin("typed")
+        for n in range(200):
+            s.engine.report(ReplyText(1, f"word{n} "))
+        await s.settle()
+        await s.pilot.press("pageup")
+        await s.settle()
+        assert "word199" not in s.text
+        s.engine.report(ReplyText(1, "more"))
+        await s.settle()
+        assert "more" not in s.text
+        s.engine.finish()
+        s.engine.begin("typed")
+        s.engine.report(ReplyText(2, "Next."))
+        await s.settle()
+        assert "Next." in s.text
+
+
+async def test_the_end_stays_in_view_when_the_terminal_shrinks():
+    async with screen(size=(80, 40)) as s:
+        s.engine.begin("typed")
+        s.engine.report(ReplyText(1, "line\n" * 20 + "the end"))
+        await s.settle()
+        await s.pilot.resize_terminal(80, 20)
+        await s.settle()
+        assert "the end" in s.text
+
+
+async def test_text_can_be_selected_and_copied():
+    async with screen() as s:
+        s.engine.begin("typed")
+        s.engine.report(UserWords(1, "Question?"), ReplyText(1, "An answer."))
+        s.engine.finish()
+        await s.settle()
+        row = next(y for y, line in enumerate(s.lines) if "An answer." in line)
+        x = s.lines[row].index("An answer.")
+        await s.pilot.mouse_down(offset=(x, row))
+        await s.pilot.hover(offset=(x + 5, row))
+        await s.pilot.mouse_up(offset=(x + 9, row))
+        assert s.app.screen.get_selected_text() in ("An answer", "An answer.")
+
+
 # Keys.
 
 

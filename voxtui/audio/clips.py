@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from voxtui.audio.rates import resample
 from voxtui.errors import InputError
 from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 
@@ -63,7 +64,7 @@ def _read(path: Path, max_seconds: float) -> Samples:
         raise InputError(f"{path}: holds no sound.")
     if not np.isfinite(mono).all():
         raise InputError(f"{path}: holds samples that are not numbers.")
-    return _at_16_khz(mono, rate)
+    return resample(mono, rate, SAMPLE_RATE)
 
 
 def _check_length(path: Path, seconds: float, max_seconds: float) -> None:
@@ -82,15 +83,6 @@ def _mono(path: Path, file: Any, max_seconds: float) -> Samples:
         _check_length(path, count / file.samplerate, max_seconds)
         blocks.append(block.mean(axis=1))
     return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
-
-
-def _at_16_khz(samples: Samples, rate: int) -> Samples:
-    if rate == SAMPLE_RATE:
-        return samples
-    import samplerate
-
-    ratio = SAMPLE_RATE / rate
-    return np.asarray(samplerate.resample(samples, ratio, "sinc_medium"), np.float32)
 
 
 def frames(samples: Samples) -> Iterator[Samples]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from voxtui.audio.devices import find, list_devices, opening_failed, portaudio
+from voxtui.audio.rates import Resampler
 from voxtui.turn import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
 BLOCK_SECONDS = 0.01
@@ -129,11 +130,8 @@ class Framer:
     """Cuts blocks at any rate into 16 kHz frames, each with the capture time of its last sample."""
 
     def __init__(self, rate: float) -> None:
-        import samplerate
-
         self._rate = rate
-        # libsamplerate holds back 1.2 ms; libsoxr works in blocks and holds back up to 37 ms.
-        self._resampler: Any = samplerate.Resampler("sinc_fastest", channels=1)
+        self._resampler = Resampler(rate, SAMPLE_RATE)
         self._clock: float | None = None
         self._taken = 0
         self._made = 0
@@ -147,9 +145,7 @@ class Framer:
         else:
             expected = self._clock + len(samples) / self._rate
             self._clock = expected + FOLLOW * (at - expected)
-        fresh = samples
-        if self._rate != SAMPLE_RATE:
-            fresh = self._resampler.process(samples, SAMPLE_RATE / self._rate)
+        fresh = self._resampler.process(samples)
         self._made += len(fresh)
         # Sample k of the output stands for the moment of sample k * rate / 16000 of the input.
         last_at = self._clock - (self._taken / self._rate - self._made / SAMPLE_RATE)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from voxtui.audio.devices import Device, find, list_devices, opening_failed, portaudio
+from voxtui.audio.rates import Resampler, resample
 from voxtui.errors import DeviceError, InputError
 from voxtui.turn import Mark, Marks, SpeechChunk
 
@@ -69,7 +70,7 @@ class SounddeviceSpeaker:
         self._queue: deque[Any] = deque()
         self._queued = 0
         self._reply: Reply | None = None
-        self._resampler: Any = None
+        self._resampler: Resampler | None = None
         self._stream: Any = None
         self._device: Device | None = None
         self._channels = 1
@@ -160,22 +161,16 @@ class SounddeviceSpeaker:
 
     def _at_device_rate(self, chunk: SpeechChunk) -> Any:
         """The chunk resampled; one resampler for a reply, so that joints do not click."""
-        if chunk.rate == self._rate:
-            return chunk.samples
         if self._resampler is None:
-            import samplerate
-
-            self._resampler = (samplerate.Resampler("sinc_fastest", channels=1), chunk.rate)
-        resampler, rate = self._resampler
-        return np.asarray(resampler.process(chunk.samples, self._rate / rate), np.float32)
+            self._resampler = Resampler(chunk.rate, self._rate)
+        return self._resampler.process(chunk.samples)
 
     def _flush_resampler(self) -> None:
         if self._resampler is None:
             return
-        resampler, rate = self._resampler
+        rest = self._resampler.process(np.zeros(0, np.float32), last=True)
         self._resampler = None
-        rest = resampler.process(np.zeros(0, np.float32), self._rate / rate, end_of_input=True)
-        self._queue.append(np.asarray(rest, np.float32))
+        self._queue.append(rest)
         self._queued += len(rest)
 
     # The writer's thread.
@@ -322,7 +317,9 @@ class FileSpeaker(SilentSpeaker):
         self.name = str(path)
 
     def open(self) -> None:
-        """Raises InputError when the file cannot be written there."""
+        """Raises InputError when it cannot be written there. Opening again does nothing."""
+        if self._file is not None:
+            return
         import soundfile
 
         try:
@@ -334,11 +331,7 @@ class FileSpeaker(SilentSpeaker):
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
         super().play(chunk, marks, stopped)
-        samples = chunk.samples
-        if chunk.rate != self._rate:
-            import samplerate
-
-            samples = samplerate.resample(samples, self._rate / chunk.rate, "sinc_fastest")
+        samples = resample(chunk.samples, chunk.rate, self._rate)
         self._file.write(np.clip(samples, -1, 1))
 
     def close(self) -> None:

@@ -226,8 +226,8 @@ def run(folder: Path, gaps: list[int], model: Path, config: Config) -> list[Resu
             results.append(_ours(turn, gap, right))
             sound = padded[: int(released * SAMPLE_RATE)]
             results += _baseline(baseline, sound, gap, question, right)
-            print(f"{gap} ms: {number + 1}/{len(questions)}", end="\r", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+            sys.stderr.write(f"\r{gap} ms: {number + 1}/{len(questions)}")
+    sys.stderr.write("\n")
     ours.close()
     return results
 
@@ -296,7 +296,7 @@ def machine() -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("questions", type=Path)
     parser.add_argument("--gaps", default="0,150,400")
     parser.add_argument("--json", type=Path)
@@ -305,8 +305,7 @@ def main() -> None:
     about = machine()
     model = models.model_file(config.brain.embedded.model)
     results = run(arguments.questions, [int(g) for g in arguments.gaps.split(",")], model, config)
-    print(json.dumps(about))
-    print(report(results))
+    sys.stdout.write(f"{json.dumps(about)}\n{report(results)}\n")
     if arguments.json:
         rows = [asdict(result) for result in results]
         arguments.json.write_text(json.dumps({"machine": about, "results": rows}, indent=1) + "\n")

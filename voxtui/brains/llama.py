@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class Llama:
     def load(self, path: Path) -> None:
         """Raises ModelError."""
         try:
-            import xllamacpp
+            xllamacpp: Any = import_module("xllamacpp")
         except ImportError as error:
             raise ModelError(
                 "The embedded chat runtime is not installed.", "pip install 'voxtui[embedded]'"
@@ -75,7 +76,7 @@ class Llama:
     ) -> None:
         """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
 
-        `on_prefilled` is called before and after each batch of the prompt, `on_text` with each token;
+        `on_prefilled` is called around each batch of the prompt, `on_text` with each token's text;
         either returns True to stop at once. `past_end` keeps the model from ending the reply.
         Raises ModelError.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from typing import Any
 
 from voxtui.errors import ModelError
@@ -43,15 +44,14 @@ class TorchSilero:
         self._loaded().reset_states()
 
     def probability(self, frame: Frame) -> float:
-        import torch
-
+        torch: Any = import_module("torch")
         with torch.inference_mode():
             return float(self._loaded()(torch.from_numpy(frame.samples), SAMPLE_RATE))
 
     def _loaded(self) -> Any:
         if self._vad is None:
             try:
-                from silero_vad import load_silero_vad
+                silero: Any = import_module("silero_vad")
             except ImportError as error:
                 raise ModelError(
                     "The official speech detector is not installed.", "pip install silero-vad"
@@ -59,5 +59,5 @@ class TorchSilero:
             with warnings.catch_warnings():
                 # It loads its weights the way torch is about to retire.
                 warnings.simplefilter("ignore", DeprecationWarning)
-                self._vad = load_silero_vad(onnx=False)
+                self._vad = silero.load_silero_vad(onnx=False)
         return self._vad

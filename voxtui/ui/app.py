@@ -229,6 +229,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _show_loaded(self, loaded: Loaded) -> None:
         self._microphone = loaded.microphone
+        self.clear_notifications()  # "still loading" is no longer true
         self._transcript.show_head(summary(loaded))
         if loaded.microphone is None:
             self._samples.offer()

@@ -59,9 +59,9 @@ class Samples(Vertical):
 
     def compose(self) -> ComposeResult:
         if not self._names:
-            yield Static("There is no microphone here: type with /.")
+            yield Static("No microphone? Type with /.")
             return
-        yield Static("There is no microphone here. Speak a sample:")
+        yield Static("No microphone? Speak a sample:")
         options = (f"{n}  {name}" for n, name in enumerate(self._names, 1))
         yield OptionList(*options, markup=False, compact=True)
 

@@ -67,6 +67,8 @@ class Transcript(ScrollView, can_focus=True):
         self._width = 0
         self._drawn: dict[int, Strip] = {}
         """lines as they were drawn last"""
+        self._following = True
+        """the end is in view, and is kept there"""
 
     def show_head(self, lines: Iterable[str]) -> None:
         """What stands above the conversation: a title, then a line each."""
@@ -118,6 +120,7 @@ class Transcript(ScrollView, can_focus=True):
         self._rearrange()
 
     def to_end(self) -> None:
+        self._following = True
         self.scroll_to(y=self.max_scroll_y, animate=False, force=True, immediate=True)
 
     @property
@@ -127,6 +130,12 @@ class Transcript(ScrollView, can_focus=True):
     def on_resize(self, event: events.Resize) -> None:
         if self.scrollable_content_region.width != self._width:
             self._wrap_all()
+        elif self._following:
+            self.to_end()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._following = new_value >= self.max_scroll_y
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -215,12 +224,11 @@ class Transcript(ScrollView, can_focus=True):
         return self.get_visual_style(f"transcript--{name}", partial=True)
 
     def _rearrange(self) -> None:
-        following = self.scroll_y >= self.max_scroll_y
         heights = [len(entry.lines) for entry in self._entries]
         self._total = sum(heights)
         self._tops = [0, *accumulate(heights)][: len(heights)]
         self._grow(Size(self._width, self._total))
-        if following:
+        if self._following:
             self.to_end()
         self.refresh()
 
@@ -254,8 +262,7 @@ class TurnView:
         return self._reply[-1][1] if self._reply else None
 
     def show_speaking(self, seconds: float) -> None:
-        clip = "" if self.source == MICROPHONE else f" {self.source}"
-        self._show_said(f"(speaking…){clip} {seconds:.1f} s")
+        self._show_said(f"(speaking…) {seconds:.1f} s")
 
     def show_spoken(self, seconds: float) -> None:
         """The length of the speech stands in until the words are known."""

@@ -1,4 +1,4 @@
-"""The embedded voice: Kokoro's `af_heart` distilled into 8 MB, on the CPU, without torch or espeak."""
+"""The embedded voice: Kokoro's `af_heart` distilled into 8 MB, on the CPU, without torch."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ AUDIBLE = 10 ** (-50 / 20)
 """-50 dBFS, the level at which `first_sound` counts."""
 
 MARGIN_SECONDS = 0.012
-"""Kept before the first and after the last audible sample: a plosive's onset is softer than -50 dBFS."""
+"""Kept before the first and after the last audible sample: a plosive begins below -50 dBFS."""
 
 RAMP_SECONDS = 0.004
 
 SENTENCE_PAUSE = 0.28
 CLAUSE_PAUSE = 0.10
-"""Seconds of silence after a sentence and after a comma. The model itself adds 0.2 to 0.33 s of silence
-before every clause and 0.3 to 0.5 s after it, which is felt as latency and as stutter at a comma."""
+"""Seconds of silence after a sentence and after a comma. The model itself adds 0.2 to 0.33 s of it
+before every clause and 0.3 to 0.5 s after, felt as latency and as a stutter at a comma."""
 
 
 class HibariVoice:
@@ -54,7 +54,10 @@ class HibariVoice:
                 "The embedded voice is not installed.", "pip install 'voxtui[embedded]'"
             ) from error
         self._model = Hibari(threads=1)
-        for clause in ("Ready.", "The first sentence is as quick as the tenth, numbers like 12 too."):
+        for clause in (
+            "Ready.",
+            "The first sentence is as quick as the tenth, numbers like 12 too.",
+        ):
             self._model(clause, speed=self._speed, seed=0)
 
     def speak(self, clause: str) -> Iterator[SpeechChunk]:
