@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
-import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_type_hints
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, inspect
 
 from voxtui.errors import ConfigError
 
 ENVIRONMENT = "VOXTUI_"
+
+LONGEST_SHOWN = 60
+"""Characters of a refused value that are shown."""
 
 
 class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,7 +137,7 @@ class Setting:
     key: str
     value: Any
     source: str
-    """a file, an option, an environment variable, or `default`"""
+    """a file, an option, an environment variable, a preset, or `default`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,30 +154,37 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
     Raises ConfigError, whose message begins with where the trouble is.
     """
     if path is None:
-        path = next((p for p in (Path("config.toml"), user_config_file()) if p.is_file()), None)
-    table = _read(path) if path else {}
-    sources: dict[str, str] = {}
-    if path:
-        _check(table, str(path))
-        sources = dict.fromkeys(_flatten(table), str(path))
+        path = next((p for p in (Path("config.toml"), user_config_file()) if _exists(p)), None)
+    said: dict[str, Setting] = {}
+    for setting in _from_file(path) if path else ():
+        said[setting.key] = setting
     for place, key, text in (*_from_environment(environ), *map(_from_option, sets)):
-        table = _override(table, place, key, text)
-        sources[key] = place
-    config = _check(table, "configuration")
-    values = _flatten(msgspec.to_builtins(config))
-    settings = (Setting(k, v, sources.get(k, "default")) for k, v in values.items())
-    return LoadedConfig(config, tuple(settings), path)
+        said[key] = Setting(key, _from_text(place, key, text), place)
+    config = _assemble(said)
+    return LoadedConfig(config, tuple(_in_force(config, said)), path)
 
 
 def user_config_file() -> Path:
     from platformdirs import user_config_path
 
-    return user_config_path("voxtui") / "config.toml"
+    return user_config_path("voxtui", appauthor=False) / "config.toml"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def toml_value(value: Any) -> str:
+    """`value` as it is written in config.toml."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)
+
+
+def _exists(path: Path) -> bool:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return path.exists()
+    except OSError:  # a directory on the way that may not be searched
+        return False
+
+
+def _from_file(path: Path) -> Iterator[Setting]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such file.") from error
     except IsADirectoryError as error:
@@ -182,99 +193,174 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text.") from error
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+    except RecursionError as error:
+        raise ConfigError(f"{path}: is nested too deeply.") from error
+    except ValueError as error:  # TOMLDecodeError, or a number with thousands of digits
         raise ConfigError(f"{path}: is not valid TOML: {error}.") from error
+    return _from_table(table, str(path))
 
 
-def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def _from_table(table: Mapping[str, Any], place: str, prefix: str = "") -> Iterator[Setting]:
+    for name, value in table.items():
+        key = prefix + name
+        if key in _keys():
+            yield Setting(key, _checked(place, key, value), place)
+        elif key not in _sections():
+            raise _unknown(place, key)
+        elif isinstance(value, dict):
+            yield from _from_table(cast("dict[str, Any]", value), place, f"{key}.")
+        else:
+            raise _is_section(place, key)
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """(place, key, text) of each `VOXTUI_SECTION__KEY`; other names are not configuration."""
-    return [
-        (name, name.removeprefix(ENVIRONMENT).lower().replace("__", "."), text)
-        for name, text in sorted(environ.items())
-        if name.startswith(ENVIRONMENT) and "__" in name
-    ]
+    for name, text in sorted(environ.items()):
+        if name.startswith(ENVIRONMENT) and "__" in name:
+            yield name, name.removeprefix(ENVIRONMENT).lower().replace("__", "."), text
 
 
 def _from_option(option: str) -> tuple[str, str, str]:
     key, equals, text = option.partition("=")
-    if not equals or "." not in key:
+    if not equals:
         raise ConfigError(f"--set {option}: is not of the form section.key=value.")
-    return f"--set {key}", key.strip(), text.strip()
+    return "--set", key.strip(), text.strip()
 
 
-def _override(table: dict[str, Any], place: str, key: str, text: str) -> dict[str, Any]:
-    """`table` with `key` set to `text`: a TOML value if that fits, else a string."""
+def _from_text(place: str, key: str, text: str) -> Any:
+    """What `text` means for `key`: a TOML value where that fits, else the text itself."""
+    if key in _sections():
+        raise _is_section(place, key)
+    if key not in _keys():
+        raise _unknown(place, key)
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError):
+    except (ValueError, RecursionError):
         value = text
     try:
-        changed = _with(table, key, value)
-        _check(changed, place)
+        return _checked(place, key, value)
     except ConfigError:
-        changed = _with(table, key, text)
-        if isinstance(value, str) or not _fits(changed):
-            _check(_with(table, key, value), place)
-    return changed
+        if isinstance(value, str) or not isinstance(inspect.type_info(_keys()[key]), _TEXTS):
+            raise
+        return _checked(place, key, text)
 
 
-def _fits(table: dict[str, Any]) -> bool:
+def _checked(place: str, key: str, value: Any) -> Any:
+    """`value` as `key` takes it. Raises ConfigError."""
     try:
-        _check(table, "")
-    except ConfigError:
-        return False
-    return True
-
-
-def _with(table: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    section, dot, rest = key.partition(".")
-    if not dot:
-        return {**table, section: value}
-    inner: Any = table.get(section)
-    if not isinstance(inner, dict):
-        return {**table, section: _with({}, rest, value)}
-    return {**table, section: _with(cast("dict[str, Any]", inner), rest, value)}
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in table.items():
-        if isinstance(value, dict):
-            flat |= _flatten(cast("dict[str, Any]", value), f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
-
-
-def _check(table: dict[str, Any], place: str) -> Config:
-    for key, value in _flatten(table).items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"{place}: {key}: {value} is not a number that can be used.")
+            raise ValueError
+        if isinstance(value, str):
+            value.encode()  # an environment variable need not be text
+        return msgspec.convert(value, _keys()[key])
+    except (ValueError, OverflowError) as error:
+        kind = inspect.type_info(_keys()[key])
+        shown = toml_value(value).encode(errors="backslashreplace").decode()
+        shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
+        near = ""
+        if isinstance(kind, inspect.LiteralType) and isinstance(value, str):
+            close = difflib.get_close_matches(value, [str(v) for v in kind.values], 1)
+            near = f"; did you mean {close[0]}?" if close else ""
+        raise ConfigError(
+            f"{place}: {key}: {shown} is not {_expected(kind)}{near or '.'}"
+        ) from error
+
+
+def _expected(kind: inspect.Type) -> str:
+    """In words, what a key of this type takes."""
+    match kind:
+        case inspect.UnionType(types):
+            return _expected(types[0])
+        case inspect.LiteralType(values):
+            return f"one of {', '.join(str(value) for value in values)}"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.IntType():
+            return "a whole number" + _range(kind)
+        case inspect.FloatType():
+            return "a number" + _range(kind)
+        case inspect.StrType(min_length=least):
+            return "a text" if least is None else "a text with something in it"
+        case _:
+            raise TypeError(kind)
+
+
+def _range(kind: inspect.IntType | inspect.FloatType) -> str:
+    if kind.ge is not None and kind.le is not None:
+        return f" from {kind.ge:g} to {kind.le:g}"
+    bounds = {"above": kind.gt, "of at least": kind.ge, "below": kind.lt, "up to": kind.le}
+    said = [f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None]
+    return f" {' and '.join(said)}" if said else ""
+
+
+def _unknown(place: str, key: str) -> ConfigError:
+    section, _, name = key.rpartition(".")
+    siblings = {k.rpartition(".")[2]: k for k in _keys() if k.rpartition(".")[0] == section}
+    names = {k.rpartition(".")[2]: k for k in _keys()} | siblings
+    whole = {k: k for k in (*_keys(), *_sections())}
+    for word, candidates, cutoff in ((name, siblings, 0.5), (key, whole, 0.7), (name, names, 0.7)):
+        if near := difflib.get_close_matches(word, candidates, 1, cutoff):
+            return ConfigError(f"{place}: {key}: unknown key; did you mean {candidates[near[0]]}?")
+    known = ", ".join(siblings or _sections())
+    inside = f" in {section}" if siblings else ""
+    return ConfigError(f"{place}: {key}: unknown key; there is{inside}: {known}.")
+
+
+def _is_section(place: str, key: str) -> ConfigError:
+    example = next(k for k in _keys() if k.startswith(f"{key}."))
+    return ConfigError(f"{place}: {key}: is a section, not a key; a key of it is {example}.")
+
+
+def _assemble(said: Mapping[str, Setting]) -> Config:
+    """The configuration that `said` makes. Raises ConfigError where keys contradict each other."""
+    table: dict[str, Any] = {}
+    for setting in said.values():
+        *sections, name = setting.key.split(".")
+        inner = table
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[name] = setting.value
     try:
         return msgspec.convert(table, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{place}: {_explain(str(error), table)}") from error
+        reason, _, section = str(error).rstrip("`").partition(" - at `$.")
+        places = {s.source: None for s in said.values() if s.key.startswith(f"{section}.")}
+        raise ConfigError(f"{', '.join(places)}: {section}: {reason}.") from error
 
 
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?$", re.DOTALL)
-_WRONG = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
+def _in_force(config: Config, said: Mapping[str, Setting]) -> Iterator[Setting]:
+    sampling = config.generation.sampling()
+    for key in _keys():
+        value: Any = config
+        for name in key.split("."):
+            value = getattr(value, name)
+        if value is None:
+            value = getattr(sampling, key.rpartition(".")[2])
+            yield Setting(key, value, f"preset {config.generation.preset}")
+        else:
+            yield Setting(key, value, said[key].source if key in said else "default")
 
 
-def _explain(message: str, table: dict[str, Any]) -> str:
-    """msgspec's message in the words of the file: the key first, then what is wrong with it."""
-    if unknown := _UNKNOWN.match(message):
-        name, section = unknown[1], unknown[2]
-        key = f"{section}.{name}" if section else name
-        known = [*_flatten(msgspec.to_builtins(Config())), *Config.__struct_fields__]
-        inside = [k for k in known if section and k.startswith(f"{section}.")]
-        near = difflib.get_close_matches(key, known, 1, 0.75) or difflib.get_close_matches(
-            key, inside, 1, 0.5
-        )
-        return f"{key}: unknown key" + (f"; did you mean {near[0]}?" if near else ".")
-    wrong = _WRONG.match(message)
-    assert wrong is not None
-    reason, key = wrong[1].replace("`", ""), wrong[2] or ""
-    reason = reason[:1].lower() + reason[1:]
-    value = _flatten(table).get(key)
-    said = f"{value!r} will not do: " if value is not None else ""
-    return f"{key}: {said}{reason}." if key else f"{reason}."
+_TEXTS = (inspect.StrType, inspect.LiteralType)
+
+
+@cache
+def _keys() -> Mapping[str, Any]:
+    """Every key with its section, in the order of the file, and the type of its value."""
+    return dict(_keys_of(Config, ""))
+
+
+@cache
+def _sections() -> Sequence[str]:
+    found = {
+        ".".join(key.split(".")[:n]): None for key in _keys() for n in range(1, key.count(".") + 1)
+    }
+    return [*found]
+
+
+def _keys_of(struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, kind in get_type_hints(struct, include_extras=True).items():
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            yield from _keys_of(kind, f"{prefix}{name}.")
+        else:
+            yield prefix + name, kind

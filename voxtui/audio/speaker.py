@@ -305,7 +305,7 @@ class SilentSpeaker:
 class FileSpeaker(SilentSpeaker):
     """Writes what is said to a 16-bit WAV, in order, without pacing.
 
-    The file appears when the speaker is closed, whole, or not at all.
+    The file appears, whole, when `keep` is called; until then there is only a partial one.
     """
 
     def __init__(self, path: Path, rate: int = 24_000) -> None:
@@ -322,6 +322,8 @@ class FileSpeaker(SilentSpeaker):
             return
         import soundfile
 
+        if self._path.exists() and not self._path.is_file():
+            raise InputError(f"{self._path}: is not a file, so no sound can be written there.")
         try:
             self._file = soundfile.SoundFile(
                 self._partial, "w", self._rate, 1, subtype="PCM_16", format="WAV"
@@ -332,21 +334,29 @@ class FileSpeaker(SilentSpeaker):
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
         super().play(chunk, marks, stopped)
         samples = resample(chunk.samples, chunk.rate, self._rate)
-        self._file.write(np.clip(samples, -1, 1))
+        try:
+            self._file.write(np.clip(samples, -1, 1))
+        except RuntimeError as error:  # what libsndfile raises when the disk is full
+            raise InputError(f"{self._path}: the sound could not be written.") from error
 
     def close(self) -> None:
-        if self._file is None:
-            return
-        self._file.close()
-        self._file = None
-        os.replace(self._partial, self._path)
-
-    def abandon(self) -> None:
-        """Leave nothing behind."""
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def keep(self) -> None:
+        """Close, and let the file appear. Raises InputError."""
+        self.close()
+        try:
+            os.replace(self._partial, self._path)
+        except OSError as error:
             self._partial.unlink(missing_ok=True)
+            raise InputError(f"{self._path}: cannot be written there.") from error
+
+    def abandon(self) -> None:
+        """Close, and leave nothing behind."""
+        self.close()
+        self._partial.unlink(missing_ok=True)
 
 
 class TeeSpeaker:
