@@ -51,8 +51,7 @@ class MeasuredApp(VoxtuiApp):
 
         return ScriptedEngine(timed)
 
-    def on_mount(self) -> None:
-        super().on_mount()
+    def on_ready(self) -> None:
         self.run_worker(self._measure())
 
     async def _measure(self) -> None:
