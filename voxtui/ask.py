@@ -13,6 +13,7 @@ import click
 
 from voxtui.audio.clips import Clip, speak
 from voxtui.engine import Engine
+from voxtui.errors import DeviceError
 from voxtui.turn import (
     Died,
     Event,
@@ -75,21 +76,26 @@ def _wait_until_loaded(events: queue.SimpleQueue[Event]) -> None:
     show = sys.stderr.isatty()
     while True:
         match events.get():
-            case Loading(step):
-                if show:
-                    click.echo(f"\r\x1b[KLoading: {step} …", nl=False, err=True)
+            case Loading(step) if show:
+                click.echo(f"\r\x1b[KLoading: {step} …", nl=False, err=True)
             case Loaded():
-                if show:
-                    click.echo("\r\x1b[K", nl=False, err=True)
-                return
+                break
             case LoadFailed(error):
+                _clear_line(show)
                 raise error
             case Died(error):
                 raise error
             case Notice(message):
-                click.echo(message, err=True)
+                _clear_line(show)
+                raise DeviceError(message)
             case _:
                 pass
+    _clear_line(show)
+
+
+def _clear_line(shown: bool) -> None:
+    if shown:
+        click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _turn(
@@ -108,10 +114,8 @@ def _turn(
         match events.get():
             case TurnStarted(_, _, started):
                 marks = started
-            case ReplyText(_, text):
-                if not asking.as_json:
-                    click.echo(text, nl=False)
-                    sys.stdout.flush()
+            case ReplyText(_, text) if not asking.as_json:
+                click.echo(text, nl=False)  # and flush
                 if marks is not None:
                     marks.mark(Mark.FIRST_SHOWN)
             case Notice(message):
@@ -129,11 +133,10 @@ def _turn(
 def _report(turn: Turn, clip: Clip, asking: Asking) -> None:
     if asking.as_json:
         click.echo(json.dumps(turn.as_json(), ensure_ascii=False))
-        sys.stdout.flush()
         return
     if turn.reply:
         click.echo()
     if turn.outcome is Outcome.NO_SPEECH:
-        click.echo(f"Nothing was heard in {clip.name}.")
+        click.echo(f"Nothing was heard in {clip.name}.", err=True)
     elif turn.outcome is Outcome.FAILED:
         click.echo(f"{clip.name}: {turn.error}", err=True)

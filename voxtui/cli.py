@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -59,7 +60,12 @@ def global_options(command: Command) -> Command:
         options = context.ensure_object(Options)
         options.config = config_path or options.config
         options.sets += sets
-        return context.invoke(command, options, **rest)
+        try:
+            return context.invoke(command, options, **rest)
+        except BrokenPipeError:
+            # The reader has gone; so that the interpreter's last flush does not complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return None
 
     return taking  # type: ignore[return-value]
 
@@ -82,11 +88,9 @@ def cli(options: Options) -> None:
 
 def talk(options: Options) -> None:
     """Open the screen."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError("The screen needs a terminal.", "Without one: voxtui ask FILE")
     config = options.load().config
-    from platformdirs import user_state_path
-
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise InputError("The screen needs a terminal.", "Without one: voxtui ask FILE")
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.ui.app import VoxtuiApp
@@ -102,7 +106,7 @@ def talk(options: Options) -> None:
 
         speak(load_clip(path, config.audio.max_utterance_s), engine, stopped)
 
-    with native_stderr_in(user_state_path("voxtui") / "native.log"):
+    with native_stderr_in(native_log()):
         app = VoxtuiApp(make_engine, config, sample_clips(), speak_clip)
         try:
             app.run()
@@ -132,18 +136,23 @@ def ask(
     from voxtui.ask import Asking, answer
     from voxtui.audio.clips import load_clip
     from voxtui.audio.speaker import FileSpeaker, SilentSpeaker, SounddeviceSpeaker, TeeSpeaker
+    from voxtui.doctor import can_play
+    from voxtui.ui.stderr import native_stderr_in
 
     clips = [load_clip(path, config.audio.max_utterance_s) for path in files]
     file = FileSpeaker(wav) if wav else None
     if file:
         file.open()
     speaker: Speaker = file or SilentSpeaker()
-    if play:
-        sounding = SounddeviceSpeaker(config.audio.output)
-        speaker = TeeSpeaker(sounding, file) if file else sounding
-    asking = Asking(as_json=as_json, paced=not fast, fresh=fresh, audible=play)
     try:
-        failed = answer(clips, lambda emit: build_engine(config, emit, None, speaker), asking)
+        if play and (play := can_play(config.audio)):
+            sounding = SounddeviceSpeaker(config.audio.output)
+            speaker = TeeSpeaker(sounding, file) if file else sounding
+        asking = Asking(as_json=as_json, paced=not fast, fresh=fresh, audible=play)
+        with native_stderr_in(native_log()):
+            failed = answer(clips, lambda emit: build_engine(config, emit, None, speaker), asking)
+        if file:
+            file.keep()
     except BaseException:
         if file:
             file.abandon()
@@ -181,8 +190,10 @@ def devices(options: Options) -> None:
     config = options.load().config
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.doctor import show_devices
+    from voxtui.ui.stderr import native_stderr_in
 
-    show_devices(config.audio, SounddeviceMicrophone(config.audio.input))
+    with native_stderr_in(native_log()):
+        show_devices(config.audio, SounddeviceMicrophone(config.audio.input))
 
 
 @cli.command()
@@ -192,7 +203,7 @@ def doctor(options: Options) -> None:
     config = options.load().config
     from voxtui.doctor import examine
 
-    raise SystemExit(0 if examine(config) else UNUSABLE)
+    raise SystemExit(0 if examine(config, lambda: build_voice(config)) else UNUSABLE)
 
 
 @cli.command(name="config")
@@ -200,15 +211,14 @@ def doctor(options: Options) -> None:
 def show_config(options: Options) -> None:
     """Print the configuration in force, and where each value comes from."""
     loaded = options.load()
-    from voxtui.config import user_config_file
+    from voxtui.config import toml_value, user_config_file
 
     where = loaded.path or f"none (put one at ./config.toml or {user_config_file()})"
     click.echo(f"# file: {where}")
-    width = max(len(f"{s.key} = {s.value!r}") for s in loaded.settings if len(str(s.value)) < 40)
-    for setting in loaded.settings:
-        if setting.value is None:
-            continue
-        click.echo(f"{f'{setting.key} = {setting.value!r}':<{width}}  # {setting.source}")
+    lines = [f"{setting.key} = {toml_value(setting.value)}" for setting in loaded.settings]
+    width = max(len(line) for line in lines if len(line) < 60)
+    for line, setting in zip(lines, loaded.settings, strict=True):
+        click.echo(f"{line:<{width}}  # {setting.source}")
 
 
 @cli.group()
@@ -217,7 +227,8 @@ def models() -> None:
 
 
 @models.command(name="list")
-def list_models() -> None:
+@global_options
+def list_models(options: Options) -> None:
     """List the chat models, their size, licence and place."""
     from voxtui.models import MODELS, is_here, place
 
@@ -245,6 +256,7 @@ def fetch(options: Options, name: str | None, source: Source, file: Path | None)
         return
     model = MODELS[name]
     if is_here(model):
+        click.echo(f"{model.name} is here already: {place(model)}", err=True)
         return
     click.echo(f"Fetching {model.name}: {model.size / 1e9:.2f} GB to {place(model)}", err=True)
     with click.progressbar(length=model.size, file=sys.stderr, show_pos=False) as bar:
@@ -302,23 +314,33 @@ def sample_clips() -> list[tuple[str, Path]]:
     return [(path.stem.replace("-", " "), path) for path in sorted(folder.glob("*.wav"))]
 
 
+def native_log() -> Path:
+    """Where native libraries may chatter: nowhere, where nothing can be written."""
+    from platformdirs import user_state_path
+
+    folder = user_state_path("voxtui", appauthor=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "native.log").open("a").close()
+    except OSError:
+        return Path(os.devnull)
+    return folder / "native.log"
+
+
 def main() -> NoReturn:
     """Run the command line; every failure a person can meet is one sentence and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show every sign
     try:
-        cli.main(prog_name="voxtui", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        raise SystemExit(stop.exit_code) from None
+        code = cli.main(prog_name="voxtui", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         raise SystemExit(UNUSABLE) from None
     except (click.Abort, KeyboardInterrupt):
         raise SystemExit(INTERRUPTED) from None
-    except BrokenPipeError:
-        # The reader has gone; so that the interpreter's last flush does not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
     except VoxtuiError as error:
         label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
         click.echo(f"{label}{error}", err=True)
         raise SystemExit(UNUSABLE) from None
-    raise SystemExit(0)
+    raise SystemExit(code)  # that of --help and --version, or None

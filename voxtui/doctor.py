@@ -6,21 +6,25 @@ import importlib.util
 import math
 import os
 import shutil
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import click
 
-from voxtui.audio.devices import Direction, Probe, find, install, list_devices, probe
+from voxtui.audio.devices import Direction, Probe, find, probe
 from voxtui.config import AudioConfig, Config
 from voxtui.errors import DeviceError, ModelError
-from voxtui.models import is_here, model_file, models_directory
+from voxtui.models import model_file, models_directory
 from voxtui.protocols import Microphone
 
 MEMORY_GB = 3.0
 """What the embedded brain takes with its default model, and room for the rest."""
+
+DISK_GB = 1.2
+"""What the default chat model takes, with the piece that is being fetched."""
 
 LEVEL_SECONDS = 1.5
 
@@ -40,10 +44,25 @@ class LevelledMicrophone(Microphone, Protocol):
     def silent_for(self) -> float: ...
 
 
-def examine(config: Config) -> bool:
+def can_play(audio: AudioConfig) -> bool:
+    """Whether there is a speaker; says why not. Raises DeviceError for one asked for by name."""
+    found = probe()
+    try:
+        if found.problem:
+            raise DeviceError(found.problem)
+        find(found.devices, audio.output, "output")
+    except DeviceError as error:
+        if audio.output:
+            raise
+        click.echo(str(error), err=True)
+        return False
+    return True
+
+
+def examine(config: Config, make_voice: Callable[[], object]) -> bool:
     """Print every finding. Returns whether a conversation is possible."""
     possible = True
-    for finding in findings(config):
+    for finding in findings(config, make_voice):
         click.echo(f"{finding.verdict:<8} {finding.what}")
         if finding.mend:
             click.echo(f"{'':<8} {finding.mend}")
@@ -54,13 +73,22 @@ def examine(config: Config) -> bool:
     return possible
 
 
-def findings(config: Config) -> Iterator[Finding]:
+def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:
     yield _packages()
     yield _weights(config)
+    yield from _voice(make_voice)
     yield from _memory()
+    yield _disk()
     yield from _sound(config.audio, probe())
-    yield _terminal()
+    yield from _terminal()
     yield _gpu()
+
+
+def _voice(make_voice: Callable[[], object]) -> Iterator[Finding]:
+    try:
+        make_voice()
+    except ModelError as error:
+        yield Finding("missing", f"voice: {error.message}", error.hint)
 
 
 def _packages() -> Finding:
@@ -73,33 +101,24 @@ def _packages() -> Finding:
 
 
 def _weights(config: Config) -> Finding:
-    from voxtui.models import MODELS
-
-    name = config.brain.embedded.model
     try:
-        return Finding("ok", f"chat model: {model_file(name)}")
+        return Finding("ok", f"chat model: {model_file(config.brain.embedded.model)}")
     except ModelError as error:
-        model = MODELS.get(name)
-        if model is None or is_here(model):
-            return Finding("missing", f"chat model: {error.message}", error.hint)
-        size = model.size / 1e9
-        free = _free_gb()
-        if free is not None and free < size:
-            what = (
-                f"chat model: {name} needs {size:.2f} GB, and {models_directory()} has {free:.2f}"
-            )
-            return Finding("missing", what, "Free some room there, then: voxtui models fetch")
         return Finding("missing", f"chat model: {error.message}", error.hint)
 
 
-def _free_gb() -> float | None:
+def _disk() -> Finding:
     folder = models_directory()
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:
-        return shutil.disk_usage(folder).free / 1e9
-    except OSError:
-        return None
+        free = shutil.disk_usage(folder).free / 1e9
+    except OSError as error:
+        return Finding("note", f"disk: {folder} cannot be looked at: {error.strerror}")
+    if free < DISK_GB:
+        what = f"disk: {free:.1f} GB free for models at {folder}"
+        return Finding("note", what, f"The default chat model takes {DISK_GB:g} GB.")
+    return Finding("ok", f"disk: {free:.1f} GB free for models at {folder}")
 
 
 def _memory() -> Iterator[Finding]:
@@ -116,7 +135,7 @@ def _memory() -> Iterator[Finding]:
 
 def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
     if found.problem:
-        yield Finding("note", f"sound: {found.problem}", f"Text and sample clips work. {install()}")
+        yield Finding("note", f"sound: {found.problem}", "Text and sample clips work without.")
         return
     for direction, kind, wanted in _wanted(audio):
         try:
@@ -130,10 +149,15 @@ def _wanted(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
     return [("input", "microphone", audio.input), ("output", "speaker", audio.output)]
 
 
-def _terminal() -> Finding:
-    colours = os.environ.get("COLORTERM") or os.environ.get("TERM", "unknown")
-    size = shutil.get_terminal_size()
-    return Finding("ok", f"terminal: {colours}, {size.columns}x{size.lines}")
+def _terminal() -> Iterator[Finding]:
+    name, size = os.environ.get("TERM", ""), shutil.get_terminal_size()
+    if name in ("", "dumb"):
+        yield Finding("note", "terminal: none that can show the screen", "voxtui ask needs none.")
+    else:
+        yield Finding("ok", f"terminal: {name}, {size.columns}x{size.lines}")
+    encoding = sys.stdout.encoding
+    if encoding.lower().replace("-", "") != "utf8":
+        yield Finding("note", f"terminal: its encoding is {encoding}", "export LANG=C.UTF-8")
 
 
 def _gpu() -> Finding:
@@ -144,7 +168,10 @@ def _gpu() -> Finding:
 
 def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:
     """Print every device, which are used, and the microphone's level. Raises DeviceError."""
-    devices = list_devices()
+    found = probe()
+    if found.problem:
+        raise DeviceError(found.problem)
+    devices = found.devices
     if not devices:
         click.echo("There is no sound device. Text and sample clips work without.")
         return
