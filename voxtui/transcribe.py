@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +13,7 @@ import click
 from voxtui.audio.clips import Clip, frames
 from voxtui.config import VadConfig
 from voxtui.protocols import SpeechDetector
-from voxtui.recording import Recording, SpeechGate
+from voxtui.recording import LEAD_FRAMES, Recording, SpeechGate
 from voxtui.turn import FRAME_SECONDS, Frame, Utterance
 
 if TYPE_CHECKING:
@@ -44,9 +45,12 @@ def write(
         click.echo("WEBVTT\n")
     count = 0
     for clip in clips:
+        before = count
         for segment in segments(clip, vad, detector, recognise):
             count += 1
             click.echo(written(segment, form, count))
+        if count == before:
+            click.echo(f"Nothing was heard in {clip.name}.", err=True)
 
 
 def written(segment: Segment, form: str, number: int) -> str:
@@ -56,7 +60,7 @@ def written(segment: Segment, form: str, number: int) -> str:
         case "srt":
             return f"{number}\n{_clock(segment, ',')}\n{segment.text}\n"
         case "vtt":
-            return f"{_clock(segment, '.')}\n{segment.text}\n"
+            return f"{_clock(segment, '.')}\n{html.escape(segment.text, quote=False)}\n"
         case _:
             return segment.text
 
@@ -88,18 +92,38 @@ def _stretches(clip: Clip, vad: VadConfig, detector: SpeechDetector) -> Iterator
     for count, samples in enumerate(frames(clip.samples), 1):
         frame = Frame(samples, count * FRAME_SECONDS, clip.name)
         recording.append(frame, gate.verdict(detector.probability(frame)))
-        paused = recording.quiet_frames * FRAME_SECONDS >= PAUSE_SECONDS
-        if not (paused or recording.seconds >= LONGEST_SECONDS):
+        if not recording.speech_seconds:
+            recording = _part(recording, -LEAD_FRAMES, None)
             continue
-        if said := _enough(recording, vad):
-            yield said
-            recording = Recording()
+        if recording.quiet_frames * FRAME_SECONDS >= PAUSE_SECONDS:
+            over, recording = recording, Recording()
         elif recording.seconds >= LONGEST_SECONDS:
-            recording = Recording()
-    if said := _enough(recording, vad):
+            cut = _best_cut(recording)
+            over, recording = _part(recording, 0, cut), _part(recording, cut, None)
+        else:
+            continue
+        yield from _said(over, vad)
+    yield from _said(recording, vad)
+
+
+def _part(recording: Recording, start: int, end: int | None) -> Recording:
+    part = Recording()
+    part.frames, part.verdicts = recording.frames[start:end], recording.verdicts[start:end]
+    return part
+
+
+def _best_cut(recording: Recording) -> int:
+    """The middle of the longest pause in the second half; the end where there is none."""
+    best = (0, len(recording.verdicts))
+    length = 0
+    for index in range(len(recording.verdicts) // 2, len(recording.verdicts)):
+        length = 0 if recording.verdicts[index] else length + 1
+        best = max(best, (length, index + 1 - length // 2), key=lambda found: found[0])
+    return best[1]
+
+
+def _said(recording: Recording, vad: VadConfig) -> Iterator[Utterance]:
+    """What was said, unless that is nothing or too little to be speech."""
+    said = recording.utterance()
+    if said is not None and recording.speech_seconds >= vad.min_speech_ms / 1000:
         yield said
-
-
-def _enough(recording: Recording, vad: VadConfig) -> Utterance | None:
-    enough = recording.speech_seconds >= vad.min_speech_ms / 1000
-    return recording.utterance() if enough else None

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,9 +16,6 @@ from voxtui.errors import ModelError
 PREFILL_BATCH = 16
 """Tokens evaluated between two looks at whether the work is still wanted: 0.2 s on two cores, and
 no slower per token than larger batches there."""
-
-
-NICENESS = 5
 
 
 class Llama:
@@ -40,8 +34,12 @@ class Llama:
         try:
             xllamacpp: Any = import_module("xllamacpp")
         except ImportError as error:
+            lacks_openmp = "libgomp" in str(error)
             raise ModelError(
-                "The embedded chat runtime is not installed.", "pip install 'voxtui[embedded]'"
+                "The embedded chat runtime is not installed or does not run here.",
+                "Run: sudo apt install libgomp1"
+                if lacks_openmp
+                else "pip install 'voxtui[embedded]'",
             ) from error
         params = xllamacpp.CommonParams()
         params.model.path = str(path)
@@ -56,7 +54,7 @@ class Llama:
         params.hostnames = [os.path.join(self._folder, "chat.sock")]
         params.ui = params.endpoint_slots = False
         try:
-            self._server = _yielding(lambda: xllamacpp.Server(params))
+            self._server = xllamacpp.Server(params)
         except RuntimeError as error:
             self.close()
             raise ModelError(
@@ -117,25 +115,6 @@ class Llama:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
-
-
-def _yielding(start: Callable[[], Any]) -> Any:
-    """What `start` returns; the threads it starts give way to the rest of the process.
-
-    The runtime's threads spin on each other. Beside a recogniser of equal rank, single tokens took
-    up to 4 s; five steps down they took 0.2 s at most, and the recogniser a third of the time. On
-    Linux a thread hands its niceness to the threads it starts, and cannot take it back: hence the
-    thread of its own.
-    """
-    if sys.platform != "linux":
-        return start()
-
-    def lowered() -> Any:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-        return start()
-
-    with ThreadPoolExecutor(1, "voxtui-load") as loader:
-        return loader.submit(lowered).result()
 
 
 def threads() -> int:
