@@ -1,0 +1,252 @@
+"""config.toml, --set and the environment: what is taken, what is refused, and how it is said."""
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from voxtui.config import Config, GenerationConfig, load_config, toml_value
+from voxtui.errors import ConfigError
+
+SHIPPED = Path(__file__).parent.parent / "config.toml"
+
+
+@pytest.fixture(autouse=True)
+def _an_empty_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def written(text, name="config.toml"):
+    Path(name).write_text(text)
+    return Path(name)
+
+
+def refusal(*sets, file=None, environ=None):
+    """What is said about it."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(written(file) if file is not None else None, sets, environ or {})
+    return str(caught.value)
+
+
+def in_force(*sets, environ=None, path=None):
+    loaded = load_config(path, sets, environ or {})
+    return {setting.key: (setting.value, setting.source) for setting in loaded.settings}
+
+
+# The shipped file.
+
+
+def test_the_shipped_file_says_what_the_code_says():
+    assert load_config(SHIPPED, (), {}).config == Config()
+
+
+def test_the_shipped_file_names_every_key_with_a_comment_and_no_other():
+    text = SHIPPED.read_text()
+    named = re.findall(r"^(?:# )?([a-z_]+) = .*$", text, re.MULTILINE)
+    assert named == [key.rpartition(".")[2] for key in in_force()]
+    for line, above in zip(text.splitlines()[1:], text.splitlines(), strict=False):
+        if re.match(r"(# )?[a-z_]+ = ", line):
+            assert " # " in line or above.startswith("# what"), line
+
+
+def test_the_commented_values_are_those_of_the_preset_they_stand_for():
+    text = SHIPPED.read_text().split("[generation]")[1].split("[streaming]")[0]
+    values = dict(re.findall(r"^# ([a-z_]+) = (\S+)", text, re.MULTILINE))
+    sampling = GenerationConfig().sampling()
+    assert values == {name: toml_value(getattr(sampling, name)) for name in values}
+    assert set(values) == set(msgspec.structs.asdict(sampling)) - {"one_sentence"}
+
+
+# Where it is found.
+
+
+def test_the_first_file_found_is_used_whole(tmp_path):
+    home = tmp_path / "home" / "voxtui"
+    home.mkdir(parents=True)
+    (home / "config.toml").write_text("[voice]\nspeed = 1.5\n[audio]\ninput = 'home'\n")
+    assert in_force()["voice.speed"] == (1.5, str(home / "config.toml"))
+    written("[audio]\ninput = 'here'\n")
+    assert in_force()["audio.input"] == ("here", "config.toml")
+    assert in_force()["voice.speed"] == (1.0, "default")
+    named = written("[audio]\ninput = 'named'\n", "named.toml")
+    assert in_force(path=named)["audio.input"] == ("named", "named.toml")
+
+
+def test_without_any_file_the_defaults_are_in_force():
+    loaded = load_config(None, (), {})
+    assert loaded.path is None
+    assert loaded.config == Config()
+
+
+def test_an_option_beats_the_environment_which_beats_the_file():
+    written("[voice]\nspeed = 0.6\n")
+    environ = {"VOXTUI_VOICE__SPEED": "0.7"}
+    assert in_force()["voice.speed"] == (0.6, "config.toml")
+    assert in_force(environ=environ)["voice.speed"] == (0.7, "VOXTUI_VOICE__SPEED")
+    both = in_force("voice.speed=0.8", "voice.speed=0.9", environ=environ)
+    assert both["voice.speed"] == (0.9, "--set")
+
+
+def test_a_nested_key_may_come_from_the_environment():
+    environ = {"VOXTUI_BRAIN__EMBEDDED__MODEL": "/m.gguf", "VOXTUI_HOME": "x", "OTHER__X": "y"}
+    loaded = load_config(None, (), environ)
+    assert loaded.config.brain.embedded.model == "/m.gguf"
+
+
+def test_every_value_in_force_has_a_source_also_those_of_the_preset():
+    values = in_force("generation.preset=ultra", "generation.top_k=7")
+    assert values["generation.preset"] == ("ultra", "--set")
+    assert values["generation.max_new_tokens"] == (25, "preset ultra")
+    assert values["generation.top_k"] == (7, "--set")
+
+
+# What a text means.
+
+
+@pytest.mark.parametrize(
+    ("said", "key", "value"),
+    [
+        ("audio.input=USB Microphone", "audio.input", "USB Microphone"),
+        ('audio.input="USB Microphone"', "audio.input", "USB Microphone"),
+        ("audio.input=2", "audio.input", "2"),
+        ("audio.input=", "audio.input", ""),
+        ("audio.input=a=b", "audio.input", "a=b"),
+        ("audio.input=true", "audio.input", "true"),
+        ("voice.engine=none", "voice.engine", "none"),
+        ("voice.speed=2", "voice.speed", 2.0),
+        ("vad.hands_free=true", "vad.hands_free", True),
+        (" vad.end_ms = 900 ", "vad.end_ms", 900),
+        ("history.turns=0", "history.turns", 0),
+    ],
+)
+def test_a_value_is_toml_or_bare_text(said, key, value):
+    assert in_force(said)[key] == (value, "--set")
+    name = "VOXTUI_" + key.upper().replace(".", "__")
+    text = said.partition("=")[2].strip()
+    assert in_force(environ={name: text})[key] == (value, name)
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        ("[voice]\nsped = 1.0", "config.toml: voice.sped: unknown key; did you mean voice.speed?"),
+        ("[vocie]\nspeed = 1.0", "config.toml: vocie: unknown key; did you mean voice?"),
+        ("temperature = 1", "config.toml: temperature: unknown key; did you mean generation.temperature?"),
+        ("[audio]\nrate = 1", "config.toml: audio.rate: unknown key; there is in audio: input, output, max_utterance_s."),
+        ("[brain.embedded]\nmodl = 'x'", "config.toml: brain.embedded.modl: unknown key; did you mean brain.embedded.model?"),
+        ("[voice]\nspeed = 9", "config.toml: voice.speed: 9 is not a number from 0.5 to 2."),
+        ("[voice]\nspeed = 'fast'", 'config.toml: voice.speed: "fast" is not a number from 0.5 to 2.'),
+        ("[voice]\nspeed = true", "config.toml: voice.speed: true is not a number from 0.5 to 2."),
+        ("[voice]\nspeed = nan", "config.toml: voice.speed: nan is not a number from 0.5 to 2."),
+        ("[targets]\nttft_ms = inf", "config.toml: targets.ttft_ms: inf is not a number above 0."),
+        ("[voice]\nengine = 'embeded'", 'config.toml: voice.engine: "embeded" is not one of auto, embedded, none; did you mean embedded?'),
+        ("[vad]\nend_ms = 1.5", "config.toml: vad.end_ms: 1.5 is not a whole number from 64 to 10000."),
+        ("[vad]\nend_ms = 1" + "0" * 99, "config.toml: vad.end_ms: 1" + "0" * 59 + "… is not a whole number from 64 to 10000."),
+        ("[vad]\nhands_free = 1", "config.toml: vad.hands_free: 1 is not true or false."),
+        ("[brain]\nname = []", "config.toml: brain.name: [] is not one of auto, embedded."),
+        ("[brain.embedded]\nmodel = ''", 'config.toml: brain.embedded.model: "" is not a text with something in it.'),
+        ("voice = 'loud'", "config.toml: voice: is a section, not a key; a key of it is voice.engine."),
+        ("[streaming]\nmin_words = 3", "config.toml: streaming: max_words 2 is less than min_words 3."),
+        ("[voice", "config.toml: is not valid TOML: Expected ']' at the end of a table declaration (at end of document)."),
+        ("[voice]\nspeed = fast", "config.toml: is not valid TOML: Invalid value (at line 2, column 9)."),
+        ("a = " + "[" * 5000, "config.toml: is nested too deeply."),
+    ],
+)  # fmt: skip
+def test_what_the_file_says_wrong_is_said_with_its_place(file, sentence):
+    assert refusal(file=file) == sentence
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("voice.speed=fast", '--set: voice.speed: "fast" is not a number from 0.5 to 2.'),
+        ("voice.sped=1", "--set: voice.sped: unknown key; did you mean voice.speed?"),
+        ("voice=1", "--set: voice: is a section, not a key; a key of it is voice.engine."),
+        ("voice.speed", "--set voice.speed: is not of the form section.key=value."),
+    ],
+)
+def test_what_an_option_says_wrong_is_said_with_its_place(said, sentence):
+    assert refusal(said) == sentence
+
+
+def test_what_the_environment_says_wrong_is_said_with_its_place():
+    assert refusal(environ={"VOXTUI_VOICE__SPEED": "9"}).startswith(
+        "VOXTUI_VOICE__SPEED: voice.speed: 9 is not"
+    )
+    assert refusal(environ={"VOXTUI_VOICE__SPED": "9"}).startswith("VOXTUI_VOICE__SPED: voice.sped")
+    assert refusal(environ={"VOXTUI_AUDIO__INPUT": "\udcff"}).startswith("VOXTUI_AUDIO__INPUT: ")
+
+
+def test_keys_from_two_places_that_contradict_each_other_name_both():
+    written("[streaming]\nmin_words = 2\n")
+    assert refusal("streaming.max_words=1") == (
+        "config.toml, --set: streaming: max_words 1 is less than min_words 2."
+    )
+
+
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path):
+    def said(path):
+        with pytest.raises(ConfigError) as caught:
+            load_config(path, (), {})
+        return str(caught.value)
+
+    assert said(Path("no.toml")) == "no.toml: there is no such file."
+    assert said(tmp_path) == f"{tmp_path}: is a directory, not a file."
+    Path("latin.toml").write_bytes(b"[audio]\ninput = '\xe9'\n")
+    assert said(Path("latin.toml")) == "latin.toml: is not UTF-8 text."
+    assert said(Path("latin.toml/x")) == "latin.toml/x: cannot be read: Not a directory."
+
+
+def test_a_directory_in_the_place_of_the_file_is_not_passed_over():
+    Path("config.toml").mkdir()
+    assert refusal() == "config.toml: is a directory, not a file."
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_one_sentence():
+    path = written("")
+    path.chmod(0)
+    assert refusal() == "config.toml: cannot be read: Permission denied."
+
+
+KEYS = [setting.key for setting in load_config(SHIPPED, (), {}).settings]
+ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=40)
+LINES = st.lists(
+    st.sampled_from(
+        [*(f"{key} = " for key in KEYS), "[voice]\n", "[[vad]]\n", "1", "-0.0", "1e999", '"x"', "\n",
+         "nan", "true", "1979-05-27", "{a = 1}", "[[]]", "\ufeff", "\x00"]
+    )
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(st.binary(max_size=200), LINES.map(lambda words: "".join(words).encode())))
+@example(b"a = " + b"9" * 5000)
+@example(b"[voice]\nspeed = 1" + b"0" * 400)
+def test_any_bytes_are_a_config_or_one_sentence(raw):
+    path = Path("any.toml")
+    path.write_bytes(raw)
+    try:
+        assert isinstance(load_config(path, (), {}).config, Config)
+    except ConfigError as error:
+        assert str(error).startswith("any.toml: ")
+        str(error).encode()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(KEYS) | ANY_TEXT, ANY_TEXT)
+def test_any_option_is_taken_or_refused_in_one_sentence(key, text):
+    try:
+        load_config(None, [f"{key}={text}"], {})
+    except ConfigError as error:
+        assert str(error).startswith("--set")
