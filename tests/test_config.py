@@ -139,31 +139,46 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
 @pytest.mark.parametrize(
     ("file", "sentence"),
     [
-        ("[voice]\nsped = 1.0", "config.toml: voice.sped: unknown key; did you mean voice.speed?"),
-        ("[vocie]\nspeed = 1.0", "config.toml: vocie: unknown key; did you mean voice?"),
-        ("temperature = 1", "config.toml: temperature: unknown key; did you mean generation.temperature?"),
-        ("[audio]\nrate = 1", "config.toml: audio.rate: unknown key; there is in audio: input, output, max_utterance_s."),
-        ("[brain.embedded]\nmodl = 'x'", "config.toml: brain.embedded.modl: unknown key; did you mean brain.embedded.model?"),
-        ("[voice]\nspeed = 9", "config.toml: voice.speed: 9 is not a number from 0.5 to 2."),
-        ("[voice]\nspeed = 'fast'", 'config.toml: voice.speed: "fast" is not a number from 0.5 to 2.'),
-        ("[voice]\nspeed = true", "config.toml: voice.speed: true is not a number from 0.5 to 2."),
-        ("[voice]\nspeed = nan", "config.toml: voice.speed: nan is not a number from 0.5 to 2."),
-        ("[targets]\nttft_ms = inf", "config.toml: targets.ttft_ms: inf is not a number above 0."),
-        ("[voice]\nengine = 'embeded'", 'config.toml: voice.engine: "embeded" is not one of auto, embedded, none; did you mean embedded?'),
-        ("[vad]\nend_ms = 1.5", "config.toml: vad.end_ms: 1.5 is not a whole number from 64 to 10000."),
-        ("[vad]\nend_ms = 1" + "0" * 99, "config.toml: vad.end_ms: 1" + "0" * 59 + "… is not a whole number from 64 to 10000."),
-        ("[vad]\nhands_free = 1", "config.toml: vad.hands_free: 1 is not true or false."),
-        ("[brain]\nname = []", "config.toml: brain.name: [] is not one of auto, embedded."),
-        ("[brain.embedded]\nmodel = ''", 'config.toml: brain.embedded.model: "" is not a text with something in it.'),
-        ("voice = 'loud'", "config.toml: voice: is a section, not a key; a key of it is voice.engine."),
-        ("[streaming]\nmin_words = 3", "config.toml: streaming: max_words 2 is less than min_words 3."),
-        ("[voice", "config.toml: is not valid TOML: Expected ']' at the end of a table declaration (at end of document)."),
-        ("[voice]\nspeed = fast", "config.toml: is not valid TOML: Invalid value (at line 2, column 9)."),
-        ("a = " + "[" * 5000, "config.toml: is nested too deeply."),
+        ("[voice]\nsped = 1.0", "voice.sped: unknown key; did you mean voice.speed?"),
+        ("[vocie]\nspeed = 1.0", "vocie: unknown key; did you mean voice?"),
+        ("temperature = 1", "temperature: unknown key; did you mean generation.temperature?"),
+        (
+            "[audio]\nrate = 1",
+            "audio.rate: unknown key; there is in audio: input, output, max_utterance_s.",
+        ),
+        (
+            "[brain.embedded]\nmodl = 'x'",
+            "brain.embedded.modl: unknown key; did you mean brain.embedded.model?",
+        ),
+        ("[voice]\nspeed = 9", "voice.speed: 9 is not a number from 0.5 to 2."),
+        ("[voice]\nspeed = 'fast'", 'voice.speed: "fast" is not a number from 0.5 to 2.'),
+        ("[voice]\nspeed = true", "voice.speed: true is not a number from 0.5 to 2."),
+        ("[voice]\nspeed = nan", "voice.speed: nan is not a number from 0.5 to 2."),
+        ("[targets]\nttft_ms = inf", "targets.ttft_ms: inf is not a number above 0."),
+        (
+            "[voice]\nengine = 'embeded'",
+            'voice.engine: "embeded" is not one of auto, embedded, none; did you mean embedded?',
+        ),
+        ("[vad]\nend_ms = 1.5", "vad.end_ms: 1.5 is not a whole number from 64 to 10000."),
+        (
+            "[vad]\nend_ms = 1" + "0" * 99,
+            "vad.end_ms: 1" + "0" * 59 + "… is not a whole number from 64 to 10000.",
+        ),
+        ("[vad]\nhands_free = 1", "vad.hands_free: 1 is not true or false."),
+        ("[brain]\nname = []", "brain.name: [] is not one of auto, embedded."),
+        (
+            "[brain.embedded]\nmodel = ''",
+            'brain.embedded.model: "" is not a text with something in it.',
+        ),
+        ("voice = 'loud'", "voice: is a section, not a key; a key of it is voice.engine."),
+        ("[streaming]\nmin_words = 3", "streaming: max_words 2 is less than min_words 3."),
+        ("[voice]\n= 1", "is not valid TOML: Invalid statement (at line 2, column 1)."),
+        ("[voice]\nspeed = fast", "is not valid TOML: Invalid value (at line 2, column 9)."),
+        ("a = " + "[" * 5000, "is nested too deeply."),
     ],
-)  # fmt: skip
+)
 def test_what_the_file_says_wrong_is_said_with_its_place(file, sentence):
-    assert refusal(file=file) == sentence
+    assert refusal(file=file) == f"config.toml: {sentence}"
 
 
 @pytest.mark.parametrize(
@@ -223,10 +238,20 @@ KEYS = [setting.key for setting in load_config(SHIPPED, (), {}).settings]
 ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=40)
 LINES = st.lists(
     st.sampled_from(
-        [*(f"{key} = " for key in KEYS), "[voice]\n", "[[vad]]\n", "1", "-0.0", "1e999", '"x"', "\n",
-         "nan", "true", "1979-05-27", "{a = 1}", "[[]]", "\ufeff", "\x00"]
+        [f"{key} = " for key in KEYS]
+        + ["[voice]\n", "[[vad]]\n", "1", "-0.0", "1e999", '"x"', "\n", "nan", "true"]
+        + ["1979-05-27", "{a = 1}", "[[]]", "\ufeff", "\x00"]
     )
-)  # fmt: skip
+)
+
+
+def said_about(path, sets):
+    """The refusal, or a stand-in for one where it is taken."""
+    try:
+        load_config(path, sets, {})
+    except ConfigError as error:
+        return str(error)
+    return "any.toml: taken" if path else "--set: taken"
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -236,17 +261,10 @@ LINES = st.lists(
 def test_any_bytes_are_a_config_or_one_sentence(raw):
     path = Path("any.toml")
     path.write_bytes(raw)
-    try:
-        assert isinstance(load_config(path, (), {}).config, Config)
-    except ConfigError as error:
-        assert str(error).startswith("any.toml: ")
-        str(error).encode()
+    assert said_about(path, ()).encode().startswith(b"any.toml: ")
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(KEYS) | ANY_TEXT, ANY_TEXT)
 def test_any_option_is_taken_or_refused_in_one_sentence(key, text):
-    try:
-        load_config(None, [f"{key}={text}"], {})
-    except ConfigError as error:
-        assert str(error).startswith("--set")
+    assert said_about(None, [f"{key}={text}"]).startswith("--set")
