@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import os
+import re
+import struct
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from voxtui.audio.clips import SILENT_FRAMES, Clip, load_clip, speak
+from voxtui.errors import InputError
+from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
+
+LIMIT = 10.0
+
+
+def tone(seconds: float, rate: int, hertz: float = 440.0) -> np.ndarray:
+    return 0.5 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate)
+
+
+def written(path: Path, rate: int = 16_000, channels: int = 1, **how: str) -> Path:
+    mono = tone(0.5, rate)
+    soundfile.write(path, np.stack([mono] * channels, axis=1), rate, **how)
+    return path
+
+
+def assert_is_the_tone(clip: Clip, tolerance: float = 0.02) -> None:
+    wanted = tone(0.5, SAMPLE_RATE)
+    assert clip.samples.dtype == np.float32 and clip.samples.ndim == 1
+    assert len(clip.samples) == pytest.approx(len(wanted), abs=3)
+    inner = slice(200, len(wanted) - 200)
+    assert np.abs(clip.samples[inner] - wanted[inner]).max() < tolerance
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
+def test_every_width_of_sample_is_read(tmp_path: Path, subtype: str) -> None:
+    assert_is_the_tone(load_clip(written(tmp_path / "tone.wav", subtype=subtype), LIMIT))
+
+
+@pytest.mark.parametrize("rate", [8000, 11_025, 16_000, 22_050, 44_100, 48_000, 96_000])
+def test_every_rate_becomes_16_khz(tmp_path: Path, rate: int) -> None:
+    assert_is_the_tone(load_clip(written(tmp_path / "tone.wav", rate), LIMIT))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 6])
+def test_channels_are_mixed_in_equal_parts(tmp_path: Path, channels: int) -> None:
+    assert_is_the_tone(load_clip(written(tmp_path / "tone.wav", channels=channels), LIMIT))
+
+
+@pytest.mark.parametrize("name", ["tone.flac", "tone.ogg", "tone.mp3", "tone.aiff"])
+def test_other_formats_are_read(tmp_path: Path, name: str) -> None:
+    clip = load_clip(written(tmp_path / name, 48_000), LIMIT)
+    assert clip.name == name
+    assert clip.seconds == pytest.approx(0.5, abs=0.1)
+    assert np.abs(clip.samples).max() == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_file_of_exactly_the_limit_is_taken(tmp_path: Path) -> None:
+    assert load_clip(written(tmp_path / "tone.wav"), 0.5).seconds == 0.5
+
+
+def assert_names(path: Path, error: InputError) -> None:
+    assert error.message.startswith(f"{path}: ")
+
+
+def refusal(path: Path, max_seconds: float = LIMIT) -> str:
+    """The one sentence with which `path` is refused."""
+    with pytest.raises(InputError) as caught:
+        load_clip(path, max_seconds)
+    message = caught.value.message
+    assert message.startswith(f"{path}: ") and message.endswith(".")
+    assert not re.search(r"[.!?] [A-Z]", message.removeprefix(f"{path}: "))
+    return message
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    assert "no such file" in refusal(tmp_path / "nowhere.wav")
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    assert "directory" in refusal(tmp_path)
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.wav"
+    path.touch()
+    assert "empty" in refusal(path)
+
+
+@pytest.mark.parametrize("content", [b"hello", b"RIFF", b"\0" * 5000, b"RIFF\xff\xff\xff\xffWAVE"])
+def test_what_is_not_sound_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "text.wav"
+    path.write_bytes(content)
+    assert "not a sound file" in refusal(path)
+
+
+def test_a_file_without_samples_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nothing.wav"
+    soundfile.write(path, np.zeros(0), 16_000)
+    assert "no sound" in refusal(path)
+
+
+def test_a_truncated_header_is_refused(tmp_path: Path) -> None:
+    whole = written(tmp_path / "tone.wav").read_bytes()
+    for length in (3, 11, 19, 30, 43):
+        path = tmp_path / f"{length}.wav"
+        path.write_bytes(whole[:length])
+        refusal(path)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_samples_that_are_not_numbers_are_refused(tmp_path: Path, bad: float) -> None:
+    path = tmp_path / "bad.wav"
+    samples = tone(0.5, 16_000)
+    samples[77] = bad
+    soundfile.write(path, samples, 16_000, subtype="FLOAT")
+    assert "not numbers" in refusal(path)
+
+
+def test_numbers_beyond_full_scale_are_not_carried_on_as_infinite(tmp_path: Path) -> None:
+    path = tmp_path / "huge.wav"
+    soundfile.write(path, np.full(8000, 1e300), 16_000, subtype="DOUBLE")
+    refusal(path)
+
+
+def test_a_file_that_may_not_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root, as whom continuous integration runs, may read everything.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "may not be read" in refusal(written(tmp_path / "tone.wav"))
+
+
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.wav"
+    os.mkfifo(path)
+    refusal(path)
+
+
+def test_too_long_a_file_is_refused_and_the_hint_names_the_limit(tmp_path: Path) -> None:
+    path = written(tmp_path / "tone.wav")
+    assert "longer than 0.4 s" in refusal(path, 0.4)
+    with pytest.raises(InputError) as caught:
+        load_clip(path, 0.4)
+    assert "audio.max_utterance_s" in caught.value.hint
+
+
+def test_too_long_a_file_is_refused_from_its_header_alone(tmp_path: Path) -> None:
+    """An hour of sound, of which only the header is really on the disk."""
+    path = tmp_path / "hour.wav"
+    data = 3600 * 16_000 * 2
+    header = struct.pack(
+        "<4sI4s4sIHHIIHH4sI",
+        *(b"RIFF", 36 + data, b"WAVE", b"fmt ", 16, 1, 1, 16_000, 32_000, 2, 16, b"data", data),
+    )
+    with path.open("wb") as file:
+        file.write(header)
+        file.truncate(len(header) + data)
+    tracemalloc.start()
+    try:
+        assert "longer than" in refusal(path)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("whole") / "tone.wav"
+    soundfile.write(path, tone(0.05, 8000), 8000, subtype="PCM_16")
+    return path.read_bytes()
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(cut=st.integers(0, 900), flips=st.lists(st.tuples(st.integers(0, 843), st.integers(0, 7))))
+def test_a_damaged_file_is_read_or_refused_and_nothing_else(
+    tmp_path: Path, whole: bytes, cut: int, flips: list[tuple[int, int]]
+) -> None:
+    damaged = bytearray(whole)
+    for at, bit in flips:
+        damaged[at % len(damaged)] ^= 1 << bit
+    path = tmp_path / "damaged.wav"
+    path.write_bytes(bytes(damaged[:cut]))
+    try:
+        clip = load_clip(path, LIMIT)
+    except InputError as error:
+        assert_names(path, error)
+        return
+    assert 0 < clip.seconds <= LIMIT + 0.01
+    assert clip.samples.dtype == np.float32 and np.isfinite(clip.samples).all()
+
+
+class Ears:
+    """Notes what a clip tells the engine, and when."""
+
+    def __init__(self) -> None:
+        self.talked: tuple[float, str, bool] | None = None
+        self.released: float | None = None
+        self.frames: list[Frame] = []
+        self.late: list[float] = []
+        self.frames_before_release = 0
+        self.after: int | None = None
+        self.stop = threading.Event()
+
+    def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> None:
+        assert at is not None and not self.frames
+        self.talked = (at, source, paced)
+
+    def hear(self, frame: Frame) -> None:
+        self.late.append(time.monotonic() - frame.captured_at)
+        self.frames.append(frame)
+        if len(self.frames) == self.after:
+            self.stop.set()
+
+    def release(self, at: float | None = None) -> None:
+        assert self.released is None
+        self.released = at
+        self.frames_before_release = len(self.frames)
+
+
+def clip_of(samples: int) -> Clip:
+    return Clip("clip.wav", np.linspace(0.1, 0.9, samples, dtype=np.float32))
+
+
+@pytest.mark.parametrize("paced", [False, True])
+@pytest.mark.parametrize("samples", [100, 512, 5 * 512, 5 * 512 + 1])
+def test_a_clip_is_spoken_whole_and_followed_by_silence(samples: int, paced: bool) -> None:
+    ears, clip = Ears(), clip_of(samples)
+    speak(clip, ears, ears.stop, paced)
+    assert ears.talked is not None and ears.talked[1:] == ("clip.wav", paced)
+    begun = ears.talked[0]
+    assert all(f.samples.shape == (FRAME_SAMPLES,) for f in ears.frames)
+    assert {f.source for f in ears.frames} == {"clip.wav"}
+    heard = np.concatenate([f.samples for f in ears.frames])
+    assert heard.dtype == np.float32
+    assert heard[:samples].tobytes() == clip.samples.tobytes()
+    assert not heard[samples:].any() and len(heard) - samples >= SILENT_FRAMES * FRAME_SAMPLES
+    times = [f.captured_at for f in ears.frames]
+    assert times == pytest.approx([begun + (i + 1) * FRAME_SECONDS for i in range(len(times))])
+    assert ears.released == pytest.approx(begun + clip.seconds)
+
+
+@pytest.mark.parametrize("samples", [512, 5 * 512])
+def test_the_key_comes_up_after_the_last_sample_and_before_the_silence(samples: int) -> None:
+    ears = Ears()
+    speak(clip_of(samples), ears, ears.stop, paced=False)
+    assert ears.frames_before_release == samples // FRAME_SAMPLES
+
+
+def test_a_paced_clip_is_never_ahead_of_time_and_does_not_drift() -> None:
+    ears = Ears()
+    speak(clip_of(12 * 512), ears, ears.stop)
+    assert min(ears.late) >= 0.0
+    assert min(ears.late[-6:]) - min(ears.late[:6]) < FRAME_SECONDS
+
+
+def test_an_unpaced_clip_ends_now() -> None:
+    ears, before = Ears(), time.monotonic()
+    speak(clip_of(100 * 512), ears, ears.stop, paced=False)
+    assert ears.talked is not None and ears.talked[0] < before - 3.0
+    assert ears.released == pytest.approx(before, abs=0.5)
+
+
+@pytest.mark.parametrize("paced", [False, True])
+def test_a_stopped_clip_falls_silent_at_once(paced: bool) -> None:
+    ears = Ears()
+    ears.after = 3
+    speak(clip_of(1000 * 512), ears, ears.stop, paced)
+    assert len(ears.frames) == 3 and ears.released is None

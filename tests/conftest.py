@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.virtual_audio import VirtualAudio, missing
+
+OURS = "voxtui"
+"""What the names of our threads begin with."""
+
+ENDING_SECONDS = 5.0
+
+
+@pytest.fixture(scope="module")
+def virtual_audio() -> Iterator[VirtualAudio]:
+    """A sound server of this module's own; VOXTUI_REQUIRE_AUDIO=1 makes its absence a failure."""
+    reason = _why_not()
+    if reason:
+        if os.environ.get("VOXTUI_REQUIRE_AUDIO") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with VirtualAudio() as audio, audio.environment():
+        yield audio
+
+
+def _why_not() -> str:
+    if programs := missing():
+        return f"no virtual sound server: {', '.join(programs)} not installed"
+    try:
+        import sounddevice  # noqa: F401
+    except OSError:
+        return "PortAudio is not installed"
+    return ""
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left_behind() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    ours = [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and thread.name.startswith(OURS)
+    ]
+    for thread in ours:
+        thread.join(ENDING_SECONDS)
+    left = [thread.name for thread in ours if thread.is_alive()]
+    assert not left, f"threads left behind: {left}"

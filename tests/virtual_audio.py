@@ -1,0 +1,298 @@
+"""A private PulseAudio with a virtual microphone and a virtual speaker, for machines without sound.
+
+    with VirtualAudio() as audio, audio.environment():
+        audio.say(wav)              # what the microphone `voxmic` hears
+        audio.record()              # what the speaker `voxspk` plays
+
+Everything is in one temporary directory; nothing of the user's sound setup is read or written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+MICROPHONE, SPEAKER = "voxmic", "voxspk"
+RATE = 48_000
+PROGRAMS = ("pulseaudio", "pactl", "paplay", "parecord")
+READY_SECONDS = 10.0
+
+CLIENT = """\
+autospawn = no
+enable-shm = no
+auto-connect-localhost = no
+auto-connect-display = no
+"""
+
+DAEMON = f"""\
+exit-idle-time = -1
+high-priority = no
+realtime-scheduling = no
+flat-volumes = no
+enable-shm = no
+default-sample-rate = {RATE}
+resample-method = soxr-mq
+"""
+
+# With norewinds a null sink renders 10 ms at a time; without, two seconds, and capture starts late.
+SCRIPT = f"""\
+.fail
+load-module module-native-protocol-unix socket=@socket@ auth-anonymous=1 auth-cookie-enabled=0
+load-module module-null-sink sink_name=voxcable format=s16le rate={RATE} channels=1 norewinds=1
+load-module module-remap-source source_name={MICROPHONE} master=voxcable.monitor channels=1
+load-module module-null-sink sink_name={SPEAKER} format=s16le rate={RATE} channels=2 norewinds=1
+set-default-source {MICROPHONE}
+set-default-sink {SPEAKER}
+"""
+
+# PortAudio lists each of these names. The system's own configuration is left out.
+ALSA = f"""\
+pcm.{MICROPHONE} {{ type pulse server "unix:@socket@" device "{MICROPHONE}" }}
+pcm.{SPEAKER} {{ type pulse server "unix:@socket@" device "{SPEAKER}" }}
+pcm.default {{ type asym playback.pcm "{SPEAKER}" capture.pcm "{MICROPHONE}" }}
+ctl.default {{ type pulse server "unix:@socket@" }}
+"""
+
+
+def missing() -> list[str]:
+    """The programs this machine lacks for a virtual sound server."""
+    return [program for program in PROGRAMS if shutil.which(program) is None]
+
+
+class VirtualAudio:
+    """The sound server and everything a test does to it."""
+
+    def __init__(self) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="voxtui-audio-"))
+        self._socket = self._home / "native"
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self._clips = 0
+        self.env = {
+            "PULSE_SERVER": f"unix:{self._socket}",
+            "PULSE_RUNTIME_PATH": str(self._home),
+            "PULSE_STATE_PATH": str(self._home / "state"),
+            "PULSE_COOKIE": str(self._home / "cookie"),
+            "PULSE_CLIENTCONFIG": str(self._home / "client.conf"),
+            "PULSE_CONFIG": str(self._home / "daemon.conf"),
+            "XDG_RUNTIME_DIR": str(self._home),
+            "ALSA_CONFIG_PATH": str(self._home / "asound.conf"),
+        }
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill(signal.SIGTERM)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start the server, or start it again after `kill`."""
+        (self._home / "state").mkdir(exist_ok=True)
+        (self._home / "client.conf").write_text(CLIENT)
+        (self._home / "daemon.conf").write_text(DAEMON)
+        for name, text in (("voxtui.pa", SCRIPT), ("asound.conf", ALSA)):
+            (self._home / name).write_text(text.replace("@socket@", str(self._socket)))
+        self._socket.unlink(missing_ok=True)
+        command = ["pulseaudio", "-n", "--daemonize=no", "--use-pid-file=no", "--log-level=notice"]
+        self._daemon = subprocess.Popen(
+            [*command, f"--log-target=file:{self._home / 'log'}", "-F", self._home / "voxtui.pa"],
+            env=self._full_env(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + READY_SECONDS
+        while not (self._socket.exists() and f"Default Sink: {SPEAKER}" in self._pactl("info")):
+            died = self._daemon.poll() is not None
+            if died or time.monotonic() > deadline:
+                log = self._home / "log"
+                said = log.read_text() if log.exists() else ""
+                raise RuntimeError(f"the virtual sound server did not start: {said}")
+            threading.Event().wait(0.02)
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End the server, as if every sound device were unplugged at once."""
+        if self._daemon is None:
+            return
+        self._daemon.send_signal(how)
+        try:
+            self._daemon.wait(READY_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._daemon.kill()
+            self._daemon.wait()
+        self._daemon = None
+
+    @contextmanager
+    def environment(self) -> Iterator[None]:
+        """This process and its children use this server; PortAudio reads the devices anew."""
+        before = {name: os.environ.get(name) for name in self.env}
+        os.environ.update(self.env)
+        read_devices()
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+            read_devices()
+
+    def say(self, sound: Path | np.ndarray, rate: int = 16_000) -> subprocess.Popen[bytes]:
+        """Play a file or samples into the microphone. Ends when all of it has been played."""
+        if isinstance(sound, np.ndarray):
+            sound = self._wav(sound, rate)
+        command = ["paplay", "--device=voxcable", "--latency-msec=20", str(sound)]
+        return subprocess.Popen(command, env=self._full_env(), stdin=subprocess.DEVNULL)
+
+    def record(self) -> Recorder:
+        """Record the speaker from now on, until `stop`."""
+        command = ["parecord", "--raw", f"--device={SPEAKER}.monitor", "--latency-msec=10"]
+        form = [f"--rate={RATE}", "--channels=1", "--format=s16le"]
+        return Recorder(
+            subprocess.Popen(
+                [*command, *form],
+                env=self._full_env(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+            )
+        )
+
+    def echo(self, percent: int) -> None:
+        """Let the microphone hear the speaker at that volume, 0: not at all."""
+        for line in self._pactl("list", "short", "modules").splitlines():
+            number, name = line.split("\t")[:2]
+            if name == "module-loopback":
+                self._pactl("unload-module", number)
+        if not percent:
+            return
+        loop = ("source=voxspk.monitor", "sink=voxcable", "latency_msec=40")
+        self._pactl("load-module", "module-loopback", *loop)
+        for line in self._pactl("list", "short", "sink-inputs").splitlines():
+            if "module-loopback" in line:
+                self._pactl("set-sink-input-volume", line.split("\t")[0], f"{percent}%")
+
+    def stall(self) -> None:
+        """Freeze both devices: streams stay active, but nothing moves and no error is reported."""
+        self._suspend("1")
+
+    def unstall(self) -> None:
+        self._suspend("0")
+
+    def _suspend(self, switch: str) -> None:
+        self._pactl("suspend-sink", "voxcable", switch)
+        self._pactl("suspend-sink", SPEAKER, switch)
+        self._pactl("suspend-source", MICROPHONE, switch)
+
+    def _wav(self, samples: np.ndarray, rate: int) -> Path:
+        import soundfile
+
+        self._clips += 1
+        path = self._home / f"said-{self._clips}.wav"
+        soundfile.write(path, samples, rate, subtype="PCM_16")
+        return path
+
+    def _pactl(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["pactl", *arguments],
+            env=self._full_env(),
+            capture_output=True,
+            text=True,
+            timeout=READY_SECONDS,
+            check=False,
+        )
+        return done.stdout
+
+    def _full_env(self) -> dict[str, str]:
+        return {**os.environ, **self.env, "LC_ALL": "C"}
+
+
+class Recorder:
+    """What the speaker played, with the moment at which each sample was played.
+
+    A sample arrives some time after it was played, never before: the earliest arrival, counted in
+    samples, is the recording's clock.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._pieces: list[bytes] = []
+        self._samples = 0
+        self.began_at = float("inf")
+        """monotonic seconds of the first sample"""
+        self._running = threading.Event()
+        self._reader = threading.Thread(target=self._read, name="recorder", daemon=True)
+        self._reader.start()
+        if not self._running.wait(READY_SECONDS):
+            self.stop()
+            raise RuntimeError("nothing can be recorded from the virtual speaker")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        odd = b""
+        while piece := self._process.stdout.read(65_536):
+            now = time.monotonic()
+            whole = odd + piece
+            odd = whole[len(whole) // 2 * 2 :]
+            self._pieces.append(whole[: len(whole) // 2 * 2])
+            self._samples += len(whole) // 2
+            self.began_at = min(self.began_at, now - self._samples / RATE)
+            self._running.set()
+
+    @property
+    def seconds(self) -> float:
+        return self._samples / RATE
+
+    def until(self, at: float) -> None:
+        """Wait until what was played at `at` (monotonic seconds) is in the recording."""
+        while self._reader.is_alive() and self.began_at + self.seconds < at:
+            threading.Event().wait(0.01)
+
+    def stop(self) -> np.ndarray:
+        """Mono float32 at 48 kHz, everything since the recording began."""
+        self._process.terminate()
+        self._process.wait()
+        self._reader.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return self.samples
+
+    @property
+    def samples(self) -> np.ndarray:
+        return np.frombuffer(b"".join(self._pieces), np.int16).astype(np.float32) / 32768
+
+    def index(self, at: float) -> int:
+        """The sample that was played at `at` (monotonic seconds)."""
+        return round((at - self.began_at) * RATE)
+
+
+def read_devices() -> None:
+    """PortAudio reads the list of devices when it is initialised, and only then."""
+    import sounddevice
+
+    sounddevice._terminate()
+    sounddevice._initialize()
