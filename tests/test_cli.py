@@ -1,0 +1,252 @@
+"""The command as people run it: exit codes, and one sentence for whatever is wrong."""
+
+import os
+import signal
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+VOXTUI = Path(sys.executable).with_name("voxtui")
+REPOSITORY = Path(__file__).parent.parent
+QUESTION = REPOSITORY / "assets" / "clips" / "capital-of-france.wav"
+
+
+@pytest.fixture
+def voxtui(tmp_path):
+    """Run it in an empty directory, with an empty home."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("VOXTUI_")} | {
+        "HOME": str(tmp_path / "home"),
+        "XDG_CONFIG_HOME": str(tmp_path / "home" / "config"),
+        "XDG_CACHE_HOME": str(tmp_path / "home" / "cache"),
+        "XDG_STATE_HOME": str(tmp_path / "home" / "state"),
+    }
+    here = tmp_path / "here"
+    here.mkdir()
+
+    def run(*arguments, **environ):
+        return subprocess.run(
+            [VOXTUI, *arguments],
+            cwd=here,
+            env=environment | environ,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+
+    run.here, run.environment = here, environment
+    return run
+
+
+def sentence(ran, code=2):
+    """The one line on stderr of a command that printed nothing else."""
+    assert (ran.returncode, ran.stdout) == (code, ""), ran.stderr
+    (line,) = ran.stderr.splitlines()
+    return line
+
+
+def test_the_version_is_printed(voxtui):
+    ran = voxtui("--version")
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("voxtui 0.")
+
+
+def test_without_a_terminal_the_screen_says_what_to_do_instead(voxtui):
+    assert sentence(voxtui()) == "The screen needs a terminal. Without one: voxtui ask FILE"
+
+
+@pytest.mark.parametrize("arguments", [("nonsense",), ("ask",), ("--nonsense",), ("models", "x")])
+def test_wrong_usage_exits_with_2_and_says_how_it_is_used(voxtui, arguments):
+    ran = voxtui(*arguments)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("Usage: voxtui")
+
+
+def test_global_options_stand_before_or_after_the_command(voxtui):
+    (voxtui.here / "mine.toml").write_text("[voice]\nspeed = 1.5\n")
+    before = voxtui("--config", "mine.toml", "--set", "vad.end_ms=700", "config")
+    after = voxtui("config", "--config", "mine.toml", "--set", "vad.end_ms=700")
+    assert before.stdout == after.stdout
+    lines = {line.split("  ")[0]: line.split("  # ")[-1] for line in after.stdout.splitlines()}
+    assert lines["voice.speed = 1.5"] == "mine.toml"
+    assert lines["vad.end_ms = 700"] == "--set"
+    assert lines["vad.start_ms = 200"] == "default"
+    assert after.stdout.startswith("# file: mine.toml\n")
+
+
+def test_the_option_nearer_to_the_end_wins(voxtui):
+    ran = voxtui("--set", "vad.end_ms=700", "config", "--set", "vad.end_ms=600")
+    assert "vad.end_ms = 600 " in ran.stdout
+
+
+def test_the_printed_configuration_is_a_config_file(voxtui):
+    (voxtui.here / "again.toml").write_text(voxtui("config").stdout)
+    again = voxtui("config", "--config", "again.toml")
+    assert again.returncode == 0, again.stderr
+    assert "default" not in again.stdout
+
+
+@pytest.mark.parametrize("command", ["ask q.wav", "transcribe q.wav", "devices", "doctor",
+                                     "config", "models fetch", ""])  # fmt: skip
+def test_every_command_refuses_a_wrong_configuration(voxtui, command):
+    said = sentence(voxtui("--set", "voice.speed=9", *command.split()))
+    assert said == "--set: voice.speed: 9 is not a number from 0.5 to 2."
+
+
+def bad_inputs(folder):
+    """(name, what is said of it) of files that are no question."""
+    wav = QUESTION.read_bytes()
+    silent = np.zeros((16_000, 1), np.float32)
+    (folder / "empty.wav").write_bytes(b"")
+    (folder / "text.wav").write_text("This is not sound.\n" * 99)
+    (folder / "cut.wav").write_bytes(wav[:20])
+    (folder / "directory.wav").mkdir()
+    soundfile.write(folder / "zero.wav", silent[:0], 16_000)
+    soundfile.write(folder / "long.wav", np.zeros(8000 * 121, np.float32), 8000)
+    silent[99] = np.nan
+    soundfile.write(folder / "nan.wav", silent, 16_000, subtype="FLOAT")
+    return [
+        ("missing.wav", "there is no such file."),
+        ("directory.wav", "is a directory, not a sound file."),
+        ("empty.wav", "is empty."),
+        ("text.wav", "is not a sound file that can be read."),
+        ("cut.wav", "is not a sound file that can be read."),
+        ("zero.wav", "holds no sound."),
+        ("nan.wav", "holds samples that are not numbers."),
+        ("long.wav", "is longer than 120 s. audio.max_utterance_s sets the limit."),
+    ]
+
+
+def test_a_file_that_is_no_question_is_refused_before_anything_is_loaded_or_written(voxtui):
+    for name, said in bad_inputs(voxtui.here):
+        ran = voxtui("ask", str(QUESTION), name, "--json", "--speak", "answer.wav")
+        assert sentence(ran) == f"{name}: {said}"
+    assert [p.name for p in voxtui.here.iterdir() if "answer" in p.name] == []
+
+
+def test_a_file_that_cannot_be_transcribed_is_refused(voxtui):
+    for name, said in bad_inputs(voxtui.here)[:-1]:
+        assert sentence(voxtui("transcribe", name)) == f"{name}: {said}"
+
+
+def test_a_place_where_no_sound_can_be_written_is_refused_before_the_first_turn(voxtui):
+    (voxtui.here / "folder").mkdir()
+    for place in ("folder", "nowhere/answer.wav", "/dev/null"):
+        said = sentence(voxtui("ask", str(QUESTION), "--speak", place))
+        assert said.startswith(f"{place}: ")
+    assert Path("/dev/null").is_char_device()
+    assert list((voxtui.here / "folder").iterdir()) == []
+
+
+def test_a_chat_model_that_is_not_here_is_named_with_the_command_that_fetches_it(voxtui):
+    ran = voxtui("ask", str(QUESTION), "--json", "--speak", "answer.wav")
+    assert sentence(ran) == (
+        "voxtui: The chat model qwen2.5-coder-1.5b is not on this machine yet. "
+        "Run `voxtui models fetch qwen2.5-coder-1.5b`."
+    )
+    assert list(voxtui.here.iterdir()) == []
+
+
+def test_a_voice_that_is_not_there_is_refused(voxtui):
+    said = sentence(voxtui("ask", str(QUESTION), "--json", "--set", "voice.name=bob"))
+    assert said.startswith("voxtui: The embedded voice speaks as af_heart only")
+
+
+def test_a_speaker_asked_for_by_name_that_is_not_there_is_refused(voxtui):
+    ran = voxtui("ask", str(QUESTION), "--play", "--set", "audio.output=No Such Speaker")
+    assert sentence(ran).startswith("voxtui: There is no speaker")
+
+
+def test_fetching_says_what_it_cannot_do(voxtui):
+    assert "no chat model named nonsense" in sentence(voxtui("models", "fetch", "nonsense"))
+    (voxtui.here / "mine.gguf").write_bytes(b"not a model")
+    said = sentence(voxtui("models", "fetch", "--set", "brain.embedded.model=mine.gguf"))
+    assert said == (
+        "voxtui: mine.gguf is not a GGUF model file. "
+        "Set brain.embedded.model to a .gguf file, or to a name that `voxtui models list` shows."
+    )
+
+
+def test_a_model_of_ones_own_needs_no_fetching(voxtui):
+    (voxtui.here / "mine.gguf").write_bytes(b"GGUF" + bytes(60))
+    said = sentence(voxtui("models", "fetch", "--set", "brain.embedded.model=./mine.gguf"), code=0)
+    assert said == "mine.gguf is your own file; nothing to fetch."
+
+
+def test_models_are_listed_with_size_licence_and_whether_they_are_here(voxtui):
+    ran = voxtui("models", "list")
+    assert ran.returncode == 0
+    assert "qwen2.5-coder-1.5b" in ran.stdout
+    assert "Apache-2.0" in ran.stdout
+    assert "not here" in ran.stdout
+
+
+def test_doctor_exits_with_2_and_names_the_command_while_the_model_is_missing(voxtui):
+    ran = voxtui("doctor")
+    assert ran.returncode == 2
+    assert "voxtui models fetch qwen2.5-coder-1.5b" in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "No conversation is possible yet."
+
+
+def test_devices_are_listed_or_it_is_said_that_there_are_none(voxtui):
+    ran = voxtui("devices")
+    assert ran.returncode == 0 or "PortAudio is not installed" in ran.stderr
+    assert ran.stdout or ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(voxtui):
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        [VOXTUI, "config"], env=voxtui.environment, stdout=writing, stderr=subprocess.PIPE,
+        check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_a_home_that_cannot_be_written_to_is_no_obstacle(voxtui, tmp_path):
+    (tmp_path / "file").write_text("")
+    ran = voxtui("devices", XDG_STATE_HOME=str(tmp_path / "file"))
+    assert "Traceback" not in ran.stderr
+
+
+def test_ctrl_c_ends_it_with_130_and_without_a_traceback(voxtui):
+    """The fifo of a model file keeps it loading for as long as nobody writes to it."""
+    os.mkfifo(voxtui.here / "mine.gguf")
+    command = [VOXTUI, "models", "fetch", "--set", "brain.embedded.model=./mine.gguf"]
+    with (
+        subprocess.Popen(
+            command, cwd=voxtui.here, env=voxtui.environment, stderr=subprocess.PIPE, text=True
+        ) as running,
+        (voxtui.here / "mine.gguf").open("wb"),
+    ):  # returns once it is read
+        running.send_signal(signal.SIGINT)
+        _, stderr = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert stderr.strip() == ""
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("form", ["text", "json", "srt", "vtt"])
+def test_transcribe_writes_what_is_said_with_its_times(voxtui, form):
+    ran = voxtui("transcribe", str(QUESTION), "--format", form)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "capital of France" in ran.stdout
+    assert ("-->" in ran.stdout) == (form in ("srt", "vtt"))
+    assert ran.stdout.startswith("WEBVTT\n\n00:00:00.") == (form == "vtt")
+
+
+@pytest.mark.models
+def test_nothing_said_is_no_failure(voxtui):
+    with wave.open(str(voxtui.here / "silence.wav"), "wb") as file:
+        file.setparams((1, 1, 8000, 0, "NONE", ""))
+        file.writeframes(b"\x80" * 8000)
+    said = sentence(voxtui("transcribe", "silence.wav"), code=0)
+    assert said == "Nothing was heard in silence.wav."
