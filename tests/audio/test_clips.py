@@ -144,6 +144,19 @@ def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
     refusal(path)
 
 
+@pytest.mark.parametrize("rate", [1, 999, 384_001, 4_000_000])
+def test_a_rate_that_no_device_has_is_refused(tmp_path: Path, rate: int) -> None:
+    path = tmp_path / "odd.wav"
+    soundfile.write(path, np.zeros(500), rate)
+    assert f"{rate} samples a second" in refusal(path, 1000.0)
+
+
+def test_a_file_too_short_for_a_single_sample_at_16_khz_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "short.wav"
+    soundfile.write(path, np.zeros(1), 96_000)
+    assert "no sound" in refusal(path)
+
+
 def test_too_long_a_file_is_refused_and_the_hint_names_the_limit(tmp_path: Path) -> None:
     path = written(tmp_path / "tone.wav")
     assert "longer than 0.4 s" in refusal(path, 0.4)

@@ -19,7 +19,11 @@ from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 if TYPE_CHECKING:
     from voxtui.turn import Samples
 
-BLOCK_FRAMES = 65_536
+BLOCK_SAMPLES = 131_072
+
+RATES = range(1000, 384_001)
+"""Hz. A file that says otherwise is damaged: a rate in the millions would make hours of memory of
+a second."""
 
 SILENT_FRAMES = 7
 """Frames of zeros after a clip: speech at its very end is listened to for 200 ms past it."""
@@ -55,16 +59,23 @@ def _read(path: Path, max_seconds: float) -> Samples:
 
     try:
         with soundfile.SoundFile(path) as file:
+            _check_rate(path, file.samplerate)
             _check_length(path, file.frames / file.samplerate, max_seconds)
             mono = _mono(path, file, max_seconds)
             rate = file.samplerate
     except (soundfile.LibsndfileError, OSError, ValueError) as error:
         raise InputError(f"{path}: is not a sound file that can be read.") from error
-    if not len(mono):
-        raise InputError(f"{path}: holds no sound.")
     if not np.isfinite(mono).all():
         raise InputError(f"{path}: holds samples that are not numbers.")
-    return resample(mono, rate, SAMPLE_RATE)
+    samples = resample(mono, rate, SAMPLE_RATE) if len(mono) else mono
+    if not len(samples):
+        raise InputError(f"{path}: holds no sound.")
+    return samples
+
+
+def _check_rate(path: Path, rate: int) -> None:
+    if rate not in RATES:
+        raise InputError(f"{path}: claims {rate} samples a second, so it is damaged.")
 
 
 def _check_length(path: Path, seconds: float, max_seconds: float) -> None:
@@ -77,8 +88,8 @@ def _check_length(path: Path, seconds: float, max_seconds: float) -> None:
 def _mono(path: Path, file: Any, max_seconds: float) -> Samples:
     """All channels in equal parts. The header may lie about the length: count."""
     blocks: list[Any] = []
-    count = 0
-    for block in file.blocks(blocksize=BLOCK_FRAMES, dtype="float32", always_2d=True):
+    count, size = 0, max(1, BLOCK_SAMPLES // file.channels)
+    for block in file.blocks(blocksize=size, dtype="float32", always_2d=True):
         count += len(block)
         _check_length(path, count / file.samplerate, max_seconds)
         blocks.append(block.mean(axis=1))
