@@ -215,5 +215,5 @@ def _level(microphone: LevelledMicrophone) -> str:
             f"Level: only digital silence from {microphone.name!r}: it is muted, or this terminal "
             "has no permission to use it."
         )
-    decibels = f"{20 * math.log10(peak):.0f} dBFS" if peak else "silence"
-    return f"Level: {decibels} peak in {LEVEL_SECONDS:g} s from {microphone.name!r}."
+    loudest = f"{20 * math.log10(peak):.0f} dBFS at most" if peak else "silence"
+    return f"Level: {loudest} in {LEVEL_SECONDS:g} s from {microphone.name!r}."

@@ -1,0 +1,215 @@
+"""`voxtui ask` and `voxtui transcribe`: the real engine and real files, on small fakes."""
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner
+
+import voxtui.cli
+from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
+from voxtui.audio.clips import Clip
+from voxtui.config import VadConfig
+from voxtui.engine import Engine
+from voxtui.errors import ModelError
+from voxtui.transcribe import segments
+from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS
+
+QUESTIONS = Path(__file__).parent / "data" / "questions"
+
+
+def sound(pattern):
+    """A frame per character: `x` is speech for LoudIsSpeech, anything else is silence."""
+    loud = [np.full(FRAME_SAMPLES, 0.5 if c == "x" else 0.0, np.float32) for c in pattern]
+    return np.concatenate(loud)
+
+
+@dataclass
+class Ran:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def ask(monkeypatch, tmp_path, capfd):
+    """Run `voxtui ask --fast` on `clips` in this process; `brain` answers."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name, pattern in {"one": "..xxxxxxxxxx.", "two": ".xxxxxxxxxxxx", "none": "....."}.items():
+        soundfile.write(f"{name}.wav", sound(pattern), 16_000)
+
+    def run(*arguments, brain=None, voice=None, pace="--fast"):
+        brain, voice = brain or ScriptedBrain(), voice or BeepVoice()
+
+        def build(config, emit, microphone, speaker):
+            return Engine(microphone=microphone, speaker=speaker, detector=LoudIsSpeech(),
+                          brain=brain, voice=voice, config=config, emit=emit)  # fmt: skip
+
+        monkeypatch.setattr(voxtui.cli, "build_engine", build)
+        command = ["ask", *arguments, *([pace] if pace else [])]
+        ran = CliRunner().invoke(voxtui.cli.cli, command)
+        if ran.exception is not None and not isinstance(ran.exception, SystemExit):
+            raise ran.exception
+        assert brain.closed and voice.closed
+        return Ran(ran.exit_code, ran.stdout, capfd.readouterr().err)
+
+    return run
+
+
+def test_the_answer_is_all_there_is_on_stdout(ask):
+    ran = ask("one.wav", brain=ScriptedBrain(["It ", "is ", "noon."]))
+    assert (ran.exit_code, ran.stdout) == (0, "It is noon.\n")
+    assert ran.stderr == "Not played: sound is measured up to first_audio (--play plays it).\n"
+
+
+def test_several_clips_are_turns_of_one_conversation(ask):
+    brain = ScriptedBrain(["First."], ["Second."])
+    ran = ask("one.wav", "two.wav", brain=brain)
+    assert ran.stdout == "First.\nSecond.\n"
+    assert [[turn.reply_text for turn in past] for past in brain.pasts] == [[], ["First."]]
+
+
+def test_fresh_makes_each_clip_a_conversation_of_its_own(ask):
+    brain = ScriptedBrain(["First."], ["Second."])
+    ask("one.wav", "two.wav", "--fresh", brain=brain)
+    assert [len(past) for past in brain.pasts] == [0, 0]
+
+
+def test_the_same_clip_may_be_asked_twice(ask):
+    ran = ask("one.wav", "one.wav", brain=ScriptedBrain(["First."], ["Second."]))
+    assert ran.stdout == "First.\nSecond.\n"
+
+
+def test_json_is_a_line_per_turn_and_nothing_else(ask):
+    brain = ScriptedBrain(["Ein ", "Käse."], ["Second."])
+    ran = ask("one.wav", "two.wav", "--json", brain=brain)
+    first, second = map(json.loads, ran.stdout.splitlines())
+    assert ran.stderr == ""
+    assert (first["clip"], first["reply"], first["outcome"]) == ("one.wav", "Ein Käse.", "answered")
+    assert (second["clip"], second["heard"], second["paced"]) == ("two.wav", "what was said", False)
+    assert {"first_token", "first_sentence", "first_audio", "last_token"} <= set(first["marks"])
+    assert first["first_sound_ms"] is None  # nobody heard it
+    assert "first_shown" not in first["marks"]  # nothing is shown before the turn is over
+
+
+def test_clips_are_heard_in_real_time_unless_fast(ask):
+    ran = ask("one.wav", "--json", pace=None)
+    turn = json.loads(ran.stdout)
+    assert turn["paced"] is True
+    assert turn["marks"]["captured"] >= 0
+
+
+def test_nothing_said_is_no_failure(ask):
+    brain = ScriptedBrain()
+    ran = ask("none.wav", brain=brain)
+    assert (ran.exit_code, ran.stdout) == (0, "")
+    assert ran.stderr.splitlines()[-1] == "Nothing was heard in none.wav."
+    assert brain.inferences == 0
+    assert json.loads(ask("none.wav", "--json").stdout)["outcome"] == "no_speech"
+
+
+def test_a_failed_turn_is_a_sentence_and_the_next_clip_is_asked_all_the_same(ask):
+    brain = ScriptedBrain(["Half", OUT_OF_MEMORY], ["Whole."])
+    ran = ask("one.wav", "two.wav", brain=brain)
+    assert (ran.exit_code, ran.stdout) == (1, "Half\nWhole.\n")
+    assert ran.stderr.splitlines()[-1] == "one.wav: Out of memory."
+    again = ask("one.wav", "--json", brain=ScriptedBrain([OUT_OF_MEMORY]))
+    assert again.exit_code == 1
+    assert json.loads(again.stdout)["error"] == "Out of memory."
+
+
+def test_speak_writes_the_answers_of_all_turns_in_order(ask):
+    spoken = BeepVoice()
+    ask("one.wav", "two.wav", "--speak", "out.wav", brain=ScriptedBrain(["A."], ["Longer."]),
+        voice=spoken)  # fmt: skip
+    samples, rate = soundfile.read("out.wav")
+    assert spoken.clauses == ["A.", "Longer."]
+    assert (rate, len(samples)) == (24_000, 240 * len("A.Longer."))
+    assert sorted(path.name for path in Path().glob("*out*")) == ["out.wav"]
+
+
+class BrokenBrain(ScriptedBrain):
+    def warm_up(self, progress):
+        raise ModelError("The weights are gone.")
+
+
+def test_when_loading_fails_an_older_file_of_answers_stays_as_it_was(ask):
+    Path("out.wav").write_text("older")
+    with pytest.raises(ModelError, match="The weights are gone"):
+        ask("one.wav", "--speak", "out.wav", brain=BrokenBrain())
+    assert Path("out.wav").read_text() == "older"
+    assert list(Path().glob(".*.partial")) == []
+
+
+def test_a_bug_ends_it_with_its_traceback_and_nothing_half_written(ask):
+    with pytest.raises(ZeroDivisionError):
+        ask("one.wav", "--speak", "out.wav", brain=ScriptedBrain(["A.", ZeroDivisionError()]))
+    assert list(Path().glob("*out*")) + list(Path().glob(".*.partial")) == []
+
+
+# Transcribing.
+
+
+def said(pattern, **vad):
+    """(start, end) in frames of the segments of `pattern`."""
+    clip = Clip("clip.wav", sound(pattern))
+    found = segments(clip, VadConfig(**vad), LoudIsSpeech(), lambda samples: f"{len(samples)}")
+    return [(round(s.start / FRAME_SECONDS), round(s.end / FRAME_SECONDS)) for s in found]
+
+
+def test_a_segment_lasts_from_its_first_to_its_last_speech():
+    assert said("...xxxxxxxxxx....") == [(3, 13)]
+
+
+def test_a_pause_of_half_a_second_ends_a_segment_and_a_shorter_one_does_not():
+    speech = "x" * 10
+    assert said(f"..{speech}{'.' * 15}{speech}") == [(2, 37)]
+    assert said(f"..{speech}{'.' * 16}{speech}") == [(2, 12), (28, 38)]
+
+
+def test_minutes_of_silence_cost_nothing_of_the_speech_after_them():
+    assert said("." * 2000 + "x" * 20) == [(2000, 2020)]
+
+
+def test_a_short_noise_neither_is_a_segment_nor_begins_one():
+    assert said("x.." + "." * 40 + "x" * 10) == [(43, 53)]
+
+
+def test_a_long_stretch_is_cut_at_its_longest_pause():
+    speech = "x" * 500 + "." * 4 + "x" * 100 + "." * 8 + "x" * 100 + ".." + "x" * 100
+    assert said(speech) == [(0, 604), (612, 814)]
+
+
+def test_a_stretch_without_any_pause_is_cut_where_the_recogniser_must_have_it():
+    longest = 782  # 25 s
+    assert said("x" * 1000) == [(0, longest), (longest, 1000)]
+
+
+# With everything real.
+
+
+@pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.timeout(600)
+def test_the_default_model_answers_recorded_questions(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    questions = tomllib.loads((QUESTIONS / "questions.toml").read_text())["question"][:6]
+    files = [str(QUESTIONS / question["file"]) for question in questions]
+    speak = str(tmp_path / "answers.wav")
+    ran = CliRunner().invoke(voxtui.cli.cli, ["ask", *files, "--json", "--fresh", "--speak", speak])
+    assert ran.exit_code == 0, ran.stderr
+    turns = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [turn["outcome"] for turn in turns] == ["answered"] * len(questions)
+    right = [
+        re.search(question["answer"], turn["reply"], re.IGNORECASE) is not None
+        for question, turn in zip(questions, turns, strict=True)
+    ]
+    assert sum(right) >= len(questions) - 1
+    assert soundfile.info(speak).duration > len(questions) / 2

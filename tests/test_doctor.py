@@ -1,0 +1,183 @@
+"""What `voxtui doctor` and `voxtui devices` say of machines that lack something."""
+
+import re
+
+import pytest
+
+from tests.fakes import FakeMicrophone
+from voxtui import doctor
+from voxtui.audio.devices import Device, Probe
+from voxtui.config import AudioConfig, BrainConfig, Config, EmbeddedBrainConfig
+from voxtui.errors import DeviceError, ModelError
+
+MICROPHONE = Device(0, "Headset", "ALSA", 1, 0, 48_000, True, False)
+SPEAKER = Device(1, "Loud speaker", "ALSA", 0, 2, 44_100, False, True)
+CRASHED = "The sound system crashed when asked for its devices."
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A machine on which a conversation is possible; a test takes away what it is about."""
+    model = tmp_path / "chat.gguf"
+    model.write_bytes(b"GGUF" + bytes(60))
+
+    class Machine:
+        config = Config(brain=BrainConfig(embedded=EmbeddedBrainConfig(model=str(model))))
+        probe = Probe((MICROPHONE, SPEAKER))
+        lacking: tuple[str, ...] = ()
+        voice_fails: ModelError | None = None
+
+        def examine(self, capsys):
+            """(whether a conversation is possible, the lines that are not ok)."""
+            possible = doctor.examine(self.config, self.make_voice)
+            lines = capsys.readouterr().out.splitlines()
+            return possible, [line for line in lines[:-2] if not line.startswith("ok ")]
+
+        def make_voice(self):
+            if self.voice_fails:
+                raise self.voice_fails
+
+    made = Machine()
+    find_spec = doctor.importlib.util.find_spec
+    monkeypatch.setattr(doctor, "probe", lambda: made.probe)
+    monkeypatch.setattr(
+        doctor.importlib.util,
+        "find_spec",
+        lambda name: None if name in made.lacking else find_spec(name),
+    )
+    monkeypatch.setattr(doctor, "MEMORY_GB", 0.1)
+    monkeypatch.setattr(doctor, "DISK_GB", 0.001)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return made
+
+
+def test_a_machine_that_has_everything_lacks_nothing(machine, capsys):
+    assert machine.examine(capsys) == (True, [])
+
+
+def test_without_the_packages_no_conversation_is_possible(machine, capsys):
+    machine.lacking = ("xllamacpp",)
+    possible, (what, mend) = machine.examine(capsys)
+    assert not possible
+    assert what == "missing  embedded models: not installed (xllamacpp)"
+    assert "pip install" in mend
+
+
+def test_without_the_weights_the_command_that_fetches_them_is_named(machine, capsys):
+    embedded = EmbeddedBrainConfig(model="/no/such/model.gguf")
+    machine.config = Config(brain=BrainConfig(embedded=embedded))
+    possible, (what, mend) = machine.examine(capsys)
+    assert not possible
+    assert what == "missing  chat model: There is no model file at /no/such/model.gguf."
+    assert "brain.embedded.model" in mend
+
+
+def test_a_voice_that_cannot_be_is_missing(machine, capsys):
+    machine.voice_fails = ModelError("No such voice.", "Take another.")
+    possible, lines = machine.examine(capsys)
+    assert not possible
+    assert lines == ["missing  voice: No such voice.", "         Take another."]
+
+
+@pytest.mark.parametrize(
+    ("probe", "lines"),
+    [
+        (Probe((), CRASHED), [f"sound: {CRASHED}"]),
+        (Probe((SPEAKER,)), ["microphone: There is no microphone."]),
+        (Probe((MICROPHONE,)), ["speaker: There is no speaker."]),
+        (Probe(()), ["microphone: There is no microphone.", "speaker: There is no speaker."]),
+    ],
+)
+def test_without_sound_a_conversation_is_possible_in_text(machine, capsys, probe, lines):
+    machine.probe = probe
+    possible, said = machine.examine(capsys)
+    assert possible
+    assert said[::2] == [f"note     {line}" for line in lines]
+    assert set(said[1::2]) == {"         Text and sample clips work without."}
+
+
+@pytest.mark.parametrize(("figure", "word"), [("MEMORY_GB", "memory"), ("DISK_GB", "disk")])
+def test_too_little_room_is_said(machine, capsys, monkeypatch, figure, word):
+    monkeypatch.setattr(doctor, figure, 1e9)
+    possible, lines = machine.examine(capsys)
+    assert possible
+    assert lines[0].startswith(f"note     {word}: ")
+
+
+def test_a_terminal_that_cannot_show_the_screen_is_said(machine, capsys, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    assert machine.examine(capsys)[1][0].startswith("note     terminal: ")
+
+
+# voxtui devices.
+
+
+class LevelledMicrophone(FakeMicrophone):
+    silent_for = 0.0
+
+
+@pytest.fixture
+def listed(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "LEVEL_SECONDS", 0.0)
+
+    def show(probe, audio=AudioConfig(), microphone=None):  # noqa: B008 - frozen
+        monkeypatch.setattr(doctor, "probe", lambda: probe)
+        doctor.show_devices(audio, microphone or LevelledMicrophone())
+        return capsys.readouterr()
+
+    return show
+
+
+def test_devices_are_a_table_that_says_which_are_used(listed):
+    first, second, level = listed(Probe((MICROPHONE, SPEAKER))).out.splitlines()
+    said = [re.sub(" +", " ", line).strip() for line in (first, second)]
+    assert said == [
+        "0 Headset ALSA 48000 Hz 1 in, 0 out used as microphone",
+        "1 Loud speaker ALSA 44100 Hz 0 in, 2 out used as speaker",
+    ]
+    assert level == "Level: silence in 0 s from 'fake microphone'."
+
+
+def test_a_device_that_is_configured_and_not_there_is_said(listed):
+    said = listed(Probe((MICROPHONE, SPEAKER)), AudioConfig(input="Hedset"))
+    assert said.err == (
+        "There is no microphone 'Hedset' (audio.input). Did you mean 'Headset'? "
+        "`voxtui devices` lists them.\n"
+    )
+    assert "Level" not in said.out
+
+
+def test_a_microphone_that_gives_digital_silence_is_muted(listed):
+    microphone = LevelledMicrophone()
+    microphone.silent_for = 1.0
+    said = listed(Probe((MICROPHONE,)), microphone=microphone).out.splitlines()[-1]
+    assert said.startswith("Level: only digital silence from 'fake microphone': it is muted")
+    assert microphone.closed
+
+
+def test_a_microphone_that_is_busy_is_said(listed):
+    busy = LevelledMicrophone(fails=DeviceError("The microphone is in use."))
+    assert listed(Probe((MICROPHONE,)), microphone=busy).out.endswith("The microphone is in use.\n")
+
+
+def test_no_device_is_no_failure_and_no_sound_system_is_one(listed):
+    assert "There is no sound device" in listed(Probe(())).out
+    with pytest.raises(DeviceError, match="crashed"):
+        listed(Probe((), CRASHED))
+
+
+# voxtui ask --play.
+
+
+def test_playing_without_a_speaker_says_so_and_goes_on(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "probe", lambda: Probe((MICROPHONE,)))
+    assert not doctor.can_play(AudioConfig())
+    assert capsys.readouterr().err.startswith("There is no speaker.")
+    monkeypatch.setattr(doctor, "probe", lambda: Probe((SPEAKER,)))
+    assert doctor.can_play(AudioConfig())
+
+
+def test_playing_on_a_speaker_asked_for_by_name_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(doctor, "probe", lambda: Probe((SPEAKER,)))
+    with pytest.raises(DeviceError, match="There is no speaker 'USB'"):
+        doctor.can_play(AudioConfig(output="USB"))
