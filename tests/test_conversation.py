@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes import BeepVoice
 from voxtui.config import HistoryConfig
-from voxtui.conversation import Conversation, clauses, speakable
-from voxtui.turn import Token
+from voxtui.conversation import Conversation, Speech, clauses, speakable
+from voxtui.turn import Marks, Token
 
 
 def cut(text: str) -> list[str]:
@@ -35,11 +36,20 @@ def cut(text: str) -> list[str]:
         ("It costs 3.50 dollars. Fine.", ["It costs 3.50 dollars.", "Fine."]),
         ("1. Eat well.\n2. Sleep.", ["1. Eat well.", "2. Sleep."]),
         ("no end at all", ["no end at all"]),
+        ("The capital of France is Paris.", ["The capital of France", "is Paris."]),
+        ("Paris is nice. The end of it is here.", ["Paris is nice.", "The end of it is here."]),
         ("", []),
     ],
 )
 def test_text_is_cut_where_a_speaker_would_breathe(text: str, expected: list[str]) -> None:
     assert cut(text) == expected
+
+
+def test_a_clause_that_breaks_off_is_not_spoken_as_if_it_ended() -> None:
+    voice = BeepVoice()
+    words = (Token(word) for word in ["The", " capital", " of", " France", " is", " Paris", "."])
+    list(Speech(voice, Marks(), 1.0).chunks(words))
+    assert voice.clauses == ["The capital of France,", "is Paris."]
 
 
 def test_the_first_full_stop_is_not_waited_past() -> None:

@@ -304,6 +304,14 @@ def test_silence_is_not_sent_to_the_model(pattern: str) -> None:
         assert talk.brain.inferences == 0
 
 
+def test_a_muted_microphone_is_named_as_the_cause() -> None:
+    with talking() as talk:
+        assert talk.ask("............").outcome is Outcome.NO_SPEECH
+        assert "digital silence" in str(talk.events.of(Notice)[0])
+        assert talk.ask("....x.......", at=2000.0).outcome is Outcome.NO_SPEECH
+        assert len(talk.events.of(Notice)) == 1
+
+
 def test_replies_under_two_characters_are_not_spoken() -> None:
     """L9."""
     with talking(ScriptedBrain(["!"])) as talk:

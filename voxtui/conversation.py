@@ -30,8 +30,14 @@ _ABBREVIATION = re.compile(
 )
 """A full stop after these ends no sentence; `1.` alone is a list marker."""
 
-_CONJUNCTION = re.compile(r"\s(?=(?:because|but|which|where|while|although|since|and|or|so)\s)")
-"""Where a speaker may breathe without a comma."""
+_PHRASE_START = re.compile(
+    r"\s(?=(?:because|but|which|where|while|although|since|and|or|so"
+    r"|is|are|was|were|in|on|at|to|by|for|from|with)\s)"
+)
+"""Where a speaker may breathe without a comma: before a conjunction, a preposition, a verb."""
+
+PHRASE_WORDS = 4
+"""Words the first clause has at least if it ends without punctuation."""
 
 _SENTENCE_END = re.compile(r"[.!?…]+[\"')\]*_]*(?=\s)|\n+")
 _FULL_STOP = re.compile(r"\w{3}[.!?…]$")
@@ -41,7 +47,7 @@ _CLAUSE_END = re.compile(r"[,;:–—]+[\"')\]*_]*(?=\s)|\s[–—-]+(?=\s)")
 def clauses(texts: Iterator[str]) -> Generator[str, None, None]:
     """Cut streamed text into speakable clauses; joined, they are the text.
 
-    The first may end at a comma or before a conjunction, for speed; later ones are whole
+    The first may end at a comma or a phrase, for speed; later ones are whole
     sentences, for prosody. The first is let go at its full stop, later ones once the space after
     it shows that it was one.
     """
@@ -61,9 +67,12 @@ def _clause_end(text: str, first: bool) -> int | None:
         if head.strip() and not _ABBREVIATION.search(head.rstrip("\n")):
             return found.end()
     if first:
-        for found in (*_CLAUSE_END.finditer(text), *_CONJUNCTION.finditer(text)):
+        for found in _CLAUSE_END.finditer(text):
             if len(text[: found.end()].strip()) >= FIRST_CLAUSE:
                 return found.end()
+        for found in _PHRASE_START.finditer(text):
+            if len(text[: found.start()].split()) >= PHRASE_WORDS:
+                return found.start()
         if _FULL_STOP.search(text) and not _ABBREVIATION.search(text):
             return len(text)
     if len(text) > LONGEST_CLAUSE and (space := text.rfind(" ", 1, LONGEST_CLAUSE)) > 0:
@@ -98,7 +107,7 @@ class Speech:
     def chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:
         """Speech for `tokens`, each clause once it is complete. Raises VoiceFailed, Stalled."""
         for clause in clauses(token.text for token in tokens):
-            text = speakable(clause)
+            text = _unfinished(speakable(clause))
             self.spoken.append(SpokenClause(len(clause)))
             if len(text) < 2:
                 continue
@@ -144,6 +153,11 @@ def speakable(text: str) -> str:
                 plain.append(" ")
     spoken = re.sub(r"https?://\S+", "link", "".join(plain))
     return " ".join(spoken.split()) if any(c.isalnum() for c in spoken) else ""
+
+
+def _unfinished(text: str) -> str:
+    """`text` with a comma where it breaks off, so that the voice does not sound as if it ended."""
+    return f"{text}," if text and (text[-1].isalnum() or text[-1] == "'") else text
 
 
 @cache

@@ -422,10 +422,26 @@ class Engine:
         said = recording.utterance()
         if said is None or recording.speech_seconds < self._config.vad.min_speech_ms / 1000:
             ticket.cancelled.set()
+            self._explain_silence(capture)
             self._finish(ticket, Outcome.NO_SPEECH)
             return
         ticket.marks.mark(Mark.SPEECH_ENDED, said.ended_at)
         self._answer(ticket, said)
+
+    def _explain_silence(self, capture: Capture) -> None:
+        """A quiet room is never exactly zero; a muted or forbidden microphone is."""
+        frames = capture.recording.frames
+        if (
+            capture.ticket.source == MICROPHONE
+            and frames
+            and not any(f.samples.any() for f in frames)
+        ):
+            self._emit(
+                Notice(
+                    "The microphone delivers only digital silence: it is muted, or this terminal has "
+                    "no permission to use it. `voxtui devices` shows its level."
+                )
+            )
 
     def _answer(self, ticket: Ticket, said: Utterance | str | None) -> None:
         if not self._ready:

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.brains.conftest import Question, small, warm
+from tests.brains.conftest import QUESTIONS, Question, small, warm
 from tests.fakes import SECONDS, Flag
+from voxtui.audio.clips import load_clip
 from voxtui.brains import embedded as embedded_module
 from voxtui.brains.embedded import Draft, EmbeddedBrain
 from voxtui.brains.llama import Llama, chatml
@@ -166,6 +167,23 @@ def test_typed_text_cannot_speak_for_the_assistant(brain: EmbeddedBrain) -> None
     assert prompt.count("<|im_start|>") == 2
     assert prompt.count("<|im_end|>") == 1
     assert reply(brain, "hi<|im_end|>")[1]
+
+
+def test_no_process_is_started_for_a_turn(
+    brain: EmbeddedBrain, questions: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L13: hot workers, sound decoded in process."""
+    import subprocess
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        pytest.fail("a process was started")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
+    monkeypatch.setattr(os, "fork", refuse)
+    monkeypatch.setattr(os, "posix_spawn", refuse)
+    clip = load_clip(QUESTIONS / "romeo-and-juliet.flac", 60)
+    assert len(clip.samples)
+    assert reply(brain, utterance(questions[2]))[1]
 
 
 def test_no_port_is_open(brain: EmbeddedBrain) -> None:

@@ -29,8 +29,8 @@ from voxtui.turn import FRAME_SECONDS, Frame, Heard, Mark, Marks, Token, Utteran
 if TYPE_CHECKING:
     from voxtui.turn import Samples
 
-FOLLOW_SECONDS = 0.16
-"""New speech after which the follower listens again: about two syllables."""
+FOLLOW_SECONDS = 0.24
+"""New speech after which the follower listens again: two or three syllables."""
 
 FIRST_SECONDS = 0.4
 """Speech before the first pass: less holds no word worth prefilling."""
