@@ -18,6 +18,8 @@ TEST_PACKAGES := libportaudio2 libasound2-plugins pulseaudio pulseaudio-utils tm
 run: setup
 	@$(BIN)/python -c 'from ctypes.util import find_library as f; raise SystemExit(not f("portaudio"))' || \
 		echo "PortAudio is missing, so there will be no sound. $(call install,libportaudio2)"
+	@$(BIN)/python -c 'import xllamacpp' 2>/dev/null || \
+		echo "The chat runtime does not start; its OpenMP library may be missing. $(call install,libgomp1)"
 	@$(BIN)/voxtui models fetch
 	@$(BIN)/voxtui
 

@@ -66,10 +66,13 @@ def answer(
                 engine.new_conversation()
             turn = _turn(clip, engine, events, asking, stopped)
             failed |= turn.outcome is Outcome.FAILED
-        return failed
-    finally:
+    except Exception:
         stopped.set()
         engine.close()
+        raise
+    # Not after Ctrl-C: a model that is being loaded cannot be hurried, and the process ends anyway.
+    engine.close()
+    return failed
 
 
 def _wait_until_loaded(events: queue.SimpleQueue[Event]) -> None:

@@ -338,7 +338,8 @@ def main() -> NoReturn:
         error.show()
         raise SystemExit(UNUSABLE) from None
     except (click.Abort, KeyboardInterrupt):
-        raise SystemExit(INTERRUPTED) from None
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)  # a thread may be deep in native code, and is not waited for
     except VoxtuiError as error:
         label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
         click.echo(f"{label}{error}", err=True)

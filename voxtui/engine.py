@@ -57,6 +57,11 @@ ECHO_SECONDS = 0.1
 SILENT_SOURCE_SECONDS = 0.5
 """A source that delivers no frame for so long after the release is not waited for."""
 
+DIGITAL_SILENCE = (
+    "The microphone delivers only digital silence: it is muted, or this terminal has no permission "
+    "to use it. `voxtui devices` shows its level."
+)
+
 TYPED = "typed"
 
 
@@ -431,17 +436,8 @@ class Engine:
     def _explain_silence(self, capture: Capture) -> None:
         """A quiet room is never exactly zero; a muted or forbidden microphone is."""
         frames = capture.recording.frames
-        if (
-            capture.ticket.source == MICROPHONE
-            and frames
-            and not any(f.samples.any() for f in frames)
-        ):
-            self._emit(
-                Notice(
-                    "The microphone delivers only digital silence: it is muted, or this terminal has "
-                    "no permission to use it. `voxtui devices` shows its level."
-                )
-            )
+        if capture.ticket.source == MICROPHONE and frames and not any(map(_sounds, frames)):
+            self._emit(Notice(DIGITAL_SILENCE))
 
     def _answer(self, ticket: Ticket, said: Utterance | str | None) -> None:
         if not self._ready:
@@ -598,6 +594,10 @@ class _Answer:
     @property
     def reply(self) -> str:
         return "".join(token.text for token in self.tokens)
+
+
+def _sounds(frame: Frame) -> bool:
+    return bool(frame.samples.any())
 
 
 def _silent_frame() -> Frame:

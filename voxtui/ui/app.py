@@ -171,6 +171,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def on_unmount(self) -> None:
         self._clip_stopped.set()
+        gc.unfreeze()
 
     # What the engine reports.
 
