@@ -24,6 +24,9 @@ from typing import Self
 import numpy as np
 
 MICROPHONE, SPEAKER = "voxmic", "voxspk"
+SAID = "voxcable.monitor"
+"""To record what is said to the microphone."""
+
 RATE = 48_000
 PROGRAMS = ("pulseaudio", "pactl", "paplay", "parecord")
 READY_SECONDS = 10.0
@@ -162,9 +165,9 @@ class VirtualAudio:
         command = ["paplay", "--device=voxcable", "--latency-msec=20", str(sound)]
         return subprocess.Popen(command, env=self._full_env(), stdin=subprocess.DEVNULL)
 
-    def record(self) -> Recorder:
-        """Record the speaker from now on, until `stop`."""
-        command = ["parecord", "--raw", f"--device={SPEAKER}.monitor", "--latency-msec=10"]
+    def record(self, device: str = f"{SPEAKER}.monitor") -> Recorder:
+        """Record the speaker, or what is said to the microphone, until `stop`."""
+        command = ["parecord", "--raw", f"--device={device}", "--latency-msec=10"]
         form = [f"--rate={RATE}", "--channels=1", "--format=s16le"]
         return Recorder(
             subprocess.Popen(
@@ -283,6 +286,7 @@ class Recorder:
 
     @property
     def samples(self) -> np.ndarray:
+        """Mono float32 at 48 kHz, so far."""
         return np.frombuffer(b"".join(self._pieces), np.int16).astype(np.float32) / 32768
 
     def index(self, at: float) -> int:

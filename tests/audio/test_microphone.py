@@ -1,0 +1,199 @@
+"""The microphone on the real PortAudio; what it hears is played by another program."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.audio.sounds import edges, find, question, report
+from tests.fakes import SECONDS
+from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
+from voxtui.audio.microphone import SounddeviceMicrophone
+from voxtui.audio.rates import resample
+from voxtui.errors import DeviceError
+from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
+
+pytestmark = pytest.mark.audio
+
+
+class Capture:
+    """Collects frames, each with the moment at which it came."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.came_at: list[float] = []
+        self.sentences: list[str] = []
+        self.lost_now = threading.Event()
+        self._more = threading.Condition()
+
+    def sink(self, frame: Frame) -> None:
+        with self._more:
+            self.frames.append(frame)
+            self.came_at.append(time.monotonic())
+            self._more.notify_all()
+
+    def lost(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+        self.lost_now.set()
+
+    def wait(self, seconds: float) -> None:
+        """Until so much more has been captured."""
+        wanted = len(self.frames) + round(seconds / FRAME_SECONDS)
+        with self._more:
+            assert self._more.wait_for(lambda: len(self.frames) >= wanted, SECONDS + seconds)
+
+    @property
+    def samples(self) -> np.ndarray:
+        return np.concatenate([frame.samples for frame in self.frames])
+
+
+@pytest.fixture
+def capture() -> Capture:
+    return Capture()
+
+
+@pytest.fixture
+def microphone(virtual_audio: VirtualAudio, capture: Capture) -> Iterator[SounddeviceMicrophone]:
+    microphone = SounddeviceMicrophone(MICROPHONE)
+    microphone.open(capture.sink, capture.lost)
+    yield microphone
+    microphone.close()
+
+
+def test_what_is_said_arrives_whole(
+    virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
+) -> None:
+    said = question("capital-of-france")
+    capture.wait(0.2)
+    assert virtual_audio.say(said).wait() == 0
+    capture.wait(0.3)
+    heard = capture.samples
+    _, correlation = find(said, heard)
+    first, last = edges(said, heard, SAMPLE_RATE)
+    report(f"correlation {correlation:.4f}, first 100 ms {first:.4f}, last 100 ms {last:.4f}")
+    assert correlation >= 0.97 and min(first, last) >= 0.95
+    assert np.abs(heard).max() == pytest.approx(np.abs(said).max(), rel=0.1)
+    assert not capture.sentences
+
+
+def test_every_frame_is_whole_and_none_is_missing(
+    microphone: SounddeviceMicrophone, capture: Capture
+) -> None:
+    capture.wait(2.0)
+    assert {(f.samples.shape, f.samples.dtype.name) for f in capture.frames} == {
+        ((FRAME_SAMPLES,), "float32")
+    }
+    times = np.array([frame.captured_at for frame in capture.frames])
+    assert np.abs(np.diff(times) - FRAME_SECONDS).max() < 0.01
+    late = np.array(capture.came_at) - times
+    report(f"frames came {late.min() * 1000:.1f} to {late.max() * 1000:.1f} ms after their time")
+    assert late.min() > -0.02
+    assert np.median(late) < 0.1
+
+
+def test_a_frame_is_dated_to_when_its_sound_was_made(
+    virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
+) -> None:
+    said = question("meow")
+    with virtual_audio.record(SAID) as outside:
+        capture.wait(0.1)
+        assert virtual_audio.say(said).wait() == 0
+        capture.wait(0.2)
+    at, _ = find(said, capture.samples)
+    dated = capture.frames[0].captured_at - FRAME_SECONDS + at / SAMPLE_RATE
+    at, _ = find(said, resample(outside.samples, RATE, SAMPLE_RATE))
+    difference = dated - outside.began_at - at / SAMPLE_RATE
+    report(f"dated {difference * 1000:.1f} ms after it was recorded outside")
+    assert abs(difference) < 0.03
+
+
+def test_silence_is_digital_zeros_and_is_noticed(
+    virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
+) -> None:
+    capture.wait(0.5)
+    assert not capture.samples.any()
+    assert microphone.level == 0.0 and microphone.silent_for > 0.4
+    virtual_audio.say(np.full(8000, 0.25, np.float32)).wait()
+    assert microphone.silent_for < 0.5
+    assert np.abs(capture.samples).max() == pytest.approx(0.25, abs=0.05)
+
+
+def test_the_level_follows_the_sound(
+    virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
+) -> None:
+    player = virtual_audio.say(np.full(16_000, 0.25, np.float32))
+    while not microphone.level:
+        capture.wait(FRAME_SECONDS)
+    capture.wait(0.1)
+    assert microphone.level == pytest.approx(0.25, abs=0.05)
+    player.wait()
+
+
+def test_no_frame_comes_after_close_and_it_opens_again(
+    microphone: SounddeviceMicrophone, capture: Capture
+) -> None:
+    capture.wait(0.1)
+    microphone.close()
+    before = len(capture.frames)
+    microphone.close()
+    again = Capture()
+    microphone.open(again.sink, again.lost)
+    again.wait(0.2)
+    assert len(capture.frames) == before
+    assert not capture.sentences and not again.sentences
+
+
+@pytest.mark.parametrize("wanted", ["voxnic", "99"])
+def test_a_name_that_does_not_exist_is_refused(virtual_audio: VirtualAudio, wanted: str) -> None:
+    with pytest.raises(DeviceError, match=f"There is no microphone '{wanted}'"):
+        SounddeviceMicrophone(wanted).open(lambda frame: None, lambda sentence: None)
+
+
+@pytest.mark.parametrize("wanted", ["", MICROPHONE.upper(), "mic"])
+def test_the_default_and_part_of_a_name_find_it(
+    virtual_audio: VirtualAudio, capture: Capture, wanted: str
+) -> None:
+    microphone = SounddeviceMicrophone(wanted)
+    microphone.open(capture.sink, capture.lost)
+    try:
+        capture.wait(0.1)
+        assert microphone.name == (MICROPHONE if wanted else "default")
+    finally:
+        microphone.close()
+
+
+def test_a_microphone_that_delivers_nothing_is_lost(
+    virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
+) -> None:
+    capture.wait(0.1)
+    virtual_audio.stall()
+    try:
+        assert capture.lost_now.wait(SECONDS)
+        assert capture.sentences == [
+            f"The microphone '{MICROPHONE}' stopped delivering sound; was it unplugged?"
+        ]
+        microphone.close()
+    finally:
+        virtual_audio.unstall()
+
+
+def test_a_microphone_whose_server_dies_is_lost_once_and_opens_again(
+    virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
+) -> None:
+    capture.wait(0.1)
+    virtual_audio.kill()
+    try:
+        assert capture.lost_now.wait(SECONDS)
+        microphone.close()
+        assert len(capture.sentences) == 1
+        with pytest.raises(DeviceError, match=MICROPHONE):
+            microphone.open(capture.sink, capture.lost)
+    finally:
+        virtual_audio.start()
+    again = Capture()
+    microphone.open(again.sink, again.lost)
+    again.wait(0.2)
