@@ -217,20 +217,33 @@ def test_a_home_that_cannot_be_written_to_is_no_obstacle(voxtui, tmp_path):
     assert "Traceback" not in ran.stderr
 
 
-def test_ctrl_c_ends_it_with_130_and_without_a_traceback(voxtui):
-    """The fifo of a model file keeps it loading for as long as nobody writes to it."""
+@pytest.mark.parametrize("command", ["models fetch", f"ask {QUESTION} --speak answer.wav"])
+def test_ctrl_c_ends_it_with_130_and_nothing_left_behind(voxtui, command):
+    """A fifo in place of the model's file keeps it loading for as long as nobody writes to it."""
     os.mkfifo(voxtui.here / "mine.gguf")
-    command = [VOXTUI, "models", "fetch", "--set", "brain.embedded.model=./mine.gguf"]
+    arguments = [VOXTUI, *command.split(), "--set", "brain.embedded.model=./mine.gguf"]
     with (
         subprocess.Popen(
-            command, cwd=voxtui.here, env=voxtui.environment, stderr=subprocess.PIPE, text=True
+            arguments,
+            cwd=voxtui.here,
+            env=voxtui.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as running,
         (voxtui.here / "mine.gguf").open("wb"),
-    ):  # returns once it is read
+    ):  # returns once it is being read
         running.send_signal(signal.SIGINT)
-        _, stderr = running.communicate(timeout=20)
-    assert running.returncode == 130
-    assert stderr.strip() == ""
+        stdout, stderr = running.communicate(timeout=20)
+    assert (running.returncode, stdout + stderr.strip()) == (130, "")
+    assert [path.name for path in voxtui.here.iterdir()] == ["mine.gguf"]
+
+
+def test_ctrl_c_before_anything_is_imported_is_quiet_too():
+    code = "import voxtui.__main__ as m, sys; sys.modules['voxtui.cli'] = Cut(); m.main()"
+    cut = "class Cut:\n    def __getattr__(self, name): raise KeyboardInterrupt\n"
+    ran = subprocess.run([sys.executable, "-c", cut + code], capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, b"")
 
 
 @pytest.mark.models
