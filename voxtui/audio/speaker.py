@@ -136,10 +136,8 @@ class SounddeviceSpeaker:
             reply.finishing = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: reply.heard is not None or self._lost is not None)
-            self._reply = None
-            self._queue.clear()
-            self._queued = 0
             self._raise_if_lost()
+            self._forget()
             if reply.last_sound is not None:
                 marks.mark(Mark.LAST_SOUND, reply.last_sound)
             return (reply.heard or 0) / self._rate
@@ -156,8 +154,15 @@ class SounddeviceSpeaker:
 
     def _raise_if_lost(self) -> None:
         if self._lost is not None:
-            self._reply = None
+            self._forget()
             raise self._lost
+
+    def _forget(self) -> None:
+        """The reply is over: none of it may be heard with the next one."""
+        self._reply = None
+        self._resampler = None
+        self._queue.clear()
+        self._queued = 0
 
     def _at_device_rate(self, chunk: SpeechChunk) -> Any:
         """The chunk resampled; one resampler for a reply, so that joints do not click."""

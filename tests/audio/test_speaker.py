@@ -1,0 +1,306 @@
+"""The speaker on the real PortAudio; what it plays is recorded by another program."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from tests.audio.sounds import edges, find, question, report
+from tests.fakes import SECONDS
+from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
+from voxtui.audio.rates import resample
+from voxtui.audio.speaker import AUDIBLE, SounddeviceSpeaker
+from voxtui.errors import DeviceError
+from voxtui.turn import Mark, Marks, SpeechChunk
+
+pytestmark = pytest.mark.audio
+
+VOICE_RATE = 24_000
+BARGE_IN_SECONDS = 0.05
+
+
+def never() -> bool:
+    return False
+
+
+def tone(seconds: float, rate: int = VOICE_RATE, level: float = 0.4) -> SpeechChunk:
+    samples = level * np.sin(2 * np.pi * 440 * np.arange(round(seconds * rate)) / rate)
+    return SpeechChunk(samples.astype(np.float32), rate, "la")
+
+
+@pytest.fixture
+def speaker(virtual_audio: VirtualAudio) -> Iterator[SounddeviceSpeaker]:
+    speaker = SounddeviceSpeaker(SPEAKER)
+    speaker.open()
+    yield speaker
+    speaker.close()
+
+
+@pytest.fixture
+def recorder(virtual_audio: VirtualAudio) -> Iterator[Recorder]:
+    with virtual_audio.record() as recorder:
+        yield recorder
+
+
+def say(speaker: SounddeviceSpeaker, *chunks: SpeechChunk) -> tuple[Marks, float]:
+    marks = Marks()
+    for chunk in chunks:
+        speaker.play(chunk, marks, never)
+    return marks, speaker.finish(marks, never)
+
+
+def recorded(recorder: Recorder) -> np.ndarray:
+    """Everything up to now, and a little more."""
+    recorder.until(time.monotonic() + 0.15)
+    return recorder.stop()
+
+
+def audible(samples: np.ndarray) -> tuple[int, int]:
+    """The first and the last sample that can be heard."""
+    loud = np.flatnonzero(np.abs(samples) > AUDIBLE)
+    assert len(loud), "nothing was played"
+    return int(loud[0]), int(loud[-1])
+
+
+@pytest.mark.parametrize("rate", [16_000, 22_050, 24_000, 48_000])
+def test_two_chunks_are_heard_as_one_and_whole(
+    speaker: SounddeviceSpeaker, recorder: Recorder, rate: int
+) -> None:
+    samples = question("opposite-of-hot", rate)
+    half = len(samples) // 2
+    _, seconds = say(
+        speaker, SpeechChunk(samples[:half], rate, "a"), SpeechChunk(samples[half:], rate, "b")
+    )
+    heard, wanted = recorded(recorder), resample(samples, rate, RATE)
+    at, correlation = find(wanted, heard)
+    first, last = edges(wanted, heard, RATE)
+    joint = round(half / rate * RATE)
+    around = slice(joint - RATE // 20, joint + RATE // 20)
+    _, joined = find(wanted[around], heard[at : at + len(wanted)])
+    report(f"correlation {correlation:.4f}, ends {first:.4f} {last:.4f}, joint {joined:.4f}")
+    assert min(correlation, joined) >= 0.97 and min(first, last) >= 0.95
+    assert seconds == pytest.approx(len(samples) / rate, abs=0.002)
+    before = heard[: max(0, at - RATE // 50)]
+    after = heard[at + len(wanted) + RATE // 50 :]
+    assert not before.any() and np.abs(after).max(initial=0.0) < AUDIBLE
+
+
+def test_many_short_chunks_make_one_tone_without_a_click(
+    speaker: SounddeviceSpeaker, recorder: Recorder
+) -> None:
+    whole = tone(1.5)
+    pieces = np.array_split(whole.samples, 37)
+    say(speaker, *(SpeechChunk(piece, whole.rate, "") for piece in pieces))
+    heard = recorded(recorder)
+    first, last = audible(heard)
+    inner = heard[first + RATE // 50 : last - RATE // 50]
+    assert len(inner) / RATE == pytest.approx(1.5 - 0.04, abs=0.01)
+    steepest = 2 * np.pi * 440 / RATE * 0.4
+    assert np.abs(np.diff(inner)).max() < 1.2 * steepest
+    # A gap or a repetition shifts the phase; a tone is its own continuation after a period.
+    spectrum = np.abs(np.fft.rfft(inner * np.hanning(len(inner))))
+    peak = int(np.argmax(spectrum))
+    spectrum[max(0, peak - 8) : peak + 9] = 0.0
+    assert spectrum.max() < 0.01 * len(inner) / 4 * 0.4
+
+
+def test_first_and_last_sound_are_marked_when_they_are_heard(
+    speaker: SounddeviceSpeaker, recorder: Recorder
+) -> None:
+    silence = np.zeros(VOICE_RATE // 5, np.float32)
+    sound = tone(0.4).samples
+    chunk = SpeechChunk(np.concatenate([silence, sound, silence]), VOICE_RATE, "la")
+    recorder.until(time.monotonic() + 0.3)
+    marks, _ = say(speaker, chunk)
+    heard = recorded(recorder)
+    for mark, index in zip((Mark.FIRST_SOUND, Mark.LAST_SOUND), audible(heard), strict=True):
+        marked = marks.at(mark)
+        assert marked is not None
+        difference = marked - recorder.began_at - index / RATE
+        report(f"{mark} is marked {difference * 1000:+.1f} ms from the recording")
+        assert abs(difference) < 0.03
+
+
+def test_finish_waits_until_all_was_heard(speaker: SounddeviceSpeaker, recorder: Recorder) -> None:
+    say(speaker, tone(0.5))
+    ended = time.monotonic()
+    _, last = audible(recorded(recorder))
+    assert recorder.began_at + last / RATE < ended + 0.03
+
+
+def test_silence_is_no_first_sound(speaker: SounddeviceSpeaker, recorder: Recorder) -> None:
+    marks, seconds = say(speaker, SpeechChunk(np.zeros(4800, np.float32), VOICE_RATE, ""))
+    assert marks.at(Mark.FIRST_SOUND) is None and marks.at(Mark.LAST_SOUND) is None
+    assert seconds == pytest.approx(0.2, abs=0.002)
+    assert not recorded(recorder).any()
+
+
+def test_finish_without_speech_is_nothing(speaker: SounddeviceSpeaker) -> None:
+    marks = Marks()
+    assert speaker.finish(marks, never) == 0.0
+    assert not marks.since_release()
+
+
+def test_an_idle_speaker_plays_nothing_and_the_next_reply_is_whole(
+    speaker: SounddeviceSpeaker, recorder: Recorder
+) -> None:
+    say(speaker, tone(0.2))
+    recorder.until(time.monotonic() + 0.5)
+    said = question("meow", VOICE_RATE)
+    say(speaker, SpeechChunk(said, VOICE_RATE, ""))
+    heard = recorded(recorder)
+    at, correlation = find(resample(said, VOICE_RATE, RATE), heard)
+    assert correlation >= 0.97
+    first, _ = audible(heard)
+    between = heard[first + round(0.25 * RATE) : at - RATE // 50]
+    assert len(between) > 0.4 * RATE and np.abs(between).max() < AUDIBLE
+
+
+class KeyPress:
+    """Sets its flag after a while, and knows when."""
+
+    def __init__(self, after: float) -> None:
+        self.flag = threading.Event()
+        self.at = 0.0
+        self._timer = threading.Timer(after, self._press)
+        self._timer.start()
+
+    def _press(self) -> None:
+        self.at = time.monotonic()
+        self.flag.set()
+
+
+def barge_in(
+    virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker, after: float
+) -> tuple[float, float, float]:
+    """Stop a long tone; (silence after, seconds heard by `finish`, seconds in the recording)."""
+    with virtual_audio.record() as recorder:
+        marks, key = Marks(), KeyPress(after)
+        for _ in range(5):
+            speaker.play(tone(1.0), marks, key.flag.is_set)
+        seconds = speaker.finish(marks, key.flag.is_set)
+        assert key.flag.is_set()
+        heard = recorded(recorder)
+    first, last = audible(heard)
+    stopped, marked = recorder.began_at + last / RATE, marks.at(Mark.LAST_SOUND)
+    assert marked is not None and abs(marked - stopped) < 0.05
+    return stopped - key.at, seconds, (last - first) / RATE
+
+
+def test_a_key_press_silences_it_within_50_ms(
+    virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
+) -> None:
+    runs = [barge_in(virtual_audio, speaker, 0.3 + 0.017 * run) for run in range(8)]
+    silent = np.array([run[0] for run in runs]) * 1000
+    p95 = np.percentile(silent, 95)
+    report(f"silent after {np.median(silent):.1f} ms, p95 {p95:.1f}, max {silent.max():.1f}")
+    claimed = np.array([run[1] - run[2] for run in runs]) * 1000
+    report(f"heard: {claimed.min():+.1f} to {claimed.max():+.1f} ms from the recording")
+    assert p95 <= BARGE_IN_SECONDS * 1000
+    assert np.abs(claimed).max() < 50
+
+
+def test_what_was_dropped_is_not_heard_with_the_next_reply(
+    virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
+) -> None:
+    barge_in(virtual_audio, speaker, 0.3)
+    said = question("meow", VOICE_RATE)
+    with virtual_audio.record() as recorder:
+        _, seconds = say(speaker, SpeechChunk(said, VOICE_RATE, ""))
+        heard = recorded(recorder)
+    at, correlation = find(resample(said, VOICE_RATE, RATE), heard)
+    assert correlation >= 0.97 and not heard[: max(0, at - RATE // 50)].any()
+    assert seconds == pytest.approx(len(said) / VOICE_RATE, abs=0.002)
+
+
+def test_a_chunk_after_the_key_press_is_not_played(
+    speaker: SounddeviceSpeaker, recorder: Recorder
+) -> None:
+    marks = Marks()
+    speaker.play(tone(0.5), marks, lambda: True)
+    assert speaker.finish(marks, lambda: True) == pytest.approx(0.0, abs=0.05)
+    heard = recorded(recorder)
+    assert np.count_nonzero(np.abs(heard) > AUDIBLE) < 0.05 * RATE
+
+
+def refuses(action: Callable[[], object]) -> str:
+    """The sentence of the DeviceError that `action` raises."""
+    with pytest.raises(DeviceError) as caught:
+        action()
+    return caught.value.message
+
+
+LOST = f"The speaker '{SPEAKER}' stopped taking sound; was it unplugged?"
+
+
+def play_on(speaker: SounddeviceSpeaker, begun: threading.Event) -> None:
+    """Talk until the speaker gives up, at most for a while."""
+    marks, until = Marks(), time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        speaker.play(tone(0.2), marks, never)
+        if marks.at(Mark.FIRST_SOUND) is not None:
+            begun.set()
+    speaker.finish(marks, never)
+
+
+def lose(speaker: SounddeviceSpeaker, action: Callable[[], object]) -> str:
+    """The sentence with which a speaker ends to whose device `action` happens while it speaks."""
+    begun = threading.Event()
+
+    def act() -> None:
+        assert begun.wait(SECONDS)
+        action()
+
+    actor = threading.Thread(target=act)
+    actor.start()
+    try:
+        return refuses(lambda: play_on(speaker, begun))
+    finally:
+        actor.join()
+
+
+def test_a_speaker_that_takes_nothing_is_lost_and_comes_back(
+    virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
+) -> None:
+    try:
+        assert lose(speaker, virtual_audio.stall) == LOST
+    finally:
+        virtual_audio.unstall()
+    _, seconds = say(speaker, tone(0.2))
+    assert seconds == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_speaker_whose_server_dies_is_lost_and_comes_back(
+    virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
+) -> None:
+    try:
+        assert lose(speaker, virtual_audio.kill) == LOST
+        assert SPEAKER in refuses(lambda: say(speaker, tone(0.2)))
+    finally:
+        virtual_audio.start()
+    _, seconds = say(speaker, tone(0.2))
+    assert seconds == pytest.approx(0.2, abs=0.01)
+
+
+@pytest.mark.parametrize("wanted", ["voxspeak", "99"])
+def test_a_name_that_does_not_exist_is_refused(virtual_audio: VirtualAudio, wanted: str) -> None:
+    sentence = refuses(SounddeviceSpeaker(wanted).open)
+    assert sentence.startswith(f"There is no speaker '{wanted}' (audio.output).")
+
+
+def test_close_twice_and_close_without_open_are_harmless(speaker: SounddeviceSpeaker) -> None:
+    speaker.close()
+    speaker.close()
+    SounddeviceSpeaker(SPEAKER).close()
+
+
+def test_closing_does_not_cut_the_end(speaker: SounddeviceSpeaker, recorder: Recorder) -> None:
+    said = question("meow", VOICE_RATE)
+    say(speaker, SpeechChunk(said, VOICE_RATE, ""))
+    speaker.close()
+    heard, wanted = recorded(recorder), resample(said, VOICE_RATE, RATE)
+    assert min(edges(wanted, heard, RATE)) >= 0.95
