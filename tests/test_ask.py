@@ -17,6 +17,7 @@ from voxtui.audio.clips import Clip
 from voxtui.config import VadConfig
 from voxtui.engine import Engine
 from voxtui.errors import ModelError
+from voxtui.recording import TRAIL_SAMPLES
 from voxtui.transcribe import segments
 from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS
 
@@ -157,10 +158,14 @@ def test_a_bug_ends_it_with_its_traceback_and_nothing_half_written(ask):
 # Transcribing.
 
 
-def said(pattern, **vad):
-    """(start, end) in frames of the segments of `pattern`."""
+def transcribed(pattern):
     clip = Clip("clip.wav", sound(pattern))
-    found = segments(clip, VadConfig(**vad), LoudIsSpeech(), lambda samples: f"{len(samples)}")
+    return [*segments(clip, VadConfig(), LoudIsSpeech(), lambda samples: f"{len(samples)}")]
+
+
+def said(pattern):
+    """(start, end) in frames of the segments of `pattern`."""
+    found = transcribed(pattern)
     return [(round(s.start / FRAME_SECONDS), round(s.end / FRAME_SECONDS)) for s in found]
 
 
@@ -185,6 +190,8 @@ def test_a_short_noise_neither_is_a_segment_nor_begins_one():
 def test_a_long_stretch_is_cut_at_its_longest_pause():
     speech = "x" * 500 + "." * 4 + "x" * 100 + "." * 8 + "x" * 100 + ".." + "x" * 100
     assert said(speech) == [(0, 604), (612, 814)]
+    lead = (int(transcribed(speech)[1].text) - TRAIL_SAMPLES) // FRAME_SAMPLES - (814 - 612)
+    assert lead == 4  # half of the pause is left before the speech after it
 
 
 def test_a_stretch_without_any_pause_is_cut_where_the_recogniser_must_have_it():
