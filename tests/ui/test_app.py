@@ -215,7 +215,7 @@ async def test_scrolling_up_stays_where_it_is_and_a_new_turn_returns_to_the_end(
         await s.pilot.press("pageup")
         await s.settle()
         assert "word199" not in s.text
-        s.engine.report(ReplyText(1, "more"))
+        s.engine.report(ReplyText(1, "more " * 30))
         await s.settle()
         assert "more" not in s.text
         s.engine.finish()
@@ -226,11 +226,11 @@ async def test_scrolling_up_stays_where_it_is_and_a_new_turn_returns_to_the_end(
 
 
 async def test_the_end_stays_in_view_when_the_terminal_shrinks():
-    async with screen(size=(80, 40)) as s:
+    async with screen(size=(80, 28)) as s:
         s.engine.begin("typed")
-        s.engine.report(ReplyText(1, "line\n" * 20 + "the end"))
+        s.engine.report(ReplyText(1, "line\n" * 14 + "the end"))
         await s.settle()
-        await s.pilot.resize_terminal(80, 20)
+        await s.pilot.resize_terminal(80, 18)
         await s.settle()
         assert "the end" in s.text
 

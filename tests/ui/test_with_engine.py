@@ -1,0 +1,110 @@
+"""The real screen on the real engine; only what the engine drives is scripted."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from tests.fakes import (
+    SECONDS,
+    BeepVoice,
+    FakeMicrophone,
+    FakeSpeaker,
+    Flag,
+    LoudIsSpeech,
+    ScriptedBrain,
+    frames,
+)
+from tests.ui.conftest import Screen
+from voxtui.config import Config
+from voxtui.engine import Engine
+from voxtui.turn import State
+from voxtui.ui.app import VoxtuiApp
+
+
+class LiveScreen(Screen):
+    async def until(self, *seen: str) -> None:
+        """Wait until all of these stand on the screen."""
+        async with asyncio.timeout(SECONDS):
+            while not all(text in self.text for text in seen):
+                await self.pilot.pause(0.01)
+
+
+@asynccontextmanager
+async def live(brain: ScriptedBrain, microphone: FakeMicrophone | None, speaker: FakeSpeaker):
+    def make_engine(emit):
+        return Engine(
+            microphone=microphone,
+            speaker=speaker,
+            detector=LoudIsSpeech(),
+            brain=brain,
+            voice=BeepVoice(),
+            config=Config(),
+            emit=emit,
+        )
+
+    app = VoxtuiApp(make_engine, Config())
+    try:
+        async with app.run_test(size=(120, 40)) as pilot:
+            shown = LiveScreen(app, app.engine, pilot)
+            await shown.until("○ READY")
+            yield shown
+    finally:
+        app.engine.close()
+
+
+async def test_a_spoken_turn_from_space_to_the_numbers():
+    microphone = FakeMicrophone()
+    brain = ScriptedBrain(["It ", "is ", "Paris."], heard="What is the capital?")
+    async with live(brain, microphone, FakeSpeaker()) as s:
+        down = await s.press("space")
+        await s.until("● LISTENING")
+        spoken = frames("..xxxxxxxxxxxxxxxxxxx......", start=down)
+        microphone.push(spoken)
+        await s.press("space", after=len(spoken) * 0.032)
+        microphone.push(frames("..........", start=spoken[-1].captured_at))
+        await s.until("What is the capital?", "It is Paris.", "○ READY")
+        assert "–" not in s.line("Total").split("≤")[0]
+        assert s.app._panel.turn.marks["first_shown"] > 0
+
+
+async def test_a_typed_turn_is_answered_aloud():
+    speaker = FakeSpeaker()
+    async with live(ScriptedBrain(["Hello to you."]), None, speaker) as s:
+        await s.press("slash")
+        await s.type("hello")
+        await s.pilot.press("enter")
+        await s.until("hello", "Hello to you.", "○ READY")
+        assert speaker.chunks
+
+
+async def test_escape_silences_the_answer_and_what_was_not_heard_is_shown():
+    speaker = FakeSpeaker(held=True, heard=0.0)
+    async with live(ScriptedBrain(["A long story."]), None, speaker) as s:
+        s.app.engine.say("tell")
+        await s.until("♪ SPEAKING", "A long story.")
+        await s.press("escape")
+        await s.until("(interrupted)", "○ READY")
+        assert s.app._state is State.READY
+
+
+async def test_a_new_text_cuts_off_the_answer_before():
+    waiting = Flag()
+    brain = ScriptedBrain(["Never ", waiting, "shown"], ["Second."])
+    async with live(brain, None, FakeSpeaker()) as s:
+        await s.press("slash")
+        for text, seen in (("one", "Never"), ("two", "Second.")):
+            await s.type(text)
+            await s.pilot.press("enter")
+            if text == "two":
+                waiting.set()
+            await s.until(seen)
+        await s.until("○ READY")
+        assert "shown" not in s.text
+
+
+async def test_a_microphone_that_is_lost_is_one_sentence_and_typing_goes_on():
+    microphone = FakeMicrophone()
+    async with live(ScriptedBrain(["Still here."]), microphone, FakeSpeaker()) as s:
+        microphone.unplug()
+        await s.until("✗    The microphone was unplugged.")
+        s.app._say("there?")
+        await s.until("there?", "Still here.")
