@@ -1,5 +1,6 @@
 """The command as people run it: exit codes, and one sentence for whatever is wrong."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+
+from tests.virtual_audio import VirtualAudio, missing
+from voxtui.models import MODELS, place
 
 VOXTUI = Path(sys.executable).with_name("voxtui")
 REPOSITORY = Path(__file__).parent.parent
@@ -79,6 +83,11 @@ def test_global_options_stand_before_or_after_the_command(voxtui):
     assert after.stdout.startswith("# file: mine.toml\n")
 
 
+def test_global_options_stand_between_the_words_of_a_command_too(voxtui):
+    ran = voxtui("models", "--set", "brain.embedded.model=mine.gguf", "list")
+    assert ran.stdout.splitlines()[-1] == "mine.gguf: needed, a file of your own"
+
+
 def test_the_option_nearer_to_the_end_wins(voxtui):
     ran = voxtui("--set", "vad.end_ms=700", "config", "--set", "vad.end_ms=600")
     assert "vad.end_ms = 600 " in ran.stdout
@@ -92,7 +101,7 @@ def test_the_printed_configuration_is_a_config_file(voxtui):
 
 
 @pytest.mark.parametrize("command", ["ask q.wav", "transcribe q.wav", "devices", "doctor",
-                                     "config", "models fetch", ""])  # fmt: skip
+                                     "config", "models fetch", "models list", ""])  # fmt: skip
 def test_every_command_refuses_a_wrong_configuration(voxtui, command):
     said = sentence(voxtui("--set", "voice.speed=9", *command.split()))
     assert said == "--set: voice.speed: 9 is not a number from 0.5 to 2."
@@ -157,6 +166,21 @@ def test_a_voice_that_is_not_there_is_refused(voxtui):
     assert said.startswith("voxtui: The embedded voice speaks as af_heart only")
 
 
+@pytest.mark.parametrize("option", ["--play", "--speak=answer.wav"])
+def test_sound_without_a_voice_is_refused(voxtui, option):
+    said = sentence(voxtui("ask", str(QUESTION), option, "--set", "voice.engine=none"))
+    assert said == "--speak and --play need a voice, and voice.engine is none."
+    assert list(voxtui.here.iterdir()) == []
+
+
+def test_a_clip_is_not_overwritten_by_its_answer(voxtui):
+    clip = voxtui.here / "clip.wav"
+    clip.write_bytes(QUESTION.read_bytes())
+    said = sentence(voxtui("ask", "clip.wav", "--speak", "../here/clip.wav"))
+    assert said == "../here/clip.wav: is one of the clips, and would be overwritten."
+    assert clip.read_bytes() == QUESTION.read_bytes()
+
+
 def test_a_speaker_asked_for_by_name_that_is_not_there_is_refused(voxtui):
     ran = voxtui("ask", str(QUESTION), "--play", "--set", "audio.output=No Such Speaker")
     assert sentence(ran).startswith("voxtui: There is no speaker")
@@ -183,7 +207,9 @@ def test_models_are_listed_with_size_licence_and_whether_they_are_here(voxtui):
     assert ran.returncode == 0
     assert "qwen2.5-coder-1.5b" in ran.stdout
     assert "Apache-2.0" in ran.stdout
-    assert "not here" in ran.stdout
+    (needed,) = [line for line in ran.stdout.splitlines() if "needed" in line]
+    assert needed.startswith("qwen2.5-coder-1.5b ")
+    assert needed.endswith(" needed, not here")
 
 
 def test_doctor_exits_with_2_and_names_the_command_while_the_model_is_missing(voxtui):
@@ -263,3 +289,20 @@ def test_nothing_said_is_no_failure(voxtui):
         file.writeframes(b"\x80" * 8000)
     said = sentence(voxtui("transcribe", "silence.wav"), code=0)
     assert said == "Nothing was heard in silence.wav."
+
+
+@pytest.mark.audio
+@pytest.mark.models
+@pytest.mark.skipif(bool(missing()), reason="needs a virtual sound server")
+def test_with_a_sound_device_answers_are_played_and_the_devices_are_listed(voxtui):
+    with VirtualAudio() as audio:
+        listed = voxtui("devices", **audio.env).stdout
+        assert "used as microphone, used as speaker" in listed
+        assert "Level: " in listed
+        model = f"brain.embedded.model={place(MODELS['smollm2-135m'])}"
+        arguments = ["--play", "--speak", "answer.wav", "--json", "--set", model]
+        ran = voxtui("ask", str(QUESTION), *arguments, **audio.env)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    turn = json.loads(ran.stdout)
+    assert 0 < turn["marks"]["first_audio"] < turn["marks"]["first_sound"]
+    assert np.abs(soundfile.read(voxtui.here / "answer.wav")[0]).max() > 0.1
