@@ -414,6 +414,25 @@ async def test_help_lists_every_key_of_the_footer(key):
         assert len(s.app.screen_stack) == 1
 
 
+async def test_a_turn_goes_on_behind_the_help():
+    async with screen(loaded=False) as s:
+        await s.pilot.press("question_mark")
+        s.engine.report(Loading("Voice"))
+        s.engine.load()
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING), StateChanged(State.THINKING))
+        s.engine.report(UserWords(1, "Words"), ReplyText(1, "An answer."))
+        s.engine.report(Notice("A notice."), StateChanged(State.SPEAKING))
+        s.engine.report(LoadFailed(ModelError("Missing.")))
+        await s.press("m")
+        s.engine.finish(marks=MARKS, reply="x")
+        await s.settle()
+        await s.pilot.press("escape")
+        await s.settle()
+        assert "An answer." in s.text
+        assert "✓   84" in s.line("TTFT")
+
+
 async def test_ctrl_q_quits_also_from_the_text_field():
     async with screen() as s:
         await s.press("slash")

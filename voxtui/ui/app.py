@@ -142,6 +142,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         """typed before the models were loaded"""
         self._sent: deque[str] = deque()
         """typed, and on the way to the engine"""
+        # Kept, not looked up: a look-up fails while another screen lies over this one.
+        self._badge = Static(BADGES[State.LOADING], id="state", markup=False)
+        self._brain = Static(id="brain", markup=False)
+        self._mute_badge = Static("voice muted", id="muted")
+        self._banner = Static(id="banner", markup=False)
         self._steps = Steps()
         self._samples = Samples([name for name, _ in self._clips])
         self._transcript = Transcript()
@@ -151,10 +156,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
             yield Static("voxtui", id="name")
-            yield Static(BADGES[State.LOADING], id="state", markup=False)
-            yield Static("", id="brain", markup=False)
-            yield Static("voice muted", id="muted")
-        yield Static(id="banner", markup=False)
+            yield self._badge
+            yield self._brain
+            yield self._mute_badge
+        yield self._banner
         with Horizontal(id="main"):
             with Vertical(id="talk"):
                 yield self._transcript
@@ -234,7 +239,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._transcript.show_head(summary(loaded))
         if loaded.microphone is None:
             self._samples.offer()
-        self.query_one("#brain", Static).update(loaded.brain)
+        self._brain.update(loaded.brain)
         self._bar.border_subtitle = loaded.microphone or "no microphone"
         self._bar.meter.show(0.0)
         # What is there now stays. Looking through it for garbage again and again would stop every
@@ -243,9 +248,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         gc.freeze()
 
     def _show_banner(self, message: str, hint: str) -> None:
-        banner = self.query_one("#banner", Static)
-        banner.update(f"✗ {message}" + (f"\n  {hint}" if hint else ""))
-        banner.add_class("shown")
+        self._banner.update(f"✗ {message}" + (f"\n  {hint}" if hint else ""))
+        self._banner.add_class("shown")
 
     def _refuse_waiting(self) -> None:
         while self._waiting:
@@ -286,11 +290,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     # What is shown of it.
 
     def _show_state(self) -> None:
-        badge = self.query_one("#state", Static)
-        badge.update(NOT_LOADED if self._failed else BADGES[self._state])
+        self._badge.update(NOT_LOADED if self._failed else BADGES[self._state])
         shown = "-failed" if self._failed else f"-{self._state}"
         # Not on the screen: a class there restyles the whole conversation.
-        for widget in (badge, self._bar):
+        for widget in (self._badge, self._bar):
             widget.remove_class(*STATE_CLASSES, update=False)
             widget.add_class(shown)
         self._bar.hint(self._hint())
@@ -431,7 +434,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def action_mute(self) -> None:
         self._muted = not self._muted
         self.engine.mute(self._muted)
-        self.query_one("#muted").set_class(self._muted, "shown")
+        self._mute_badge.set_class(self._muted, "shown")
 
     def action_help(self) -> None:
         self.push_screen(Help(self.KEYS))
