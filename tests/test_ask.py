@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,13 @@ def test_the_same_clip_may_be_asked_twice(ask):
     assert ran.stdout == "First.\nSecond.\n"
 
 
+@pytest.mark.parametrize("name", ["microphone", "typed"])
+def test_a_clip_is_a_clip_whatever_its_name(ask, name):
+    shutil.copy("one.wav", name)
+    turn = json.loads(ask(name, "--json").stdout)
+    assert (turn["outcome"], turn["clip"]) == ("answered", f"./{name}")
+
+
 def test_json_is_a_line_per_turn_and_nothing_else(ask):
     brain = ScriptedBrain(["Ein ", "Käse."], ["Second."])
     ran = ask("one.wav", "two.wav", "--json", brain=brain)
@@ -124,6 +132,7 @@ def test_a_failed_turn_is_a_sentence_and_the_next_clip_is_asked_all_the_same(ask
     again = ask("one.wav", "--json", brain=ScriptedBrain([OUT_OF_MEMORY]))
     assert again.exit_code == 1
     assert json.loads(again.stdout)["error"] == "Out of memory."
+    assert again.stderr == "one.wav: Out of memory.\n"
 
 
 def test_speak_writes_the_answers_of_all_turns_in_order(ask):

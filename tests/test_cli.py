@@ -145,9 +145,9 @@ def test_a_file_that_cannot_be_transcribed_is_refused(voxtui):
 
 def test_a_place_where_no_sound_can_be_written_is_refused_before_the_first_turn(voxtui):
     (voxtui.here / "folder").mkdir()
-    for place in ("folder", "nowhere/answer.wav", "/dev/null"):
-        said = sentence(voxtui("ask", str(QUESTION), "--speak", place))
-        assert said.startswith(f"{place}: ")
+    for path in ("folder", "nowhere/answer.wav", "/dev/null"):
+        said = sentence(voxtui("ask", str(QUESTION), "--speak", path))
+        assert said.startswith(f"{path}: ")
     assert Path("/dev/null").is_char_device()
     assert list((voxtui.here / "folder").iterdir()) == []
 
@@ -243,8 +243,16 @@ def test_a_home_that_cannot_be_written_to_is_no_obstacle(voxtui, tmp_path):
     assert "Traceback" not in ran.stderr
 
 
-@pytest.mark.parametrize("command", ["models fetch", f"ask {QUESTION} --speak answer.wav"])
-def test_ctrl_c_ends_it_with_130_and_nothing_left_behind(voxtui, command):
+@pytest.mark.parametrize(
+    ("command", "ending"),
+    [
+        ("models fetch", signal.SIGINT),
+        (f"ask {QUESTION} --speak answer.wav", signal.SIGINT),
+        (f"ask {QUESTION} --speak answer.wav", signal.SIGTERM),
+        (f"ask {QUESTION} --speak answer.wav", signal.SIGHUP),
+    ],
+)
+def test_ctrl_c_ends_it_with_130_and_nothing_left_behind(voxtui, command, ending):
     """A fifo in place of the model's file keeps it loading for as long as nobody writes to it."""
     os.mkfifo(voxtui.here / "mine.gguf")
     arguments = [VOXTUI, *command.split(), "--set", "brain.embedded.model=./mine.gguf"]
@@ -259,7 +267,7 @@ def test_ctrl_c_ends_it_with_130_and_nothing_left_behind(voxtui, command):
         ) as running,
         (voxtui.here / "mine.gguf").open("wb"),
     ):  # returns once it is being read
-        running.send_signal(signal.SIGINT)
+        running.send_signal(ending)
         stdout, stderr = running.communicate(timeout=20)
     assert (running.returncode, stdout + stderr.strip()) == (130, "")
     assert [path.name for path in voxtui.here.iterdir()] == ["mine.gguf"]

@@ -7,14 +7,15 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
 from voxtui.audio.clips import Clip, speak
-from voxtui.engine import Engine
+from voxtui.engine import TYPED, Engine
 from voxtui.errors import DeviceError
 from voxtui.turn import (
+    MICROPHONE,
     Died,
     Event,
     Loaded,
@@ -61,7 +62,7 @@ def answer(
                 "Not played: sound is measured up to first_audio (--play plays it).", err=True
             )
         failed = False
-        for clip in clips:
+        for clip in map(_named_apart, clips):
             if asking.fresh:
                 engine.new_conversation()
             turn = _turn(clip, engine, events, asking, stopped)
@@ -73,6 +74,11 @@ def answer(
     # Not after Ctrl-C: a model that is being loaded cannot be hurried, and the process ends anyway.
     engine.close()
     return failed
+
+
+def _named_apart(clip: Clip) -> Clip:
+    """`clip` under a name that is not taken for the microphone or the keyboard."""
+    return replace(clip, name=f"./{clip.name}") if clip.name in (MICROPHONE, TYPED) else clip
 
 
 def _wait_until_loaded(events: queue.SimpleQueue[Event]) -> None:
@@ -136,10 +142,9 @@ def _turn(
 def _report(turn: Turn, clip: Clip, asking: Asking) -> None:
     if asking.as_json:
         click.echo(json.dumps(turn.as_json(), ensure_ascii=False))
-        return
-    if turn.reply:
+    elif turn.reply:
         click.echo()
-    if turn.outcome is Outcome.NO_SPEECH:
+    if turn.outcome is Outcome.NO_SPEECH and not asking.as_json:
         click.echo(f"Nothing was heard in {clip.name}.", err=True)
     elif turn.outcome is Outcome.FAILED:
         click.echo(f"{clip.name}: {turn.error}", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -139,7 +140,11 @@ def ask(
     from voxtui.doctor import can_play
     from voxtui.ui.stderr import native_stderr_in
 
+    if (wav or play) and config.voice.engine == "none":
+        raise InputError("--speak and --play need a voice, and voice.engine is none.")
     clips = [load_clip(path, config.audio.max_utterance_s) for path in files]
+    if wav and wav.exists() and any(wav.samefile(path) for path in files):
+        raise InputError(f"{wav}: is one of the clips, and would be overwritten.")
     file = FileSpeaker(wav) if wav else None
     if file:
         file.open()
@@ -186,7 +191,7 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @cli.command()
 @global_options
 def devices(options: Options) -> None:
-    """List microphones and speakers, and check the microphone's level."""
+    """List microphones and speakers, with a level check."""
     config = options.load().config
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.doctor import show_devices
@@ -199,7 +204,7 @@ def devices(options: Options) -> None:
 @cli.command()
 @global_options
 def doctor(options: Options) -> None:
-    """Say what is missing on this machine, and the command that mends it."""
+    """Say what is missing here, and the command that mends it."""
     config = options.load().config
     from voxtui.doctor import examine
 
@@ -209,7 +214,7 @@ def doctor(options: Options) -> None:
 @cli.command(name="config")
 @global_options
 def show_config(options: Options) -> None:
-    """Print the configuration in force, and where each value comes from."""
+    """Print the values in force, and where each comes from."""
     loaded = options.load()
     from voxtui.config import toml_value, user_config_file
 
@@ -222,20 +227,26 @@ def show_config(options: Options) -> None:
 
 
 @cli.group()
-def models() -> None:
+@global_options
+def models(options: Options) -> None:
     """The chat models: which are here, and fetching them."""
 
 
 @models.command(name="list")
 @global_options
 def list_models(options: Options) -> None:
-    """List the chat models, their size, licence and place."""
+    """List the chat models: size, licence, place, and which is needed."""
+    needed = options.load().config.brain.embedded.model
     from voxtui.models import MODELS, is_here, place
 
     for model in MODELS.values():
         here = f"here: {place(model)}" if is_here(model) else "not here"
+        if model.name == needed:
+            here = f"needed, {here}"
         click.echo(f"{model.name:<20} {model.size / 1e9:5.2f} GB  {model.licence:<12} {here}")
         click.echo(f"{'':<20} {model.note}; {model.upstream}")
+    if needed not in MODELS:
+        click.echo(f"{needed}: needed, a file of your own")
 
 
 @models.command()
@@ -332,6 +343,9 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show every sign
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is signal.SIG_DFL:
+            signal.signal(ending, signal.default_int_handler)  # leaves no more behind than Ctrl-C
     try:
         code = cli.main(prog_name="voxtui", standalone_mode=False)
     except click.ClickException as error:
