@@ -673,7 +673,7 @@ async def test_on_a_large_screen_the_headlines_are_large():
         await s.settle()
         assert "✓ ok, ≤ 100" in s.text
         assert "✗ over, ≤ 300" in s.text
-        assert "First sound of the last 1 turns, goal ≤ 300" in s.text
+        assert "First sound, turn by turn, goal ≤ 300" in s.text
 
 
 # Sizes.

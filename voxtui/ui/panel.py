@@ -252,9 +252,7 @@ class History(Widget):
         if not self._values or target is None or height < 3:
             return Strip.blank(width, self.rich_style)
         if y == 0:
-            title = (
-                f"{self._headline.name} of the last {len(self._values)} turns, goal ≤ {target:.0f}"
-            )
+            title = f"{self._headline.name}, turn by turn, goal ≤ {target:.0f}"
             return Strip([Segment(title[:width].ljust(width), label)], width)
         rows = height - 1
         top = max(*self._values, target * 1.25)
