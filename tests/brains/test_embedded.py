@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import tempfile
 import threading
 from pathlib import Path
 
@@ -214,14 +215,15 @@ def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: Embed
     assert reply(brain, "Hello.")[1]
 
 
-def test_closing_leaves_no_thread_and_no_folder() -> None:
+def test_no_folder_is_left_behind_even_before_closing_and_no_thread_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = {t.name for t in threading.enumerate()}
     brain = EmbeddedBrain(small())
     brain.warm_up(lambda step, fraction: None)
-    folder = Path(brain._llama._folder or "")
-    assert folder.is_dir() and folder.stat().st_mode & 0o077 == 0
+    assert list(tmp_path.iterdir()) == []
     brain.close()
-    assert not folder.exists()
     assert {t.name for t in threading.enumerate()} <= before | {"voxtui-chat", "voxtui-follow"}
     assert not any(
         t.name in ("voxtui-chat", "voxtui-follow") and t.is_alive() for t in new_threads(before)

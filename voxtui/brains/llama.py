@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
 from importlib import import_module
@@ -26,7 +25,6 @@ class Llama:
 
     def __init__(self, context_tokens: int) -> None:
         self._context_tokens = context_tokens
-        self._folder: str | None = None
         self._server: Any = None
 
     def load(self, path: Path) -> None:
@@ -49,14 +47,13 @@ class Llama:
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()
         params.cache_ram_mib = 0
         params.verbosity = -1
-        # It always listens somewhere: a socket in a folder of our own, readable by nobody else.
-        self._folder = tempfile.mkdtemp(prefix="voxtui-")
-        params.hostnames = [os.path.join(self._folder, "chat.sock")]
         params.ui = params.endpoint_slots = False
         try:
-            self._server = xllamacpp.Server(params)
+            # It always listens somewhere: a socket that is gone before anybody could find it.
+            with tempfile.TemporaryDirectory(prefix="voxtui-") as folder:
+                params.hostnames = [os.path.join(folder, "chat.sock")]
+                self._server = xllamacpp.Server(params)
         except RuntimeError as error:
-            self.close()
             raise ModelError(
                 f"The chat model {path.name} did not load: too little memory or a damaged file.",
                 "`voxtui doctor` says which; `voxtui models fetch` gets the file anew.",
@@ -112,9 +109,6 @@ class Llama:
 
     def close(self) -> None:
         self._server = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
 
 
 def threads() -> int:
