@@ -63,6 +63,9 @@ async def test_a_spoken_turn_from_space_to_the_numbers():
         microphone.push(frames("..........", start=spoken[-1].captured_at))
         await s.until("What is the capital?", "It is Paris.", "○ READY")
         assert "–" not in s.line("Total").split("≤")[0]
+        async with asyncio.timeout(SECONDS):  # a turn this short is over before it is painted
+            while "first_shown" not in s.app._panel.turn.marks:
+                await s.pilot.pause(0.01)
         assert s.app._panel.turn.marks["first_shown"] > 0
 
 

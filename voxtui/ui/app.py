@@ -136,8 +136,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._marks: Marks | None = None
         """of the turn under way"""
         self._began_at = 0.0
-        self._first: Entry | None = None
-        """the beginning of a reply, until it is painted"""
+        self._first: tuple[Entry, Marks] | None = None
+        """the beginning of a reply, until it is painted, and its turn's marks"""
         self._waiting: deque[str] = deque()
         """typed before the models were loaded"""
         self._sent: deque[str] = deque()
@@ -269,8 +269,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _show_reply(self, view: TurnView, text: str) -> None:
         begins = not view.text.strip() and bool(text.strip())
         view.append(text)
-        if begins:
-            self._first = view.latest
+        if begins and view.latest and self._marks:
+            self._first = (view.latest, self._marks)
 
     def _finish_turn(self, turn: Turn) -> None:
         view = self._view_of(turn.number)
@@ -283,9 +283,13 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def post_display_hook(self) -> None:
         """Textual has just written to the terminal."""
-        if self._first is not None and self._first.painted and self._marks is not None:
-            self._marks.mark(Mark.FIRST_SHOWN)
-            self._first = None
+        if self._first is None or not self._first[0].painted:
+            return
+        _, marks = self._first
+        self._first = None
+        marks.mark(Mark.FIRST_SHOWN)
+        if self._marks is None:  # a short answer is over before its first word is painted
+            self._panel.complete(marks)
 
     # What is shown of it.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -325,6 +326,11 @@ class LatencyPanel(Vertical):
         self._turn, self._hidden_s = turn, turn.hidden_s
         self._window.add(turn)
         self._history.show(self._window)
+        self._show()
+
+    def complete(self, marks: Marks) -> None:
+        """A mark of the finished turn on display came late."""
+        self._turn = replace(self._turn, marks=marks.since_release())
         self._show()
 
     def _show(self) -> None:
