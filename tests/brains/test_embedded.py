@@ -194,12 +194,24 @@ def test_no_port_is_open(brain: EmbeddedBrain) -> None:
         for line in Path(table).read_text().splitlines()[1:]
         if line.split()[3] == "0A"
     }
+    chat = brain._llama._process
+    assert chat is not None
     ours = {
-        os.readlink(f"/proc/self/fd/{fd}")
-        for fd in os.listdir("/proc/self/fd")
-        if os.path.lexists(f"/proc/self/fd/{fd}")
+        os.readlink(f"{folder}/{fd}")
+        for folder in ("/proc/self/fd", f"/proc/{chat.pid}/fd")
+        for fd in os.listdir(folder)
+        if os.path.lexists(f"{folder}/{fd}")
     }
     assert not {f"socket:[{inode}]" for inode in listening} & ours
+
+
+def test_a_chat_process_that_is_killed_costs_one_turn(brain: EmbeddedBrain) -> None:
+    chat = brain._llama._process
+    assert chat is not None
+    chat.kill()
+    with pytest.raises(ModelError, match="ended unexpectedly"):
+        reply(brain, "Hello.")
+    assert reply(brain, "Hello.")[1]
 
 
 def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:

@@ -58,6 +58,10 @@ class Draft:
         self._error: BaseException | None = None
         self._changed = threading.Condition()
 
+    def answers(self, prompt: str, max_tokens: int) -> bool:
+        """Whether this is a reply to that, and has not failed."""
+        return (self.prompt, self.max_tokens) == (prompt, max_tokens) and self._error is None
+
     # Called by the chat thread.
 
     def work(self, chat: Llama, sampling: Sampling, wanted: Callable[[], bool]) -> None:
@@ -127,7 +131,7 @@ class ChatThread:
         """The draft for `prompt`, being worked on: the one at hand if it is that, or a new one."""
         with self._changed:
             draft = self._draft
-            if draft is None or (draft.prompt, draft.max_tokens) != (prompt, max_tokens):
+            if draft is None or not draft.answers(prompt, max_tokens):
                 self._draft = draft = Draft(prompt, max_tokens)
             self._paused = False
             self._changed.notify_all()

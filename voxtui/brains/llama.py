@@ -1,11 +1,23 @@
-"""The embedded chat model: a GGUF run by llama.cpp in this process, ChatML prompts."""
+"""The embedded chat model: a GGUF run by llama.cpp in a process of its own, ChatML prompts.
+
+llama.cpp loads holding this interpreter's lock: six seconds in which no key would be answered and
+no sound taken. In another process it costs nobody anything, and what happens to it there, such as
+running out of memory, costs one turn.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
 from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +28,32 @@ PREFILL_BATCH = 16
 """Tokens evaluated between two looks at whether the work is still wanted: 0.2 s on two cores, and
 no slower per token than larger batches there."""
 
+CLOSE_SECONDS = 2.0
+"""How long the process may take to leave by itself: a batch of the prompt and the unloading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate)."""
+
+    prompt: str
+    sampling: Sampling
+    max_tokens: int
+    past_end: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    message: str
+    hint: str = ""
+
+
+class Signal(Enum):
+    LOADED = auto()
+    PREFILLED = auto()
+    STOP = auto()
+    DONE = auto()
+
 
 class Llama:
     """One sequence with its KV cache, reused as far as the next prompt begins the same way.
@@ -25,39 +63,27 @@ class Llama:
 
     def __init__(self, context_tokens: int) -> None:
         self._context_tokens = context_tokens
-        self._server: Any = None
+        self._path: Path | None = None
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
 
     def load(self, path: Path) -> None:
         """Raises ModelError."""
+        context = get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._path = path
+        self._process = context.Process(
+            target=serve, args=(theirs, path, self._context_tokens), name="voxtui-chat", daemon=True
+        )
+        self._process.start()
+        theirs.close()
         try:
-            xllamacpp: Any = import_module("xllamacpp")
-        except ImportError as error:
-            lacks_openmp = "libgomp" in str(error)
-            raise ModelError(
-                "The embedded chat runtime is not installed or does not run here.",
-                "Run: sudo apt install libgomp1"
-                if lacks_openmp
-                else "pip install 'voxtui[embedded]'",
-            ) from error
-        params = xllamacpp.CommonParams()
-        params.model.path = str(path)
-        params.n_ctx = self._context_tokens
-        params.n_parallel = 1
-        params.n_batch = params.n_ubatch = PREFILL_BATCH
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()
-        params.cache_ram_mib = 0
-        params.verbosity = -1
-        params.ui = params.endpoint_slots = False
-        try:
-            # It always listens somewhere: a socket that is gone before anybody could find it.
-            with tempfile.TemporaryDirectory(prefix="voxtui-") as folder:
-                params.hostnames = [os.path.join(folder, "chat.sock")]
-                self._server = xllamacpp.Server(params)
-        except RuntimeError as error:
-            raise ModelError(
-                f"The chat model {path.name} did not load: too little memory or a damaged file.",
-                "`voxtui doctor` says which; `voxtui models fetch` gets the file anew.",
-            ) from error
+            answer = self._pipe.recv()
+        except (EOFError, OSError):
+            answer = _lost(path)
+        if isinstance(answer, Failure):
+            self.close()
+            raise ModelError(answer.message, answer.hint)
 
     def run(
         self,
@@ -72,43 +98,132 @@ class Llama:
         """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
 
         `on_prefilled` is called around each batch of the prompt, `on_text` with each token's text;
-        either returns True to stop at once. `past_end` keeps the model from ending the reply.
-        Raises ModelError.
+        once either returns True nothing more is begun, but tokens on their way still come.
+        `past_end` keeps the model from ending the reply. Raises ModelError, and after the loss of
+        the process loads anew when next run.
         """
-        failure: list[str] = []
-
-        def take(event: Any) -> bool:
-            if "error" in event:
-                failure.append(str(event["error"].get("message", event["error"])))
-                return True
-            if "prompt_progress" in event:
-                return on_prefilled()
-            text = event["choices"][0]["text"]
-            return on_text(text) if text and max_tokens else False
-
-        self._server.handle_completions(
-            {
-                "prompt": prompt,
-                "n_predict": max_tokens,
-                "stream": True,
-                "cache_prompt": True,
-                "return_progress": True,
-                "seed": 1,
-                "temperature": sampling.temperature,
-                "top_p": sampling.top_p,
-                "top_k": sampling.top_k,
-                "min_p": 0.0,
-                "repeat_penalty": sampling.repetition_penalty,
-                "ignore_eos": past_end,
-                "stop": [] if past_end else ["<|im_end|>", "<|im_start|>"],
-            },
-            take,
-        )
-        if failure:
-            raise ModelError(f"The chat model refused the turn: {failure[0]}.")
+        if self._path is None:
+            raise ModelError("The chat model is not loaded.")
+        if self._pipe is None:
+            self.load(self._path)
+        assert self._pipe is not None
+        stopped = False
+        try:
+            self._pipe.send(Request(prompt, sampling, max_tokens, past_end))
+            while (answer := self._pipe.recv()) is not Signal.DONE:
+                if isinstance(answer, Failure):
+                    raise ModelError(answer.message, answer.hint)
+                unwanted = on_text(answer) if isinstance(answer, str) else on_prefilled()
+                if unwanted and not stopped:
+                    stopped = True
+                    self._pipe.send(Signal.STOP)
+        except (EOFError, OSError) as error:
+            self.close()
+            lost = _lost(self._path)
+            raise ModelError(lost.message, lost.hint) from error
 
     def close(self) -> None:
-        self._server = None
+        """End the process. May be called twice."""
+        if self._pipe is not None:
+            self._pipe.close()  # the process reads the end of it, and leaves
+            self._pipe = None
+        if self._process is not None:
+            self._process.join(CLOSE_SECONDS)
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+            self._process = None
+
+
+def _lost(path: Path) -> Failure:
+    return Failure(
+        f"The process of the chat model {path.name} ended unexpectedly: too little memory?",
+        "`voxtui doctor` says how much there is.",
+    )
+
+
+def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
+    """The other process: load, then answer one request after another until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group
+    with suppress(EOFError, OSError):
+        try:
+            server = _load(path, context_tokens)
+        except ModelError as error:
+            pipe.send(Failure(error.message, error.hint))
+            return
+        pipe.send(Signal.LOADED)
+        while True:
+            request = pipe.recv()
+            if isinstance(request, Request):  # a STOP may come after the end of what it stops
+                _answer(server, request, pipe)
+
+
+def _load(path: Path, context_tokens: int) -> Any:
+    try:
+        xllamacpp: Any = import_module("xllamacpp")
+    except ImportError as error:
+        lacks_openmp = "libgomp" in str(error)
+        raise ModelError(
+            "The embedded chat runtime is not installed or does not run here.",
+            "Run: sudo apt install libgomp1" if lacks_openmp else "pip install 'voxtui[embedded]'",
+        ) from error
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx = context_tokens
+    params.n_parallel = 1
+    params.n_batch = params.n_ubatch = PREFILL_BATCH
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()
+    params.cache_ram_mib = 0
+    params.verbosity = -1
+    params.ui = params.endpoint_slots = False
+    try:
+        # It always listens somewhere: a socket that is gone before anybody could find it.
+        with tempfile.TemporaryDirectory(prefix="voxtui-") as folder:
+            params.hostnames = [os.path.join(folder, "chat.sock")]
+            return xllamacpp.Server(params)
+    except RuntimeError as error:
+        raise ModelError(
+            f"The chat model {path.name} did not load: too little memory or a damaged file.",
+            "`voxtui doctor` says which; `voxtui models fetch` gets the file anew.",
+        ) from error
+
+
+def _answer(server: Any, request: Request, pipe: Connection) -> None:
+    def take(event: Any) -> bool:
+        """Pass on what came, and whether to stop."""
+        if "error" in event:
+            message = str(event["error"].get("message", event["error"]))
+            failure.append(Failure(f"The chat model refused the turn: {message}."))
+            return True
+        try:
+            if "prompt_progress" in event:
+                pipe.send(Signal.PREFILLED)
+            elif request.max_tokens and (text := event["choices"][0]["text"]):
+                pipe.send(text)
+            return pipe.poll()
+        except OSError:  # nobody is there any more
+            return True
+
+    failure: list[Failure] = []
+    server.handle_completions(
+        {
+            "prompt": request.prompt,
+            "n_predict": request.max_tokens,
+            "stream": True,
+            "cache_prompt": True,
+            "return_progress": True,
+            "seed": 1,
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+            "top_k": request.sampling.top_k,
+            "min_p": 0.0,
+            "repeat_penalty": request.sampling.repetition_penalty,
+            "ignore_eos": request.past_end,
+            "stop": [] if request.past_end else ["<|im_end|>", "<|im_start|>"],
+        },
+        take,
+    )
+    pipe.send(failure[0] if failure else Signal.DONE)
 
 
 def threads() -> int:
