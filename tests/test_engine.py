@@ -24,11 +24,14 @@ from tests.fakes import (
 from voxtui.config import Config, HistoryConfig, StreamingConfig, VadConfig, VoiceConfig
 from voxtui.engine import Engine
 from voxtui.errors import DeviceError
+from voxtui.protocols import Progress
 from voxtui.turn import (
     FRAME_SECONDS,
+    Died,
     Frame,
     Loaded,
     LoadFailed,
+    Loading,
     Mark,
     Notice,
     Outcome,
@@ -598,3 +601,27 @@ def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
     with pytest.raises(ZeroDivisionError):
         events.until(TurnFinished)
     engine.close()
+
+
+class LoadsForever(ScriptedBrain):
+    def warm_up(self, progress: Progress) -> None:
+        while True:
+            progress("a large model", None)
+
+
+def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
+    brain, events = LoadsForever(), Events()
+    engine = Engine(
+        microphone=None,
+        speaker=None,
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=None,
+        config=Config(),
+        emit=events,
+    )
+    engine.start()
+    events.until(Loading)
+    engine.close()
+    assert brain.closed
+    assert not events.of(Died) and not events.of(Loaded)

@@ -168,6 +168,7 @@ class Engine:
         self._ready = False
         self._answering = False
         self._turns = 0
+        self._closing = False
         self._minting = threading.Lock()
         self._ticket = Ticket(0, TYPED)
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
@@ -223,7 +224,8 @@ class Engine:
         return self._microphone.level if self._microphone else 0.0
 
     def close(self) -> None:
-        """End the turn in progress, close every part, and join the thread."""
+        """End the turn in progress, or the loading, close every part, and join the thread."""
+        self._closing = True
         self._ticket.cancel()
         self._inbox.put(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -245,6 +247,8 @@ class Engine:
             while not isinstance(item := self._next(), Quit):
                 if item is not None:
                     self._take(item)
+        except _Closing:
+            pass
         except BaseException as error:  # noqa: BLE001 - the front end raises it
             self._emit(Died(error))
         finally:
@@ -286,6 +290,8 @@ class Engine:
         self._emit(StateChanged(State.LOADING))
 
         def progress(step: str, fraction: float | None) -> None:
+            if self._closing:
+                raise _Closing
             self._emit(Loading(step, fraction))
 
         try:
@@ -594,6 +600,10 @@ class _Answer:
     @property
     def reply(self) -> str:
         return "".join(token.text for token in self.tokens)
+
+
+class _Closing(Exception):
+    """Nobody waits any more for what is being loaded."""
 
 
 def _sounds(frame: Frame) -> bool:

@@ -229,7 +229,7 @@ class EmbeddedBrain:
         self._recogniser.load()
         self._recogniser.recognise(np.zeros(32_000, np.float32))
         progress("chat model", None)
-        self._llama.load(model_file(self._model))
+        self._llama.load(model_file(self._model), lambda: progress("chat model", None))
         self._chat = ChatThread(self._llama, self._sampling)
         progress("warming up", None)
         draft = self._chat.ask(self._prompt((), "Hello, how are you?") + ASK, 4)

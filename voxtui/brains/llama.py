@@ -8,16 +8,16 @@ running out of memory, costs one turn.
 from __future__ import annotations
 
 import os
-import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,17 @@ PREFILL_BATCH = 16
 """Tokens evaluated between two looks at whether the work is still wanted: 0.2 s on two cores, and
 no slower per token than larger batches there."""
 
-CLOSE_SECONDS = 2.0
-"""How long the process may take to leave by itself: a batch of the prompt and the unloading."""
+SERVE = """
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+from voxtui.brains.llama import serve
+serve(Connection(int(sys.argv[1])), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+"""
+"""What the process runs. The `multiprocessing` module would start it, and a second one to watch it,
+with the standard error of a screen that has none."""
+
+BEAT_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +73,42 @@ class Llama:
     def __init__(self, context_tokens: int) -> None:
         self._context_tokens = context_tokens
         self._path: Path | None = None
-        self._process: BaseProcess | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
 
-    def load(self, path: Path) -> None:
-        """Raises ModelError."""
-        context = get_context("spawn")
-        self._pipe, theirs = context.Pipe()
+    def load(self, path: Path, beat: Callable[[], object] = lambda: None) -> None:
+        """Calls `beat` now and then; what it raises ends the loading. Raises ModelError."""
+        self._pipe, theirs = Pipe()
         self._path = path
-        self._process = context.Process(
-            target=serve, args=(theirs, path, self._context_tokens), name="voxtui-chat", daemon=True
-        )
-        self._process.start()
-        theirs.close()
-        try:
-            answer = self._pipe.recv()
-        except (EOFError, OSError):
-            answer = _lost(path)
+        # It always listens somewhere: a socket that is gone before anybody could find it.
+        with tempfile.TemporaryDirectory(prefix="voxtui-") as folder:
+            socket = os.path.join(folder, "chat.sock")
+            arguments = [str(theirs.fileno()), path, socket, str(self._context_tokens)]
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", SERVE, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                process_group=0,  # Ctrl-C is not for it
+                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            )
+            theirs.close()
+            answer = self._loaded(path, beat)
         if isinstance(answer, Failure):
             self.close()
             raise ModelError(answer.message, answer.hint)
+
+    def _loaded(self, path: Path, beat: Callable[[], object]) -> Signal | Failure:
+        assert self._pipe is not None
+        try:
+            while not self._pipe.poll(BEAT_SECONDS):
+                beat()
+            return self._pipe.recv()
+        except (EOFError, OSError):
+            return _lost(path)
+        except BaseException:
+            self.close()
+            raise
 
     def run(
         self,
@@ -125,13 +150,11 @@ class Llama:
     def close(self) -> None:
         """End the process. May be called twice."""
         if self._pipe is not None:
-            self._pipe.close()  # the process reads the end of it, and leaves
+            self._pipe.close()
             self._pipe = None
         if self._process is not None:
-            self._process.join(CLOSE_SECONDS)
-            self._process.kill()
-            self._process.join()
-            self._process.close()
+            self._process.kill()  # it has nothing to save
+            self._process.wait()
             self._process = None
 
 
@@ -142,12 +165,11 @@ def _lost(path: Path) -> Failure:
     )
 
 
-def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
+def serve(pipe: Connection, path: Path, socket: str, context_tokens: int) -> None:
     """The other process: load, then answer one request after another until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group
     with suppress(EOFError, OSError):
         try:
-            server = _load(path, context_tokens)
+            server = _load(path, socket, context_tokens)
         except ModelError as error:
             pipe.send(Failure(error.message, error.hint))
             return
@@ -158,7 +180,7 @@ def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
                 _answer(server, request, pipe)
 
 
-def _load(path: Path, context_tokens: int) -> Any:
+def _load(path: Path, socket: str, context_tokens: int) -> Any:
     try:
         xllamacpp: Any = import_module("xllamacpp")
     except ImportError as error:
@@ -176,11 +198,9 @@ def _load(path: Path, context_tokens: int) -> Any:
     params.cache_ram_mib = 0
     params.verbosity = -1
     params.ui = params.endpoint_slots = False
+    params.hostnames = [socket]
     try:
-        # It always listens somewhere: a socket that is gone before anybody could find it.
-        with tempfile.TemporaryDirectory(prefix="voxtui-") as folder:
-            params.hostnames = [os.path.join(folder, "chat.sock")]
-            return xllamacpp.Server(params)
+        return xllamacpp.Server(params)
     except RuntimeError as error:
         raise ModelError(
             f"The chat model {path.name} did not load: too little memory or a damaged file.",
