@@ -33,8 +33,8 @@ DEEP_SECONDS = 0.2
 QUEUED_SECONDS = 1.0
 """Speech taken from the engine beyond what the device holds."""
 
-STALL_SECONDS = 1.0
-"""A device that takes nothing for so long is lost."""
+STALL_SECONDS = 3.0
+"""A device that takes nothing for so long is lost; a sound server on a busy machine may be late."""
 
 TAIL_SECONDS = 0.06
 """Zeros written before the stream ends, which would cut off its last 40 to 50 ms."""
