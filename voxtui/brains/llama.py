@@ -40,6 +40,11 @@ with the standard error of a screen that has none."""
 
 BEAT_SECONDS = 0.1
 
+SPINS = "1000"
+"""How often a chat thread looks again before it sleeps for its sibling. OpenMP's own 300,000 are
+no faster on free cores (31 ms a token), and let an answer collapse beside another busy program: 112
+ms instead of 71."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -90,7 +95,9 @@ class Llama:
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # Ctrl-C is not for it
-                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+                env={"GOMP_SPINCOUNT": SPINS}
+                | os.environ
+                | {"PYTHONPATH": str(Path(__file__).parents[2])},
             )
             theirs.close()
             answer = self._loaded(path, beat)
