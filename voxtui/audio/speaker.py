@@ -74,6 +74,7 @@ class SounddeviceSpeaker:
         self._stream: Any = None
         self._device: Device | None = None
         self._channels = 1
+        self._silence: Any = None
         self._lost: DeviceError | None = None
         self._closing = False
         self._writer: threading.Thread | None = None
@@ -203,6 +204,7 @@ class SounddeviceSpeaker:
         slice_ = round(SLICE_SECONDS * rate)
         capacity = stream.write_available
         deep, idle = capacity - slice_, round(IDLE_SECONDS * rate)
+        self._silence = np.zeros((slice_, self._channels), np.float32)
         moved_at, filled = time.monotonic(), 0
         while True:
             now = time.monotonic()
@@ -218,10 +220,11 @@ class SounddeviceSpeaker:
                 self._silence_if_stopped(now)
                 self._end_if_heard(now)
                 if filled >= (deep if self._queue else idle):
-                    self._changed.wait(SLICE_SECONDS / 2)
+                    # During a reply, to notice a barge-in; in silence each look costs idle CPU.
+                    self._changed.wait(SLICE_SECONDS / 2 if self._reply else SLICE_SECONDS)
                     continue
                 reply, samples = self._reply, self._next_slice(slice_)
-            self._put(samples, reply, slice_, now + filled / rate)
+            self._put(samples, reply, now + filled / rate)
             filled += slice_
         stream.write(np.zeros((round(TAIL_SECONDS * rate), self._channels), np.float32))
         stream.stop()
@@ -238,10 +241,10 @@ class SounddeviceSpeaker:
         self._changed.notify_all()
         return samples
 
-    def _put(self, samples: Any, reply: Reply | None, slice_: int, leaves_at: float) -> None:
+    def _put(self, samples: Any, reply: Reply | None, leaves_at: float) -> None:
         """Write `samples`, whose first will leave the converter at `leaves_at`, or silence."""
         if samples is None or reply is None:
-            self._stream.write(np.zeros((slice_, self._channels), np.float32))
+            self._stream.write(self._silence)
             return
         if not len(samples):
             return
