@@ -145,11 +145,13 @@ def test_finish_without_speech_is_nothing(speaker: SounddeviceSpeaker) -> None:
     assert not marks.since_release()
 
 
-def test_an_idle_speaker_plays_nothing_and_the_next_reply_is_whole(
-    speaker: SounddeviceSpeaker, recorder: Recorder
+def test_an_idle_speaker_plays_nothing_is_not_lost_and_the_next_reply_is_whole(
+    speaker: SounddeviceSpeaker, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("voxtui.audio.speaker.STALL_SECONDS", 0.1)
     say(speaker, tone(0.2))
     recorder.until(time.monotonic() + 0.5)
+    assert speaker._lost is None
     said = question("meow", VOICE_RATE)
     say(speaker, SpeechChunk(said, VOICE_RATE, ""))
     heard = recorded(recorder)

@@ -23,10 +23,6 @@ AUDIBLE = 10 ** (-50 / 20)
 
 SLICE_SECONDS = 0.01
 
-IDLE_SECONDS = 0.03
-"""How much silence is kept ahead while nothing is said; a first sound waits for it. With 20 ms and
-more, a sound server reported no underrun in silence."""
-
 DEEP_SECONDS = 0.2
 """How much speech is kept ahead: the interpreter may stall for so long without a gap."""
 
@@ -74,7 +70,10 @@ class SounddeviceSpeaker:
         self._stream: Any = None
         self._device: Device | None = None
         self._channels = 1
-        self._silence: Any = None
+        self._rinse = 0
+        """samples of silence to write yet"""
+        self._runs_until = 0.0
+        """when the last sample written leaves the converter"""
         self._lost: DeviceError | None = None
         self._closing = False
         self._writer: threading.Thread | None = None
@@ -107,6 +106,7 @@ class SounddeviceSpeaker:
             self._stream, self._channels = stream, channels
             break
         self._lost, self._closing = None, False
+        self._rinse, self._runs_until = 0, 0.0
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
         self._writer.start()
 
@@ -199,35 +199,57 @@ class SounddeviceSpeaker:
             self._changed.notify_all()
 
     def _feed(self) -> None:
-        """Keep the device fed: silence 30 ms ahead, speech 200 ms ahead, in 10 ms slices."""
+        """Keep the device 200 ms ahead while there is speech, and let it run dry otherwise.
+
+        A sound server plays a stream once it was filled, and one that ran dry once it was filled
+        again: a little silence kept ahead would never be played, and speech would wait behind it.
+        """
         stream, rate = self._stream, self._rate
         slice_ = round(SLICE_SECONDS * rate)
         capacity = stream.write_available
-        deep, idle = capacity - slice_, round(IDLE_SECONDS * rate)
-        self._silence = np.zeros((slice_, self._channels), np.float32)
+        silence = np.zeros((slice_, self._channels), np.float32)
         moved_at, filled = time.monotonic(), 0
         while True:
             now = time.monotonic()
             filled_before, filled = filled, capacity - stream.write_available
-            if filled < filled_before or filled < idle:
+            if filled < filled_before:
                 moved_at = now
-            elif now - moved_at > STALL_SECONDS:
-                self._lose()
-                return
             with self._changed:
                 if self._closing:
                     break
                 self._silence_if_stopped(now)
                 self._end_if_heard(now)
-                if filled >= (deep if self._queue else idle):
-                    # During a reply, to notice a barge-in; in silence each look costs idle CPU.
-                    self._changed.wait(SLICE_SECONDS / 2 if self._reply else SLICE_SECONDS)
+                if not self._queue and not self._rinsing():
+                    self._changed.wait(SLICE_SECONDS / 2 if self._reply else None)
+                    moved_at = time.monotonic()
+                    continue
+                if filled >= capacity - slice_:
+                    if now - moved_at > STALL_SECONDS:
+                        self._lose()
+                        return
+                    self._changed.wait(SLICE_SECONDS / 2)
                     continue
                 reply, samples = self._reply, self._next_slice(slice_)
-            self._put(samples, reply, now + filled / rate)
-            filled += slice_
+            # The device reports its fill in steps; what was written before is known better.
+            leaves_at = now + filled / rate
+            if self._runs_until > now:
+                leaves_at = min(leaves_at, self._runs_until)
+            if samples is None or reply is None:
+                stream.write(silence)
+                self._rinse -= slice_
+                written = slice_
+            else:
+                self._put(samples, reply, leaves_at)
+                self._rinse = capacity
+                written = len(samples)
+            filled += written
+            self._runs_until = leaves_at + written / rate
         stream.write(np.zeros((round(TAIL_SECONDS * rate), self._channels), np.float32))
         stream.stop()
+
+    def _rinsing(self) -> bool:
+        """After the last words the device's ring is filled with zeros: some play on when dry."""
+        return self._rinse > 0 and (self._reply is None or self._reply.finishing)
 
     def _next_slice(self, length: int) -> Any:
         """Up to `length` samples of queued speech, or None."""
@@ -241,11 +263,8 @@ class SounddeviceSpeaker:
         self._changed.notify_all()
         return samples
 
-    def _put(self, samples: Any, reply: Reply | None, leaves_at: float) -> None:
-        """Write `samples`, whose first will leave the converter at `leaves_at`, or silence."""
-        if samples is None or reply is None:
-            self._stream.write(self._silence)
-            return
+    def _put(self, samples: Any, reply: Reply, leaves_at: float) -> None:
+        """Write `samples`, whose first will leave the converter at `leaves_at`."""
         if not len(samples):
             return
         audible = np.flatnonzero(np.abs(samples) > AUDIBLE)
@@ -267,6 +286,7 @@ class SounddeviceSpeaker:
         self._resampler = None
         self._stream.abort()
         self._stream.start()
+        self._rinse, self._runs_until = 0, 0.0
         unheard = max(0, min(reply.written, round((reply.ends_at - now) * self._rate)))
         reply.heard = reply.written - unheard
         if reply.last_sound is not None:
