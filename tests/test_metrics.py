@@ -12,8 +12,10 @@ from voxtui.metrics import (
     SPEED,
     TOTAL,
     TTFT,
+    Session,
     Verdict,
     Window,
+    folded,
     percentile,
     stages,
     verdict,
@@ -113,8 +115,37 @@ def test_a_number_a_turn_did_not_reach_is_left_out_and_never_zero():
     assert window.values(SPEED) == [pytest.approx(25)]
 
 
+def test_the_first_turn_after_models_were_loaded_is_cold():
+    session = Session()
+    session.models_loaded()
+    for n in range(1, 4):
+        session.add(turn(n, released=0.0, first_token=n / 1000))
+    session.models_loaded()
+    for n in range(4, 6):
+        session.add(turn(n, released=0.0, first_token=n / 1000))
+    assert [round(value) for value in session.cold.values(TTFT)] == [1, 4]
+    assert [round(value) for value in session.warm.values(TTFT)] == [2, 3, 5]
+    assert len(session.all) == 5
+
+
+def test_a_turn_without_a_first_token_is_not_the_cold_one():
+    session = Session()
+    session.add(turn(1, released=0.0, captured=0.1))
+    session.add(turn(2))
+    assert len(session.cold) == 1
+    assert len(session.all) == 1
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=200), st.integers(1, 40))
+def test_folding_keeps_the_largest_and_the_order(values, width):
+    found = folded(values, width)
+    assert len(found) == min(len(values), width)
+    assert max(found, default=0) == max(values, default=0)
+    assert [*found] == values or len(values) > width
+
+
 def test_stages_follow_each_other_from_the_release_to_the_first_sound():
-    path = [stage for stage in stages(MARKS) if stage.name != "writing"]
+    path = stages(MARKS)[:-2]
     names = ["listen", "recognise", "prefill", "token", "clause", "voice", "device"]
     assert [stage.name for stage in path] == names
     assert path[0].start == 0
@@ -122,9 +153,9 @@ def test_stages_follow_each_other_from_the_release_to_the_first_sound():
     assert path[-1].end == MARKS["first_sound"]
 
 
-def test_writing_runs_beside_the_path_from_first_to_last_token():
-    writing = stages(MARKS)[-1]
-    assert (writing.name, writing.start, writing.end) == ("writing", 0.11, 0.51)
+def test_writing_and_speaking_run_beside_the_path():
+    beside = [(stage.name, stage.start, stage.end) for stage in stages(MARKS)[-2:]]
+    assert beside == [("writing", 0.11, 0.51), ("speaking", 0.3, 2.4)]
 
 
 def test_work_hidden_before_the_release_lies_left_of_zero():

@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from voxtui.config import TargetsConfig
 from voxtui.turn import Mark, Turn
 
 WINDOW = 20
-"""Turns that p50 and p95 are taken over."""
+"""Turns that p50, p95 and p99 are taken over."""
 
 
 class Verdict(StrEnum):
@@ -65,7 +66,7 @@ def percentile(values: Iterable[float], percent: float) -> float | None:
 class Window:
     """The last turns that reached a first token."""
 
-    def __init__(self, size: int = WINDOW) -> None:
+    def __init__(self, size: int | None = WINDOW) -> None:
         self._turns: deque[Turn] = deque(maxlen=size)
 
     def add(self, turn: Turn) -> None:
@@ -81,6 +82,34 @@ class Window:
 
     def percentile(self, headline: Headline, percent: float) -> float | None:
         return percentile(self.values(headline), percent)
+
+
+class Session:
+    """The turns since the start. The first after models were loaded is cold, and kept apart."""
+
+    def __init__(self) -> None:
+        self.all = Window(None)
+        self.warm = Window()
+        self.cold = Window()
+        self._models_are_new = True
+
+    def models_loaded(self) -> None:
+        self._models_are_new = True
+
+    def add(self, turn: Turn) -> None:
+        if turn.ttft_ms is None:
+            return
+        self.all.add(turn)
+        (self.cold if self._models_are_new else self.warm).add(turn)
+        self._models_are_new = False
+
+
+def folded(values: Sequence[float], width: int) -> list[float]:
+    """At most `width` values that stand for all: the largest of each stretch, so none is hidden."""
+    if len(values) <= width:
+        return [*values]
+    edges = [len(values) * i // width for i in range(width + 1)]
+    return [max(values[begin:end]) for begin, end in pairwise(edges)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +139,14 @@ _PATH: Sequence[tuple[str, Mark]] = (
 )
 """The way from the release to the first sound: each stage ends at its mark."""
 
+SPEAKING = "speaking"
+
+_BESIDE: Sequence[tuple[str, Mark, Mark]] = (
+    ("writing", Mark.FIRST_TOKEN, Mark.LAST_TOKEN),
+    (SPEAKING, Mark.FIRST_SOUND, Mark.LAST_SOUND),
+)
+"""What goes on beside that way, or after it."""
+
 
 def stages(marks: Mapping[str, float], hidden_s: float = 0.0) -> list[Stage]:
     """What the time after the release went into, and how much work was hidden before it.
@@ -124,7 +161,8 @@ def stages(marks: Mapping[str, float], hidden_s: float = 0.0) -> list[Stage]:
             end = max(at, reached)
             found.append(Stage(name, at, end))
             at = end
-    first, last = marks.get(Mark.FIRST_TOKEN), marks.get(Mark.LAST_TOKEN)
-    if first is not None and last is not None:
-        found.append(Stage("writing", first, last))
+    for name, begin, end in _BESIDE:
+        first, last = marks.get(begin), marks.get(end)
+        if first is not None and last is not None:
+            found.append(Stage(name, first, last))
     return found

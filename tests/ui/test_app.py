@@ -430,7 +430,7 @@ async def test_a_turn_goes_on_behind_the_help():
         await s.pilot.press("escape")
         await s.settle()
         assert "An answer." in s.text
-        assert "✓   84" in s.line("TTFT")
+        assert "✓   84" in s.line("TTFT ")
 
 
 async def test_ctrl_q_quits_also_from_the_text_field():
@@ -604,16 +604,63 @@ async def test_a_clip_stops_when_something_else_is_wanted(key):
 # Numbers.
 
 
+async def warm(s):
+    """The first turn is a cold one, and in no percentile."""
+    s.engine.begin()
+    s.engine.finish(marks={**MARKS, "first_token": 5.0}, reply="x")
+    s.engine.begin()
+
+
+def cells(s, headline):
+    return s.line(f"{headline:<12}").split(headline)[1].split()
+
+
 async def test_the_headlines_of_a_turn_stand_beside_their_targets_with_a_verdict():
     async with screen() as s:
-        s.engine.begin()
+        await warm(s)
         s.engine.finish(marks=MARKS, tokens=24, reply="x")
         await s.settle()
-        assert s.line("TTFT").split("TTFT")[1].split() == ["✓", "84", "≤100", "84", "84"]
-        sound = s.line("First sound").split("First sound")[1].split()
-        assert sound == ["✗", "512", "≤300", "512", "512"]
-        assert s.line("Total").split("Total")[1].split() == ["✗", "1234", "≤1000", "1234", "1234"]
-        assert s.line("Tokens/s").split("Tokens/s")[1].split() == ["20", "20"]
+        assert cells(s, "TTFT") == ["✓", "84", "≤100", "84", "84", "84"]
+        assert cells(s, "First sound") == ["✗", "512", "≤300", "512", "512", "512"]
+        assert cells(s, "Total") == ["✗", "1234", "≤1000", "1234", "1234", "1234"]
+        assert cells(s, "Tokens/s") == ["20", "20"]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_first_turn_after_loading_is_cold_and_apart(size):
+    slow = {**MARKS, "first_token": 0.9, "first_sound": 1.9, "last_token": 2.9}
+    async with screen(size=size) as s:
+        s.engine.begin()
+        s.engine.finish(marks=slow, reply="x")
+        await s.settle()
+        assert cells(s, "TTFT")[:6] == ["✗", "900", "≤100", "–", "–", "–"]
+        for value in ("900", "1900", "2900"):
+            assert value in s.line("cold")
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, reply="x")
+        await s.settle()
+        assert cells(s, "TTFT")[:6] == ["✓", "84", "≤100", "84", "84", "84"]
+        assert "900" in s.line("cold")
+
+
+async def test_the_session_is_one_line_from_its_first_turn_to_its_last():
+    async with screen() as s:
+        for n in range(100):
+            s.engine.begin()
+            s.engine.finish(marks={**MARKS, "first_sound": 9.0 if n == 41 else 1.0}, reply="x")
+        await s.settle()
+        trend = s.line("session").split()[-1]
+        assert len(trend) == 29
+        assert trend.count("█") == 1
+
+
+async def test_what_a_person_feels_counts_from_the_last_word():
+    async with screen(size=(120, 40)) as s:
+        s.engine.begin()
+        s.engine.finish(marks={**MARKS, "speech_ended": -0.2, "first_shown": 0.091}, reply="x")
+        await s.settle()
+        assert s.line("since the last word").split("word")[1].split() == ["284", "712", "1434"]
+        assert "first word painted at 91 ms" in s.text
 
 
 async def test_marks_are_shown_as_they_are_reached():
@@ -624,21 +671,21 @@ async def test_marks_are_shown_as_they_are_reached():
         marks.mark(Mark.FIRST_TOKEN, 100.084)
         s.app._tick()
         await s.settle()
-        assert "✓   84" in s.line("TTFT")
-        assert "–" in s.line("First sound")
+        assert "✓   84" in s.line("TTFT ")
+        assert "–" in s.line("First sound ")
         marks.mark(Mark.FIRST_SOUND, 100.512)
         s.app._tick()
         await s.settle()
-        assert "✗  512" in s.line("First sound")
+        assert "✗  512" in s.line("First sound ")
 
 
-async def test_p50_and_p95_are_over_the_last_twenty_turns():
+async def test_the_percentiles_are_over_the_last_twenty_turns():
     async with screen() as s:
         for n in range(1, 31):
             s.engine.begin()
             s.engine.finish(marks={"released": 0.0, "first_token": n / 1000}, reply="x")
         await s.settle()
-        assert s.line("TTFT").split()[-2:] == ["20", "29"]
+        assert cells(s, "TTFT")[-3:] == ["20", "29", "30"]
 
 
 async def test_the_waterfall_has_hidden_work_left_of_zero():
@@ -654,16 +701,45 @@ async def test_the_waterfall_has_hidden_work_left_of_zero():
         assert recognise.index("▏") == zero
 
 
+async def test_the_targets_stand_on_the_axis_with_their_verdicts():
+    async with screen(size=(120, 40)) as s:
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, hidden_s=0.45, reply="x")
+        await s.settle()
+        goals, device = s.line("goals "), s.line("device ")
+        assert "✓" in goals and "✗300" in goals and "✗1000" in goals
+        assert device[goals.index("✗1000")] == "┊"
+        assert device[goals.index("✗300")] in "█▌▐▋▊▉"
+
+
+async def test_a_fast_turn_still_has_the_target_of_the_first_sound_on_its_axis():
+    fast = {"released": 0.0, "first_token": 0.01, "first_sound": 0.08, "last_token": 0.1}
+    async with screen(size=(120, 40)) as s:
+        s.engine.begin()
+        s.engine.finish(marks=fast, reply="x")
+        await s.settle()
+        assert "✓100" in s.line("goals ")
+        assert "✓" in s.line("goals ").split("✓100")[1]
+
+
+async def test_a_long_answer_does_not_squeeze_the_axis():
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.finish(marks={**MARKS, "last_sound": 30.0}, reply="x")
+        await s.settle()
+        assert "29.5 s" in s.line("speaking")
+        assert "1500 ms" in s.text
+
+
 @pytest.mark.parametrize("width", range(78, 84))
 async def test_no_headline_is_cut_off_at_80_columns(width):
     slow = {"released": 0.0, "first_token": 12.0, "first_sound": 99.5, "last_token": 120.0}
     async with screen(size=(width, 24)) as s:
-        s.engine.begin()
+        await warm(s)
         s.engine.finish(marks=slow, tokens=9999, reply="x")
         await s.settle()
-        for name, value in (("TTFT", "12 s"), ("First sound", "100 s"), ("Total", "120 s")):
-            _, numbers = s.line(name).split(f"{name} ", 1)
-            assert numbers.count(value) == 3
+        for name, value in (("TTFT", "12s"), ("First sound", "100s"), ("Total", "120s")):
+            assert cells(s, name).count(value) == 4
 
 
 async def test_on_a_large_screen_the_headlines_are_large():
@@ -708,12 +784,13 @@ async def test_growing_and_shrinking_the_terminal_loses_nothing():
     async with screen(size=(80, 24)) as s:
         s.engine.begin("typed")
         s.engine.report(ReplyText(1, "An answer."))
+        await s.settle()
         s.engine.finish(marks=MARKS, reply="x")
         for size in ((20, 5), (160, 50), (80, 24)):
             await s.pilot.resize_terminal(*size)
             await s.settle()
         assert "An answer." in s.text
-        assert "✓   84" in s.line("TTFT")
+        assert "✓   84" in s.line("TTFT ")
 
 
 # Standing still.

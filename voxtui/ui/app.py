@@ -89,7 +89,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     AUTO_FOCUS = "Transcript"
     # Textual declares these two as instance variables.
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-compact"), (110, "-wide")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-medium"), (30, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-medium"), (30, "-tall"), (38, "-high")]  # noqa: RUF012
 
     KEYS: ClassVar[Sequence[Binding]] = [
         Binding("space", "talk", "Talk", key_display="Space",
@@ -242,6 +242,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._brain.update(loaded.brain)
         self._bar.border_subtitle = loaded.microphone or "no microphone"
         self._bar.meter.show(0.0)
+        self._panel.models_loaded()
         # What is there now stays. Looking through it for garbage again and again would stop every
         # thread for some 60 ms, in the middle of an answer.
         gc.collect()

@@ -20,17 +20,20 @@ from voxtui.config import TargetsConfig
 from voxtui.metrics import (
     FIRST_SOUND,
     HEADLINES,
+    SPEAKING,
     SPEED,
     TOTAL,
     TTFT,
+    WINDOW,
     Headline,
+    Session,
     Stage,
     Verdict,
-    Window,
+    folded,
     stages,
     verdict,
 )
-from voxtui.turn import Marks, Outcome, Turn
+from voxtui.turn import Mark, Marks, Outcome, Turn
 from voxtui.ui.bars import LOWER_EIGHTHS, bar, trend
 
 NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
@@ -38,15 +41,21 @@ NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
 VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-error", None: ""}
 
 LABEL_CELLS = 10
-VALUE_CELLS = 7
+VALUE_CELLS = 8
+TABLE_CELLS = 39
 TREND_CELLS = 10
+
+TIMES = (TTFT, FIRST_SOUND, TOTAL)
+TIME_MARKS = (Mark.FIRST_TOKEN, Mark.FIRST_SOUND, Mark.LAST_TOKEN)
+
+GOAL = "┊"
 
 
 def number(value: float | None) -> str:
-    """A headline in at most five cells."""
+    """A headline in four cells."""
     if value is None:
         return "–"
-    return f"{value:.0f}" if value < 9999.5 else f"{value / 1000:.0f} s"
+    return f"{value:.0f}" if value < 9999.5 else f"{value / 1000:.0f}s"
 
 
 def short_ms(seconds: float) -> str:
@@ -74,7 +83,7 @@ class Card(Vertical):
     def show(self, turn: Turn) -> None:
         value = self._headline.of(turn)
         kept = verdict(value, self._target)
-        text = "-" if value is None else number(value).removesuffix(" s")
+        text = "-" if value is None else number(value).removesuffix("s")
         if text != self._digits.value:
             self._digits.update(text)
         goal = f"≤ {self._target:.0f}"
@@ -84,40 +93,67 @@ class Card(Vertical):
 
 
 class Numbers(Static):
-    """Each headline of this turn beside its target, and p50 and p95 of the last turns."""
+    """Each headline of this turn beside its target, and what the last turns were like."""
 
     def __init__(self, targets: TargetsConfig) -> None:
         super().__init__(markup=False)
         self._targets = targets
 
-    def show(self, turn: Turn, window: Window) -> None:
-        wide = self.content_size.width >= 39 + TREND_CELLS
-        lines = [self._head(len(window), wide)]
-        lines += [self._line(headline, turn, window, wide) for headline in HEADLINES]
+    def show(self, turn: Turn, session: Session) -> None:
+        wide = self.content_size.width >= TABLE_CELLS + 2 + TREND_CELLS
+        lines = [self._head(session, wide)]
+        lines += [self._line(headline, turn, session, wide) for headline in HEADLINES]
+        lines += [Content.styled(line, "dim") for line in self._notes(turn, session, wide)]
         self.update(Content("\n").join(lines), layout=False)
 
-    def _head(self, turns: int, wide: bool) -> Content:
-        past = f"{'p50':>5} {'p95':>5}" + (
-            f"  {f'last {turns}' if turns else '':<10}" if wide else ""
-        )
-        return Content.styled(f"{'ms':<11}  {'turn':>5}   goal  {past}", "dim")
+    def _head(self, session: Session, wide: bool) -> Content:
+        trends = f"  {'session':<{TREND_CELLS}}" if wide and len(session.all) else ""
+        return Content.styled(f"{'ms':<11}   turn  goal  p50  p95  p99{trends}", "dim")
 
-    def _line(self, headline: Headline, turn: Turn, window: Window, wide: bool) -> Content:
+    def _line(self, headline: Headline, turn: Turn, session: Session, wide: bool) -> Content:
         value, target = headline.of(turn), headline.target(self._targets)
         kept = verdict(value, target)
         sign = kept.sign if kept else " "
         goal = f"≤{number(target)}" if target is not None else ""
         # For a speed the slow side is the low one, and p95 would praise it.
-        p95 = "" if headline is SPEED else number(window.percentile(headline, 95))
-        past = f"{number(window.percentile(headline, 50)):>5} {p95:>5}"
-        values = window.values(headline)
+        shown = (50,) if headline is SPEED else (50, 95, 99)
+        past = " ".join(f"{number(session.warm.percentile(headline, p)):>4}" for p in shown)
+        values = folded(session.all.values(headline), TREND_CELLS)
         return Content.assemble(
             f"{headline.name:<11} ",
             (f"{sign}{number(value):>5}", f"bold {VERDICT_STYLES[kept]}".strip()),
-            (f"  {goal:>5}  ", "dim"),
-            past,
+            (f" {goal:>5} ", "dim"),
+            f"{past:<14}",
             (f"  {trend(values, TREND_CELLS)}", "$text-secondary") if wide else "",
         )
+
+    def _notes(self, turn: Turn, session: Session, wide: bool) -> list[str]:
+        if not len(session.all):
+            return ["p50, p95, p99: of the last 20 turns"]
+        cold = [number(session.cold.percentile(headline, 50)) for headline in TIMES]
+        if not wide:
+            values, cells = session.all.values(_sounding(session)), TABLE_CELLS - LABEL_CELLS
+            return [
+                f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}",
+                f"{'session':<{LABEL_CELLS}}{trend(folded(values, cells), cells)}",
+            ]
+        several = f"s, p50 of {len(session.cold)}" if len(session.cold) > 1 else ""
+        felt = [number(turn.ms(mark, since=Mark.SPEECH_ENDED)) for mark in TIME_MARKS]
+        return [
+            _three(f"above {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
+            _three(f"cold turn{several}", cold),
+            _three("since the last word", felt),
+            f"first word painted at {number(turn.ms(Mark.FIRST_SHOWN))} ms",
+        ]
+
+
+def _three(name: str, values: Sequence[str]) -> str:
+    return f"{name:<22}{values[0]:>6}{values[1]:>13}{values[2]:>8}"
+
+
+def _sounding(session: Session) -> Headline:
+    """What a session is told by: the first sound, or TTFT where nothing sounds."""
+    return FIRST_SOUND if session.all.values(FIRST_SOUND) else TTFT
 
 
 class Waterfall(Widget):
@@ -131,6 +167,8 @@ class Waterfall(Widget):
         "waterfall--voice",
         "waterfall--sound",
         "waterfall--label",
+        "waterfall--within",
+        "waterfall--over",
     }
 
     KINDS: ClassVar[dict[str, str]] = {
@@ -144,15 +182,19 @@ class Waterfall(Widget):
         "clause": "voice",
         "voice": "voice",
         "device": "sound",
+        "speaking": "sound",
     }
 
-    def __init__(self) -> None:
+    def __init__(self, targets: TargetsConfig) -> None:
         super().__init__()
+        self._targets = targets
         self._stages: Sequence[Stage] = ()
+        self._turn = NO_TURN
 
-    def show(self, found: Sequence[Stage]) -> None:
+    def show(self, turn: Turn, hidden_s: float) -> None:
+        found = stages(turn.marks, hidden_s)
         if found != self._stages:
-            self._stages = found
+            self._stages, self._turn = found, turn
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -161,11 +203,15 @@ class Waterfall(Widget):
         cells = width - LABEL_CELLS - VALUE_CELLS
         if cells < 4 or not self._stages:
             return Strip([Segment(self._empty(y)[:width].ljust(width), label)], width)
-        axis = Axis(self._stages, cells)
-        rows = self._rows(self.size.height - 1)
+        goals = [(target / 1000, headline) for headline in TIMES
+                 if (target := headline.target(self._targets)) is not None]  # fmt: skip
+        axis = Axis(self._stages, cells, at_least=max(seconds for seconds, _ in goals[:2]))
+        rows = self._rows(self.size.height - 2)
         if y < len(rows):
-            return self._stage_line(rows[y], axis, cells, label)
+            return self._stage_line(rows[y], axis, cells, label, [at for at, _ in goals])
         if y == len(rows):
+            return self._goal_line(axis, cells, label, goals)
+        if y == len(rows) + 1:
             line = f"{'':<{LABEL_CELLS}}{axis.labels()}{'':<{VALUE_CELLS}}"
             return Strip([Segment(line, label)], width)
         return Strip.blank(width, self.rich_style)
@@ -181,9 +227,15 @@ class Waterfall(Widget):
         longest = sorted(self._stages, key=lambda stage: stage.seconds, reverse=True)[:room]
         return [stage for stage in self._stages if stage in longest]
 
-    def _stage_line(self, stage: Stage, axis: Axis, cells: int, label: Style) -> Strip:
+    def _stage_line(
+        self, stage: Stage, axis: Axis, cells: int, label: Style, goals: Sequence[float]
+    ) -> Strip:
         style = self.get_component_rich_style(f"waterfall--{self.KINDS[stage.name]}")
-        ground = [Segment("▏" if i == axis.zero else " ", label) for i in range(cells)]
+        ground = [Segment(" ", label)] * cells
+        for seconds in goals:
+            if (at := axis.column(seconds)) is not None:
+                ground[at] = Segment(GOAL, label)
+        ground[axis.zero] = Segment("▏", label)
         bars = bar(axis.cell(stage.start), axis.cell(stage.end), style, ground)
         value = f"{short_ms(stage.seconds):>{VALUE_CELLS}}"
         return Strip(
@@ -195,6 +247,26 @@ class Waterfall(Widget):
             cells + LABEL_CELLS + VALUE_CELLS,
         )
 
+    def _goal_line(
+        self, axis: Axis, cells: int, label: Style, goals: Sequence[tuple[float, Headline]]
+    ) -> Strip:
+        """The sign of each verdict at its target's place, and the target where there is room."""
+        line = [Segment(" ", label)] * cells
+        places = [(axis.column(seconds), seconds, headline) for seconds, headline in goals]
+        places = [(at, seconds, headline) for at, seconds, headline in places if at is not None]
+        ends = [at for at, _, _ in places[1:]] + [cells]
+        for (at, seconds, headline), end in zip(places, ends, strict=True):
+            kept = verdict(headline.of(self._turn), seconds * 1000)
+            style = self._verdict_style(kept) if kept else label
+            text = f"{kept.sign if kept else '▴'}{seconds * 1000:.0f}"
+            for i, character in enumerate(text if at + len(text) < end else text[0]):
+                line[at + i] = Segment(character, style)
+        name = Segment(f"{'goals':<{LABEL_CELLS}}", label)
+        return Strip([name, *Segment.simplify(line), Segment(" " * VALUE_CELLS, label)])
+
+    def _verdict_style(self, kept: Verdict) -> Style:
+        return self.get_component_rich_style(f"waterfall--{kept.name.lower()}")
+
 
 class Axis:
     """Seconds from the release to cells, with a scale of round numbers."""
@@ -202,9 +274,11 @@ class Axis:
     HIDDEN_SHARE = 0.3
     """Hidden work may be long; it is cut off here, and its row says how long it is."""
 
-    def __init__(self, found: Sequence[Stage], cells: int) -> None:
+    def __init__(self, found: Sequence[Stage], cells: int, at_least: float) -> None:
         hidden = -min((stage.start for stage in found), default=0.0)
-        self.end = _round_up(max((stage.end for stage in found), default=0.0))
+        # How long the answer is spoken says nothing about speed; it runs out of the picture.
+        ends = [stage.end for stage in found if stage.name != SPEAKING]
+        self.end = _round_up(max([*ends, at_least]))
         self._cells = cells
         left = min(hidden / (hidden + self.end), self.HIDDEN_SHARE) * cells
         self.zero = math.ceil(left)
@@ -212,6 +286,11 @@ class Axis:
 
     def cell(self, seconds: float) -> float:
         return max(0.0, self.zero + seconds * self._per_second)
+
+    def column(self, seconds: float) -> int | None:
+        """The cell that holds this time, where the axis has it."""
+        at = int(self.cell(seconds))
+        return at if at < self._cells else None
 
     def labels(self) -> str:
         line = [" "] * self._cells
@@ -241,9 +320,9 @@ class History(Widget):
         self._headline = FIRST_SOUND
         self._values: list[float] = []
 
-    def show(self, window: Window) -> None:
-        self._headline = FIRST_SOUND if window.values(FIRST_SOUND) else TTFT
-        self._values = window.values(self._headline)
+    def show(self, session: Session) -> None:
+        self._headline = _sounding(session)
+        self._values = session.all.values(self._headline)[-WINDOW:]
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -259,13 +338,15 @@ class History(Widget):
         top = max(*self._values, target * 1.25)
         from_bottom = rows - y
         line = round(target / top * rows - 0.5)
+        room = (width - self.SCALE_CELLS) // (self.COLUMN_CELLS + 1)
+        values = self._values[-room:]
         segments = [Segment(self._scale(from_bottom, rows, line, top, target), label)]
         empty = "┄" if from_bottom == line else " "
-        for value in self._values:
+        for value in values:
             kept = verdict(value, target) or Verdict.WITHIN
             style = self.get_component_rich_style(f"history--{kept.name.lower()}")
             segments += self._column(value / top * rows - from_bottom, style, label, empty)
-        used = self.SCALE_CELLS + len(self._values) * (self.COLUMN_CELLS + 1)
+        used = self.SCALE_CELLS + len(values) * (self.COLUMN_CELLS + 1)
         return Strip([*segments, Segment(empty * (width - used), label)]).crop(0, width)
 
     def _scale(self, row: int, rows: int, line: int, top: float, target: float) -> str:
@@ -288,10 +369,10 @@ class LatencyPanel(Vertical):
 
     def __init__(self, targets: TargetsConfig) -> None:
         super().__init__()
-        self._window = Window()
-        self._cards = [Card(headline, targets) for headline in (TTFT, FIRST_SOUND, TOTAL)]
+        self._session = Session()
+        self._cards = [Card(headline, targets) for headline in TIMES]
         self._numbers = Numbers(targets)
-        self._waterfall = Waterfall()
+        self._waterfall = Waterfall(targets)
         self._history = History(targets)
         self._turn = NO_TURN
         self._hidden_s = 0.0
@@ -314,6 +395,10 @@ class LatencyPanel(Vertical):
         """The turn on display; its marks may still be coming in."""
         return self._turn
 
+    def models_loaded(self) -> None:
+        """The next turn is a cold one."""
+        self._session.models_loaded()
+
     def follow(self, marks: Marks) -> None:
         """Show the marks reached so far; the turn before stays until the release."""
         reached = marks.since_release()
@@ -324,8 +409,8 @@ class LatencyPanel(Vertical):
 
     def finish(self, turn: Turn) -> None:
         self._turn, self._hidden_s = turn, turn.hidden_s
-        self._window.add(turn)
-        self._history.show(self._window)
+        self._session.add(turn)
+        self._history.show(self._session)
         self._show()
 
     def complete(self, marks: Marks) -> None:
@@ -336,5 +421,5 @@ class LatencyPanel(Vertical):
     def _show(self) -> None:
         for card in self._cards:
             card.show(self._turn)
-        self._numbers.show(self._turn, self._window)
-        self._waterfall.show(stages(self._turn.marks, self._hidden_s))
+        self._numbers.show(self._turn, self._session)
+        self._waterfall.show(self._turn, self._hidden_s)
