@@ -277,10 +277,11 @@ class ScriptedEngine:
         self.calls.append(("start",))
         self.report(StateChanged(State.LOADING))
 
-    def talk(self, at: float | None = None, source: str = "microphone", paced: bool = True) -> None:
+    def talk(self, at: float | None = None, source: str = "microphone", paced: bool = True) -> int:
         self.calls.append(("talk", at))
+        return self.turns + 1
 
-    def release(self, at: float | None = None) -> None:
+    def release(self, at: float | None = None, turn: int | None = None) -> None:
         self.calls.append(("release", at))
 
     def hear(self, frame: Frame) -> None:

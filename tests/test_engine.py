@@ -33,6 +33,7 @@ from voxtui.turn import (
     LoadFailed,
     Loading,
     Mark,
+    MicrophoneLost,
     Notice,
     Outcome,
     ReplyText,
@@ -298,13 +299,37 @@ def test_models_are_warm_before_ready() -> None:
         assert talk.events.seen[-1] == StateChanged(State.READY)
 
 
-@pytest.mark.parametrize("pattern", ["..............", "..xxx.........", ""])
+@pytest.mark.parametrize("pattern", ["..............", "..xxx........."])
 def test_silence_is_not_sent_to_the_model(pattern: str) -> None:
     """L8: less than 200 ms of speech is no utterance."""
     with talking() as talk:
         turn = talk.ask(pattern)
         assert turn.outcome is Outcome.NO_SPEECH
         assert talk.brain.inferences == 0
+
+
+@pytest.mark.parametrize("pattern", [".......", "..xx...", "", "xxxxxxx"])
+def test_a_tap_sends_nothing_unless_something_was_said(pattern: str) -> None:
+    with talking() as talk:
+        said = pattern.count("x") == 7
+        assert talk.ask(pattern).outcome is (Outcome.ANSWERED if said else Outcome.CANCELLED)
+        assert talk.brain.inferences == said
+        assert talk.events.of(Notice) == []
+
+
+def test_a_tap_stops_the_answer_and_what_was_heard_of_it_is_kept() -> None:
+    speaker = FakeSpeaker(held=True, heard=0.14 + 0.1)
+    brain = ScriptedBrain(["One two three. ", "Four five six. ", "Seven."])
+    with talking(brain, speaker=speaker) as talk:
+        talk.engine.say("tell me")
+        assert speaker.playing.wait(SECONDS)
+        talk.events.until(ReplyText, lambda e: "Seven" in text(talk.events))
+        turn = talk.engine.talk(1000.0)
+        talk.engine.release(1000.1, turn)
+        assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED] * 2
+        speaker._held = False
+        talk.ask(at=2000.0)
+        assert talk.brain.pasts[-1][0].reply_text == "One two three. "
 
 
 def test_a_muted_microphone_is_named_as_the_cause() -> None:
@@ -346,6 +371,32 @@ def test_sound_from_before_the_key_is_kept() -> None:
         said = talk.brain.said[0]
         assert isinstance(said, Utterance)
         assert len(said.samples) - 3200 >= (0.3 + 3 * FRAME_SECONDS) * 16000
+
+
+def test_a_release_that_is_older_than_the_talk_does_not_end_it() -> None:
+    with talking() as talk:
+        assert talk.microphone
+        talk.engine.talk(1000.0)
+        talk.engine.release(999.9)
+        spoken = frames(SPEECH, 1000.0)
+        talk.microphone.push(spoken)
+        talk.engine.release(spoken[-1].captured_at)
+        assert talk.turn().outcome is Outcome.ANSWERED
+        said = talk.brain.said[0]
+        assert isinstance(said, Utterance)
+        assert said.ended_at == spoken[11].captured_at
+
+
+def test_a_release_that_is_meant_for_the_clip_before_does_not_end_the_talk() -> None:
+    with talking() as talk:
+        assert talk.microphone
+        clip = talk.engine.talk(1000.0, source="clip.wav")
+        spoken = talk.engine.talk(1000.5)
+        talk.engine.release(1000.6, clip)
+        talk.microphone.push(frames(SPEECH, 1000.5))
+        talk.engine.release(1000.5 + len(SPEECH) * FRAME_SECONDS, spoken)
+        assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED, Outcome.ANSWERED]
+        assert len(talk.brain.frames) >= len(SPEECH) - 1
 
 
 def test_speech_that_goes_on_past_the_release_is_heard() -> None:
@@ -501,6 +552,7 @@ def test_an_unplugged_microphone_keeps_what_was_captured() -> None:
         talk.engine.talk(1000.0)
         talk.microphone.push(frames(SPEECH))
         talk.microphone.unplug()
+        assert talk.events.until(MicrophoneLost)
         assert talk.turn().outcome is Outcome.ANSWERED
         talk.engine.talk(2000.0)
         notice = talk.events.until(Notice, lambda e: "no microphone" in str(e))

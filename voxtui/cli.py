@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
 
+ENDING_SECONDS = 3.0
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -112,9 +114,20 @@ def talk(options: Options) -> None:
         try:
             app.run()
         finally:
-            app.engine.close()
+            close(app.engine, ENDING_SECONDS if app.return_code == INTERRUPTED else None)
+    if app.return_code == INTERRUPTED:
+        raise KeyboardInterrupt
     if app.return_code:
         raise SystemExit(app.return_code)
+
+
+def close(engine: Engine, seconds: float | None) -> None:
+    """Close `engine`; who was told to end waits no longer than `seconds` for a model that loads."""
+    import threading
+
+    closing = threading.Thread(target=engine.close, name="voxtui-closing", daemon=True)
+    closing.start()
+    closing.join(seconds)
 
 
 @cli.command()

@@ -119,6 +119,13 @@ class TargetsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total_ms: Annotated[float, Meta(gt=0)] = 1000
 
 
+class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    # No letter, which others need; only keys that every terminal reports.
+    talk_key: Literal[
+        "space", "insert", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12"
+    ] = "space"
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     brain: BrainConfig = BrainConfig()
     voice: VoiceConfig = VoiceConfig()
@@ -128,6 +135,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streaming: StreamingConfig = StreamingConfig()
     history: HistoryConfig = HistoryConfig()
     targets: TargetsConfig = TargetsConfig()
+    ui: UiConfig = UiConfig()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from voxtui.turn import (
     Loading,
     Mark,
     Marks,
+    MicrophoneLost,
     Notice,
     Outcome,
     ReplyText,
@@ -61,6 +62,9 @@ DIGITAL_SILENCE = (
     "The microphone delivers only digital silence: it is muted, or this terminal has no permission "
     "to use it. `voxtui devices` shows its level."
 )
+
+TAP_SECONDS = 0.25
+"""A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
 
 TYPED = "typed"
 
@@ -90,6 +94,7 @@ class Talk:
 @dataclass(frozen=True, slots=True)
 class Release:
     at: float
+    turn: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +131,20 @@ class Capture:
     """An utterance in the making."""
 
     ticket: Ticket
+    began_at: float
     hands_free: bool = False
     recording: Recording = field(default_factory=Recording)
     released_at: float | None = None
+
+    def awaits(self, at: float, turn: int | None) -> bool:
+        """Whether a release at `at` that is meant for `turn` is that of this utterance."""
+        return at >= self.began_at and turn in (None, self.ticket.number)
+
+    @property
+    def tap(self) -> bool:
+        """Whether the key was held so shortly that nothing can have been meant."""
+        held = (self.released_at or float("inf")) - self.began_at
+        return self.ticket.source == MICROPHONE and held < TAP_SECONDS
 
 
 class Engine:
@@ -178,17 +194,22 @@ class Engine:
     def start(self) -> None:
         self._thread.start()
 
-    def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> None:
+    def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
         """The key went down at `at`: cut off any answer and listen to `source`.
 
-        `paced` False: a clip that is not played in real time.
+        `paced` False: a clip that is not played in real time. Returns the turn's number.
         """
         at = time.monotonic() if at is None else at
-        self._inbox.put(Talk(self._mint(source, paced), at))
+        ticket = self._mint(source, paced)
+        self._inbox.put(Talk(ticket, at))
+        return ticket.number
 
-    def release(self, at: float | None = None) -> None:
-        """The key came up at `at`: answer what was said until then."""
-        self._inbox.put(Release(time.monotonic() if at is None else at))
+    def release(self, at: float | None = None, turn: int | None = None) -> None:
+        """The key came up at `at`: answer what was said until then.
+
+        Nothing happens where another than `turn` is listened to, or one that began later.
+        """
+        self._inbox.put(Release(time.monotonic() if at is None else at, turn))
 
     def hear(self, frame: Frame) -> None:
         """The next frame of any source. Any thread."""
@@ -270,8 +291,9 @@ class Engine:
             case Talk(ticket, at):
                 self._abandon_capture()
                 self._begin(ticket, at)
-            case Release(at):
-                self._release(at)
+            case Release(at, turn):
+                if self._capture is not None and self._capture.awaits(at, turn):
+                    self._release(at)
             case Say(ticket, text):
                 self._abandon_capture()
                 self._emit(TurnStarted(ticket.number, TYPED, ticket.marks))
@@ -338,6 +360,7 @@ class Engine:
         if self._microphone is not None:
             self._microphone.close()
             self._microphone = None
+        self._emit(MicrophoneLost())
         self._emit(Notice(sentence, "error"))
         if self._capture is not None and self._capture.ticket.source == MICROPHONE:
             self._release(time.monotonic())
@@ -375,7 +398,7 @@ class Engine:
         if ticket.source == MICROPHONE and self._microphone is None:
             self._emit(Notice("There is no microphone: type, or speak a sample clip."))
             return
-        self._capture = Capture(ticket, hands_free)
+        self._capture = Capture(ticket, at, hands_free)
         self._detector.reset()
         self._gate.reset()
         self._emit(TurnStarted(ticket.number, ticket.source, ticket.marks))
@@ -433,6 +456,9 @@ class Engine:
         said = recording.utterance()
         if said is None or recording.speech_seconds < self._config.vad.min_speech_ms / 1000:
             ticket.cancelled.set()
+            if capture.tap:
+                self._finish(ticket, Outcome.CANCELLED)
+                return
             self._explain_silence(capture)
             self._finish(ticket, Outcome.NO_SPEECH)
             return

@@ -245,6 +245,11 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class MicrophoneLost:
+    """There is no microphone any more. What was captured is answered; clips and text go on."""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnStarted:
     """The key went down, a clip began, or a text was sent."""
 
@@ -310,6 +315,7 @@ Event: TypeAlias = (
     | Loading
     | Loaded
     | LoadFailed
+    | MicrophoneLost
     | TurnStarted
     | UserWords
     | ReplyText

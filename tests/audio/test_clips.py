@@ -212,6 +212,9 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(
     assert clip.samples.dtype == np.float32 and np.isfinite(clip.samples).all()
 
 
+TURN = 7
+
+
 class Ears:
     """Notes what a clip tells the engine, and when."""
 
@@ -224,9 +227,10 @@ class Ears:
         self.after: int | None = None
         self.stop = threading.Event()
 
-    def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> None:
+    def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> int:
         assert at is not None and not self.frames
         self.talked = (at, source, paced)
+        return TURN
 
     def hear(self, frame: Frame) -> None:
         self.late.append(time.monotonic() - frame.captured_at)
@@ -234,8 +238,8 @@ class Ears:
         if len(self.frames) == self.after:
             self.stop.set()
 
-    def release(self, at: float | None = None) -> None:
-        assert self.released is None
+    def release(self, at: float | None = None, turn: int | None = None) -> None:
+        assert self.released is None and turn == TURN
         self.released = at
         self.frames_before_release = len(self.frames)
 

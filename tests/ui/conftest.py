@@ -22,7 +22,7 @@ class Screen:
     async def settle(self) -> None:
         await self.pilot.pause()
 
-    async def press(self, *keys: str, after: float = 1.0) -> float:
+    async def press(self, *keys: str, after: float = 2.0) -> float:
         """Press each key `after` seconds past the one before; the time of the last."""
         for key in keys:
             self._clock += after

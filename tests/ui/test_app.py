@@ -6,7 +6,6 @@ import pytest
 from textual.widgets import Input, OptionList
 
 from tests.ui.conftest import screen
-from voxtui.config import Config, VadConfig
 from voxtui.errors import InputError, ModelError
 from voxtui.turn import (
     Died,
@@ -259,15 +258,6 @@ async def test_space_starts_and_space_ends_with_the_times_of_the_keys():
         assert s.engine.calls[-2:] == [("talk", down), ("release", up)]
 
 
-async def test_a_held_key_that_repeats_is_one_press():
-    async with screen() as s:
-        await s.press("space")
-        await s.press(*["space"] * 30, after=0.033)
-        assert s.commands == ["talk"]
-        await s.press("space", after=1.0)
-        assert s.commands == ["talk", "release"]
-
-
 async def test_space_over_an_answer_talks():
     async with screen() as s:
         s.engine.begin()
@@ -297,21 +287,6 @@ async def test_the_end_of_the_answer_before_does_not_end_the_talking():
         await s.settle()
         await s.press("space")
         assert s.commands == ["talk", "release"]
-
-
-async def test_with_hands_free_space_ends_an_utterance_that_began_by_itself():
-    async with screen(config=Config(vad=VadConfig(hands_free=True))) as s:
-        s.engine.begin()
-        s.engine.report(StateChanged(State.LISTENING))
-        await s.settle()
-        await s.press("space")
-        assert s.commands == ["release"]
-
-
-async def test_a_click_on_the_bar_talks():
-    async with screen() as s:
-        await s.pilot.click("Meter")
-        assert s.commands == ["talk"]
 
 
 async def test_escape_discards_first_then_stops_the_answer_then_leaves_the_field():
@@ -511,15 +486,6 @@ async def test_a_notice_is_a_sentence_in_the_conversation():
         s.engine.report(Notice("The microphone was unplugged.", "error"))
         await s.settle()
         assert "✗    The microphone was unplugged." in s.text
-
-
-async def test_a_talk_that_the_engine_refused_can_be_tried_again():
-    async with screen() as s:
-        await s.press("space")
-        s.engine.report(Notice("There is no microphone."))
-        await s.settle()
-        await s.press("space")
-        assert s.commands == ["talk", "talk"]
 
 
 async def test_a_bug_on_the_engine_thread_ends_the_app_with_its_error():

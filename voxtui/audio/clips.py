@@ -106,9 +106,9 @@ def frames(samples: Samples) -> Iterator[Samples]:
 class Listener(Protocol):
     """The part of the engine that a clip is spoken to."""
 
-    def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> None: ...
+    def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> int: ...
     def hear(self, frame: Frame) -> None: ...
-    def release(self, at: float | None = None) -> None: ...
+    def release(self, at: float | None = None, turn: int | None = None) -> None: ...
 
 
 def speak(clip: Clip, engine: Listener, stopped: threading.Event, paced: bool = True) -> None:
@@ -118,7 +118,7 @@ def speak(clip: Clip, engine: Listener, stopped: threading.Event, paced: bool = 
     once, with the same spacing of capture times, ending now.
     """
     begin = time.monotonic() - (0.0 if paced else clip.seconds + FRAME_SECONDS)
-    engine.talk(begin, source=clip.name, paced=paced)
+    turn = engine.talk(begin, source=clip.name, paced=paced)
     released = begin + clip.seconds
     up = False
     silence = np.zeros(SILENT_FRAMES * FRAME_SAMPLES, np.float32)
@@ -127,7 +127,7 @@ def speak(clip: Clip, engine: Listener, stopped: threading.Event, paced: bool = 
         if not up and captured_at > released:
             if paced and stopped.wait(max(0.0, released - time.monotonic())):
                 return
-            engine.release(released)
+            engine.release(released, turn)
             up = True
         if paced and stopped.wait(max(0.0, captured_at - time.monotonic())):
             return

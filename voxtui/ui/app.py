@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import signal
 import threading
 import time
 from collections import deque
@@ -13,14 +15,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
 from voxtui.config import Config
 from voxtui.errors import InputError
 from voxtui.turn import (
+    MICROPHONE,
     Died,
     Event,
     Loaded,
@@ -28,6 +34,7 @@ from voxtui.turn import (
     Loading,
     Mark,
     Marks,
+    MicrophoneLost,
     Notice,
     ReplyText,
     SpokenUpTo,
@@ -39,9 +46,11 @@ from voxtui.turn import (
     UserWords,
 )
 from voxtui.ui.help import Help
+from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.panel import LatencyPanel
 from voxtui.ui.startup import TITLE, Samples, Steps, summary
 from voxtui.ui.talkbar import TalkBar, loudness
+from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
 from voxtui.ui.transcript import Entry, Transcript, TurnView
 
 if TYPE_CHECKING:
@@ -55,8 +64,8 @@ set. Raises InputError."""
 
 TICK_SECONDS = 1 / 20
 
-AUTO_REPEAT_SECONDS = 0.15
-"""Space again within this time is the keyboard repeating a held key, not a second press."""
+TERMINATED = 130
+"""The exit code after SIGTERM and SIGHUP, as without the screen."""
 
 TYPED = "typed"
 
@@ -92,8 +101,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-medium"), (30, "-tall"), (38, "-high")]  # noqa: RUF012
 
     KEYS: ClassVar[Sequence[Binding]] = [
-        Binding("space", "talk", "Talk", key_display="Space",
-                tooltip="start to talk; again: have it answered. Interrupts an answer"),
         Binding("slash", "type", "Type", key_display="/",
                 tooltip="type instead; Enter sends, Esc leaves"),
         Binding("escape", "cancel", "Stop", key_display="Esc", priority=True,
@@ -127,10 +134,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._failed = False
         self._microphone: str | None = None
         self._muted = False
-        self._talking = False
-        """Space was pressed, and not yet again"""
-        self._key_at = 0.0
-        self._space_at = 0.0
+        self._talk_key = TalkKey()
+        self._key_name = config.ui.talk_key.capitalize()
+        self._settling: Timer | None = None
+        self._talking: int | None = None
+        """the turn for which the key or the mouse button is down"""
+        self._by_mouse = False
         self._number = 0
         self._view: TurnView | None = None
         self._marks: Marks | None = None
@@ -144,6 +153,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         """typed, and on the way to the engine"""
         # Kept, not looked up: a look-up fails while another screen lies over this one.
         self._badge = Static(BADGES[State.LOADING], id="state", markup=False)
+        self._mode_badge = Static(id="mode", markup=False)
         self._brain = Static(id="brain", markup=False)
         self._mute_badge = Static("voice muted", id="muted")
         self._banner = Static(id="banner", markup=False)
@@ -152,11 +162,22 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._transcript = Transcript()
         self._panel = LatencyPanel(config.targets)
         self._bar = TalkBar()
+        talk = Binding(
+            config.ui.talk_key, "talk", "Talk", key_display=self._key_name,
+            tooltip="talk, while it is held or until it is pressed again. Interrupts an answer",
+        )  # fmt: skip
+        self._keys = [talk, *self.KEYS]
+        self._bindings = BindingsMap(self._keys)
+
+    def get_driver_class(self) -> type[Driver]:
+        driver = super().get_driver_class()
+        return KeyboardDriver if driver is LinuxDriver else driver
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
             yield Static("voxtui", id="name")
             yield self._badge
+            yield self._mode_badge
             yield self._brain
             yield self._mute_badge
         yield self._banner
@@ -170,7 +191,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self._transcript.show_head([TITLE])
+        self._show_mode()
         self._show_state()
+        for ending in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(ending) is not signal.SIG_IGN:
+                leave = partial(self.exit, return_code=TERMINATED)
+                asyncio.get_running_loop().add_signal_handler(ending, leave)
         self.set_interval(TICK_SECONDS, self._tick)
         self.call_after_refresh(self.engine.start)
 
@@ -194,6 +220,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._show_banner(error.message, error.hint)
                 self._refuse_waiting()
                 self._show_state()
+            case MicrophoneLost():
+                self._lose_microphone()
             case TurnStarted(turn, source, marks):
                 self._begin_turn(turn, source, marks)
             case UserWords(turn, text):
@@ -206,7 +234,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 if view := self._view_of(turn):
                     view.cut(text)
             case Notice(text, severity):
-                self._talking = False
                 self._transcript.note(text, severity)
             case TurnFinished(turn):
                 self._finish_turn(turn)
@@ -220,7 +247,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _change_state(self, state: State) -> None:
         self._state = state
         if state is State.THINKING:
-            self._talking = False
+            if self._talking == self._number:
+                self._stop_talking()
             self._show_spoken()
             if self._view:
                 self._view.expect_reply()
@@ -239,6 +267,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._transcript.show_head(summary(loaded))
         if loaded.microphone is None:
             self._samples.offer()
+        self._show_mode()
         self._brain.update(loaded.brain)
         self._bar.border_subtitle = loaded.microphone or "no microphone"
         self._bar.meter.show(0.0)
@@ -247,6 +276,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         # thread for some 60 ms, in the middle of an answer.
         gc.collect()
         gc.freeze()
+
+    def _lose_microphone(self) -> None:
+        self._microphone = None
+        if self._talking is not None:
+            self._stop_talking()
+        self._samples.offer()
+        self._bar.border_subtitle = "no microphone"
+        self._show_state()
 
     def _show_banner(self, message: str, hint: str) -> None:
         self._banner.update(f"✗ {message}" + (f"\n  {hint}" if hint else ""))
@@ -274,6 +311,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._first = (view.latest, self._marks)
 
     def _finish_turn(self, turn: Turn) -> None:
+        if self._talking == turn.number:
+            self._stop_talking()
         view = self._view_of(turn.number)
         if view is None:
             return
@@ -303,24 +342,50 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             widget.add_class(shown)
         self._bar.hint(self._hint())
 
+    @property
+    def _mode(self) -> Mode:
+        if self._by_mouse:
+            return Mode.MOUSE
+        if self._config.vad.hands_free:
+            return Mode.HANDS_FREE
+        return Mode.HOLD if self._talk_key.releases else Mode.TOGGLE
+
+    def _show_mode(self) -> None:
+        self._mode_badge.update(self._mode)
+        key = self._key_name
+        match self._mode:
+            case Mode.HOLD:
+                self._bar.explain(f"hold: {key} down, speak, let go")
+            case Mode.TOGGLE:
+                self._bar.explain(f"toggle: {key} starts, {key} ends")
+            case Mode.MOUSE:
+                self._bar.explain("mouse: speak, let go of the button")
+            case Mode.HANDS_FREE:
+                self._bar.explain("hands-free: just speak")
+        self._bar.hint(self._hint())
+
     def _hint(self) -> str:
         if self._failed:
             return "No model is loaded."
+        key = self._key_name
         match self._state:
             case State.LOADING:
                 return "Loading…"
+            case State.READY if self._microphone and self._mode is Mode.HANDS_FREE:
+                return "Speak"
             case State.READY if self._microphone:
-                return "Press Space and speak"
+                return f"{'Hold' if self._mode is Mode.HOLD else 'Press'} {key} and speak"
             case State.READY:
                 return f"Press 1-{len(self._clips)} or /" if self._clips else "Press / and type"
-            case State.LISTENING if self._talking:
-                return f"{self._spoken_seconds():.1f} s  Space answers, Esc discards"
+            case State.LISTENING if self._talking is not None:
+                ends = f"{key} answers" if self._mode is Mode.TOGGLE else "let go to send"
+                return f"{self._spoken_seconds():.1f} s  {ends}, Esc discards"
             case State.LISTENING:
                 return f"{self._spoken_seconds():.1f} s  Esc discards"
             case State.THINKING:
                 return "Esc stops"
             case State.SPEAKING:
-                return "Space talks over it, Esc stops it"
+                return f"{key} talks over it, Esc stops it"
 
     def _spoken_seconds(self) -> float:
         released = self._marks.at(Mark.RELEASED) if self._marks else None
@@ -344,41 +409,110 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     # What keys do.
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key) and not event.is_forwarded:
-            self._key_at = event.time
+        """Takes the talk key first: by way of the focus it would arrive after its own release."""
+        if isinstance(event, events.Key) and not event.is_forwarded and self._talks(event):
+            repeated = isinstance(event, Key) and event.repeated
+            self._obey(self._talk_key.press(event.time, repeated), event.time)
+            return
         await super().on_event(event)
+
+    def _talks(self, key: events.Key) -> bool:
+        if key.key != self._config.ui.talk_key or len(self.screen_stack) > 1:
+            return False
+        return not (key.is_printable and isinstance(self.focused, Input))
+
+    def on_key_up(self, key: KeyUp) -> None:
+        if key.key == self._config.ui.talk_key:
+            self._obey(self._talk_key.release(key.time), key.time)
+
+    def on_app_blur(self, event: events.AppBlur) -> None:
+        self._obey(self._talk_key.lose_focus(event.time), event.time)
+        self._mouse_up(event.time)
+
+    def on_keyboard_answer(self, answer: KeyboardAnswer) -> None:
+        self._talk_key.releases = answer.releases
+        self._show_mode()
+
+    def _obey(self, acts: Sequence[Act], now: float) -> None:
+        for act in acts:
+            match act:
+                case Begin(at):
+                    self._begin_talk(at)
+                case End(at):
+                    self._end_talk(at)
+        if self._settling is not None:
+            self._settling.stop()
+            self._settling = None
+        if (deadline := self._talk_key.deadline) is not None:
+            settle = partial(self._settle, deadline)
+            self._settling = self.set_timer(max(0.001, deadline - now), settle)
+
+    def _settle(self, deadline: float) -> None:
+        self._obey(self._talk_key.settle(deadline), deadline)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Esc belongs to whatever lies over the screen."""
         return action != "cancel" or len(self.screen_stack) == 1
 
     def action_talk(self) -> None:
-        at, last = self._key_at, self._space_at
-        self._space_at = at
-        if at - last >= AUTO_REPEAT_SECONDS:
-            self._toggle_talk(at)
+        now = time.monotonic()
+        self._obey(self._talk_key.press(now), now)
 
-    @on(TalkBar.Pressed)
-    def _bar_pressed(self) -> None:
-        self._toggle_talk(time.monotonic())
+    @on(TalkBar.Held)
+    def _mouse_down(self, event: TalkBar.Held) -> None:
+        if self._talking is None:
+            self._by_mouse = True
+            self._show_mode()
+            self._begin_talk(event.time)
 
-    def _toggle_talk(self, at: float) -> None:
-        if self._capturing():
-            self._talking = False
-            self.engine.release(at)
-        elif self._can_answer():
-            if self._microphone is None:
-                offer = f"press 1-{len(self._clips)} for a sample, or " if self._clips else ""
-                self.notify(f"There is no microphone: {offer}type with /.", severity="warning")
-                return
+    @on(TalkBar.LetGo)
+    def _mouse_let_go(self, event: TalkBar.LetGo) -> None:
+        self._mouse_up(event.time)
+
+    def _mouse_up(self, at: float) -> None:
+        if self._by_mouse:
+            self._by_mouse = False
+            self._end_talk(at)
+            self._show_mode()
+
+    def _begin_talk(self, at: float) -> None:
+        if self._listens_by_itself():
+            self._stop_talking()
+            self.engine.release(at, self._number)
+        elif self._talking is None and self._may_talk():
             self._clip_stopped.set()
-            self._talking = True
-            self.engine.talk(at)
+            self._talking = self.engine.talk(at)
+        else:
+            self._talk_key.abandon()
 
-    def _capturing(self) -> bool:
-        """Whether Space ends an utterance rather than begins one."""
-        hands_free = self._config.vad.hands_free and self._state is State.LISTENING
-        return self._talking or hands_free
+    def _end_talk(self, at: float) -> None:
+        if self._talking is not None:
+            self.engine.release(at, self._talking)
+            self._talking = None
+
+    def _stop_talking(self) -> None:
+        """The key may still be down, but its talk is over."""
+        self._talking = None
+        self._talk_key.abandon()
+
+    def _listens_by_itself(self) -> bool:
+        """Whether hands-free has begun an utterance, which the key then ends."""
+        return (
+            self._config.vad.hands_free
+            and self._talking is None
+            and self._state is State.LISTENING
+            and self._view is not None
+            and self._view.source == MICROPHONE
+        )
+
+    def _may_talk(self) -> bool:
+        """Whether there is somebody to talk to, and something to talk into; says so where not."""
+        if not self._can_answer():
+            return False
+        if self._microphone is None:
+            offer = f"press 1-{len(self._clips)} for a sample, or " if self._clips else ""
+            self.notify(f"There is no microphone: {offer}type with /.", severity="warning")
+        return self._microphone is not None
 
     def _can_answer(self) -> bool:
         """Whether there is somebody to talk to; says so where not."""
@@ -391,8 +525,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         return False
 
     def action_cancel(self) -> None:
-        if self._talking or self._state is State.LISTENING:
-            self._talking = False
+        if self._talking is not None or self._state is State.LISTENING:
+            self._stop_talking()
             self._clip_stopped.set()
             self.engine.discard()
             self.engine.interrupt()
@@ -425,13 +559,13 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _say(self, text: str) -> None:
         self._clip_stopped.set()
-        self._talking = False
+        self._stop_talking()
         self._sent.append(text)
         self.engine.say(text)
 
     def action_new_conversation(self) -> None:
         self._clip_stopped.set()
-        self._talking = False
+        self._stop_talking()
         self._view = self._marks = self._first = None
         self.engine.new_conversation()
         self._transcript.clear()
@@ -442,7 +576,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._mute_badge.set_class(self._muted, "shown")
 
     def action_help(self) -> None:
-        self.push_screen(Help(self.KEYS))
+        self.push_screen(Help(self._keys))
 
     async def action_quit(self) -> None:
         self._clip_stopped.set()  # the app waits for its workers
@@ -457,7 +591,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         self._clip_stopped.set()
         self._clip_stopped = threading.Event()
-        self._talking = False
+        self._stop_talking()
         _, path = self._clips[number - 1]
         self.run_worker(partial(self._speak, path, self._clip_stopped), thread=True, group="clip")
 

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class Terminal(FileIO):
+    """Takes what is written also when its window has been closed.
+
+    Textual's writer would die of the error, and the app wait for it for ever.
+    """
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return memoryview(data).nbytes
 
 
 @contextmanager
@@ -24,7 +45,8 @@ def native_stderr_in(log: Path) -> Generator[None, None, None]:
     log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     os.dup2(log_fd, 2)
     os.close(log_fd)
-    terminal = os.fdopen(terminal_fd, "w", buffering=1, encoding="utf-8", errors="replace")
+    buffered = BufferedWriter(Terminal(terminal_fd, "w"))
+    terminal = TextIOWrapper(buffered, encoding="utf-8", errors="replace", line_buffering=True)
     sys.stderr = sys.__stderr__ = terminal  # type: ignore[misc]  # Textual's driver takes the latter
     try:
         yield

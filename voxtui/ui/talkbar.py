@@ -1,4 +1,4 @@
-"""The bottom line: how loud it is, what a key does now, or the text field."""
+"""The bottom line: how loud it is, what a key does now, or the text field. Held, it talks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
@@ -18,7 +19,8 @@ from voxtui.ui.bars import bar
 
 QUIETEST_DB = -60.0
 
-TOGGLE = "toggle: Space starts, Space ends"
+LEFT_BUTTON = 1
+
 TYPING = "type: Enter sends, Esc leaves"
 
 
@@ -32,6 +34,8 @@ def loudness(level: float) -> float:
 class Meter(Widget):
     """A bar from 0 to 1 that repaints only when it would look different."""
 
+    ALLOW_SELECT = False
+
     eighths = reactive(0)
 
     def show(self, share: float) -> None:
@@ -43,23 +47,39 @@ class Meter(Widget):
         return Strip(bar(0, self.eighths / 8, style, ground), width)
 
 
+class Hint(Static):
+    """What a key does now."""
+
+    ALLOW_SELECT = False
+
+
 class TalkBar(Horizontal):
     """Meter and hint; or, while text is typed, the field."""
 
-    class Pressed(Message):
-        """The bar was clicked."""
+    ALLOW_SELECT = False
+
+    class Held(Message):
+        """The mouse button went down on the bar. `time` is when."""
+
+    class LetGo(Message):
+        """It came up again, wherever."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.border_title = TOGGLE
+        self._how = ""
         self.meter = Meter()
         self.field = Input(placeholder="Ask something", compact=True)
-        self._hint = Static(markup=False)
+        self._hint = Hint(markup=False)
 
     def compose(self) -> ComposeResult:
         yield self.meter
         yield self._hint
         yield self.field
+
+    def explain(self, how: str) -> None:
+        """What talks now, and how."""
+        self._how = how
+        self._entitle()
 
     def hint(self, text: str) -> None:
         if text != self._hint.content:
@@ -71,14 +91,28 @@ class TalkBar(Horizontal):
 
     def open_field(self) -> None:
         self.add_class("typing")
-        self.border_title = TYPING
+        self._entitle()
         self.field.focus()
 
     def close_field(self) -> None:
         self.remove_class("typing")
-        self.border_title = TOGGLE
+        self._entitle()
         self.field.clear()
 
-    def on_click(self) -> None:
-        if not self.typing:
-            self.post_message(self.Pressed())
+    def _entitle(self) -> None:
+        self.border_title = TYPING if self.typing else self._how
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if self.typing or event.button != LEFT_BUTTON:
+            return
+        event.stop()
+        self.capture_mouse()  # the button may come up elsewhere
+        self._tell(self.Held(), event)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        self.release_mouse()
+        self._tell(self.LetGo(), event)
+
+    def _tell(self, message: Message, event: events.MouseEvent) -> None:
+        message.time = event.time
+        self.post_message(message)

@@ -1,0 +1,111 @@
+"""The screen as a program of its own, on a scripted engine that notes what it is told.
+
+    python -m tests.ui.scripted_app LOG [--key f8] [--die]
+
+`--die`: a bug on the engine thread as soon as the key goes down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.fakes import ScriptedEngine
+from voxtui.config import Config, UiConfig
+from voxtui.turn import (
+    Died,
+    Event,
+    Mark,
+    Marks,
+    Outcome,
+    ReplyText,
+    State,
+    StateChanged,
+    Turn,
+    TurnFinished,
+    TurnStarted,
+    UserWords,
+)
+from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.keyboard import KeyboardAnswer
+from voxtui.ui.stderr import native_stderr_in
+
+
+class NotingEngine(ScriptedEngine):
+    """Loads at once, and answers as soon as the key is up."""
+
+    def __init__(self, emit: Callable[[Event], object], log: Path, dies: bool) -> None:
+        super().__init__(emit)
+        self._log = log
+        self._dies = dies
+        self._marks = Marks()
+
+    def note(self, name: str, *values: object) -> None:
+        with self._log.open("a") as log:
+            log.write(json.dumps([name, *values, time.monotonic()]) + "\n")
+
+    def start(self) -> None:
+        self.load()
+        self.note("ready")
+
+    def talk(self, at: float | None = None, source: str = "microphone", paced: bool = True) -> int:
+        self.note("talk", at)
+        if self._dies:
+            self.report(Died(ZeroDivisionError("a bug")))
+            return 1
+        self.turns += 1
+        self._marks = Marks()
+        self.report(TurnStarted(self.turns, source, self._marks), StateChanged(State.LISTENING))
+        return self.turns
+
+    def release(self, at: float | None = None, turn: int | None = None) -> None:
+        self.note("release", at)
+        self._marks.mark(Mark.RELEASED, at)
+        number = self.turns
+        self.report(
+            StateChanged(State.THINKING), UserWords(number, "What is the capital of France?")
+        )
+        self.report(ReplyText(number, "The capital of France is Paris."))
+        turn_ = Turn(number, "scripted", Outcome.ANSWERED, {"released": 0.0, "first_token": 0.08})
+        self.report(TurnFinished(turn_), StateChanged(State.READY))
+
+    def discard(self) -> None:
+        self.note("discard")
+        turn = Turn(self.turns, "scripted", Outcome.CANCELLED, {})
+        self.report(TurnFinished(turn), StateChanged(State.READY))
+
+    def new_conversation(self) -> None:
+        self.note("new_conversation")
+
+    def say(self, text: str, at: float | None = None) -> None:
+        self.note("say", text)
+
+
+class NotingApp(VoxtuiApp):
+    def __init__(self, log: Path, key: str, dies: bool) -> None:
+        config = Config(ui=UiConfig(talk_key=key))  # type: ignore[arg-type]
+        super().__init__(lambda emit: NotingEngine(emit, log, dies), config)
+
+    def on_keyboard_answer(self, answer: KeyboardAnswer) -> None:
+        super().on_keyboard_answer(answer)
+        assert isinstance(self.engine, NotingEngine)
+        self.engine.note("releases" if answer.releases else "no releases")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--key", default="space")
+    parser.add_argument("--die", action="store_true")
+    asked = parser.parse_args()
+    app = NotingApp(asked.log, asked.key, asked.die)
+    with native_stderr_in(asked.log.with_suffix(".native")):
+        app.run()
+    raise SystemExit(app.return_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,340 @@
+"""How keys, mouse and terminal make talking begin and end on the screen."""
+
+import asyncio
+
+import pytest
+from textual import events
+from textual.widgets import Input
+
+from tests.fakes import SECONDS
+from tests.ui.conftest import screen
+from voxtui.config import Config, UiConfig, VadConfig
+from voxtui.turn import MicrophoneLost, Notice, Outcome, ReplyText, State, StateChanged
+from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyUp
+from voxtui.ui.talkbar import Meter, TalkBar
+
+HANDS_FREE = Config(vad=VadConfig(hands_free=True))
+
+
+async def reports_releases(s):
+    s.app.post_message(KeyboardAnswer(True))
+    await s.settle()
+
+
+def send(s, message, at):
+    message.time = at
+    s.app.post_message(message)
+
+
+def down(s, at, key="space", repeated=False):
+    send(s, Key(key, " " if key == "space" else None, repeated), at)
+
+
+def up(s, at, key="space"):
+    send(s, KeyUp(key), at)
+
+
+async def until_released(s):
+    async with asyncio.timeout(SECONDS):
+        while "release" not in s.commands:
+            await s.pilot.pause(0.01)
+
+
+# Hold.
+
+
+async def test_a_key_that_is_held_talks_until_it_comes_up_at_the_times_its_bytes_arrived():
+    async with screen() as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        for n in range(20):
+            down(s, 10.5 + n * 0.03, repeated=True)
+        up(s, 11.2)
+        await s.settle()
+        assert s.engine.calls[-2:] == [("talk", 10.0), ("release", 11.2)]
+        assert s.commands == ["talk", "release"]
+
+
+async def test_a_tap_so_short_that_both_its_ends_wait_in_the_queue_begins_and_ends():
+    async with screen() as s:
+        await reports_releases(s)
+        for n in range(5):
+            down(s, 10.0 + n)
+            up(s, 10.05 + n)
+        await s.settle()
+        assert s.commands == ["talk", "release"] * 5
+
+
+async def test_a_modifier_that_went_down_meanwhile_does_not_hide_the_release():
+    async with screen() as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        up(s, 11.0, key="shift+space")
+        await s.settle()
+        assert s.commands == ["talk", "release"]
+
+
+async def test_letting_go_of_another_key_changes_nothing():
+    async with screen() as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        up(s, 10.5, key="a")
+        await s.settle()
+        assert s.commands == ["talk"]
+
+
+async def test_a_window_that_loses_the_focus_lets_go():
+    async with screen() as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        send(s, events.AppBlur(), 11.0)
+        await s.settle()
+        assert s.engine.calls[-1] == ("release", 11.0)
+
+
+async def test_the_help_opened_while_the_key_is_held_does_not_keep_it_down():
+    async with screen() as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        await s.settle()
+        await s.pilot.press("question_mark")
+        up(s, 11.0)
+        await s.settle()
+        assert s.commands == ["talk", "release"]
+
+
+async def test_a_key_that_is_still_held_after_escape_does_not_answer():
+    async with screen() as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        await s.settle()
+        await s.pilot.press("escape")
+        down(s, 11.0, repeated=True)
+        up(s, 12.0)
+        down(s, 13.0)
+        await s.settle()
+        assert s.commands == ["talk", "discard", "interrupt", "talk"]
+
+
+async def test_pressed_again_before_the_turn_before_is_thought_about_it_still_ends():
+    async with screen() as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        s.engine.begin()
+        up(s, 11.0)
+        down(s, 11.1)
+        await s.settle()
+        s.engine.report(StateChanged(State.THINKING))
+        s.engine.finish(Outcome.CANCELLED)
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING), Notice("The voice failed."))
+        await s.settle()
+        up(s, 12.0)
+        await s.settle()
+        assert s.commands == ["talk", "release"] * 2
+
+
+async def test_an_utterance_that_reached_its_limit_is_not_ended_by_the_key():
+    async with screen() as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        await s.settle()
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING))
+        s.engine.finish(Outcome.NO_SPEECH)
+        await s.settle()
+        up(s, 140.0)
+        await s.settle()
+        assert s.commands == ["talk"]
+
+
+async def test_space_in_the_text_field_is_a_space_and_its_release_nothing():
+    async with screen() as s:
+        await reports_releases(s)
+        await s.press("slash")
+        down(s, 10.0)
+        down(s, 10.5, repeated=True)
+        up(s, 10.6)
+        await s.settle()
+        assert s.app.focused.value == "  "
+        assert s.commands == []
+
+
+# Toggle.
+
+
+async def test_a_run_of_repeats_is_one_talk_that_ends_with_the_last_of_them():
+    async with screen() as s:
+        times = [10.0, *(10.5 + n * 0.03 for n in range(30))]
+        for at in times:
+            send(s, events.Key("space", " "), at)
+        await until_released(s)
+        assert s.engine.calls[-2:] == [("talk", 10.0), ("release", times[-1])]
+
+
+async def test_taps_that_are_not_far_apart_begin_and_end_too():
+    async with screen() as s:
+        for at in (10.0, 10.5):
+            send(s, events.Key("space", " "), at)
+        await until_released(s)
+        assert s.engine.calls[-2:] == [("talk", 10.0), ("release", 10.5)]
+
+
+async def test_a_terminal_that_grants_no_releases_stays_with_toggling():
+    async with screen(size=(120, 40)) as s:
+        s.app.post_message(KeyboardAnswer(False))
+        await s.press("space")
+        await s.press("space")
+        assert s.commands == ["talk", "release"]
+        assert " toggle " in s.lines[0]
+
+
+# Mouse.
+
+
+async def test_the_bar_talks_while_the_mouse_button_is_down_wherever_it_comes_up():
+    async with screen() as s:
+        await s.pilot.mouse_down(Meter)
+        await s.settle()
+        assert s.commands == ["talk"]
+        assert " mouse " in s.lines[0]
+        await s.pilot.hover(offset=(5, 3))
+        await s.pilot.mouse_up(offset=(5, 3))
+        await s.settle()
+        assert s.commands == ["talk", "release"]
+        assert " toggle " in s.lines[0]
+        assert s.app.screen.get_selected_text() is None
+
+
+async def test_another_mouse_button_does_not_talk():
+    async with screen() as s:
+        await s.pilot._post_mouse_events([events.MouseDown, events.MouseUp], Meter, button=3)
+        await s.settle()
+        assert s.commands == []
+
+
+async def test_a_window_that_loses_the_focus_lets_go_of_the_mouse_button():
+    async with screen() as s:
+        await s.pilot.mouse_down(Meter)
+        s.app.post_message(events.AppBlur())
+        await s.settle()
+        assert s.commands == ["talk", "release"]
+
+
+async def test_the_mouse_does_not_disturb_a_key_that_is_held():
+    async with screen() as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        await s.settle()
+        await s.pilot.click(TalkBar)
+        assert s.commands == ["talk"]
+        up(s, 12.0)
+        await s.settle()
+        assert s.commands == ["talk", "release"]
+
+
+async def test_a_click_into_the_field_does_not_talk():
+    async with screen() as s:
+        await s.press("slash")
+        await s.pilot.click(Input)
+        assert s.commands == []
+
+
+# Hands-free.
+
+
+async def test_with_hands_free_space_ends_an_utterance_that_began_by_itself():
+    async with screen(config=HANDS_FREE) as s:
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        await s.press("space")
+        assert s.commands == ["release"]
+
+
+async def test_with_hands_free_space_talks_over_a_clip():
+    async with screen(config=HANDS_FREE) as s:
+        s.engine.begin("a question")
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        await s.press("space")
+        assert s.commands == ["talk"]
+
+
+# What is said of it.
+
+
+@pytest.mark.parametrize("size", [(36, 8), (80, 24), (120, 40)])
+async def test_a_badge_says_which_way_of_talking_is_in_force(size):
+    async with screen(size=size) as s:
+        assert " toggle " in s.lines[0]
+        await reports_releases(s)
+        assert " hold " in s.lines[0]
+    async with screen(size=size, config=HANDS_FREE) as s:
+        await reports_releases(s)
+        assert " hands-free " in s.lines[0]
+
+
+async def test_the_bar_says_what_the_key_does():
+    async with screen() as s:
+        assert "toggle: Space starts, Space ends" in s.text
+        assert "Press Space and speak" in s.text
+        await reports_releases(s)
+        assert "hold: Space down, speak, let go" in s.text
+        assert "Hold Space and speak" in s.text
+        down(s, 10.0)
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        assert "let go to send, Esc discards" in s.text
+
+
+# The key.
+
+
+async def test_another_key_talks_if_the_configuration_says_so_also_while_typing():
+    config = Config(ui=UiConfig(talk_key="f8"))
+    async with screen(size=(120, 40), config=config) as s:
+        await reports_releases(s)
+        assert "f8 Talk" in s.lines[-1].lower().replace("talk", "Talk")
+        assert "Hold F8 and speak" in s.text
+        await s.press("space")
+        assert s.commands == []
+        await s.press("slash")
+        down(s, 10.0, key="f8")
+        up(s, 11.0, key="f8")
+        await s.settle()
+        assert s.engine.calls[-2:] == [("talk", 10.0), ("release", 11.0)]
+        await s.press("escape", "question_mark")
+        assert " F8  " in s.text
+
+
+async def test_the_footer_talks_when_it_is_clicked():
+    async with screen(size=(120, 40)) as s:
+        await s.pilot.click(offset=(2, 39))
+        await s.settle()
+        assert s.commands == ["talk"]
+
+
+# The microphone goes.
+
+
+async def test_a_microphone_that_goes_away_ends_the_talking_and_offers_the_clips():
+    async with screen(size=(120, 40)) as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        await s.settle()
+        s.engine.begin()
+        s.engine.report(MicrophoneLost(), Notice("The microphone was unplugged.", "error"))
+        s.engine.report(StateChanged(State.THINKING), ReplyText(1, "Yes."))
+        s.engine.finish(reply="Yes.")
+        await s.settle()
+        up(s, 12.0)
+        await s.settle()
+        assert s.commands == ["talk"]
+        assert "no microphone" in s.text
+        assert "1  a question" in s.text
+        assert "✗    The microphone was unplugged." in s.text
+        down(s, 13.0)
+        await s.settle()
+        assert s.commands == ["talk"]

@@ -1,0 +1,171 @@
+"""The screen in a terminal: what it asks of it, what its bytes do, and that it is given back."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.ui.pseudo_terminal import (
+    ALTERNATE_SCREEN,
+    ENVIRONMENT,
+    FOCUS,
+    MOUSE,
+    PASTE,
+    REPOSITORY,
+    AppInTerminal,
+    PseudoTerminal,
+    until,
+)
+
+DOWN, REPEAT, UP = "\x1b[32;1:1;32u", "\x1b[32;1:2;32u", "\x1b[32;1:3u"
+QUIT = "\x1b[113;5u"
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "calls"
+
+
+def test_a_key_that_is_held_talks_with_the_times_of_its_bytes(log):
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        assert terminal.flags == [0, 27]
+        down = terminal.send(DOWN)
+        terminal.until(lambda: "talk" in terminal.told)
+        terminal.send(*[REPEAT] * 20)
+        up = terminal.send("\x1b[32;1", ":3u")
+        terminal.until(lambda: "release" in terminal.told)
+        ((talk, _),), ((release, _),) = terminal.calls_of("talk"), terminal.calls_of("release")
+        assert abs(talk - down) < 0.5
+        assert abs(release - up) < 0.5
+        terminal.until(lambda: b"Paris" in terminal.output)
+        terminal.send(QUIT)
+        assert terminal.ends() == 0
+        terminal.until(terminal.restored)
+
+
+@pytest.mark.parametrize("releases", [False, None])
+def test_a_terminal_that_reports_no_release_toggles_and_nothing_is_typed(log, releases):
+    with AppInTerminal(log, releases=releases) as terminal:
+        if releases is False:
+            terminal.until(lambda: "no releases" in terminal.told)
+        for _ in range(30):
+            terminal.send(" ")
+        terminal.until(lambda: "release" in terminal.told)
+        assert terminal.told.count("talk") == 1
+        assert not {"new_conversation", "say", "discard"} & set(terminal.told)
+        terminal.send("\x11")
+        assert terminal.ends() == 0
+        terminal.until(terminal.restored)
+
+
+def test_what_is_taken_of_the_terminal_is_given_back_when_it_is_told_to_end(log):
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        for mode in (ALTERNATE_SCREEN, *MOUSE, PASTE, FOCUS):
+            assert terminal.modes[mode]
+        assert not terminal.restored()
+        terminal.send(DOWN)
+        terminal.until(lambda: "talk" in terminal.told)
+        assert terminal.ends(signal.SIGTERM) == 130
+        terminal.until(terminal.restored)
+        assert b"Traceback" not in terminal.output
+
+
+def test_a_bug_ends_it_with_its_traceback_on_a_terminal_that_is_given_back(log):
+    with AppInTerminal(log, "--die") as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send(DOWN)
+        assert terminal.ends() == 1
+        terminal.until(terminal.restored)
+        terminal.until(lambda: b"ZeroDivisionError" in terminal.output)
+
+
+def test_no_bytes_end_it(log):
+    noise = "\x1b[99999999999;1:3u", "\x1b[;:u", "\x1b[32;1:9u", "\x1b[?u", "\x1b[<;;M", "\x1b[0n"
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send(*noise)
+        terminal.send("\x1b[200~pasted [32;1:1;32u\x1b[201~")
+        terminal.send(DOWN, UP)
+        terminal.until(lambda: "release" in terminal.told)
+        assert "new_conversation" not in terminal.told
+
+
+def test_a_terminal_that_changes_its_size_is_followed_down_to_nothing(log):
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        for size in ((20, 5), (1, 1), (200, 60), (80, 24)):
+            terminal.resize(*size)
+            os.kill(terminal.process.pid, signal.SIGWINCH)
+        terminal.send(DOWN, UP)
+        terminal.until(lambda: b"Paris" in terminal.output)
+
+
+def test_after_a_suspend_releases_are_asked_for_again(log):
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.until(terminal.restored)
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until(lambda: terminal.told.count("releases") == 2)
+        assert terminal.flags == [0, 27]
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+def test_voxtui_gives_the_terminal_back_when_it_is_ended_while_a_model_loads(tmp_path, ending):
+    """A fifo in place of the model's file keeps it loading for as long as nobody writes to it."""
+    model = tmp_path / "mine.gguf"
+    os.mkfifo(model)
+    command = [sys.executable, "-m", "voxtui", "--set", f"brain.embedded.model={model}"]
+    with PseudoTerminal(command, environment={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
+        terminal.until(lambda: b"chat model" in terminal.output)
+        assert terminal.ends(ending) == 130
+        terminal.until(terminal.restored)
+        assert b"Traceback" not in terminal.output
+
+
+def test_a_terminal_that_is_closed_ends_it(log):
+    with AppInTerminal(log) as terminal:
+        terminal.hang_up()
+        assert terminal.ends() in (1, 130)
+
+
+# tmux passes no releases on, whatever the terminal around it.
+
+
+@pytest.fixture
+def tmux(tmp_path):
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+
+    def run(*arguments):
+        command = ["tmux", "-S", tmp_path / "tmux", "-f", "/dev/null", *arguments]
+        said = subprocess.run(
+            command, cwd=REPOSITORY, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE
+        )
+        return said.stdout.decode()
+
+    yield run
+    run("kill-server")
+
+
+def test_in_tmux_the_key_toggles(tmux, log):
+    app = f"{sys.executable} -m tests.ui.scripted_app {log}"
+    tmux("new-session", "-d", "-x", "100", "-y", "24", app)
+
+    def shown():
+        return tmux("capture-pane", "-p")
+
+    until(lambda: "toggle: Space starts" in shown(), shown)
+    until(lambda: log.exists() and "ready" in log.read_text())
+    until(lambda: "no releases" in log.read_text())
+    tmux("send-keys", "Space")
+    until(lambda: "● LISTENING" in shown(), shown)
+    tmux("send-keys", "Space")
+    until(lambda: "Paris." in shown(), shown)
+    tmux("resize-window", "-x", "40", "-y", "8")
+    until(lambda: "Paris" in shown() and "READY" in shown(), shown)

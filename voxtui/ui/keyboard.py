@@ -1,0 +1,105 @@
+"""Key releases: Textual neither asks for them nor can it parse them, so both is done here.
+
+Good for Textual 8.2.8 on Linux and macOS, by the kitty keyboard protocol. It leans on two private
+things: `linux_driver.XTermParser`, which the driver looks up when its input thread starts, and
+`XTermParser._sequence_to_key_events`. The tests of this file fail where either changes. Once
+Textual delivers releases itself, this file goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from textual import constants, events
+from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
+from textual.keys import Keys
+from textual.message import Message
+
+EVENT_TYPES = 0b10
+"""The protocol's flag for "say whether a key went down, repeats or came up"."""
+
+REQUEST = f"\x1b[={EVENT_TYPES};2u\x1b[?u\x1b[5n"
+"""Adds the flag to what Textual has pushed, so that Textual's own pop takes it back; asks what was
+granted; and asks for the status, which every terminal answers in turn: no flags before it means no
+protocol, and there is no time-out to guess."""
+
+_TYPED_KEY = re.compile(r"(\x1b\[[\d:]*;\d*):(\d)((?:;[\d:]*)?[u~A-HPQRS])")
+_GRANTED = re.compile(r"\x1b\[\?(\d+)u")
+_STATUS = "\x1b[0n"
+_REPEAT, _RELEASE = "2", "3"
+
+
+class KeyUp(Message):
+    """A key came up. `time` is when its bytes arrived."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.key = key.rpartition("+")[2]
+        """without modifiers, which may have come up before it"""
+
+
+class KeyboardAnswer(Message):
+    """The terminal has said whether it reports releases. Comes at the start and after a suspend."""
+
+    key = ""
+    """Whatever a parser yields has one."""
+
+    def __init__(self, releases: bool) -> None:
+        super().__init__()
+        self.releases = releases
+
+
+class Key(events.Key):
+    """A key that says whether it went down or repeats. Named so that Textual handles it as any."""
+
+    __slots__ = ["repeated"]
+
+    def __init__(self, key: str, character: str | None, repeated: bool) -> None:
+        super().__init__(key, character)
+        self.repeated = repeated
+
+
+class KeyParser(XTermParser):
+    """Textual's parser, which dies on `ESC [ 32 ; 1 : 3 u` and types the answer to `CSI ? u`."""
+
+    _granted = False
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        # The parser passes on whatever has a `key`, as all of these do.
+        return self._messages(sequence, alt)  # type: ignore[return-value]
+
+    def _messages(self, sequence: str, alt: bool) -> Iterator[events.Key | KeyUp | KeyboardAnswer]:
+        if granted := _GRANTED.fullmatch(sequence):
+            self._granted = True
+            yield KeyboardAnswer(bool(int(granted[1]) & EVENT_TYPES))
+        elif sequence == _STATUS:
+            yield events.Key(Keys.Ignore, sequence) if self._granted else KeyboardAnswer(False)
+        elif typed := _TYPED_KEY.fullmatch(sequence):
+            for key in self._keys(typed[1] + typed[3], alt):
+                if key.key == Keys.Ignore:
+                    yield key
+                elif typed[2] == _RELEASE:
+                    yield KeyUp(key.key)
+                else:
+                    yield Key(key.key, key.character, repeated=typed[2] == _REPEAT)
+        else:
+            yield from self._keys(sequence, alt)
+
+    def _keys(self, sequence: str, alt: bool) -> list[events.Key]:
+        try:
+            return list(super()._sequence_to_key_events(sequence, alt))
+        except (ValueError, OverflowError):  # no such character
+            return [events.Key(Keys.Ignore, sequence)]
+
+
+class KeyboardDriver(linux_driver.LinuxDriver):
+    """Textual's driver for Linux and macOS, with key releases where the terminal reports them."""
+
+    def start_application_mode(self) -> None:
+        linux_driver.XTermParser = KeyParser  # pyright: ignore[reportPrivateImportUsage]
+        super().start_application_mode()
+        if not constants.DISABLE_KITTY_KEY:
+            self.write(REQUEST)
+            self.flush()

@@ -1,0 +1,145 @@
+"""When talking begins and ends, from what a terminal reports of one key. Knows no clock of its own.
+
+A terminal that reports releases makes it simple: down begins, up ends. Elsewhere there are only
+presses, and the keyboard's repeats look the same: a tap begins and a tap ends, and a run of presses
+too fast for a finger is a hold, which ends when the run does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from statistics import median
+from typing import TypeAlias
+
+CONFIRM_SECONDS = 0.15
+"""Two presses within this time are the keyboard's, not a finger's."""
+
+LONGEST_DELAY_SECONDS = 1.1
+"""A key that is held repeats for the first time within this time; a later press is a second tap."""
+
+SETTLE_SECONDS = 0.35
+"""Presses that follow the end of a talk at this distance belong to it: a slow or late repeat."""
+
+LEAST_WINDOW_SECONDS, MOST_WINDOW_SECONDS = 0.12, 0.5
+"""A run of repeats has ended after three of its own gaps, within these bounds."""
+
+
+class Mode(StrEnum):
+    """What talks now."""
+
+    HOLD = "hold"
+    TOGGLE = "toggle"
+    MOUSE = "mouse"
+    HANDS_FREE = "hands-free"
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    at: float
+    """the physical release as best known, which may be a moment ago"""
+
+
+Act: TypeAlias = Begin | End
+
+
+class Phase(Enum):
+    UP = auto()
+    DOWN = auto()
+    """as reported, by a terminal that will report the release"""
+    PRESSED = auto()
+    """talking: a tap, or a hold that does not repeat yet"""
+    AGAIN = auto()
+    """talking, and pressed again: the tap that ends it, or the first repeat"""
+    HELD = auto()
+    """talking: the key repeats"""
+    SPENT = auto()
+    """the talk is over, the key perhaps not up"""
+
+
+class TalkKey:
+    """Feed it presses, releases and deadlines with their times; do what it returns."""
+
+    def __init__(self) -> None:
+        self.releases = False
+        """whether the terminal reports when a key comes up"""
+        self._phase = Phase.UP
+        self._last = float("-inf")
+        """the latest press or repeat"""
+        self._gaps = deque([0.04], maxlen=8)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `settle` is to be called if no press comes before."""
+        match self._phase:
+            case Phase.AGAIN:
+                return self._last + CONFIRM_SECONDS
+            case Phase.HELD:
+                window = min(MOST_WINDOW_SECONDS, 3 * median(self._gaps))
+                return self._last + max(LEAST_WINDOW_SECONDS, window)
+            case _:
+                return None
+
+    def press(self, at: float, repeated: bool = False) -> list[Act]:
+        """The key went down, or repeats; `repeated` where the terminal says so."""
+        if self.releases:
+            return self._reported(at, repeated)
+        acts = self.settle(at)
+        gap, self._last = at - self._last, at
+        return [*acts, *self._guessed(at, gap)]
+
+    def release(self, at: float) -> list[Act]:
+        """The key came up, says the terminal."""
+        self.releases = True
+        return self._over(Phase.UP, at)
+
+    def settle(self, at: float) -> list[Act]:
+        """Conclude what no press until `at` means."""
+        if self.deadline is None or at < self.deadline:
+            return []
+        return self._over(Phase.SPENT, self._last)
+
+    def lose_focus(self, at: float) -> list[Act]:
+        """The release will be reported to another window."""
+        return self._over(Phase.UP, at) if self.releases else []
+
+    def abandon(self) -> None:
+        """The talk is over for another reason, or was never begun."""
+        if self._phase is not Phase.UP:
+            self._phase = Phase.SPENT
+
+    def _reported(self, at: float, repeated: bool) -> list[Act]:
+        if repeated:
+            return []
+        if self._phase in (Phase.UP, Phase.SPENT):
+            self._phase = Phase.DOWN
+            return [Begin(at)]
+        return self._over(Phase.SPENT, at)  # down twice: its release was lost
+
+    def _guessed(self, at: float, gap: float) -> list[Act]:
+        match self._phase:
+            case Phase.SPENT if gap < SETTLE_SECONDS:
+                return []
+            case Phase.PRESSED if gap > LONGEST_DELAY_SECONDS:
+                return self._over(Phase.SPENT, at)
+            case Phase.PRESSED if gap > CONFIRM_SECONDS:
+                self._phase = Phase.AGAIN
+                return []
+            case Phase.PRESSED | Phase.AGAIN | Phase.HELD:
+                self._phase = Phase.HELD
+                self._gaps.append(gap)
+                return []
+            case _:
+                self._phase = Phase.PRESSED
+                return [Begin(at)]
+
+    def _over(self, phase: Phase, at: float) -> list[Act]:
+        talking = self._phase not in (Phase.UP, Phase.SPENT)
+        self._phase = phase
+        return [End(at)] if talking else []
