@@ -55,6 +55,10 @@ class PackageIndex:
     """released at each request for a path in `holds`"""
     moved: dict[str, str] = field(default_factory=dict)
     """path -> where its requests are sent instead"""
+    refuses: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """path -> status and X-Error-Code"""
+    tokens: list[tuple[str, str]] = field(default_factory=list)
+    """(path, Authorization header) of the requests that had one"""
     ranges: bool = True
 
     def __enter__(self) -> Self:
@@ -107,6 +111,8 @@ class _Requests(BaseHTTPRequestHandler):
         index = self._index
         wanted = self.headers.get("Range", "")
         index.requests.append((self.command, self.path, wanted))
+        if token := self.headers.get("Authorization"):
+            index.tokens.append((self.path, token))
         if hold := index.holds.get(self.path):
             index.asked.release()
             hold.wait(30)
@@ -114,6 +120,12 @@ class _Requests(BaseHTTPRequestHandler):
         if there := index.moved.get(self.path):
             self.send_response(302)
             self.send_header("Location", there)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if refusal := index.refuses.get(self.path):
+            self.send_response(refusal[0])
+            self.send_header("X-Error-Code", refusal[1])
             self.send_header("Content-Length", "0")
             self.end_headers()
             return

@@ -8,6 +8,7 @@ from tests.fakes import FakeMicrophone
 from voxtui import doctor
 from voxtui.audio.devices import Device, Probe
 from voxtui.config import AudioConfig, BrainConfig, Config, EmbeddedBrainConfig
+from voxtui.cuda import Gpu
 from voxtui.errors import DeviceError, ModelError
 
 MICROPHONE = Device(0, "Headset", "ALSA", 1, 0, 48_000, True, False)
@@ -20,6 +21,7 @@ def machine(monkeypatch, tmp_path):
     """A machine on which a conversation is possible; a test takes away what it is about."""
     model = tmp_path / "chat.gguf"
     model.write_bytes(b"GGUF" + bytes(60))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     class Machine:
         config = Config(brain=BrainConfig(embedded=EmbeddedBrainConfig(model=str(model))))
@@ -33,6 +35,9 @@ def machine(monkeypatch, tmp_path):
             lines = capsys.readouterr().out.splitlines()
             return possible, [line for line in lines[:-2] if not line.startswith("ok ")]
 
+        def no_gpu(self):
+            raise ModelError("There is no NVIDIA driver here.")
+
         def make_voice(self):
             if self.voice_fails:
                 raise self.voice_fails
@@ -45,6 +50,7 @@ def machine(monkeypatch, tmp_path):
         "find_spec",
         lambda name: None if name in made.lacking else find_spec(name),
     )
+    monkeypatch.setattr(doctor, "first_gpu", made.no_gpu)
     monkeypatch.setattr(doctor, "MEMORY_GB", 0.1)
     monkeypatch.setattr(doctor, "DISK_GB", 0.001)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -107,6 +113,33 @@ def test_too_little_room_is_said(machine, capsys, monkeypatch, figure, word):
 def test_a_terminal_that_cannot_show_the_screen_is_said(machine, capsys, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     assert machine.examine(capsys)[1][0].startswith("note     terminal: ")
+
+
+def test_a_gpu_is_told_with_what_voxtral_still_needs(machine, capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "first_gpu", lambda: Gpu("NVIDIA H200", 150_000_000_000))
+    monkeypatch.setattr(doctor, "check_torch", lambda: "2.13.0 for CUDA 13.0")
+    possible, lines = machine.examine(capsys)
+    assert possible
+    assert lines == [
+        "note     Voxtral: mistralai/Voxtral-Mini-3B-2507 is not on this machine yet.",
+        "         Run `voxtui models fetch voxtral` (9.4 GB).",
+    ]
+
+
+def test_a_gpu_that_is_too_small_and_a_torch_that_does_not_know_it_are_said(
+    machine, capsys, monkeypatch
+):
+    def no_cuda():
+        raise ModelError("torch 2.13.0+cpu is a build without CUDA.", "Take another.")
+
+    monkeypatch.setattr(doctor, "first_gpu", lambda: Gpu("Small", 8_000_000_000))
+    monkeypatch.setattr(doctor, "check_torch", no_cuda)
+    _, lines = machine.examine(capsys)
+    assert lines[:3] == [
+        "note     GPU: Small, 8.0 GB of memory, too little for Voxtral (12 GB)",
+        "note     torch: torch 2.13.0+cpu is a build without CUDA.",
+        "         Take another.",
+    ]
 
 
 # voxtui devices.

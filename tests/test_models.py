@@ -248,7 +248,7 @@ def test_the_packages_are_taken_when_the_hub_does_not_have_the_model(index):
 
 
 def test_a_hub_that_does_not_have_the_model_says_so(index):
-    with pytest.raises(ModelError, match="refuses to send tiny: 404"):
+    with pytest.raises(ModelError, match=r"refuses to send tiny\.gguf: 404"):
         fetch("tiny", source="hub")
 
 

