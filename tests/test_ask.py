@@ -18,6 +18,7 @@ from voxtui.audio.clips import Clip
 from voxtui.config import VadConfig
 from voxtui.engine import Engine
 from voxtui.errors import ModelError
+from voxtui.metricsfile import metrics_file
 from voxtui.recording import TRAIL_SAMPLES
 from voxtui.transcribe import segments
 from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS
@@ -113,6 +114,15 @@ def test_clips_are_heard_in_real_time_unless_fast(ask):
     turn = json.loads(ran.stdout)
     assert turn["paced"] is True
     assert turn["marks"]["captured"] >= 0
+
+
+def test_turns_in_real_time_are_noted_in_the_metrics_file_and_others_are_not(ask):
+    ask("one.wav", "--fast")
+    ask("one.wav", pace=None, brain=ScriptedBrain(["Noon."]))
+    ask("one.wav", "--set", "metrics.enabled=false", pace=None)
+    (line,) = metrics_file().read_text().splitlines()
+    assert json.loads(line)["source"] == "clip"
+    assert "one.wav" not in line and "Noon" not in line
 
 
 def test_nothing_said_is_no_failure(ask):

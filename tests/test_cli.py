@@ -101,7 +101,8 @@ def test_the_printed_configuration_is_a_config_file(voxtui):
 
 
 @pytest.mark.parametrize("command", ["ask q.wav", "transcribe q.wav", "devices", "doctor",
-                                     "config", "models fetch", "models list", ""])  # fmt: skip
+                                     "config", "models fetch", "models list", "stats",
+                                     ""])  # fmt: skip
 def test_every_command_refuses_a_wrong_configuration(voxtui, command):
     said = sentence(voxtui("--set", "voice.speed=9", *command.split()))
     assert said == "--set: voice.speed: 9 is not a number from 0.5 to 2."

@@ -50,6 +50,7 @@ def imported_by(*arguments):
         ("transcribe", "--help"),
         ("models", "list"),
         ("config",),
+        ("stats",),
     ],
     ids=" ".join,
 )

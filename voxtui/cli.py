@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from voxtui.config import Config, LoadedConfig
     from voxtui.engine import Engine
+    from voxtui.metricsfile import MetricsLog
     from voxtui.models import Source
     from voxtui.protocols import Brain, Microphone, Speaker, Voice
     from voxtui.turn import Event
@@ -110,8 +111,8 @@ def talk(options: Options) -> None:
 
         speak(load_clip(path, config.audio.max_utterance_s), engine, stopped)
 
-    with native_stderr_in(native_log()):
-        app = VoxtuiApp(make_engine, config, sample_clips(), speak_clip)
+    with native_stderr_in(native_log()), metrics_log(config) as log:
+        app = VoxtuiApp(lambda emit: make_engine(log.tee(emit)), config, sample_clips(), speak_clip)
         try:
             app.run()
         finally:
@@ -168,8 +169,10 @@ def ask(
             sounding = SounddeviceSpeaker(config.audio.output)
             speaker = TeeSpeaker(sounding, file) if file else sounding
         asking = Asking(as_json=as_json, paced=not fast, fresh=fresh, audible=play)
-        with native_stderr_in(native_log()):
-            failed = answer(clips, lambda emit: build_engine(config, emit, None, speaker), asking)
+        with native_stderr_in(native_log()), metrics_log(config) as log:
+            failed = answer(
+                clips, lambda emit: build_engine(config, log.tee(emit), None, speaker), asking
+            )
         if file:
             file.keep()
     except BaseException:
@@ -200,6 +203,24 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
         write(clips, form, config.vad, PySilero(), recogniser.recognise)
     finally:
         recogniser.close()
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
+@global_options
+def stats(options: Options, as_json: bool) -> None:
+    """Summarise past turns: how long they took, by brain and by day."""
+    config = options.load().config
+    from voxtui.bench.stats import show
+    from voxtui.metricsfile import metrics_file, read
+
+    path = metrics_file()
+    past = read(path)
+    if not past.lines and not as_json:
+        why = "" if config.metrics.enabled else " None are kept: metrics.enabled is false."
+        click.echo(f"{path}: no turns yet.{why}", err=True)
+        return
+    show(past, path, config.targets, as_json)
 
 
 @cli.command()
@@ -396,6 +417,18 @@ def sample_clips() -> list[tuple[str, Path]]:
     """(what is said, file) of the clips that travel with the package."""
     folder = Path(__file__).parent / "data" / "clips"
     return [(path.stem.replace("-", " "), path) for path in sorted(folder.glob("*.wav"))]
+
+
+@contextmanager
+def metrics_log(config: Config) -> Generator[MetricsLog]:
+    """The log that turns are noted in, or one that keeps nothing."""
+    from voxtui.metricsfile import MetricsLog, metrics_file
+
+    log = MetricsLog(metrics_file() if config.metrics.enabled else None)
+    try:
+        yield log
+    finally:
+        log.close()
 
 
 def native_log() -> Path:

@@ -125,6 +125,10 @@ class TargetsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total_ms: Annotated[float, Meta(gt=0)] = 1000
 
 
+class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: bool = True
+
+
 class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # No letter, which others need; only keys that every terminal reports.
     talk_key: Literal[
@@ -141,6 +145,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streaming: StreamingConfig = StreamingConfig()
     history: HistoryConfig = HistoryConfig()
     targets: TargetsConfig = TargetsConfig()
+    metrics: MetricsConfig = MetricsConfig()
     ui: UiConfig = UiConfig()
 
 

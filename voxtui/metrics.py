@@ -42,13 +42,40 @@ class Headline:
     unit: str
     of: Callable[[Turn], float | None]
     target: Callable[[TargetsConfig], float | None]
+    mark: Mark | None = None
+    """where it ends, for a time"""
+
+    @property
+    def key(self) -> str:
+        """Its name in JSON and on the command line."""
+        return self.name.lower().replace(" ", "_").replace("/", "_per_")
+
+    def felt(self, turn: Turn) -> float | None:
+        """The time as a person feels it: from the end of the speech instead of the release."""
+        return None if self.mark is None else turn.ms(self.mark, since=Mark.SPEECH_ENDED)
 
 
-TTFT = Headline("TTFT", "ms", lambda turn: turn.ttft_ms, lambda targets: targets.ttft_ms)
-FIRST_SOUND = Headline(
-    "First sound", "ms", lambda turn: turn.first_sound_ms, lambda targets: targets.first_sound_ms
+TTFT = Headline(
+    "TTFT",
+    "ms",
+    lambda turn: turn.ttft_ms,
+    lambda targets: targets.ttft_ms,
+    Mark.FIRST_TOKEN,
 )
-TOTAL = Headline("Total", "ms", lambda turn: turn.total_ms, lambda targets: targets.total_ms)
+FIRST_SOUND = Headline(
+    "First sound",
+    "ms",
+    lambda turn: turn.first_sound_ms,
+    lambda targets: targets.first_sound_ms,
+    Mark.FIRST_SOUND,
+)
+TOTAL = Headline(
+    "Total",
+    "ms",
+    lambda turn: turn.total_ms,
+    lambda targets: targets.total_ms,
+    Mark.LAST_TOKEN,
+)
 SPEED = Headline("Tokens/s", "", lambda turn: turn.tokens_per_s, lambda targets: None)
 
 HEADLINES = (TTFT, FIRST_SOUND, TOTAL, SPEED)
@@ -57,10 +84,32 @@ HEADLINES = (TTFT, FIRST_SOUND, TOTAL, SPEED)
 def percentile(values: Iterable[float], percent: float) -> float | None:
     """The nearest rank: the smallest value that `percent` % of `values` do not exceed."""
     ordered = sorted(values)
-    if not ordered:
+    return _rank(ordered, percent) if ordered else None
+
+
+def _rank(ordered: Sequence[float], percent: float) -> float:
+    return ordered[max(math.ceil(len(ordered) * percent / 100), 1) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a number is distributed."""
+
+    n: int
+    p50: float
+    p95: float
+    p99: float
+    least: float
+    most: float
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Of the values that are there; None without any."""
+    found = sorted(value for value in values if value is not None)
+    if not found:
         return None
-    rank = math.ceil(len(ordered) * percent / 100)
-    return ordered[max(rank, 1) - 1]
+    p50, p95, p99 = (_rank(found, percent) for percent in (50, 95, 99))
+    return Spread(len(found), p50, p95, p99, found[0], found[-1])
 
 
 class Window:

@@ -120,7 +120,7 @@ class Marks:
         """seconds of work on this turn that were done before `released` and kept"""
 
     def mark(self, name: Mark, at: float | None = None) -> None:
-        at = time.monotonic() if at is None else at
+        at = time.monotonic() if at is None else float(at)  # it may come out of an array
         with self._lock:
             self._times.setdefault(name, at)
 

@@ -1,0 +1,92 @@
+"""Turns as tables of numbers: each headline against its target, from both origins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from voxtui.config import TargetsConfig
+from voxtui.metrics import Headline, Spread, Verdict, spread, verdict
+from voxtui.turn import Turn
+
+HEAD = "p50", "p95", "p99", "min", "max"
+
+JUDGED = "p95"
+"""What a target is compared with: a promise holds nearly always, not half of the time."""
+
+
+def headline_lines(
+    turns: Sequence[Turn], headlines: Sequence[Headline], targets: TargetsConfig
+) -> list[str]:
+    """A table with a line per headline, then another from the end of the speech."""
+    lines = [_head("ms from the release")]
+    lines += [_line(turns, headline, headline.of, targets) for headline in headlines]
+    timed = [headline for headline in headlines if headline.mark]
+    if any(headline.felt(turn) is not None for headline in timed for turn in turns):
+        lines += ["", _head("ms from the end of speech")]
+        lines += [_line(turns, headline, headline.felt, None) for headline in timed]
+    return lines
+
+
+def row(name: str, found: Spread | None, verdict_and_goal: str = "") -> str:
+    values = (found.p50, found.p95, found.p99, found.least, found.most) if found else [None] * 5
+    count = found.n if found else 0
+    cells = " ".join(f"{number(value):>7}" for value in values)
+    return f"{name:<26} {verdict_and_goal:<9} {cells} {count:>6}".rstrip()
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
+
+
+def _head(title: str) -> str:
+    return f"{title:<26} {'goal':<9} {' '.join(f'{name:>7}' for name in HEAD)} {'turns':>6}"
+
+
+def _line(
+    turns: Sequence[Turn],
+    headline: Headline,
+    of: Callable[[Turn], float | None],
+    targets: TargetsConfig | None,
+) -> str:
+    found = spread(map(of, turns))
+    target = headline.target(targets) if targets else None
+    kept = judge(found, target)
+    goal = "" if target is None else f"{kept.sign if kept else ' '} ≤ {target:g}"
+    return row(f"  {headline.name}", found, goal)
+
+
+def judge(found: Spread | None, target: float | None) -> Verdict | None:
+    """The verdict on p95."""
+    return verdict(found.p95 if found else None, target)
+
+
+def headlines_json(
+    turns: Sequence[Turn], headlines: Sequence[Headline], targets: TargetsConfig
+) -> dict[str, Any]:
+    """Headline -> its spread from both origins, its target, the share within it, its verdict."""
+    return {headline.key: _json(turns, headline, targets) for headline in headlines}
+
+
+def _json(turns: Sequence[Turn], headline: Headline, targets: TargetsConfig) -> dict[str, Any]:
+    values = [value for turn in turns if (value := headline.of(turn)) is not None]
+    found, target = spread(values), headline.target(targets)
+    about: dict[str, Any] = {"released": spread_json(found)}
+    if headline.mark:
+        about["speech_ended"] = spread_json(spread(map(headline.felt, turns)))
+    if target is not None:
+        within = sum(value <= target for value in values)
+        about["target"] = target
+        about["within"] = round(within / len(values), 3) if values else None
+        about["verdict"] = judge(found, target)
+    return about
+
+
+def spread_json(found: Spread | None) -> dict[str, float] | None:
+    if found is None:
+        return None
+    return {name.replace("least", "min").replace("most", "max"): round(value, 1)
+            for name, value in asdict(found).items()}  # fmt: skip

@@ -1,0 +1,120 @@
+"""Past turns from the metrics file: how long they took, by day and by brain."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import click
+
+from voxtui.bench.figures import headline_lines, headlines_json, judge, number
+from voxtui.config import TargetsConfig
+from voxtui.metrics import FIRST_SOUND, HEADLINES, TOTAL, TTFT, Headline, spread
+from voxtui.metricsfile import Line, Past
+from voxtui.turn import Turn
+
+DAILY = (TTFT, FIRST_SOUND, TOTAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Turns of one brain, on one day or on all of them."""
+
+    brain: str
+    day: date | None
+    lines: Sequence[Line]
+
+
+def groups(lines: Sequence[Line]) -> list[Group]:
+    """For each brain all of its turns, then those of each day, in local time, oldest first."""
+    found: list[Group] = []
+    for brain in dict.fromkeys(line.brain for line in lines):
+        of_brain = [line for line in lines if line.brain == brain]
+        found.append(Group(brain, None, of_brain))
+        for day in dict.fromkeys(map(_day, of_brain)):
+            found.append(Group(brain, day, [line for line in of_brain if _day(line) == day]))
+    return found
+
+
+def _day(line: Line) -> date:
+    return line.at.astimezone().date()
+
+
+def show(past: Past, path: Path, targets: TargetsConfig, as_json: bool) -> None:
+    """Print what the file remembers."""
+    if as_json:
+        click.echo(json.dumps(_json(past, path, targets), ensure_ascii=False))
+        return
+    click.echo("\n".join(_report(past, path, targets)))
+
+
+def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:
+    lines = [f"{path}: turns: {len(past.lines)}, sessions: {_sessions(past.lines)}"]
+    if past.damaged:
+        lines.append(f"Damaged lines, left out: {past.damaged}")
+    found = groups(past.lines)
+    for group in found:
+        if group.day is None:
+            days = [other for other in found if other.brain == group.brain and other.day]
+            lines += ["", _title(group), *_overall(group, targets), "", *_daily(days, targets)]
+    return lines
+
+
+def _title(group: Group) -> str:
+    outcomes = Counter(line.outcome.value.replace("_", " ") for line in group.lines)
+    said = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+    return f"{group.brain}: {said}"
+
+
+def _overall(group: Group, targets: TargetsConfig) -> list[str]:
+    return headline_lines([line.turn for line in group.lines], HEADLINES, targets)
+
+
+def _daily(days: Sequence[Group], targets: TargetsConfig) -> list[str]:
+    """A line per day, with a sign for whether p95 is within its target."""
+    names = "".join(f" {headline.name:^22}" for headline in DAILY)
+    heads = f"   {'p50':>6} {'p95':>6} {'p99':>6}" * len(DAILY)
+    lines = [f"{'':16}{names}".rstrip(), f"{'ms':<10} {'turns':>5}{heads}"]
+    for group in days:
+        turns = [line.turn for line in group.lines]
+        cells = "".join(_cell(turns, headline, targets) for headline in DAILY)
+        lines.append(f"{group.day} {len(turns):>5}{cells}")
+    return lines
+
+
+def _cell(turns: Sequence[Turn], headline: Headline, targets: TargetsConfig) -> str:
+    found = spread(map(headline.of, turns))
+    kept = judge(found, headline.target(targets))
+    values = (found.p50, found.p95, found.p99) if found else (None,) * 3
+    sign = kept.sign if kept else " "
+    return f" {sign} " + " ".join(f"{number(value):>6}" for value in values)
+
+
+def _sessions(lines: Sequence[Line]) -> int:
+    return len({line.session for line in lines})
+
+
+def _json(past: Past, path: Path, targets: TargetsConfig) -> dict[str, Any]:
+    return {
+        "file": str(path),
+        "turns": len(past.lines),
+        "sessions": _sessions(past.lines),
+        "damaged": past.damaged,
+        "groups": [_group_json(group, targets) for group in groups(past.lines)],
+    }
+
+
+def _group_json(group: Group, targets: TargetsConfig) -> dict[str, Any]:
+    turns = [line.turn for line in group.lines]
+    return {
+        "brain": group.brain,
+        "day": group.day.isoformat() if group.day else None,
+        "turns": len(turns),
+        "outcomes": Counter(turn.outcome.value for turn in turns),
+        "headlines": headlines_json(turns, HEADLINES, targets),
+    }

@@ -1,0 +1,235 @@
+"""The metrics file: the times of past turns, kept on this machine. No words, no sound, no names.
+
+A line of JSON per turn. Several sessions may write at once; a damaged line costs that line only.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from voxtui.turn import (
+    MICROPHONE,
+    Event,
+    Mark,
+    Marks,
+    Outcome,
+    Turn,
+    TurnFinished,
+    TurnStarted,
+)
+
+_log = logging.getLogger(__name__)
+
+KEPT_BYTES = 2_000_000
+"""A file that has grown so large becomes the older one: some 4,000 turns in each of the two."""
+
+LOCK_SECONDS = 2.0
+"""How long another session that writes is waited for."""
+
+LATE_SECONDS = 0.5
+"""How long after a turn its first painted word is waited for."""
+
+UNKEPT = ("clip", "heard", "reply", "error")
+"""Keys of a turn's JSON that may hold words or names."""
+
+Emit: TypeAlias = Callable[[Event], object]
+
+Source = Literal["microphone", "typed", "clip"]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A turn as the file keeps it; keys that newer versions add are ignored."""
+
+    at: datetime
+    session: str
+    source: Source
+    number: int
+    brain: str
+    outcome: Outcome
+    tokens: int
+    hidden_ms: float
+    marks: dict[str, float]
+
+    @property
+    def turn(self) -> Turn:
+        return Turn(
+            self.number,
+            self.brain,
+            self.outcome,
+            self.marks,
+            tokens=self.tokens,
+            hidden_s=self.hidden_ms / 1000,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the file remembers, oldest first."""
+
+    lines: list[Line]
+    damaged: int
+    """lines that could not be read"""
+
+
+def metrics_file() -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("voxtui", appauthor=False) / "metrics.jsonl"
+
+
+def read(path: Path) -> Past:
+    """Every turn in the older file and in the file at `path`; a missing file holds none."""
+    lines: list[Line] = []
+    damaged = 0
+    for file in (_older(path), path):
+        for text in _lines(file):
+            try:
+                line = msgspec.json.decode(text, type=Line)
+            except (msgspec.MsgspecError, ValueError):
+                damaged += 1
+                continue
+            if line.at.tzinfo is None or not all(map(math.isfinite, line.marks.values())):
+                damaged += 1
+            else:
+                lines.append(line)
+    return Past(sorted(lines, key=lambda line: line.at), damaged)
+
+
+def _lines(file: Path) -> list[bytes]:
+    try:
+        return [line for line in file.read_bytes().splitlines() if line.strip()]
+    except OSError:
+        return []
+
+
+def _older(path: Path) -> Path:
+    return path.with_suffix(".older.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    turn: Turn
+    source: Source
+    marks: Marks | None
+    """still being written to"""
+    at: datetime
+
+
+class MetricsLog:
+    """Appends each finished turn to a file, on a thread of its own. `path` None: keeps nothing.
+
+    What cannot be written is not: no failure here ever reaches the conversation.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._session = uuid.uuid4().hex[:12]
+        self._started: TurnStarted | None = None
+        self._finished: SimpleQueue[_Finished | None] = SimpleQueue()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def tee(self, emit: Emit) -> Emit:
+        """`emit`, which is noted down as well."""
+        if self._path is None:
+            return emit
+
+        def both(event: Event) -> None:
+            emit(event)
+            self._note(event)
+
+        return both
+
+    def close(self) -> None:
+        """Write what is left, and join the thread. May be called twice."""
+        self._closing.set()
+        self._finished.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _note(self, event: Event) -> None:
+        """On the engine's thread, mostly: takes note and returns."""
+        match event:
+            case TurnStarted():
+                self._started = event
+            case TurnFinished(turn) if turn.paced:
+                started = self._started
+                if started is None or started.turn != turn.number:
+                    started = None
+                source = _kind(started.source if started else MICROPHONE)
+                marks = started.marks if started else None
+                self._finished.put(_Finished(turn, source, marks, datetime.now(UTC)))
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._write, name="voxtui-metrics", daemon=True
+                    )
+                    self._thread.start()
+            case _:
+                pass
+
+    # The writer's thread.
+
+    def _write(self) -> None:
+        while (finished := self._finished.get()) is not None:
+            try:
+                self._append(self._encoded(finished))
+            except (OSError, TimeoutError) as error:
+                _log.info("the metrics file cannot be written: %s", error)
+
+    def _encoded(self, finished: _Finished) -> bytes:
+        turn, marks = finished.turn, finished.marks
+        if marks is not None:
+            if marks.at(Mark.FIRST_TOKEN) and not marks.at(Mark.FIRST_SHOWN):
+                self._closing.wait(LATE_SECONDS)
+            turn = replace(turn, marks=marks.since_release())
+        kept = {key: value for key, value in turn.as_json().items() if key not in UNKEPT}
+        said = {
+            "at": finished.at,
+            "session": self._session,
+            "number": turn.number,
+            "source": finished.source,
+        }
+        return msgspec.json.encode(said | kept) + b"\n"
+
+    def _append(self, line: bytes) -> None:
+        from filelock import FileLock
+
+        path = self._path
+        assert path is not None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock"), timeout=LOCK_SECONDS):
+            if path.exists() and path.stat().st_size + len(line) > KEPT_BYTES:
+                os.replace(path, _older(path))
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(file, line if _ends_a_line(file) else b"\n" + line)
+            finally:
+                os.close(file)
+
+
+def _kind(source: str) -> Source:
+    match source:
+        case "microphone":
+            return "microphone"
+        case "typed":
+            return "typed"
+        case _:
+            return "clip"
+
+
+def _ends_a_line(file: int) -> bool:
+    """Whether nothing, or a whole line, stands at the end: a line may have been cut by a crash."""
+    size = os.fstat(file).st_size
+    return not size or os.pread(file, 1, size - 1) == b"\n"
