@@ -44,7 +44,7 @@ lock: $(VENV)/.installed-test
 	@echo '# Every version that `make setup` and `make test` install, as pip constraints, by `make lock`.' > $@.new
 	@echo '# torch stands without its CUDA packages: the build for a CPU and that for a GPU both fit.' >> $@.new
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-header \
-		--extra embedded --group test pyproject.toml > $@.all
+		--extra embedded --extra voxtral --extra kokoro --group test pyproject.toml > $@.all
 	@grep -Ev '^(cuda-|nvidia-|torch=|triton=)' $@.all >> $@.new
 	@grep -Eom1 '^torch==[0-9.]+' $@.all >> $@.new
 	@rm $@.all
@@ -64,9 +64,10 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	@echo "Installing what the tests need into $(VENV) (about 350 MB)."
+	@echo "Installing what the tests need into $(VENV) (about 400 MB)."
 	@$(PIP) --no-deps --retries 1 --extra-index-url $(TORCH_INDEX) torch
 	@$(PIP) --group test
+	@$(PIP) --no-deps "kokoro; python_version < '3.13'"
 	@touch $@
 
 # A terminal, and a sound server that only the tests hear: they start it, speak into it and stop it.

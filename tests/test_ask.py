@@ -21,7 +21,7 @@ from voxtui.errors import ModelError
 from voxtui.metricsfile import metrics_file
 from voxtui.recording import TRAIL_SAMPLES
 from voxtui.transcribe import segments
-from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS
+from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, Notice
 
 QUESTIONS = Path(__file__).parent / "data" / "questions"
 
@@ -52,6 +52,7 @@ def ask(monkeypatch, tmp_path, capfd):
         brain, voice = brain or ScriptedBrain(), voice or BeepVoice()
 
         def build(config, emit, microphone, speaker):
+            run.emit = emit
             return Engine(microphone=microphone, speaker=speaker, detector=LoudIsSpeech(),
                           brain=brain, voice=voice, config=config, emit=emit)  # fmt: skip
 
@@ -70,6 +71,17 @@ def test_the_answer_is_all_there_is_on_stdout(ask):
     ran = ask("one.wav", brain=ScriptedBrain(["It ", "is ", "noon."]))
     assert (ran.exit_code, ran.stdout) == (0, "It is noon.\n")
     assert ran.stderr == "Not played: sound is measured up to first_audio (--play plays it).\n"
+
+
+def test_what_the_start_has_to_say_is_said_on_stderr_and_is_no_failure(ask):
+    class Talkative(ScriptedBrain):
+        def warm_up(self, progress):
+            ask.emit(Notice("Another voice speaks.", "information"))
+
+    ran = ask("one.wav", "--json", brain=Talkative(["It is noon."]))
+    assert ran.exit_code == 0
+    assert json.loads(ran.stdout)["reply"] == "It is noon."
+    assert ran.stderr == "Another voice speaks.\n"
 
 
 def test_several_clips_are_turns_of_one_conversation(ask):

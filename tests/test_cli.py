@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -165,6 +166,13 @@ def test_a_chat_model_that_is_not_here_is_named_with_the_command_that_fetches_it
 def test_a_voice_that_is_not_there_is_refused(voxtui):
     said = sentence(voxtui("ask", str(QUESTION), "--json", "--set", "voice.name=bob"))
     assert said.startswith("voxtui: The embedded voice speaks as af_heart only")
+
+
+def test_kokoro_that_is_asked_for_and_not_there_is_refused_with_the_command(voxtui):
+    said = sentence(voxtui("ask", str(QUESTION), "--json", "--set", "voice.engine=kokoro"))
+    assert re.search(
+        r"not on this machine yet\. Run `voxtui models fetch kokoro`|Python 3\.12", said
+    )
 
 
 @pytest.mark.parametrize("option", ["--play", "--speak=answer.wav"])

@@ -157,7 +157,8 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
         ("[targets]\nttft_ms = inf", "targets.ttft_ms: inf is not a number above 0."),
         (
             "[voice]\nengine = 'embeded'",
-            'voice.engine: "embeded" is not one of auto, embedded, none; did you mean embedded?',
+            'voice.engine: "embeded" is not one of auto, embedded, kokoro, none; '
+            "did you mean embedded?",
         ),
         ("[vad]\nend_ms = 1.5", "vad.end_ms: 1.5 is not a whole number from 64 to 10000."),
         (

@@ -115,28 +115,39 @@ def test_a_terminal_that_cannot_show_the_screen_is_said(machine, capsys, monkeyp
     assert machine.examine(capsys)[1][0].startswith("note     terminal: ")
 
 
-def test_a_gpu_is_told_with_what_voxtral_still_needs(machine, capsys, monkeypatch):
-    monkeypatch.setattr(doctor, "first_gpu", lambda: Gpu("NVIDIA H200", 150_000_000_000))
-    monkeypatch.setattr(doctor, "check_torch", lambda: "2.13.0 for CUDA 13.0")
-    possible, lines = machine.examine(capsys)
-    assert possible
-    assert lines == [
-        "note     Voxtral: mistralai/Voxtral-Mini-3B-2507 is not on this machine yet.",
-        "         Run `voxtui models fetch voxtral` (9.4 GB).",
-    ]
+@pytest.fixture
+def gpu(monkeypatch):
+    def install(gigabytes, torch=lambda: "2.13.0 for CUDA 13.0"):
+        monkeypatch.setattr(doctor, "first_gpu", lambda: Gpu("NVIDIA X", gigabytes * 1_000_000_000))
+        monkeypatch.setattr(doctor, "check_torch", torch)
+        monkeypatch.setattr(doctor, "check_installed", lambda: None)
+
+    return install
 
 
-def test_a_gpu_that_is_too_small_and_a_torch_that_does_not_know_it_are_said(
-    machine, capsys, monkeypatch
-):
+def test_a_gpu_is_told_with_what_voxtral_and_kokoro_still_need(machine, capsys, gpu):
+    gpu(150)
+    assert machine.examine(capsys) == (
+        True,
+        [
+            "note     Voxtral: mistralai/Voxtral-Mini-3B-2507 is not on this machine yet.",
+            "         Run `voxtui models fetch voxtral` (9.4 GB).",
+            "note     Kokoro: kokoro-v1_0.pth of hexgrad/Kokoro-82M is not on this machine yet.",
+            "         Run `voxtui models fetch kokoro` (0.33 GB).",
+        ],
+    )
+
+
+def test_a_gpu_that_is_too_small_and_a_torch_that_does_not_know_it_are_said(machine, capsys, gpu):
     def no_cuda():
         raise ModelError("torch 2.13.0+cpu is a build without CUDA.", "Take another.")
 
-    monkeypatch.setattr(doctor, "first_gpu", lambda: Gpu("Small", 8_000_000_000))
-    monkeypatch.setattr(doctor, "check_torch", no_cuda)
-    _, lines = machine.examine(capsys)
-    assert lines[:3] == [
-        "note     GPU: Small, 8.0 GB of memory, too little for Voxtral (12 GB)",
+    gpu(8, no_cuda)
+    possible, lines = machine.examine(capsys)
+    assert possible
+    assert lines[:4] == [
+        "note     GPU: NVIDIA X, 8.0 GB of memory",
+        "         Voxtral needs 12 GB; the embedded brain needs no GPU.",
         "note     torch: torch 2.13.0+cpu is a build without CUDA.",
         "         Take another.",
     ]

@@ -13,6 +13,7 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 HEAVY = {
     "hibari",
+    "kokoro",
     "moonshine_voice",
     "numpy",
     "onnxruntime",
@@ -23,6 +24,7 @@ HEAVY = {
     "soundfile",
     "textual",
     "torch",
+    "transformers",
     "xllamacpp",
 }
 

@@ -8,6 +8,7 @@ import pytest
 
 HEAVY = {
     "hibari",
+    "kokoro",
     "moonshine_voice",
     "numpy",
     "onnxruntime",
@@ -19,6 +20,7 @@ HEAVY = {
     "soxr",
     "textual",
     "torch",
+    "transformers",
     "xllamacpp",
 }
 

@@ -257,6 +257,34 @@ def test_voxtral_comes_from_the_hub_only(fetch):
     assert refusal(fetch("--from", "x")).startswith("voxtral comes from the hub only.")
 
 
+KOKORO = "/hexgrad/Kokoro-82M"
+
+
+def test_kokoro_comes_with_the_voice_that_is_configured(machine, hub, monkeypatch):
+    files = {"config.json": b"{}", "kokoro-v1_0.pth": b"P" * 5000, "voices/bf_emma.pt": b"V" * 50}
+    others = {"voices/af_heart.pt": b"H" * 50, "samples/HEARME.wav": b"W"}
+    siblings = [sibling(path, content) for path, content in (files | others).items()]
+    answer = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
+    hub.files[f"/api/models{KOKORO}/revision/main?blobs=true"] = answer
+    hub.files |= {f"{KOKORO}/resolve/{COMMIT}/{path}": files[path] for path in files}
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    command = [VOXTUI, "models", "fetch", "kokoro", "--set", "voice.name=bf_emma"]
+    ran = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
+    place = machine.parent / "Kokoro-82M"
+    assert fetched(place) == files
+    assert ran[1].stderr == f"kokoro is here already: {place}\n"
+
+
+def test_a_voice_kokoro_does_not_have_is_said(machine, hub, monkeypatch):
+    siblings = [sibling(path, b"") for path in ("config.json", "kokoro-v1_0.pth")]
+    answer = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
+    hub.files[f"/api/models{KOKORO}/revision/main?blobs=true"] = answer
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    command = [VOXTUI, "models", "fetch", "kokoro", "--set", "voice.name=af_nobody"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refusal(ran) == "voxtui: hexgrad/Kokoro-82M on the hub has no voices/af_nobody.pt."
+
+
 # What a directory must hold.
 
 

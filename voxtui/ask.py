@@ -94,6 +94,9 @@ def _wait_until_loaded(events: queue.SimpleQueue[Event]) -> None:
                 raise error
             case Died(error):
                 raise error
+            case Notice(message, "information"):
+                _clear_line(show)
+                click.echo(message, err=True)
             case Notice(message):
                 _clear_line(show)
                 raise DeviceError(message)

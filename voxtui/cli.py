@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from voxtui.metricsfile import MetricsLog
     from voxtui.models import Source
     from voxtui.protocols import Brain, Microphone, Speaker, Voice
+    from voxtui.repositories import Repository
     from voxtui.turn import Event
 
 FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
@@ -243,7 +244,7 @@ def doctor(options: Options) -> None:
     config = options.load().config
     from voxtui.doctor import examine
 
-    raise SystemExit(0 if examine(config, lambda: build_voice(config)) else UNUSABLE)
+    raise SystemExit(0 if examine(config, lambda: check_voice(config)) else UNUSABLE)
 
 
 @cli.command(name="config")
@@ -273,35 +274,38 @@ def list_models(options: Options) -> None:
     """List the models: size, licence, place, and which is needed."""
     config = options.load().config
     from voxtui.models import MODELS, is_here, place
-    from voxtui.repositories import Repository, voxtral, voxtral_directory
+    from voxtui.repositories import (
+        Repository,
+        kokoro,
+        kokoro_files,
+        voxtral,
+        voxtral_directory,
+    )  # fmt: skip
 
     needed = config.brain.embedded.model
     for model in MODELS.values():
         here = f"here: {place(model)}" if is_here(model) else "not here"
         if model.name == needed:
             here = f"needed, {here}"
-        list_model(model.name, model.size / 1e9, model.licence, here)
+        click.echo(f"{model.name:<20} {model.size / 1e9:5.2f} GB  {model.licence:<12} {here}")
         click.echo(f"{'':<20} {model.note}; {model.upstream}")
     if needed not in MODELS:
         click.echo(f"{needed}: needed, a file of your own")
-    match voxtral(config.brain.voxtral.model):
-        case Repository() as repository:
-            here = whether_here(lambda: voxtral_directory(repository.upstream))
-            list_model(repository.name, repository.gigabytes, repository.licence, here)
-            click.echo(f"{'':<20} {repository.note}; {repository.upstream}")
-        case directory:
-            click.echo(f"{directory}: for voxtral, a directory of your own")
+    brain = voxtral(config.brain.voxtral.model)
+    if isinstance(brain, Repository):
+        list_repository(brain, lambda: voxtral_directory(brain.upstream))
+    else:
+        click.echo(f"{brain}: for voxtral, a directory of your own")
+    list_repository(kokoro(config.voice), lambda: kokoro_files(config.voice).model.parent)
 
 
-def list_model(name: str, gigabytes: float, licence: str, here: str) -> None:
-    click.echo(f"{name:<20} {gigabytes:5.2f} GB  {licence:<12} {here}")
-
-
-def whether_here(find: Callable[[], Path]) -> str:
+def list_repository(model: Repository, find: Callable[[], Path]) -> None:
     try:
-        return f"here: {find()}"
+        here = f"here: {find()}"
     except ModelError:
-        return "not here"
+        here = "not here"
+    click.echo(f"{model.name:<20} {model.gigabytes:5.2f} GB  {model.licence:<12} {here}")
+    click.echo(f"{'':<20} {model.note}; {model.upstream}")
 
 
 @models.command()
@@ -312,12 +316,17 @@ def whether_here(find: Callable[[], Path]) -> str:
               help="Use this file instead of downloading.")  # fmt: skip
 @global_options
 def fetch(options: Options, name: str | None, source: Source, file: Path | None) -> None:
-    """Fetch the model NAME: voxtral, or a chat model (default: the configured one)."""
+    """Fetch the model NAME: voxtral, kokoro, or a chat model (default: the configured one)."""
     config = options.load().config
-    if name == "voxtral":
+    if name in ("voxtral", "kokoro"):
         if file or source == "packages":
-            raise InputError("voxtral comes from the hub only.", "Or set brain.voxtral.model.")
-        fetch_voxtral(config)
+            raise InputError(
+                f"{name} comes from the hub only.", "Files of your own are named in the config."
+            )
+        if name == "voxtral":
+            fetch_voxtral(config)
+        else:
+            fetch_kokoro(config)
         return
     from voxtui.models import MODELS, is_here, model_file, place
     from voxtui.models import fetch as fetch_model
@@ -335,27 +344,33 @@ def fetch(options: Options, name: str | None, source: Source, file: Path | None)
 
 
 def fetch_voxtral(config: Config) -> None:
-    from voxtui.repositories import (
-        Repository,
-        fetch_files,
-        voxtral,
-        voxtral_directory,
-        wanted_files,
-    )
+    from voxtui.repositories import Repository, voxtral, voxtral_directory
 
     model = config.brain.voxtral.model
     repository = voxtral(model)
-    if not isinstance(repository, Repository):
+    if isinstance(repository, Repository):
+        fetch_repository(repository, lambda: voxtral_directory(model))
+    else:
         click.echo(f"{voxtral_directory(model)} is your own; nothing to fetch.", err=True)
-        return
+
+
+def fetch_kokoro(config: Config) -> None:
+    from voxtui.repositories import kokoro, kokoro_files
+
+    fetch_repository(kokoro(config.voice), lambda: kokoro_files(config.voice).model.parent)
+
+
+def fetch_repository(repository: Repository, find: Callable[[], Path]) -> None:
+    from voxtui.repositories import fetch_files, wanted_files
+
     with suppress(ModelError):
-        click.echo(f"voxtral is here already: {voxtral_directory(model)}", err=True)
+        click.echo(f"{repository.name} is here already: {find()}", err=True)
         return
     files = wanted_files(repository)
     size = sum(file.size for file in files)
     with fetching(repository.name, size, repository.place) as progress:
         fetch_files(files, repository.place, progress)
-    voxtral_directory(model)
+    find()
 
 
 @contextmanager
@@ -383,13 +398,17 @@ def build_engine(
 ) -> Engine:
     from voxtui.detectors.silero import PySilero
     from voxtui.engine import Engine
+    from voxtui.turn import Notice
+
+    def say(sentence: str) -> None:
+        emit(Notice(sentence, "information"))
 
     return Engine(
         microphone=microphone,
         speaker=speaker,
         detector=PySilero(),
         brain=build_brain(config),
-        voice=build_voice(config),
+        voice=build_voice(config, say),
         config=config,
         emit=emit,
     )
@@ -403,14 +422,47 @@ def build_brain(config: Config) -> Brain:
             return EmbeddedBrain(config)
 
 
-def build_voice(config: Config) -> Voice | None:
-    match config.voice.engine:
-        case "auto" | "embedded":
-            from voxtui.voices.hibari import HibariVoice
+def build_voice(config: Config, say: Callable[[str], object]) -> Voice | None:
+    def embedded() -> Voice:
+        from voxtui.voices.hibari import HibariVoice
 
-            return HibariVoice(config.voice)
+        return HibariVoice(config.voice)
+
+    def kokoro() -> Voice:
+        from voxtui.repositories import kokoro_files
+        from voxtui.voices.kokoro import KokoroVoice, check_installed
+
+        check_installed()
+        return KokoroVoice(config.voice, kokoro_files(config.voice))
+
+    def kokoro_on_gpu() -> Voice:
+        from voxtui.cuda import check_torch, first_gpu
+
+        voice = kokoro()
+        check_torch()
+        first_gpu()
+        return voice
+
+    match config.voice.engine:
+        case "embedded":
+            return embedded()
+        case "kokoro":
+            return kokoro()
+        case "auto":
+            from voxtui.voices.auto import AutoVoice
+
+            return AutoVoice(kokoro_on_gpu, embedded, say)
         case "none":
             return None
+
+
+def check_voice(config: Config) -> None:
+    """Raises ModelError if the voice of `config` cannot be had."""
+    from voxtui.voices.auto import AutoVoice
+
+    voice = build_voice(config, lambda sentence: None)
+    if isinstance(voice, AutoVoice):
+        voice.choose()
 
 
 def sample_clips() -> list[tuple[str, Path]]:

@@ -43,11 +43,20 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     voxtral: VoxtralBrainConfig = VoxtralBrainConfig()
 
 
+class KokoroConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Paths of files; empty: those that `voxtui models fetch kokoro` fetched."""
+
+    model: str = ""
+    config: str = ""
+    voice: str = ""
+
+
 class VoiceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    engine: Literal["auto", "embedded", "none"] = "auto"
+    engine: Literal["auto", "kokoro", "embedded", "none"] = "auto"
     name: Annotated[str, Meta(min_length=1)] = "af_heart"
     speed: Annotated[float, Meta(ge=0.5, le=2.0)] = 1.0
     timeout_s: Annotated[float, Meta(gt=0, le=60)] = 3.0
+    kokoro: KokoroConfig = KokoroConfig()
 
 
 class AudioConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

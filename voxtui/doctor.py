@@ -16,11 +16,12 @@ import click
 
 from voxtui.audio.devices import Direction, Probe, find, probe
 from voxtui.config import AudioConfig, Config
-from voxtui.cuda import VOXTRAL_MEMORY, check_torch, first_gpu
+from voxtui.cuda import VOXTRAL_MEMORY, Gpu, check_torch, first_gpu
 from voxtui.errors import DeviceError, ModelError
 from voxtui.models import model_file, models_directory
 from voxtui.protocols import Microphone
-from voxtui.repositories import voxtral_directory
+from voxtui.repositories import kokoro_files, voxtral_directory
+from voxtui.voices.kokoro import check_installed
 
 MEMORY_GB = 3.0
 """What the embedded brain takes with its default model, and room for the rest."""
@@ -78,7 +79,7 @@ def examine(config: Config, make_voice: Callable[[], object]) -> bool:
 def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:
     yield _packages()
     yield _weights(config)
-    yield from _voice(make_voice)
+    yield from _voice(config, make_voice)
     yield from _memory()
     yield _disk()
     yield from _sound(config.audio, probe())
@@ -86,11 +87,14 @@ def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Findi
     yield from _gpu(config)
 
 
-def _voice(make_voice: Callable[[], object]) -> Iterator[Finding]:
+def _voice(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:
     try:
         make_voice()
     except ModelError as error:
         yield Finding("missing", f"voice: {error.message}", error.hint)
+    else:
+        if config.voice.engine == "kokoro":
+            yield Finding("ok", f"voice: Kokoro, {kokoro_files(config.voice).model}")
 
 
 def _packages() -> Finding:
@@ -163,19 +167,31 @@ def _terminal() -> Iterator[Finding]:
 
 
 def _gpu(config: Config) -> Iterator[Finding]:
-    """The GPU, and where there is one, what else Voxtral needs."""
+    """The GPU, and where there is one, what Voxtral and Kokoro still need."""
     try:
         gpu = first_gpu()
     except ModelError as error:
-        yield Finding("ok", f"GPU: none. {error.message} The embedded brain does not need one.")
+        yield Finding("ok", f"GPU: none. {error} The embedded brain does not need one.")
         return
-    what = f"GPU: {gpu.name}, {gpu.memory / 1e9:.1f} GB of memory"
-    if gpu.memory < VOXTRAL_MEMORY:
-        yield Finding("note", f"{what}, too little for Voxtral ({VOXTRAL_MEMORY / 1e9:g} GB)")
-    else:
-        yield Finding("ok", what)
+    yield _gpu_memory(gpu)
     yield _checked("torch", check_torch)
     yield _checked("Voxtral", lambda: str(voxtral_directory(config.brain.voxtral.model)))
+    if config.voice.engine == "auto":
+        yield _checked("Kokoro", lambda: _kokoro_weights(config))
+
+
+def _gpu_memory(gpu: Gpu) -> Finding:
+    what = f"GPU: {gpu.name}, {gpu.memory / 1e9:.1f} GB of memory"
+    if gpu.memory < VOXTRAL_MEMORY:
+        mend = f"Voxtral needs {VOXTRAL_MEMORY / 1e9:g} GB; the embedded brain needs no GPU."
+        return Finding("note", what, mend)
+    return Finding("ok", what)
+
+
+def _kokoro_weights(config: Config) -> str:
+    check_installed()
+    files = kokoro_files(config.voice)
+    return f"{files.model}, {files.voice.name}"
 
 
 def _checked(what: str, check: Callable[[], str]) -> Finding:

@@ -16,6 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from voxtui.config import VoiceConfig
 from voxtui.errors import ModelError
 from voxtui.hub import BLOCK, HubFile, grow, hub_home, listing
 from voxtui.models import Progress, check_room, models_directory, only_fetch, storage_errors
@@ -47,9 +48,11 @@ class Repository:
         """Where a fetch puts it."""
         return models_directory() / self.upstream.rpartition("/")[2]
 
-    def unfetched(self) -> ModelError:
+    def unfetched(self, file: str = "") -> ModelError:
+        """What to say while it, or `file` of it, is not here."""
+        what = f"{file} of {self.upstream}" if file else self.upstream
         hint = f"Run `voxtui models fetch {self.name}` ({self.gigabytes:g} GB)."
-        return ModelError(f"{self.upstream} is not on this machine yet.", hint)
+        return ModelError(f"{what} is not on this machine yet.", hint)
 
 
 def voxtral(model: str) -> Repository | Path:
@@ -80,6 +83,55 @@ def voxtral_directory(model: str) -> Path:
             _check_voxtral(directory, f"Run `voxtui models fetch {named.name}`.")
             return directory
     raise named.unfetched()
+
+
+@dataclass(frozen=True, slots=True)
+class KokoroFiles:
+    model: Path
+    config: Path
+    voice: Path
+
+
+KOKORO_MODEL = "kokoro-v1_0.pth"
+
+
+def kokoro(config: VoiceConfig) -> Repository:
+    """Kokoro with the voice of the configuration."""
+    return Repository(
+        name="kokoro",
+        upstream="hexgrad/Kokoro-82M",
+        needed=("config.json", KOKORO_MODEL, f"voices/{config.name}.pt"),
+        useful=(),
+        gigabytes=0.33,
+        licence="Apache-2.0",
+        note="the voice beside voxtral; for a GPU",
+    )
+
+
+def kokoro_files(config: VoiceConfig) -> KokoroFiles:
+    """The files `voice.kokoro` names, and for the others those that were fetched.
+
+    Raises ModelError if one is not there.
+    """
+    repository = kokoro(config)
+
+    def find(named: str, file: str) -> Path:
+        if named:
+            path = Path(named).expanduser()
+            if not path.is_file():
+                raise ModelError(f"There is no file {path}.", "Set voice.kokoro to where it is.")
+            return path
+        for directory in (repository.place, _in_hub_cache(repository)):
+            if (directory / file).is_file():
+                return directory / file
+        raise repository.unfetched(file)
+
+    given = config.kokoro
+    return KokoroFiles(
+        model=find(given.model, KOKORO_MODEL),
+        config=find(given.config, "config.json"),
+        voice=find(given.voice, f"voices/{config.name}.pt"),
+    )
 
 
 def wanted_files(repository: Repository) -> list[HubFile]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -14,9 +15,23 @@ from voxtui.protocols import Voice
 from voxtui.voices.hibari import AUDIBLE, HibariVoice
 
 
-@pytest.fixture(scope="module", params=["beep", "hibari"])
-def voice(request: pytest.FixtureRequest) -> Iterator[Voice]:
-    voice: Voice = BeepVoice() if request.param == "beep" else HibariVoice(VoiceConfig())
+@pytest.fixture(scope="module", params=["beep", "hibari", "kokoro"])
+def voice(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Voice]:
+    voice: Voice
+    match request.param:
+        case "beep":
+            voice = BeepVoice()
+        case "hibari":
+            voice = HibariVoice(VoiceConfig())
+        case _:
+            if not find_spec("kokoro"):
+                pytest.skip("Kokoro needs Python < 3.13")
+            from tests.voices.random_kokoro import make
+            from voxtui.voices.kokoro import KokoroVoice
+
+            voice = KokoroVoice(VoiceConfig(), make(tmp_path_factory.mktemp("kokoro")))
     voice.warm_up(lambda step, fraction: None)
     yield voice
     voice.close()

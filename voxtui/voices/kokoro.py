@@ -1,0 +1,230 @@
+"""Kokoro-82M by the official code, on the GPU where there is one, from files that are already here.
+
+Only `kokoro.model` is used. The rest of that package, which turns text into phonemes, would load
+spaCy and GPL parts, fetch a language model, and take over the log; phonemes come from `hibari`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pickle
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from voxtui.config import VoiceConfig
+from voxtui.errors import ModelError
+from voxtui.protocols import Progress
+from voxtui.repositories import KokoroFiles
+from voxtui.turn import SpeechChunk
+from voxtui.voices.hibari import CLAUSE_PAUSE, SENTENCE_PAUSE, trim
+
+if TYPE_CHECKING:
+    from voxtui.turn import Samples
+
+RATE = 24_000
+
+LONGEST = 400
+"""Phonemes spoken at once: the model can take 510, but begins to rush before
+(https://huggingface.co/hexgrad/Kokoro-82M/blob/main/VOICES.md)."""
+
+NEEDED = ("torch", "transformers", "kokoro", "hibari")
+
+WARM_UP = (
+    "Ready.",
+    "The first sentence is as quick as the tenth.",
+    "Each length is a path of its own through the libraries, so here is a longer one, with 12.",
+)
+
+
+def check_installed() -> None:
+    """Raises ModelError if a package is missing."""
+    if sys.version_info >= (3, 13) and not importlib.util.find_spec("kokoro"):
+        raise ModelError("Kokoro's package exists up to Python 3.12 only.", 'voice.engine = "auto"')
+    lacking = [name for name in NEEDED if not importlib.util.find_spec(name)]
+    if lacking:
+        raise ModelError(
+            f"Kokoro is not installed ({', '.join(lacking)}).", "pip install 'voxtui[kokoro]'"
+        )
+
+
+class KokoroVoice:
+    """Speaks English as any of Kokoro's voices; a chunk a clause."""
+
+    def __init__(self, config: VoiceConfig, files: KokoroFiles) -> None:
+        if not re.fullmatch(r"[ab][fm]_\w+", config.name):
+            raise ModelError(
+                f"Kokoro cannot speak as {config.name!r} here: only its English voices can.",
+                'Set voice.name = "af_heart", or another that begins with af_, am_, bf_ or bm_.',
+            )
+        self._name = config.name
+        self._speed = config.speed
+        self._files = files
+        self._model: Any = None
+        self._phonemes: Callable[[str], str]
+        self._styles: Any
+        self._noise: Any
+        self._stream: Any = None
+        self._where = ""
+
+    @property
+    def name(self) -> str:
+        return f"kokoro ({self._name}{self._where})"
+
+    def warm_up(self, progress: Progress) -> None:
+        progress("voice", None)
+        check_installed()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its code is older than the torch it runs on
+            self._load()
+            for clause in WARM_UP:
+                for _ in self.speak(clause):
+                    pass
+
+    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+        pause = SENTENCE_PAUSE if clause[-1] in '.!?…"' else CLAUSE_PAUSE
+        text = clause
+        try:
+            pieces = list(_pieces(self._phonemes(clause)))
+            for piece in pieces:
+                samples = trim(self._sound(piece), RATE, pause if piece is pieces[-1] else 0.0)
+                if len(samples):
+                    yield SpeechChunk(samples, RATE, text)
+                    text = ""
+        except (RuntimeError, ValueError, KeyError, IndexError) as error:
+            raise ModelError(f"Kokoro could not say {clause!r}: {_reason(error)}.") from error
+
+    def close(self) -> None:
+        self._model = None
+
+    def _load(self) -> None:
+        import torch
+        from hibari.g2p import G2P
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if device.type == "cuda":
+            # Beside the brain's stream, so that neither waits for the other.
+            self._stream = torch.cuda.Stream(device)
+            self._where = ", GPU"
+        else:
+            torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))  # sound must not starve
+            self._where = ", CPU"
+        self._phonemes = G2P(british=self._name.startswith("b"))
+        self._model = self._loaded().eval().to(device)
+        self._styles = _read(lambda: torch.load(self._files.voice, weights_only=True)).to(device)
+        if tuple(self._styles.shape[1:]) != (1, 256):
+            raise ModelError(f"{self._files.voice} is not a voice of Kokoro.", REFETCH)
+        self._noise = torch.Generator(device)
+        _draw_from(self._noise, self._model.decoder.generator.m_source)
+
+    def _loaded(self) -> Any:
+        code = _model_code()
+        settings = _read(lambda: json.loads(self._files.config.read_bytes()))
+        # An empty configuration would be fetched from the hub.
+        if not settings or not isinstance(settings, dict):
+            raise ModelError(f"{self._files.config} is not the configuration of Kokoro.", REFETCH)
+        path = str(self._files.model)
+        model = _read(lambda: code.KModel(repo_id=HUB_NAME, config=settings, model=path))
+        _fold_weight_norm(model)
+        return model
+
+    def _sound(self, phonemes: str) -> Samples:
+        import torch
+
+        model = self._model
+        known = [model.vocab[p] for p in phonemes if p in model.vocab]
+        if not known:
+            return torch.zeros(0).numpy()
+        stream = torch.cuda.stream(self._stream) if self._stream else nullcontext()
+        with torch.inference_mode(), stream:
+            self._noise.manual_seed(0)
+            ids = torch.tensor([[0, *known, 0]], device=self._styles.device)
+            style = self._styles[min(len(phonemes), len(self._styles)) - 1]
+            audio, _ = model.forward_with_tokens(ids, style, self._speed)
+            samples = audio.clamp(-1, 1).cpu().numpy()
+        if samples.shape == () or samples[0] != samples[0]:
+            raise ValueError("it computed something that is not a number")
+        return samples
+
+
+HUB_NAME = "hexgrad/Kokoro-82M"
+REFETCH = "Fetch it again: `voxtui models fetch kokoro`."
+
+
+def _model_code() -> Any:
+    """The module `kokoro.model`, without running its package's `__init__`."""
+    spec = importlib.util.find_spec("kokoro")
+    assert spec is not None
+    if "kokoro" not in sys.modules:
+        sys.modules["kokoro"] = importlib.util.module_from_spec(spec)
+    code = import_module("kokoro.model")
+    import_module("loguru").logger.disable("kokoro")
+    return code
+
+
+def _read(load: Callable[[], Any]) -> Any:
+    """What `load` makes of a file. Raises ModelError if that cannot be Kokoro's."""
+    try:
+        return load()
+    except (
+        OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError,
+        EOFError, pickle.UnpicklingError,
+    ) as error:  # fmt: skip
+        raise ModelError(f"Kokoro's files cannot be loaded: {_reason(error)}.", REFETCH) from error
+
+
+def _fold_weight_norm(model: Any) -> None:
+    """Work out once what `weight_norm` works out at each call: 89 layers, the same numbers."""
+    from torch.nn.utils import remove_weight_norm
+
+    for layer in model.modules():
+        if hasattr(layer, "weight_g"):
+            remove_weight_norm(layer)
+
+
+def _draw_from(noise: Any, source: Any) -> None:
+    """Let the vocoder draw from `noise`, not from the generator that the brain samples with."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Drawing(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            if func is torch.rand:
+                return func(*args, **kwargs, generator=noise)
+            if func is torch.randn_like:
+                return torch.empty_like(*args, **kwargs).normal_(generator=noise)
+            return func(*args, **kwargs)
+
+    forward = source.forward
+
+    def drawing(*args: Any) -> Any:
+        with Drawing():
+            return forward(*args)
+
+    source.forward = drawing
+
+
+def _pieces(phonemes: str) -> Iterator[str]:
+    """`phonemes` in stretches the model can take, cut after punctuation or at a space."""
+    rest = phonemes.strip()
+    while len(rest) > LONGEST:
+        head = rest[:LONGEST]
+        stop = max(head.rfind(f"{sign} ") + 1 for sign in ".!?;:,—")
+        cut = stop or max(head.rfind(" "), 0) or LONGEST
+        yield rest[:cut]
+        rest = rest[cut:].strip()
+    if rest:
+        yield rest
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
