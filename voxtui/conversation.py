@@ -188,6 +188,11 @@ class Conversation:
             turns.pop(0)
         self.past = tuple(turns)
 
+    def take_back(self, said: Utterance) -> None:
+        """Forget the last turn, if it is the one in which this was said."""
+        if self.past and self.past[-1].said is said:
+            self.past = self.past[:-1]
+
     def forget(self) -> None:
         self.past = ()
 
