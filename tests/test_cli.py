@@ -104,7 +104,7 @@ def test_the_printed_configuration_is_a_config_file(voxtui):
 
 
 @pytest.mark.parametrize("command", ["ask q.wav", "transcribe q.wav", "devices", "doctor",
-                                     "config", "models fetch", "models list", "stats",
+                                     "config", "models fetch", "models list", "stats", "bench",
                                      ""])  # fmt: skip
 def test_every_command_refuses_a_wrong_configuration(voxtui, command):
     said = sentence(voxtui("--set", "voice.speed=9", *command.split()))

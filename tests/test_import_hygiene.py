@@ -53,6 +53,7 @@ def imported_by(*arguments):
         ("models", "list"),
         ("config",),
         ("stats",),
+        ("bench", "--help"),
     ],
     ids=" ".join,
 )

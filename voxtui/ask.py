@@ -1,35 +1,18 @@
-"""Turns without a screen: clips in, text, JSON and marks out."""
+"""`voxtui ask`: clips in; text, JSON and marks out."""
 
 from __future__ import annotations
 
 import json
-import queue
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
-from voxtui.audio.clips import Clip, speak
-from voxtui.engine import TYPED, Engine
-from voxtui.errors import DeviceError
-from voxtui.turn import (
-    MICROPHONE,
-    Died,
-    Event,
-    Loaded,
-    LoadFailed,
-    Loading,
-    Mark,
-    Marks,
-    Notice,
-    Outcome,
-    ReplyText,
-    Turn,
-    TurnFinished,
-    TurnStarted,
-)
+from voxtui.audio.clips import Clip
+from voxtui.engine import Engine
+from voxtui.headless import headless
+from voxtui.turn import Event, Mark, Marks, Notice, Outcome, ReplyText, Turn, TurnStarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,79 +34,34 @@ def answer(
 
     Raises what start-up failed with.
     """
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    engine = make_engine(events.put)
-    stopped = threading.Event()
-    engine.start()
-    try:
-        _wait_until_loaded(events)
+    failed = False
+    with headless(make_engine, _show_loading) as asked:
         if not asking.audible and not asking.as_json:
             click.echo(
                 "Not played: sound is measured up to first_audio (--play plays it).", err=True
             )
-        failed = False
-        for clip in map(_named_apart, clips):
+        for clip in clips:
             if asking.fresh:
-                engine.new_conversation()
-            turn = _turn(clip, engine, events, asking, stopped)
+                asked.engine.new_conversation()
+            turn = asked.ask(clip, asking.paced, _shown(asking))
+            _report(turn, asking)
             failed |= turn.outcome is Outcome.FAILED
-    except Exception:
-        stopped.set()
-        engine.close()
-        raise
-    # Not after Ctrl-C: a model that is being loaded cannot be hurried, and the process ends anyway.
-    engine.close()
     return failed
 
 
-def _named_apart(clip: Clip) -> Clip:
-    """`clip` under a name that is not taken for the microphone or the keyboard."""
-    return replace(clip, name=f"./{clip.name}") if clip.name in (MICROPHONE, TYPED) else clip
+def _show_loading(step: str | None) -> None:
+    if sys.stderr.isatty():
+        line = f"Loading: {step} …" if step else ""
+        click.echo(f"\r\x1b[K{line}", nl=False, err=True)
 
 
-def _wait_until_loaded(events: queue.SimpleQueue[Event]) -> None:
-    show = sys.stderr.isatty()
-    while True:
-        match events.get():
-            case Loading(step) if show:
-                click.echo(f"\r\x1b[KLoading: {step} …", nl=False, err=True)
-            case Loaded():
-                break
-            case LoadFailed(error):
-                _clear_line(show)
-                raise error
-            case Died(error):
-                raise error
-            case Notice(message, "information"):
-                _clear_line(show)
-                click.echo(message, err=True)
-            case Notice(message):
-                _clear_line(show)
-                raise DeviceError(message)
-            case _:
-                pass
-    _clear_line(show)
-
-
-def _clear_line(shown: bool) -> None:
-    if shown:
-        click.echo("\r\x1b[K", nl=False, err=True)
-
-
-def _turn(
-    clip: Clip,
-    engine: Engine,
-    events: queue.SimpleQueue[Event],
-    asking: Asking,
-    stopped: threading.Event,
-) -> Turn:
-    speaking = threading.Thread(
-        target=speak, args=(clip, engine, stopped, asking.paced), name="voxtui-clip", daemon=True
-    )
-    speaking.start()
+def _shown(asking: Asking) -> Callable[[Event], object]:
+    """Prints a turn's reply as it comes, and what else the user should know."""
     marks: Marks | None = None
-    while True:
-        match events.get():
+
+    def see(event: Event) -> None:
+        nonlocal marks
+        match event:
             case TurnStarted(_, _, started):
                 marks = started
             case ReplyText(_, text) if not asking.as_json:
@@ -132,22 +70,18 @@ def _turn(
                     marks.mark(Mark.FIRST_SHOWN)
             case Notice(message):
                 click.echo(message, err=True)
-            case TurnFinished(turn):
-                speaking.join()
-                _report(turn, clip, asking)
-                return turn
-            case Died(error):
-                raise error
             case _:
                 pass
 
+    return see
 
-def _report(turn: Turn, clip: Clip, asking: Asking) -> None:
+
+def _report(turn: Turn, asking: Asking) -> None:
     if asking.as_json:
         click.echo(json.dumps(turn.as_json(), ensure_ascii=False))
     elif turn.reply:
         click.echo()
     if turn.outcome is Outcome.NO_SPEECH and not asking.as_json:
-        click.echo(f"Nothing was heard in {clip.name}.", err=True)
+        click.echo(f"Nothing was heard in {turn.clip}.", err=True)
     elif turn.outcome is Outcome.FAILED:
-        click.echo(f"{clip.name}: {turn.error}", err=True)
+        click.echo(f"{turn.clip}: {turn.error}", err=True)

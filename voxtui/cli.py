@@ -259,6 +259,49 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 
 
 @cli.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
+              help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
+@click.option("--warm-up", type=click.IntRange(0, 100), default=1, metavar="N", show_default=True,
+              help="Turns before them, told apart.")  # fmt: skip
+@click.option("--play", is_flag=True, help="Play the answers, and count the sound device in.")
+@click.option("--json", "as_json", is_flag=True,
+              help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png",
+              help="Draw where the time goes.")  # fmt: skip
+@click.option("--compare", type=click.Path(path_type=Path), metavar="OLD.json",
+              help="Say what changed since an earlier --json, and how surely.")  # fmt: skip
+@click.option("--budget", "budgets", multiple=True, metavar="NAME=MS",
+              help="Exit with 1 when p95 of NAME, such as ttft, is above. Repeatable.")  # fmt: skip
+@click.option("--check", is_flag=True,
+              help="PASS or FAIL for each of [targets] over a short and a long clip.")  # fmt: skip
+@global_options
+def bench(
+    options: Options, files: tuple[Path, ...], runs: int | None, warm_up: int, play: bool,
+    as_json: bool, plot: Path | None, compare: Path | None, budgets: tuple[str, ...], check: bool,
+) -> None:  # fmt: skip
+    """Measure turns over clips, in real time: FILES, or the sample clips."""
+    config = options.load().config
+    from voxtui.audio.clips import load_clip
+    from voxtui.audio.speaker import HandedOver, SounddeviceSpeaker
+    from voxtui.bench.command import Asked, limits, run
+    from voxtui.bench.lab import Plan
+    from voxtui.doctor import can_play
+    from voxtui.ui.stderr import native_stderr_in
+
+    asked = Asked(as_json, plot, compare, limits(budgets), check)
+    asked.refuse_early()
+    paths = files or (check_clips() if check else [path for _, path in sample_clips()])
+    clips = [load_clip(path, config.audio.max_utterance_s) for path in paths]
+    plan = Plan(clips, runs or (5 if check else 3), warm_up)
+    play = play and can_play(config.audio)
+    speaker: Speaker = SounddeviceSpeaker(config.audio.output) if play else HandedOver()
+    with native_stderr_in(native_log()):
+        kept = run(plan, lambda emit: build_engine(config, emit, None, speaker), config, asked)
+    raise SystemExit(0 if kept else FAILED_TURN)
+
+
+@cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
 @global_options
 def stats(options: Options, as_json: bool) -> None:
@@ -535,6 +578,12 @@ def sample_clips() -> list[tuple[str, Path]]:
     """(what is said, file) of the clips that travel with the package."""
     folder = Path(__file__).parent / "data" / "clips"
     return [(path.stem.replace("-", " "), path) for path in sorted(folder.glob("*.wav"))]
+
+
+def check_clips() -> list[Path]:
+    """A short WAV and a long OGG."""
+    folder = Path(__file__).parent / "data" / "clips"
+    return [folder / "capital-of-france.wav", folder / "weekend-trip.ogg"]
 
 
 @contextmanager

@@ -132,6 +132,7 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class TargetsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ttft_ms: Annotated[float, Meta(gt=0)] = 100
+    processing_ms: Annotated[float, Meta(gt=0)] = 100
     first_sound_ms: Annotated[float, Meta(gt=0)] = 300
     total_ms: Annotated[float, Meta(gt=0)] = 1000
 

@@ -330,6 +330,21 @@ class SilentSpeaker:
     def close(self) -> None: ...
 
 
+class HandedOver(SilentSpeaker):
+    """A Speaker without a device: speech is heard the moment it is handed over.
+
+    A device adds its own latency to the first sound.
+    """
+
+    name = "no device"
+
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+        super().play(chunk, marks, stopped)
+        audible = np.flatnonzero(np.abs(chunk.samples) > AUDIBLE)
+        if len(audible):
+            marks.mark(Mark.FIRST_SOUND, time.monotonic() + audible[0] / chunk.rate)
+
+
 class FileSpeaker(SilentSpeaker):
     """Writes what is said to a 16-bit WAV, in order, without pacing.
 

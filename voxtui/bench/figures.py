@@ -7,8 +7,28 @@ from dataclasses import asdict
 from typing import Any
 
 from voxtui.config import TargetsConfig
-from voxtui.metrics import Headline, Spread, Verdict, spread, verdict
-from voxtui.turn import Turn
+from voxtui.metrics import (
+    FIRST_SOUND,
+    SPEED,
+    TOTAL,
+    TTFT,
+    Headline,
+    Spread,
+    Verdict,
+    spread,
+    verdict,
+)
+from voxtui.turn import Mark, Turn
+
+PROCESSING = Headline(
+    "Processing",
+    "ms",
+    lambda turn: turn.ms(Mark.FIRST_TOKEN, since=Mark.CAPTURED),
+    lambda targets: targets.processing_ms,
+)
+"""From the complete utterance to the first token: TTFT without the listening past the release."""
+
+MEASURED = (TTFT, PROCESSING, FIRST_SOUND, TOTAL, SPEED)
 
 HEAD = "p50", "p95", "p99", "min", "max"
 
@@ -20,11 +40,11 @@ def headline_lines(
     turns: Sequence[Turn], headlines: Sequence[Headline], targets: TargetsConfig
 ) -> list[str]:
     """A table with a line per headline, then another from the end of the speech."""
-    lines = [_head("ms from the release")]
+    lines = [table_head("ms from the release")]
     lines += [_line(turns, headline, headline.of, targets) for headline in headlines]
     timed = [headline for headline in headlines if headline.mark]
     if any(headline.felt(turn) is not None for headline in timed for turn in turns):
-        lines += ["", _head("ms from the end of speech")]
+        lines += ["", table_head("ms from the end of speech")]
         lines += [_line(turns, headline, headline.felt, None) for headline in timed]
     return lines
 
@@ -42,7 +62,7 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
 
 
-def _head(title: str) -> str:
+def table_head(title: str) -> str:
     return f"{title:<26} {'goal':<9} {' '.join(f'{name:>7}' for name in HEAD)} {'turns':>6}"
 
 

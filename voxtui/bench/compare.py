@@ -1,0 +1,134 @@
+"""Two measurements side by side, turn by turn of the same clip: what changed, and how surely."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from voxtui.bench.figures import MEASURED, number
+from voxtui.errors import InputError
+from voxtui.metrics import SPEED, Headline
+from voxtui.turn import Outcome, Turn
+
+FEWEST = 5
+"""Pairs; with fewer, chance alone decides."""
+
+RESAMPLES = 10_000
+
+
+class OldTurn(msgspec.Struct, frozen=True):
+    clip: str | None
+    brain: str
+    outcome: Outcome
+    tokens: int
+    marks: dict[str, float]
+
+
+class OldReport(msgspec.Struct, frozen=True):
+    """What is needed of a report written by `voxtui bench --json`."""
+
+    brain: str
+    speaker: str
+    machine: dict[str, Any]
+    turns: list[OldTurn]
+
+    @property
+    def measured(self) -> list[Turn]:
+        return [
+            Turn(n, turn.brain, turn.outcome, turn.marks, turn.clip, tokens=turn.tokens)
+            for n, turn in enumerate(self.turns)
+        ]
+
+
+def load(path: Path) -> OldReport:
+    """Raises InputError, one sentence naming the file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=OldReport)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise InputError(f"{path}: is no report of `voxtui bench --json`.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Of the new from the old, over pairs of turns."""
+
+    pairs: int
+    median: float
+    low: float
+    high: float
+    """the 95 % confidence interval of the median"""
+
+    @property
+    def certain(self) -> bool:
+        return self.pairs >= FEWEST and not self.low <= 0 <= self.high
+
+
+def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> Difference | None:
+    """Pairs the n-th turns of each clip; the interval is a bootstrap over the pairs (percentiles
+    of resampled medians: B. Efron, R. Tibshirani, An Introduction to the Bootstrap, 1993)."""
+    values = [
+        after - before
+        for clip, turns in _by_clip(new, headline).items()
+        for before, after in zip(_by_clip(old, headline).get(clip, []), turns, strict=False)
+    ]
+    if not values:
+        return None
+    random = np.random.default_rng(0)
+    medians = np.median(random.choice(values, (RESAMPLES, len(values))), axis=1)
+    low, high = np.percentile(medians, [2.5, 97.5])
+    return Difference(len(values), float(np.median(values)), float(low), float(high))
+
+
+def _by_clip(turns: Sequence[Turn], headline: Headline) -> Mapping[str | None, list[float]]:
+    found: defaultdict[str | None, list[float]] = defaultdict(list)
+    for turn in turns:
+        value = headline.of(turn)
+        if value is not None:
+            found[turn.clip].append(value)
+    return found
+
+
+def compare(
+    old: OldReport, path: Path, turns: Sequence[Turn], about: Mapping[str, Any]
+) -> list[str]:
+    """A line per headline; says so where there is no difference, or nothing to compare."""
+    lines = [f"Compared with {path} of {old.machine.get('date', 'an unknown day')}, turn by turn:"]
+    for name, before, after in (
+        ("brain", old.brain, about["brain"]),
+        ("speaker", old.speaker, about["speaker"]),
+        ("machine", old.machine.get("cpu"), about["machine"]["cpu"]),
+    ):
+        if before != after:
+            lines.append(f"  Not alike: {name} was {before}, is {after}.")
+    found = [(h, difference(old.measured, turns, h)) for h in MEASURED]
+    lines += [_line(headline, diff) for headline, diff in found if diff]
+    if not any(diff for _, diff in found):
+        lines.append("  No clip is in both.")
+    return lines
+
+
+def _line(headline: Headline, diff: Difference) -> str:
+    unit = f" {headline.unit}".rstrip()
+    shift = f"{_signed(diff.median)}{unit} [{_signed(diff.low)}, {_signed(diff.high)}]"
+    return f"  {headline.name:<12} {shift:<28} {_word(headline, diff)} ({diff.pairs} pairs)"
+
+
+def _word(headline: Headline, diff: Difference) -> str:
+    if diff.pairs < FEWEST:
+        return "too few to tell"
+    if not diff.certain:
+        return "no difference"
+    better = (diff.median > 0) == (headline is SPEED)
+    return "faster" if better else "slower"
+
+
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else '+'}{number(abs(value))}"

@@ -1,0 +1,181 @@
+"""What a measurement says: to a person, and as JSON to a script."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from voxtui import __version__
+from voxtui.bench.figures import (
+    MEASURED,
+    headline_lines,
+    headlines_json,
+    judge,
+    number,
+    row,
+    spread_json,
+    table_head,
+)
+from voxtui.bench.lab import Measured
+from voxtui.config import TargetsConfig
+from voxtui.metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict, spread, stages
+from voxtui.turn import Outcome, Turn
+
+UNSTEADY = 0.2
+"""Runs whose medians lie further apart than ± this share were not measured under one condition."""
+
+UNSTEADY_MS = 10.0
+"""Nor is a difference this small a sign of anything."""
+
+
+def stage_spreads(turns: Sequence[Turn]) -> dict[str, Spread]:
+    """Stage -> its milliseconds, in the order of a turn; a stage a turn lacks is left out."""
+    found: dict[str, list[float]] = {}
+    for turn in turns:
+        for stage in stages(turn.marks, turn.hidden_s):
+            found.setdefault(stage.name, []).append(stage.seconds * 1000)
+    spreads = {name: spread(values) for name, values in found.items()}
+    return {name: about for name, about in spreads.items() if about}
+
+
+@dataclass(frozen=True, slots=True)
+class Steadiness:
+    """How far the runs agree on a headline."""
+
+    medians: Sequence[float]
+    """p50 of each run, ms"""
+
+    @property
+    def share(self) -> float:
+        """Half the distance of the outermost medians, as a share of the middle one."""
+        return self._half / statistics.median(self.medians)
+
+    @property
+    def steady(self) -> bool:
+        return self._half <= UNSTEADY_MS or self.share <= UNSTEADY
+
+    @property
+    def _half(self) -> float:
+        return (max(self.medians) - min(self.medians)) / 2
+
+
+def steadiness(runs: Sequence[Sequence[Turn]], headline: Headline) -> Steadiness | None:
+    spreads = [spread(map(headline.of, run)) for run in runs]
+    medians = [found.p50 for found in spreads if found]
+    return Steadiness(medians) if len(medians) > 1 else None
+
+
+def report(measured: Measured, machine: Mapping[str, Any], targets: TargetsConfig) -> list[str]:
+    turns = measured.turns
+    outcomes = Counter(turn.outcome.value.replace("_", " ") for turn in turns)
+    lines = [
+        f"{measured.brain}; voice {measured.voice}; speaker: {measured.speaker}",
+        f"{machine['cpu']}, Python {machine['python']}, {machine['date']}",
+        f"{len(measured.clips)} clips, {len(measured.runs)} runs: "
+        + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()),
+        "",
+        *headline_lines(turns, MEASURED, targets),
+        "",
+        table_head("ms per stage"),
+        *(row(f"  {name}", found) for name, found in stage_spreads(turns).items()),
+        "",
+    ]
+    for headline in MEASURED:
+        if steady := steadiness(measured.runs, headline):
+            medians = " ".join(number(median) for median in steady.medians)
+            lines.append(f"p50 of each run, {headline.name}: {medians} (± {steady.share:.0%})")
+    if measured.warm_up:
+        lines.append(_warm_up(measured.warm_up))
+    failed = {turn.error for turn in turns if turn.error}
+    return [*lines, *(f"Failed: {error}" for error in failed)]
+
+
+def _warm_up(turns: Sequence[Turn]) -> str:
+    said: list[str] = []
+    for headline in (TTFT, FIRST_SOUND):
+        values = [number(headline.of(turn)) for turn in turns]
+        said.append(f"{headline.name} {' '.join(values)}")
+    return f"Warm-up, not counted above: {', '.join(said)}"
+
+
+def as_json(
+    measured: Measured, machine: Mapping[str, Any], targets: TargetsConfig
+) -> dict[str, Any]:
+    """Names are stable; additions are allowed."""
+    turns = measured.turns
+    return {
+        "voxtui": __version__,
+        "machine": machine,
+        "brain": measured.brain,
+        "voice": measured.voice,
+        "speaker": measured.speaker,
+        "targets": msgspec.to_builtins(targets),
+        "clips": [{"name": c.name, "seconds": round(c.seconds, 3)} for c in measured.clips],
+        "headlines": headlines_json(turns, MEASURED, targets),
+        "stages": {name: spread_json(found) for name, found in stage_spreads(turns).items()},
+        "steadiness": {
+            headline.key: {
+                "p50_of_runs": [round(median, 1) for median in steady.medians],
+                "share": round(steady.share, 3),
+            }
+            for headline in MEASURED
+            if (steady := steadiness(measured.runs, headline))
+        },
+        "warm_up": [turn.as_json() for turn in measured.warm_up],
+        "turns": [
+            {"run": number, **turn.as_json()}
+            for number, run in enumerate(measured.runs, 1)
+            for turn in run
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A line of PASS or FAIL."""
+
+    name: str
+    passed: bool
+    why: str
+
+    def __str__(self) -> str:
+        return f"{'PASS' if self.passed else 'FAIL'}  {self.name:<44} {self.why}"
+
+
+def check(measured: Measured, targets: TargetsConfig) -> list[Judgement]:
+    """Each target for each clip, the agreement of the runs, and that every turn was answered."""
+    found: list[Judgement] = []
+    for clip in measured.clips:
+        turns = [turn for turn in measured.turns if turn.clip == clip.name]
+        for headline in MEASURED:
+            target = headline.target(targets)
+            if target is not None:
+                name = f"{headline.name}, {clip.name}, {clip.seconds:.1f} s"
+                found.append(_kept(name, spread(map(headline.of, turns)), target))
+    for headline in (TTFT, FIRST_SOUND):
+        if steady := steadiness(measured.runs, headline):
+            why = f"p50 of {len(steady.medians)} runs within ± {steady.share:.0%}"
+            found.append(Judgement(f"{headline.name}, stability", steady.steady, why))
+    answered = sum(turn.outcome is Outcome.ANSWERED for turn in measured.turns)
+    count = len(measured.turns)
+    return [*found, Judgement("Answered", answered == count, f"{answered} of {count} turns")]
+
+
+def budgets(measured: Measured, asked: Mapping[str, float]) -> list[Judgement]:
+    """Each budget (headline's key -> ms) over all turns."""
+    by_key = {headline.key: headline for headline in MEASURED}
+    return [
+        _kept(f"budget {key}", spread(map(by_key[key].of, measured.turns)), limit)
+        for key, limit in asked.items()
+    ]
+
+
+def _kept(name: str, found: Spread | None, limit: float) -> Judgement:
+    kept = judge(found, limit) is Verdict.WITHIN
+    value = f"p95 {number(found.p95)} ms" if found else "no turn reached it"
+    return Judgement(name, kept, f"{value}, at most {limit:g} ms")
