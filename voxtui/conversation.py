@@ -193,6 +193,13 @@ class Conversation:
         if self.past and self.past[-1].said is said:
             self.past = self.past[:-1]
 
+    def put_into_words(self, said: Utterance, words: str) -> None:
+        """The words of a turn became known after it was over."""
+        self.past = tuple(
+            PastTurn(turn.said, words, turn.reply) if turn.said is said else turn
+            for turn in self.past
+        )
+
     def forget(self) -> None:
         self.past = ()
 
