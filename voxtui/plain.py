@@ -19,6 +19,7 @@ from voxtui.errors import InputError
 from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, Headline, verdict
 from voxtui.turn import (
     MICROPHONE,
+    Captured,
     Died,
     Event,
     Loaded,
