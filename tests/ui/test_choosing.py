@@ -32,8 +32,8 @@ def parts(**given) -> Parts:
     made = {
         "microphone": lambda config: FakeMicrophone(),
         "speaker": lambda config: FakeSpeaker(),
-        "brain": lambda config: ScriptedBrain(),
-        "voice": lambda config: None if config.voice.engine == "none" else BeepVoice(),
+        "brain": lambda config, say: ScriptedBrain(),
+        "voice": lambda config, say: None if config.voice.engine == "none" else BeepVoice(),
         "devices": lambda: DEVICES,
     }
     return Parts(**{**made, **given})

@@ -711,10 +711,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 return Change(config, speaker=parts.speaker(config))
             case ["voice", _]:
                 self._models_are_new = True
-                return Change(config, voice=parts.voice(config) or "none")
+                return Change(config, voice=parts.voice(config, self._inform) or "none")
             case _:
                 self._models_are_new = True
-                return Change(config, brain=parts.brain(config))
+                return Change(config, brain=parts.brain(config, self._inform))
+
+    def _inform(self, sentence: str) -> None:
+        """From any thread."""
+        self.post_message(EngineEvent(Notice(sentence, "information")))
 
     def action_save_settings(self) -> None:
         if not self._chosen:

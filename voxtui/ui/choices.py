@@ -33,12 +33,15 @@ class Listed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Makes each part as a configuration wants it. Raises VoxtuiError."""
+    """Makes each part as a configuration wants it. Raises VoxtuiError.
+
+    Brain and voice also get a way to say which of two was chosen, and why.
+    """
 
     microphone: Callable[[Config], Microphone]
     speaker: Callable[[Config], Speaker]
-    brain: Callable[[Config], Brain]
-    voice: Callable[[Config], Voice | None]
+    brain: Callable[[Config, Callable[[str], object]], Brain]
+    voice: Callable[[Config, Callable[[str], object]], Voice | None]
     devices: Callable[[], Sequence[Listed]]
 
 
