@@ -103,7 +103,7 @@ async def test_no_voice_is_a_choice_too():
 
 
 async def test_a_choice_that_cannot_be_made_changes_nothing_and_says_why():
-    def refused(config):
+    def refused(config, say):
         raise ModelError("There is no such voice.")
 
     async with screen() as s:
