@@ -281,12 +281,24 @@ def devices(options: Options) -> None:
 
 
 @cli.command()
+@click.option("--loopback", is_flag=True,
+              help="Play chirps, hear them, and say how long sound really takes.")  # fmt: skip
 @global_options
-def doctor(options: Options) -> None:
+def doctor(options: Options, loopback: bool) -> None:
     """Say what is missing here, and the command that mends it."""
     config = options.load().config
-    from voxtui.doctor import examine
+    from voxtui.doctor import examine, loop_back
 
+    if loopback:
+        from voxtui.audio.microphone import SounddeviceMicrophone
+        from voxtui.audio.speaker import SounddeviceSpeaker
+        from voxtui.ui.stderr import native_stderr_in
+
+        with native_stderr_in(native_log()):
+            speaker = SounddeviceSpeaker(config.audio.output)
+            microphone = SounddeviceMicrophone(config.audio.input)
+            heard = loop_back(speaker, microphone, state_folder() / "loopback.json")
+        raise SystemExit(0 if heard else UNUSABLE)
     raise SystemExit(0 if examine(config, lambda: check_voice(config)) else UNUSABLE)
 
 
@@ -532,11 +544,15 @@ def metrics_log(config: Config) -> Generator[MetricsLog]:
         log.close()
 
 
-def native_log() -> Path:
-    """Where native libraries may chatter: nowhere, where nothing can be written."""
+def state_folder() -> Path:
     from platformdirs import user_state_path
 
-    folder = user_state_path("voxtui", appauthor=False)
+    return user_state_path("voxtui", appauthor=False)
+
+
+def native_log() -> Path:
+    """Where native libraries may chatter: nowhere, where nothing can be written."""
+    folder = state_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "native.log").open("a").close()

@@ -8,19 +8,23 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
 from typing import Literal, Protocol
 
 import click
 
 from voxtui.audio.devices import Direction, Probe, find, probe
+from voxtui.audio.loopback import CHIRPS, Loopback, keep, measure
 from voxtui.config import AudioConfig, Config
 from voxtui.cuda import VOXTRAL_MEMORY, Gpu, check_torch, first_gpu
 from voxtui.errors import DeviceError, ModelError
 from voxtui.models import model_file, models_directory
-from voxtui.protocols import Microphone
+from voxtui.protocols import Microphone, Speaker
 from voxtui.repositories import kokoro_files, voxtral_directory
+from voxtui.terminal import ask_terminal, colours, repeat_rate
 from voxtui.voices.kokoro import check_installed
 
 MEMORY_GB = 3.0
@@ -161,9 +165,42 @@ def _terminal() -> Iterator[Finding]:
         yield Finding("note", "terminal: none that can show the screen", "voxtui ask needs none.")
     else:
         yield Finding("ok", f"terminal: {name}, {size.columns}x{size.lines}")
+    yield Finding("ok", f"colours: {_colours()}")
+    answers = ask_terminal()
+    if answers is not None:
+        yield _talk_key(answers.releases)
+        yield _mouse(answers.mouse)
     encoding = sys.stdout.encoding
     if encoding.lower().replace("-", "") != "utf8":
         yield Finding("note", f"terminal: its encoding is {encoding}", "export LANG=C.UTF-8")
+
+
+def _colours() -> str:
+    count = colours()
+    return "16 million" if count == 1 << 24 else f"{count}"
+
+
+def _talk_key(releases: bool) -> Finding:
+    if releases:
+        return Finding("ok", "talk key: this terminal reports when it comes up, so hold it to talk")
+    rate = repeat_rate()
+    repeats = f"; held, it repeats after {rate[0]:g} s, {rate[1]:g} times a second" if rate else ""
+    what = (
+        f"talk key: this terminal does not report when it comes up, so taps start and end{repeats}"
+    )
+    return Finding(
+        "note", what, "To hold it: kitty, Ghostty, foot, iTerm2 and others, outside tmux."
+    )
+
+
+def _mouse(reported: bool | None) -> Finding:
+    match reported:
+        case True:
+            return Finding("ok", "mouse: reported, so it can hold the talk bar")
+        case False:
+            return Finding("note", "mouse: not reported", "Everything works with the keyboard.")
+        case None:
+            return Finding("ok", "mouse: this terminal does not say; most report it")
 
 
 def _gpu(config: Config) -> Iterator[Finding]:
@@ -199,6 +236,46 @@ def _checked(what: str, check: Callable[[], str]) -> Finding:
         return Finding("ok", f"{what}: {check()}")
     except ModelError as error:
         return Finding("note", f"{what}: {error.message}", error.hint)
+
+
+def loop_back(speaker: Speaker, microphone: Microphone, results: Path) -> bool:
+    """Play chirps, hear them, print how long that took, and keep the offset in `results`.
+
+    Returns whether enough of them were heard. Raises DeviceError and InputError.
+    """
+    click.echo(f"{CHIRPS} chirps, as loud as the speaker is set …")
+    found = measure(speaker, microphone)
+    heard = len(found.offsets)
+    click.echo(f"{heard} heard by {microphone.name!r}, from {speaker.name!r}")
+    click.echo(f"noise floor    {_decibels(found.noise)}")
+    if heard * 2 <= CHIRPS:
+        click.echo("Too few. Is the speaker muted, or are headphones plugged in?")
+        return False
+    offset = median(found.offsets)
+    click.echo(f"loudest        {_decibels(found.peak)}, {_clipping(found)}")
+    click.echo(
+        f"round trip     {_times(found.round_trips)}, from handing a sound over to hearing it"
+    )
+    click.echo(f"device offset  {_times(found.offsets)}, which the sound system does not know of;")
+    click.echo(f"{'':<15}shown beside first sound from now on ({results})")
+    keep(results, speaker.name, microphone.name, offset)
+    return True
+
+
+def _times(seconds: Sequence[float]) -> str:
+    """Median and range in milliseconds."""
+    middle, least, most = (value * 1000 for value in (median(seconds), min(seconds), max(seconds)))
+    return f"{middle:.0f} ms ({least:.0f} to {most:.0f})"
+
+
+def _clipping(found: Loopback) -> str:
+    if found.clipped:
+        return f"{found.clipped} samples clipped: turn the microphone or the speaker down"
+    return "nothing clipped"
+
+
+def _decibels(level: float) -> str:
+    return f"{20 * math.log10(level):.0f} dBFS" if level else "digital silence"
 
 
 def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:

@@ -17,8 +17,7 @@ from textual.drivers import linux_driver
 from textual.keys import Keys
 from textual.message import Message
 
-EVENT_TYPES = 0b10
-"""The protocol's flag for "say whether a key went down, repeats or came up"."""
+from voxtui.terminal import EVENT_TYPES
 
 REQUEST = f"\x1b[={EVENT_TYPES};2u\x1b[?u\x1b[5n"
 """Adds the flag to what Textual has pushed, so that Textual's own pop takes it back; asks what was

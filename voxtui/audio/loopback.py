@@ -1,0 +1,177 @@
+"""How long sound really takes: a chirp from the speaker, heard again by the microphone."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from voxtui.audio.rates import resample
+from voxtui.audio.speaker import AUDIBLE
+from voxtui.errors import DeviceError, InputError
+from voxtui.protocols import Microphone, Speaker
+from voxtui.turn import FRAME_SECONDS, SAMPLE_RATE, Frame, Mark, Marks, SpeechChunk
+
+if TYPE_CHECKING:
+    from voxtui.turn import Samples
+
+CHIRPS = 5
+RATE = 24_000
+CHIRP_SECONDS = 0.15
+LOWEST_HZ, HIGHEST_HZ = 500.0, 5000.0
+"""What the smallest speaker plays and every microphone hears."""
+PEAK = 0.5
+
+NOISE_SECONDS = 1.0
+EARLIEST_SECONDS, LATEST_SECONDS = 0.1, 0.8
+"""Where around its supposed time a chirp is looked for."""
+
+LIKENESS = 0.3
+"""Correlation from which on it is the chirp. Noise and speech stay below 0.1."""
+
+FULL_SCALE = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Loopback:
+    """One value for each chirp that was heard."""
+
+    round_trips: tuple[float, ...]
+    """seconds from handing a sound to the speaker until the microphone captured it"""
+    offsets: tuple[float, ...]
+    """seconds by which it was heard after the time that `first_sound` would say"""
+    noise: float
+    """root mean square of the room, 0..1"""
+    peak: float
+    """loudest sample of the chirps as heard"""
+    clipped: int
+    """samples at full scale"""
+
+
+def measure(speaker: Speaker, microphone: Microphone, chirps: int = CHIRPS) -> Loopback:
+    """Play `chirps` and listen. Opens and closes both. Raises DeviceError."""
+    ears = Ears()
+    microphone.open(ears.hear, ears.lose)
+    try:
+        speaker.open()
+        ears.until(time.monotonic() + NOISE_SECONDS)
+        quiet = ears.since(0.0)[1]
+        heard = [found for _ in range(chirps) if (found := _one(speaker, ears)) is not None]
+    finally:
+        speaker.close()
+        microphone.close()
+    sounds = np.concatenate([sound for _, _, sound in heard]) if heard else np.zeros(1, np.float32)
+    return Loopback(
+        round_trips=tuple(trip for trip, _, _ in heard),
+        offsets=tuple(offset for _, offset, _ in heard),
+        noise=float(np.sqrt(np.mean(np.square(quiet, dtype=np.float64)))) if len(quiet) else 0.0,
+        peak=float(np.abs(sounds).max()),
+        clipped=int(np.count_nonzero(np.abs(sounds) >= FULL_SCALE)),
+    )
+
+
+def _one(speaker: Speaker, ears: Ears) -> tuple[float, float, Samples] | None:
+    """(round trip, offset, the chirp as heard), or None."""
+    marks, sound = Marks(), chirp()
+    handed_over = time.monotonic()
+    speaker.play(SpeechChunk(sound, RATE, "chirp"), marks, ears.lost.is_set)
+    speaker.finish(marks, ears.lost.is_set)
+    said = marks.at(Mark.FIRST_SOUND)
+    if said is None:
+        raise DeviceError("The speaker played nothing.")
+    ears.until(said + CHIRP_SECONDS + LATEST_SECONDS)
+    began, samples = ears.since(said - EARLIEST_SECONDS)
+    at = find(samples)
+    if at is None:
+        return None
+    heard = began + at / SAMPLE_RATE
+    audible = np.flatnonzero(np.abs(sound) > AUDIBLE)[0] / RATE
+    length = round(CHIRP_SECONDS * SAMPLE_RATE)
+    return heard - handed_over, heard + float(audible) - said, samples[at : at + length]
+
+
+def chirp() -> Samples:
+    """A tone that rises, with soft ends: found in any noise, at one place only."""
+    t = np.arange(round(CHIRP_SECONDS * RATE)) / RATE
+    phase = LOWEST_HZ * t + (HIGHEST_HZ - LOWEST_HZ) * t * t / (2 * CHIRP_SECONDS)
+    return (PEAK * np.hanning(len(t)) ** 0.25 * np.sin(2 * np.pi * phase)).astype(np.float32)
+
+
+def find(samples: Samples) -> int | None:
+    """Where in `samples` (16 kHz) the chirp begins."""
+    wanted = resample(chirp(), RATE, SAMPLE_RATE)
+    if len(samples) < len(wanted):
+        return None
+    likeness = np.correlate(samples, wanted, "valid")
+    energy = np.cumsum(np.concatenate([[0.0], np.square(samples, dtype=np.float64)]))
+    loudness = np.sqrt(np.maximum(energy[len(wanted) :] - energy[: -len(wanted)], 1e-12))
+    scores = np.abs(likeness) / (loudness * np.linalg.norm(wanted))
+    best = int(np.argmax(scores))
+    return best if scores[best] >= LIKENESS else None
+
+
+def keep(place: Path, speaker: str, microphone: str, offset: float) -> None:
+    """Write down the offset of these two devices, in seconds. Raises InputError."""
+    known = {"speaker": speaker, "microphone": microphone, "offset_ms": round(offset * 1000, 1)}
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(known) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{place}: cannot be written: {error.strerror}.") from error
+
+
+def kept(place: Path, speaker: str | None) -> float | None:
+    """Milliseconds that were measured of `speaker`, if it was the one."""
+    try:
+        known = json.loads(place.read_text(encoding="utf-8"))
+        return float(known["offset_ms"]) if known["speaker"] == speaker else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+class Ears:
+    """Every frame since the microphone was opened."""
+
+    def __init__(self) -> None:
+        self._frames: list[Frame] = []
+        self._came = threading.Condition()
+        self.lost = threading.Event()
+        self._reason = ""
+
+    def hear(self, frame: Frame) -> None:
+        with self._came:
+            self._frames.append(frame)
+            self._came.notify_all()
+
+    def lose(self, reason: str) -> None:
+        with self._came:
+            self._reason = reason
+            self.lost.set()
+            self._came.notify_all()
+
+    def until(self, at: float) -> None:
+        """Wait for what is captured at `at`. Raises DeviceError where nothing comes."""
+
+        def reached() -> bool:
+            return self.lost.is_set() or bool(self._frames and self._frames[-1].captured_at >= at)
+
+        with self._came:
+            if not self._came.wait_for(reached, at - time.monotonic() + LATEST_SECONDS):
+                raise DeviceError("The microphone delivers nothing.")
+        if self.lost.is_set():
+            raise DeviceError(self._reason)
+
+    def since(self, at: float) -> tuple[float, Samples]:
+        """(when they begin, samples) of the frames captured after `at`."""
+        with self._came:
+            frames = [frame for frame in self._frames if frame.captured_at > at]
+        sound = [frame.samples for frame in frames]
+        return (
+            frames[0].captured_at - FRAME_SECONDS if frames else at,
+            np.concatenate(sound) if sound else np.zeros(0, np.float32),
+        )
