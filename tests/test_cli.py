@@ -62,7 +62,9 @@ def test_the_version_is_printed(voxtui):
 
 
 def test_without_a_terminal_the_screen_says_what_to_do_instead(voxtui):
-    assert sentence(voxtui()) == "The screen needs a terminal. Without one: voxtui ask FILE"
+    assert sentence(voxtui()) == (
+        "The screen needs a terminal. Without one: voxtui --plain, or voxtui ask FILE"
+    )
 
 
 @pytest.mark.parametrize("arguments", [("nonsense",), ("ask",), ("--nonsense",), ("models", "x")])
@@ -297,6 +299,33 @@ def test_transcribe_writes_what_is_said_with_its_times(voxtui, form):
     assert "capital of France" in ran.stdout
     assert ("-->" in ran.stdout) == (form in ("srt", "vtt"))
     assert ran.stdout.startswith("WEBVTT\n\n00:00:00.") == (form == "vtt")
+
+
+@pytest.mark.models
+def test_in_plain_mode_the_lines_of_a_pipe_are_answered(voxtui):
+    model = f"brain.embedded.model={place(MODELS['smollm2-135m'])}"
+    lines = "Hello.\n\n/1\n"
+    options = ("--set", model, "--set", "generation.max_new_tokens=8")
+    ran = subprocess.run(
+        [VOXTUI, "--plain", *options],
+        cwd=voxtui.here,
+        env=voxtui.environment,
+        input=lines,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    said = ran.stdout.splitlines()
+    assert [line.split(":")[0] for line in said].count("Vox") == 2
+    assert "You: Why is the sky blue?" in said
+    assert [line for line in said if line.startswith("First token")][1:]
+
+
+def test_plain_mode_is_no_way_of_running_a_command(voxtui):
+    ran = voxtui("--plain", "doctor")
+    assert ran.returncode == 2
+    assert "--plain is for talking, not for doctor." in ran.stderr
 
 
 @pytest.mark.models

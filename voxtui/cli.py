@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -82,13 +82,19 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 @click.group(invoke_without_command=True, context_settings=CONTEXT)
 @click.version_option(__version__, "--version", prog_name="voxtui", message="%(prog)s %(version)s")
+@click.option("--plain", is_flag=True, help="Talk in lines, without the screen.")
 @global_options
-def cli(options: Options) -> None:
+def cli(options: Options, plain: bool) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
     Without a command the screen opens. Nothing leaves this machine.
     """
-    if click.get_current_context().invoked_subcommand is None:
+    command = click.get_current_context().invoked_subcommand
+    if command is not None and plain:
+        raise click.UsageError(f"--plain is for talking, not for {command}.")
+    if plain:
+        talk_plainly(options)
+    elif command is None:
         talk(options)
 
 
@@ -96,24 +102,19 @@ def talk(options: Options) -> None:
     """Open the screen."""
     config = options.load().config
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        raise InputError("The screen needs a terminal.", "Without one: voxtui ask FILE")
-    from voxtui.audio.microphone import SounddeviceMicrophone
-    from voxtui.audio.speaker import SounddeviceSpeaker
+        raise InputError(
+            "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
+        )
     from voxtui.ui.app import VoxtuiApp
     from voxtui.ui.stderr import native_stderr_in
 
-    def make_engine(emit: Callable[[Event], object]) -> Engine:
-        microphone = SounddeviceMicrophone(config.audio.input)
-        speaker = SounddeviceSpeaker(config.audio.output)
-        return build_engine(config, emit, microphone, speaker)
-
-    def speak_clip(engine: Engine, path: Path, stopped: threading.Event) -> None:
-        from voxtui.audio.clips import load_clip, speak
-
-        speak(load_clip(path, config.audio.max_utterance_s), engine, stopped)
-
     with native_stderr_in(native_log()), metrics_log(config) as log:
-        app = VoxtuiApp(lambda emit: make_engine(log.tee(emit)), config, sample_clips(), speak_clip)
+        app = VoxtuiApp(
+            lambda emit: devices_engine(config, log.tee(emit)),
+            config,
+            sample_clips(),
+            clip_speaker(config),
+        )
         try:
             app.run()
         finally:
@@ -131,6 +132,44 @@ def close(engine: Engine, seconds: float | None) -> None:
     closing = threading.Thread(target=engine.close, name="voxtui-closing", daemon=True)
     closing.start()
     closing.join(seconds)
+
+
+def talk_plainly(options: Options) -> None:
+    """Talk in lines on stdin and stdout."""
+    config = options.load().config
+    from voxtui.audio.loopback import kept
+    from voxtui.plain import Plain, typed_lines
+    from voxtui.ui.stderr import native_stderr_in
+
+    with native_stderr_in(native_log()), metrics_log(config) as log:
+        plain = Plain(
+            lambda emit: devices_engine(config, log.tee(emit)),
+            config.targets,
+            sample_clips(),
+            clip_speaker(config),
+            device_offset=partial(kept, loopback_file()),
+            typed_live=sys.stdin.isatty(),
+        )
+        plain.run(typed_lines())
+
+
+def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
+    """An engine on the microphone and the speaker of the configuration."""
+    from voxtui.audio.microphone import SounddeviceMicrophone
+    from voxtui.audio.speaker import SounddeviceSpeaker
+
+    microphone = SounddeviceMicrophone(config.audio.input)
+    speaker = SounddeviceSpeaker(config.audio.output)
+    return build_engine(config, emit, microphone, speaker)
+
+
+def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], None]:
+    def speak_clip(engine: Engine, path: Path, stopped: threading.Event) -> None:
+        from voxtui.audio.clips import load_clip, speak
+
+        speak(load_clip(path, config.audio.max_utterance_s), engine, stopped)
+
+    return speak_clip
 
 
 @cli.command()
@@ -297,7 +336,7 @@ def doctor(options: Options, loopback: bool) -> None:
         with native_stderr_in(native_log()):
             speaker = SounddeviceSpeaker(config.audio.output)
             microphone = SounddeviceMicrophone(config.audio.input)
-            heard = loop_back(speaker, microphone, state_folder() / "loopback.json")
+            heard = loop_back(speaker, microphone, loopback_file())
         raise SystemExit(0 if heard else UNUSABLE)
     raise SystemExit(0 if examine(config, lambda: check_voice(config)) else UNUSABLE)
 
@@ -548,6 +587,11 @@ def state_folder() -> Path:
     from platformdirs import user_state_path
 
     return user_state_path("voxtui", appauthor=False)
+
+
+def loopback_file() -> Path:
+    """What `doctor --loopback` found."""
+    return state_folder() / "loopback.json"
 
 
 def native_log() -> Path:

@@ -162,7 +162,9 @@ def _wanted(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
 def _terminal() -> Iterator[Finding]:
     name, size = os.environ.get("TERM", ""), shutil.get_terminal_size()
     if name in ("", "dumb"):
-        yield Finding("note", "terminal: none that can show the screen", "voxtui ask needs none.")
+        yield Finding(
+            "note", "terminal: none that can show the screen", "voxtui --plain needs none."
+        )
     else:
         yield Finding("ok", f"terminal: {name}, {size.columns}x{size.lines}")
     yield Finding("ok", f"colours: {_colours()}")
