@@ -106,9 +106,10 @@ def talk(options: Options) -> None:
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
         )
     from voxtui.ui.app import VoxtuiApp
+    from voxtui.ui.guard import terminal_given_back
     from voxtui.ui.stderr import native_stderr_in
 
-    with native_stderr_in(native_log()), metrics_log(config) as log:
+    with native_stderr_in(native_log()), terminal_given_back(), metrics_log(config) as log:
         app = VoxtuiApp(
             lambda emit: devices_engine(config, log.tee(emit)),
             config,

@@ -73,6 +73,7 @@ class PseudoTerminal:
         )
         self._there = there
         self._open = True
+        self.pid = self.process.pid
         self._reader = threading.Thread(target=self._read, name="pseudo-terminal", daemon=True)
         self._reader.start()
 
@@ -106,7 +107,7 @@ class PseudoTerminal:
     def ends(self, how: signal.Signals | None = None) -> int:
         """The exit code, after `how` was sent, where it was."""
         if how is not None:
-            self.process.send_signal(how)
+            os.kill(self.pid, how)
         return self.process.wait(SECONDS)
 
     def until(self, true: Callable[[], object]) -> None:
@@ -158,11 +159,17 @@ class PseudoTerminal:
 class AppInTerminal(PseudoTerminal):
     """The screen on a scripted engine, which notes what it is told in a file."""
 
-    def __init__(self, log: Path, *arguments: str, **terminal: object) -> None:
+    def __init__(
+        self, log: Path, *arguments: str, in_shell: bool = False, **terminal: object
+    ) -> None:
+        """`in_shell`: as people start it. A terminal is hung up when its first process ends."""
         self._log = log
         command = [sys.executable, "-m", "tests.ui.scripted_app", str(log), *arguments]
+        if in_shell:
+            command = ["/bin/sh", "-c", '"$@"; exit $?', "sh", *command]
         super().__init__(command, **terminal)  # type: ignore[arg-type]
         self.until(lambda: "ready" in self.told)
+        self.pid = int(str(self.calls_of("ready")[0][0]))
 
     @property
     def calls(self) -> list[list[object]]:

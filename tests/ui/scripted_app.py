@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ from voxtui.turn import (
     UserWords,
 )
 from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.guard import terminal_given_back
 from voxtui.ui.keyboard import KeyboardAnswer
 from voxtui.ui.stderr import native_stderr_in
 
@@ -49,7 +51,7 @@ class NotingEngine(ScriptedEngine):
 
     def start(self) -> None:
         self.load()
-        self.note("ready")
+        self.note("ready", os.getpid())
 
     def talk(self, at: float | None = None, source: str = "microphone", paced: bool = True) -> int:
         self.note("talk", at)
@@ -102,7 +104,7 @@ def main() -> None:
     parser.add_argument("--die", action="store_true")
     asked = parser.parse_args()
     app = NotingApp(asked.log, asked.key, asked.die)
-    with native_stderr_in(asked.log.with_suffix(".native")):
+    with native_stderr_in(asked.log.with_suffix(".native")), terminal_given_back():
         app.run()
     raise SystemExit(app.return_code)
 

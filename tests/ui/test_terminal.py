@@ -84,6 +84,15 @@ def test_a_bug_ends_it_with_its_traceback_on_a_terminal_that_is_given_back(log):
         terminal.until(lambda: b"ZeroDivisionError" in terminal.output)
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+def test_a_crash_that_runs_no_cleanup_leaves_a_terminal_that_is_given_back(log, how):
+    with AppInTerminal(log, in_shell=True) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        assert not terminal.restored()
+        assert terminal.ends(how) == 128 + how
+        terminal.until(terminal.restored)
+
+
 def test_no_bytes_end_it(log):
     noise = "\x1b[99999999999;1:3u", "\x1b[;:u", "\x1b[32;1:9u", "\x1b[?u", "\x1b[<;;M", "\x1b[0n"
     with AppInTerminal(log) as terminal:
@@ -100,7 +109,7 @@ def test_a_terminal_that_changes_its_size_is_followed_down_to_nothing(log):
         terminal.until(lambda: "releases" in terminal.told)
         for size in ((20, 5), (1, 1), (200, 60), (80, 24)):
             terminal.resize(*size)
-            os.kill(terminal.process.pid, signal.SIGWINCH)
+            os.kill(terminal.pid, signal.SIGWINCH)
         terminal.send(DOWN, UP)
         terminal.until(lambda: b"Paris" in terminal.output)
 
@@ -108,9 +117,9 @@ def test_a_terminal_that_changes_its_size_is_followed_down_to_nothing(log):
 def test_after_a_suspend_releases_are_asked_for_again(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
-        terminal.process.send_signal(signal.SIGTSTP)
+        os.kill(terminal.pid, signal.SIGTSTP)
         terminal.until(terminal.restored)
-        terminal.process.send_signal(signal.SIGCONT)
+        os.kill(terminal.pid, signal.SIGCONT)
         terminal.until(lambda: terminal.told.count("releases") == 2)
         assert terminal.flags == [0, 27]
 
