@@ -97,15 +97,25 @@ def talk(options: Options) -> None:
     config = options.load().config
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise InputError("The screen needs a terminal.", "Without one: voxtui ask FILE")
+    from voxtui.audio.devices import list_devices
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.ui.app import VoxtuiApp
+    from voxtui.ui.choices import Parts
     from voxtui.ui.stderr import native_stderr_in
 
     def make_engine(emit: Callable[[Event], object]) -> Engine:
         microphone = SounddeviceMicrophone(config.audio.input)
         speaker = SounddeviceSpeaker(config.audio.output)
-        return build_engine(config, emit, microphone, speaker)
+        return build_engine(config, emit, microphone, speaker, lambda: SounddeviceMicrophone(""))
+
+    parts = Parts(
+        microphone=lambda config: SounddeviceMicrophone(config.audio.input),
+        speaker=lambda config: SounddeviceSpeaker(config.audio.output),
+        brain=build_brain,
+        voice=build_voice,
+        devices=list_devices,
+    )
 
     def speak_clip(engine: Engine, path: Path, stopped: threading.Event) -> None:
         from voxtui.audio.clips import load_clip, speak
@@ -113,7 +123,9 @@ def talk(options: Options) -> None:
         speak(load_clip(path, config.audio.max_utterance_s), engine, stopped)
 
     with native_stderr_in(native_log()), metrics_log(config) as log:
-        app = VoxtuiApp(lambda emit: make_engine(log.tee(emit)), config, sample_clips(), speak_clip)
+        app = VoxtuiApp(
+            lambda emit: make_engine(log.tee(emit)), config, sample_clips(), speak_clip, parts
+        )
         try:
             app.run()
         finally:
@@ -395,6 +407,7 @@ def build_engine(
     emit: Callable[[Event], object],
     microphone: Microphone | None,
     speaker: Speaker | None,
+    spare: Callable[[], Microphone] | None = None,
 ) -> Engine:
     from voxtui.detectors.silero import PySilero
     from voxtui.engine import Engine
@@ -411,6 +424,7 @@ def build_engine(
         voice=build_voice(config, say),
         config=config,
         emit=emit,
+        spare=spare,
     )
 
 
