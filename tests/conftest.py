@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,16 @@ def _why_not() -> str:
     except OSError:
         return "PortAudio is not installed"
     return ""
+
+
+@pytest.fixture(scope="session")
+def tiny_voxtral(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of random weights, in a directory."""
+    from tests.brains.tiny_voxtral import build
+
+    directory = tmp_path_factory.mktemp("voxtral") / "tiny"
+    build(directory)
+    return directory
 
 
 @pytest.fixture(autouse=True)

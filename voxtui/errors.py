@@ -5,6 +5,7 @@ VoxtuiError(message, hint)   shown to the user: what happened, what to do about 
 +-- InputError               a file, clip or text the user gave cannot be used
 +-- DeviceError              microphone, speaker or PortAudio missing, busy, lost, wrong format
 +-- ModelError               a model cannot be found, fetched, loaded or run
+    +-- ModelLost            it will not run again before a restart
 
 Foreign exceptions become one of these at the seam where they appear. Three places catch them:
 the command line, the engine around one turn, the engine around start-up.
@@ -37,3 +38,7 @@ class DeviceError(VoxtuiError):
 
 class ModelError(VoxtuiError):
     """A model cannot be found, fetched, loaded or run."""
+
+
+class ModelLost(ModelError):
+    """A model that worked will not do so again before a restart."""

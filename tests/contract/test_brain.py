@@ -11,17 +11,22 @@ import pytest
 from tests.brains.conftest import small
 from tests.fakes import ScriptedBrain
 from voxtui.brains.embedded import EmbeddedBrain
+from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.config import Config, GenerationConfig
 from voxtui.protocols import Brain
 from voxtui.turn import Heard, Marks, Token, Utterance
 
 Flag = threading.Event
 
 
-@pytest.fixture(params=["scripted", "embedded"])
+@pytest.fixture(params=["scripted", "embedded", "voxtral"])
 def brain(request: pytest.FixtureRequest) -> Iterator[Brain]:
     brain: Brain
     if request.param == "scripted":
         brain = ScriptedBrain(["One", " two."], ["Three."])
+    elif request.param == "voxtral":
+        generation = GenerationConfig(max_new_tokens=8)
+        brain = VoxtralBrain(Config(generation=generation), request.getfixturevalue("tiny_voxtral"))
     else:
         brain = EmbeddedBrain(small(max_new_tokens=8))
     brain.warm_up(lambda step, fraction: None)

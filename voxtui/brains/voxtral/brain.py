@@ -1,0 +1,465 @@
+"""Voxtral as a brain: the user's voice goes in as sound, and stays in the context as sound.
+
+While the key is held the history is brought into the cache, and at each pause the utterance so far
+is encoded, prefilled and answered a few tokens far. At release that draft is the answer if, and
+only if, the trimmed samples are the same; else the utterance is answered as if nothing had been.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event as Flag
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from voxtui.brains.embedded import SHORT
+from voxtui.brains.voxtral.drafts import Draft, ModelThread, Work
+from voxtui.brains.voxtral.prompt import (
+    EOS,
+    Clip,
+    Elements,
+    Exchange,
+    chat,
+    transcription,
+    without_trailing_zeros,
+)
+from voxtui.brains.voxtral.text import Detokenizer, Tekken
+from voxtui.config import Config, Sampling
+from voxtui.errors import ModelError, ModelLost
+from voxtui.protocols import Past, PastTurn, Progress
+from voxtui.recording import Recording
+from voxtui.turn import FRAME_SECONDS, SAMPLE_RATE, Frame, Heard, Mark, Marks, Token, Utterance
+
+if TYPE_CHECKING:
+    from voxtui.brains.voxtral.ears import Ears
+    from voxtui.brains.voxtral.loop import Loop
+    from voxtui.brains.voxtral.model import Decoder
+
+AHEAD_TOKENS = 8
+"""How far a reply is worked out before anybody asked for it: the GPU's work ahead has an end."""
+
+SCHEDULE_SECONDS = 0.5
+"""Speech without a pause after which the utterance so far is worked through all the same: a GPU
+left idle slows its clocks down, and a window that is complete is encoded for good."""
+
+SLOW_SECONDS = 0.25
+"""A machine that takes longer than this for an utterance would still be at the draft of a pause
+when the real one is there: it works ahead on the history only."""
+
+CAPACITY = 4096
+"""Tokens of cache at first: five spoken turns, their replies, and some text."""
+
+WRITING_CAPACITY = 1024
+
+WORDS_PER_SECOND = 10
+"""A transcript has fewer tokens than this for each second, however fast one speaks."""
+
+FAILURES = 2
+"""So many failed turns, and the model is given up."""
+
+PATIENCE_SECONDS = 0.2
+
+RESTART = "A restart of voxtui brings Voxtral back."
+
+
+@dataclass(slots=True)
+class Answer:
+    """A reply that is asked for, or may be: to the utterance as it would be if it ended now."""
+
+    past: Past
+    recording: Recording | None
+    encoded_at: float | None = None
+    prefilled_at: float | None = None
+    _said: Utterance | str | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def said(self) -> Utterance | str:
+        with self._lock:
+            if self._said is None and self.recording is not None:
+                self._said = self.recording.utterance()
+            assert self._said is not None
+            return self._said
+
+    def is_to(self, past: Past, said: Utterance | str) -> bool:
+        import numpy as np
+
+        mine = self.said
+        if isinstance(mine, str) or isinstance(said, str) or tuple(self.past) != tuple(past):
+            return False
+        return np.array_equal(mine.samples, said.samples)
+
+
+@dataclass(slots=True)
+class Following:
+    """An utterance that is being spoken."""
+
+    past: Past
+    cancelled: Flag
+    recording: Recording = field(default_factory=Recording)
+    guess: tuple[Answer, Draft] | None = None
+    guessed_frames: int = 0
+
+
+class VoxtralBrain:
+    """The checkpoint in `directory`: config.json, safetensors, tekken.json."""
+
+    name = "voxtral"
+
+    def __init__(self, config: Config, directory: Path) -> None:
+        self._config = config
+        self._directory = directory
+        self._sampling = config.generation.sampling()
+        short = SHORT if self._sampling.one_sentence else ""
+        self._instruction = f"{config.brain.instruction}{short}".strip()
+        self._numbers = itertools.count()
+        self._clips: list[tuple[Utterance, Clip]] = []
+        self._following: Following | None = None
+        self._took = math.inf
+        """seconds for an utterance, at best"""
+        self._failures = 0
+        self._thread: ModelThread | None = None
+        self._device = "not loaded"
+
+    @property
+    def description(self) -> str:
+        return f"voxtral: {self._directory.name} on {self._device}"
+
+    # Start-up.
+
+    def warm_up(self, progress: Progress) -> None:
+        decoder, ears = _patiently(progress, "Voxtral", self._load)
+        self._chat = self._loop(decoder, ears, self._sampling, CAPACITY)
+        self._writer = self._loop(decoder, ears, GREEDY, WRITING_CAPACITY)
+        self._thread = ModelThread()
+        _patiently(progress, "warming up", self._rehearse)
+
+    def _load(self) -> tuple[Decoder, Ears]:
+        try:
+            import torch
+
+            from voxtui.brains.voxtral import weights
+
+            self._tekken = Tekken(self._directory)
+        except ImportError as error:
+            raise ModelError(
+                "Voxtral is not installed.", "pip install 'voxtui[voxtral]'"
+            ) from error
+        except (OSError, ValueError, KeyError) as error:
+            raise weights_unusable(self._directory, error) from error
+        device = weights.best_device()
+        if device.type == "cuda":
+            self._device = torch.cuda.get_device_name(device)
+        else:
+            self._device = "the CPU"
+            # The sound must not starve.
+            torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+        try:
+            return weights.load(self._directory, device)
+        except Exception as error:
+            raise weights_unusable(self._directory, error) from error
+
+    def _loop(self, decoder: Decoder, ears: Ears, sampling: Sampling, capacity: int) -> Loop:
+        from voxtui.brains.voxtral.loop import Loop
+        from voxtui.brains.voxtral.sampling import Sampler
+
+        sampler = Sampler(
+            decoder.head.shape[0],
+            EOS,
+            decoder.embedding.device,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            repetition_penalty=sampling.repetition_penalty,
+            min_new_tokens=sampling.min_new_tokens,
+        )
+        return Loop(decoder, ears, sampler, capacity)
+
+    def _rehearse(self) -> None:
+        """A turn of noise and its transcript, so that whatever is slow the first time is over."""
+        import numpy as np
+
+        random = np.random.default_rng(0)
+        for _ in range(2):
+            noise = random.normal(0, 0.05, SAMPLE_RATE).astype(np.float32)
+            said = Utterance(noise, ((0.0, 1.0),), 0.0)
+            draft = self._draft(Answer((), None, _said=said), Flag(), AHEAD_TOKENS)
+            for count, _ in enumerate(self._tokens(draft), 1):
+                if count == AHEAD_TOKENS:
+                    break
+            self._took = min(self._took, sum(end - start for start, end in draft.worked))
+            for count, _ in enumerate(self.transcribe(said, Flag())):
+                if count == AHEAD_TOKENS:
+                    break
+        self._prepare((), Flag())
+
+    # While the key is held.
+
+    def listen(self, past: Past, cancelled: Flag) -> None:
+        self._following = Following(past, cancelled)
+        self._prepare(past, cancelled)
+
+    def _prepare(self, past: Past, cancelled: Flag) -> None:
+        """The history into the cache, up to where the user's voice will stand."""
+
+        def work() -> Generator[int | None, None, None]:
+            prompt, clips = self._prompt(past, None)
+            yield from self._chat.prepare(prompt, clips)
+
+        self._ask(Draft(self._guarded(work), cancelled))
+
+    def hear(self, frame: Frame, speech: bool) -> None:
+        following = self._following
+        if following is None:
+            return
+        recording = following.recording
+        recording.append(frame, speech)
+        if self._is_time(following, speech):
+            following.guessed_frames = len(recording.frames)
+            so_far = Recording()
+            so_far.frames, so_far.verdicts = recording.frames[:], recording.verdicts[:]
+            answer = Answer(following.past, so_far)
+            following.guess = (answer, self._draft(answer, following.cancelled, AHEAD_TOKENS))
+
+    def _is_time(self, following: Following, speech: bool) -> bool:
+        """Whether to work through the utterance so far: it pauses, or has gone on for long."""
+        recording = following.recording
+        if recording.speech_seconds < self._config.vad.min_speech_ms / 1000:
+            return False
+        if self._took > SLOW_SECONDS:
+            return False
+        since = (len(recording.frames) - following.guessed_frames) * FRAME_SECONDS
+        return since >= SCHEDULE_SECONDS if speech else recording.quiet_frames == 1
+
+    # Answering.
+
+    def reply(
+        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
+    ) -> Iterator[Heard | Token]:
+        released = marks.at(Mark.RELEASED) or time.monotonic()
+        following, self._following = self._following, None
+        if isinstance(said, str):
+            yield Heard(said)
+        answer, draft = self._answer(following, past, said, cancelled)
+        text = Detokenizer(self._tekken)
+        for number, token in enumerate(self._tokens(draft)):
+            if number == 0:
+                self._note(answer, draft, marks, released)
+            yield Token(text.text(token), token)
+        if rest := text.rest():
+            yield Token(rest)
+
+    def _answer(
+        self, following: Following | None, past: Past, said: Utterance | str, cancelled: Flag
+    ) -> tuple[Answer, Draft]:
+        """The one that was worked on ahead, if it is to these very samples, or a new one."""
+        if following is not None and following.guess is not None:
+            answer, draft = following.guess
+            if draft.error is None and answer.is_to(past, said):
+                draft.claim()
+                self._ask(draft)
+                return answer, draft
+        answer = Answer(past, None, _said=said)
+        return answer, self._draft(answer, cancelled, None)
+
+    def _draft(self, answer: Answer, cancelled: Flag, ahead: int | None) -> Draft:
+        def work() -> Generator[int | None, None, None]:
+            prompt, clips = self._prompt(answer.past, answer.said)
+            first = True
+            for item in self._chat.reply(prompt, clips, self._sampling.max_new_tokens):
+                if first and item is not None:
+                    first = False
+                    answer.encoded_at = self._chat.encoded_at
+                    answer.prefilled_at = self._chat.prefilled_at
+                yield item
+
+        draft = Draft(self._guarded(work), cancelled, ahead)
+        self._ask(draft)
+        return draft
+
+    def _ask(self, draft: Draft) -> None:
+        if self._thread is None:
+            raise ModelError("Voxtral is not loaded.")
+        self._thread.ask(draft)
+
+    def _tokens(self, draft: Draft) -> Iterator[int]:
+        try:
+            yield from draft.tokens()
+        except Exception as error:
+            raise self._explained(error) from error
+        finally:
+            draft.leave()
+
+    def _note(self, answer: Answer, draft: Draft, marks: Marks, released: float) -> None:
+        if not isinstance(answer.said, str):
+            marks.mark(Mark.ENCODED, answer.encoded_at)
+        marks.mark(Mark.PREFILLED, answer.prefilled_at)
+        marks.hidden_s += sum(
+            min(end, released) - start for start, end in draft.worked if start < released
+        )
+
+    def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
+        most = 16 + int(said.seconds * WORDS_PER_SECOND)
+
+        def work() -> Generator[int | None, None, None]:
+            clip = self._clip(said)
+            prompt = transcription(self._tekken.encode, clip, None)
+            yield from self._writer.reply(prompt, [clip], most)
+
+        draft = Draft(self._guarded(work), cancelled, None)
+        self._ask(draft)
+        text = Detokenizer(self._tekken)
+        for token in self._tokens(draft):
+            yield Token(text.text(token), token)
+        if rest := text.rest():
+            yield Token(rest)
+
+    def close(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.close()
+            del self._chat, self._writer
+
+    # On the model's thread.
+
+    def _prompt(self, past: Past, said: Utterance | str | None) -> tuple[Elements, list[Clip]]:
+        """The prompt and the clips in it; of a past that is too long, the latest part."""
+        longest = self._chat.decoder.longest - self._sampling.max_new_tokens
+        while True:
+            exchanges = [Exchange(self._said(turn.said), self._reply(turn)) for turn in past]
+            now = None if said is None else self._said(said)
+            prompt = chat(self._tekken.encode, self._instruction, exchanges, now)
+            if len(prompt) <= longest or not past:
+                break
+            past = past[1:]
+        clips = [s for s in (*(e.said for e in exchanges), now) if isinstance(s, Clip)]
+        numbers = {clip.number for clip in clips}
+        self._clips = [(whose, clip) for whose, clip in self._clips if clip.number in numbers]
+        self._chat.ears.forget_all_but(numbers)
+        return prompt, clips
+
+    def _said(self, said: Utterance | str) -> Clip | str:
+        return said if isinstance(said, str) else self._clip(said)
+
+    def _reply(self, turn: PastTurn) -> list[int]:
+        """The very tokens of a reply; text is made tokens only if another brain wrote it."""
+        ids = [token.id for token in turn.reply if token.id is not None]
+        return ids or self._tekken.encode(turn.reply_text)
+
+    def _clip(self, said: Utterance) -> Clip:
+        """The same clip for the same samples."""
+        import numpy as np
+
+        for whose, clip in self._clips:
+            if whose is said or np.array_equal(whose.samples, said.samples):
+                return clip
+        clip = Clip(next(self._numbers), without_trailing_zeros(said.samples))
+        self._clips.append((said, clip))
+        return clip
+
+    def _guarded(self, work: Work) -> Work:
+        """`work`, after whose failure the next one finds everything as at the start."""
+
+        def guarded() -> Generator[int | None, None, None]:
+            try:
+                yield from work()
+            except Exception:
+                with contextlib.suppress(RuntimeError):
+                    self._recover()
+                raise
+
+        return guarded
+
+    def _recover(self) -> None:
+        import torch
+
+        self._clips = []
+        self._chat.ears.forget_all_but(set())
+        for loop in (self._chat, self._writer):
+            loop.forget()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    # Failures.
+
+    def _explained(self, error: Exception) -> Exception:
+        """`error` as one sentence; itself if it is a bug."""
+        sentence = _sentence(error)
+        if sentence is None:
+            return error
+        self._failures += 1
+        if self._failures < FAILURES and not _is_sticky(error):
+            return ModelError(sentence)
+        return ModelLost(sentence, RESTART)
+
+
+GREEDY = Sampling(0, 0, 0.0, 1.0, 0, 1.0)
+
+
+def _sentence(error: Exception) -> str | None:
+    import torch
+
+    from voxtui.brains.voxtral.loop import NotNumbers, TooLong
+
+    match error:
+        case torch.OutOfMemoryError():
+            return "The GPU has no memory left for this turn."
+        case NotNumbers():
+            return "Voxtral computed something that is not a number."
+        case TooLong():
+            return "What was said is longer than Voxtral can hear at once."
+        case RuntimeError() if "CUDA" in str(error):
+            return f"The GPU failed: {str(error).splitlines()[0]}."
+        case RuntimeError() if "not enough memory" in str(error):
+            return "There is no memory left for this turn."
+        case _:
+            return None
+
+
+def _is_sticky(error: Exception) -> bool:
+    """After an error of the device, not of an allocation, the process cannot use it any more."""
+    import torch
+
+    return "CUDA" in str(error) and not isinstance(error, torch.OutOfMemoryError)
+
+
+def weights_unusable(directory: Path, error: Exception) -> ModelError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return ModelError(
+        f"{directory} holds no Voxtral that can be loaded: {reason}.",
+        "Fetch it again, or set brain.voxtral.model to another.",
+    )
+
+
+T = TypeVar("T")
+
+
+def _patiently(progress: Progress, step: str, work: Callable[[], T]) -> T:
+    """Do `work` on a thread of its own and report `step` until it is done.
+
+    If reporting raises, the work is left to end by itself.
+    """
+    done: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((work(), None))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            done.put((None, error))
+
+    threading.Thread(target=run, name="loading Voxtral", daemon=True).start()
+    while True:
+        progress(step, None)
+        with contextlib.suppress(Empty):
+            result, error = done.get(timeout=PATIENCE_SECONDS)
+            if error is not None:
+                raise error
+            return cast("T", result)

@@ -1,0 +1,60 @@
+"""Voxtral's front end, on the device the model is on."""
+
+# torch and transformers are typed in part only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from voxtui.brains.voxtral.prompt import WINDOW_SAMPLES
+
+if TYPE_CHECKING:
+    from voxtui.turn import Samples
+
+FFT, HOP, BINS = 400, 160, 128
+WINDOW_FRAMES = WINDOW_SAMPLES // HOP
+
+
+class LogMel:
+    """Log-mel features as transformers' WhisperFeatureExtractor computes them."""
+
+    def __init__(self, device: torch.device) -> None:
+        from transformers.audio_utils import mel_filter_bank
+
+        bank = mel_filter_bank(
+            num_frequency_bins=1 + FFT // 2,
+            num_mel_filters=BINS,
+            min_frequency=0.0,
+            max_frequency=8000.0,
+            sampling_rate=16_000,
+            norm="slaney",
+            mel_scale="slaney",
+        )
+        self._bank = torch.from_numpy(bank).float().T.to(device)
+        self._window = torch.hann_window(FFT, device=device)
+        self._device = device
+
+    def filled(self, samples: Samples, windows: int) -> Tensor:
+        """`samples` on the device, filled up with zeros to whole windows: shape (windows * 30 s,).
+
+        The copy does not wait for the device.
+        """
+        filled = torch.zeros(windows * WINDOW_SAMPLES, pin_memory=self._device.type == "cuda")
+        filled.numpy()[: len(samples)] = samples
+        return filled.to(self._device, non_blocking=True)
+
+    def __call__(self, filled: Tensor) -> Tensor:
+        """(windows * 480000,) samples to (windows, 128, 3000) features.
+
+        The loudest bin of the whole clip sets the floor of all its windows.
+        """
+        spectrum = torch.stft(filled, FFT, HOP, window=self._window, return_complex=True)
+        power = (spectrum[..., :-1].abs() ** 2).contiguous()
+        log = torch.clamp(self._bank @ power, min=1e-10).log10()
+        log = torch.maximum(log, log.max() - 8.0)
+        return ((log + 4.0) / 4.0).reshape(BINS, -1, WINDOW_FRAMES).transpose(0, 1)

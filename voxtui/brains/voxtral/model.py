@@ -1,0 +1,164 @@
+"""Voxtral's weights: transformers' audio encoder, and the language model as plain products."""
+
+# torch and transformers are typed in part only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from transformers import VoxtralForConditionalGeneration
+
+LONGEST = 32_768
+"""Tokens of context the model was trained on."""
+
+
+class Cache:
+    """Keys and values of every layer for one sequence, and what stands at each place."""
+
+    def __init__(self, decoder: Decoder, capacity: int) -> None:
+        shape = (len(decoder.layers), decoder.kv_heads, capacity, decoder.head_size)
+        weight = decoder.embedding
+        self.keys = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
+        self.values = torch.zeros_like(self.keys)
+        self.held: list[int] = []
+        """the elements whose keys and values are here, from the first place on"""
+
+    @property
+    def capacity(self) -> int:
+        return self.keys.shape[2]
+
+    def keep(self, prompt: list[int]) -> int:
+        """Forget all that is not a proper prefix of `prompt`; how many places that leaves.
+
+        What is forgotten stays in memory: it is masked, and overwritten by what comes next.
+        """
+        most = min(len(self.held), len(prompt) - 1)
+        same = most
+        if self.held[:most] != prompt[:most]:
+            same = next(i for i in range(most) if self.held[i] != prompt[i])
+        del self.held[same:]
+        return same
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    norm: Tensor
+    qkv: Tensor
+    """query, key and value weights in one: one product instead of three"""
+    out: Tensor
+    mlp_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+class Decoder:
+    """The Llama inside, over one Cache.
+
+    Takes the weights out of `model`, whose own language model is of no use afterwards.
+    """
+
+    def __init__(self, model: VoxtralForConditionalGeneration) -> None:
+        text: Any = model.config.text_config
+        language: Any = model.model.language_model
+        self.heads: int = text.num_attention_heads
+        self.kv_heads: int = text.num_key_value_heads
+        self.head_size: int = text.head_dim
+        self._eps: float = text.rms_norm_eps
+        self.embedding: Tensor = language.embed_tokens.weight.data
+        self.head: Tensor = model.lm_head.weight.data
+        self._norm: Tensor = language.norm.weight.data
+        self.layers = [_taken(layer) for layer in language.layers]
+        self.longest = min(LONGEST, int(text.max_position_embeddings))
+        places = torch.arange(self.longest, device=self.embedding.device, dtype=torch.float32)
+        rotary: Any = language.rotary_emb
+        turns = torch.outer(places, rotary.inv_freq.float())
+        turns = torch.cat((turns, turns), dim=-1)
+        self._cos = (turns.cos() * rotary.attention_scaling).to(self.embedding.dtype)
+        self._sin = (turns.sin() * rotary.attention_scaling).to(self.embedding.dtype)
+
+    @property
+    def weight_bytes(self) -> int:
+        """What one decode step reads."""
+        weights = [self.head, *(w for x in self.layers for w in (x.qkv, x.out, x.gate_up, x.down))]
+        return sum(weight.numel() * weight.element_size() for weight in weights)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return functional.embedding(ids.clamp(min=0), self.embedding)
+
+    def run(self, x: Tensor, places: Tensor, cache: Cache, span: int, masked: bool) -> Tensor:
+        """(n, hidden) embeddings at `places` (n,) to hidden states, over the first `span` places.
+
+        Writes their keys and values. `masked`: whether anything within `span` is to be hidden from
+        any of them.
+        """
+        visible = None
+        if masked:
+            visible = torch.arange(span, device=x.device) <= places[:, None]
+        cos, sin = self._cos[places][:, None], self._sin[places][:, None]
+        for number, layer in enumerate(self.layers):
+            keys, values = cache.keys[number], cache.values[number]
+            h = functional.rms_norm(x, (x.shape[-1],), layer.norm, self._eps)
+            x = x + self._attend(h, layer, places, cos, sin, keys, values, span, visible)
+            h = functional.rms_norm(x, (x.shape[-1],), layer.mlp_norm, self._eps)
+            gate, up = functional.linear(h, layer.gate_up).chunk(2, dim=-1)
+            x = x + functional.linear(functional.silu(gate) * up, layer.down)
+        return x
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(hidden,) state of one place to (vocabulary,) logits."""
+        return functional.linear(
+            functional.rms_norm(x, (x.shape[-1],), self._norm, self._eps), self.head
+        )
+
+    def _attend(
+        self, h: Tensor, layer: Layer, places: Tensor, cos: Tensor, sin: Tensor,
+        keys: Tensor, values: Tensor, span: int, visible: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        count = h.shape[0]
+        qkv = functional.linear(h, layer.qkv).view(count, -1, self.head_size)
+        turned, value = qkv.split((self.heads + self.kv_heads, self.kv_heads), dim=1)
+        left, right = turned.chunk(2, dim=-1)
+        turned = turned * cos + torch.cat((-right, left), dim=-1) * sin
+        query, key = turned.split((self.heads, self.kv_heads), dim=1)
+        keys.index_copy_(1, places, key.transpose(0, 1))
+        values.index_copy_(1, places, value.transpose(0, 1))
+        keys, values = keys[None, :, :span], values[None, :, :span]
+        group = self.heads // self.kv_heads
+        if count == 1:
+            # The query heads that share a key head are rows of one product: nothing is repeated.
+            query = query.view(1, self.kv_heads, group, self.head_size)
+        else:
+            # With a mask, grouped heads fall to the slowest kernel on CUDA.
+            query = query.transpose(0, 1)[None]
+            keys, values = (
+                x[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2) for x in (keys, values)
+            )
+        mixed = functional.scaled_dot_product_attention(query, keys, values, attn_mask=visible)
+        if count > 1:
+            mixed = mixed[0].transpose(0, 1)
+        return functional.linear(mixed.reshape(count, -1), layer.out)
+
+
+def _taken(layer: Any) -> Layer:
+    """The weights of a transformers layer, which gives its own up: no two copies at a time."""
+    attention, mlp = layer.self_attn, layer.mlp
+    qkv = torch.cat([p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)])
+    attention.q_proj = attention.k_proj = attention.v_proj = None
+    gate_up = torch.cat([mlp.gate_proj.weight.data, mlp.up_proj.weight.data])
+    mlp.gate_proj = mlp.up_proj = None
+    return Layer(
+        layer.input_layernorm.weight.data,
+        qkv,
+        attention.o_proj.weight.data,
+        layer.post_attention_layernorm.weight.data,
+        gate_up,
+        mlp.down_proj.weight.data,
+    )

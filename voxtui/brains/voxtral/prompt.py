@@ -1,0 +1,108 @@
+"""Which tokens Voxtral is shown. No weights, no tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from voxtui.turn import Samples
+
+BOS, EOS, INST, END_INST, PAD = 1, 2, 3, 4, 11
+AUDIO, BEGIN_AUDIO, TRANSCRIBE = 24, 25, 34
+"""Control tokens of the tekken vocabulary, version 7."""
+
+WINDOW_SAMPLES = 480_000
+"""30 s: the encoder takes whole windows, the last one filled up with zeros."""
+
+WINDOW_TOKENS = 375
+"""One audio token for every 80 ms of a window, sound or filling."""
+
+_CLIP_BITS = 20
+
+Elements = list[int]
+"""A prompt: token ids, and for each place of an audio token a negative number that tells which
+token of which clip stands there. Two prompts share a prefix where their elements are equal."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clip:
+    """What was said in one turn, as the model sees it."""
+
+    number: int
+    """no other clip of this process has it"""
+    samples: Samples
+    """without zeros at the end, which are the same as the filling of a window"""
+
+    @property
+    def windows(self) -> int:
+        return max(1, -(-len(self.samples) // WINDOW_SAMPLES))
+
+    def elements(self) -> Iterable[int]:
+        first = -(self.number << _CLIP_BITS) - 1
+        return range(first, first - self.windows * WINDOW_TOKENS, -1)
+
+
+def clip_of(element: int) -> tuple[int, int]:
+    """The clip's number and the place within it of a negative `element`."""
+    code = -element - 1
+    return code >> _CLIP_BITS, code & ((1 << _CLIP_BITS) - 1)
+
+
+def token_ids(elements: Iterable[int]) -> list[int]:
+    return [element if element >= 0 else AUDIO for element in elements]
+
+
+def without_trailing_zeros(samples: Samples) -> Samples:
+    """Zeros at the end must not open a window of their own: the filling is zeros as well."""
+    import numpy as np
+
+    sounding = np.flatnonzero(samples)
+    return samples[: int(sounding[-1]) + 1] if len(sounding) else samples[:1]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A past turn: what the user said, and the tokens of the reply."""
+
+    said: Clip | str
+    reply: Sequence[int]
+
+
+def chat(
+    encode: Callable[[str], list[int]],
+    instruction: str,
+    past: Sequence[Exchange],
+    said: Clip | str | None,
+) -> Elements:
+    """The prompt for a reply to `said`, or None: as much as is certain while the user speaks.
+
+    The model refuses a system prompt together with audio, so the instruction is the text before
+    the first audio: the same tokens in every conversation.
+    """
+    parts: list[Iterable[int]] = [[BOS]]
+    before = instruction
+    for exchange in past:
+        parts += [_user(encode, before, exchange.said), exchange.reply, [EOS]]
+        before = ""
+    if said is not None:
+        parts.append(_user(encode, before, said))
+    else:
+        parts.append([INST, *(encode(before) if before else []), BEGIN_AUDIO])
+    return list(chain.from_iterable(parts))
+
+
+def _user(encode: Callable[[str], list[int]], before: str, said: Clip | str) -> Iterable[int]:
+    if isinstance(said, str):
+        text = f"{before}\n\n{said}" if before else said
+        return [INST, *encode(text), END_INST]
+    head = encode(before) if before else []
+    return chain([INST, *head, BEGIN_AUDIO], said.elements(), [END_INST])
+
+
+def transcription(encode: Callable[[str], list[int]], said: Clip, language: str | None) -> Elements:
+    """The prompt for the words of `said`; without `language` the model finds it out."""
+    tail = encode(f"lang:{language}") if language else []
+    return [BOS, INST, BEGIN_AUDIO, *said.elements(), END_INST, *tail, TRANSCRIBE]

@@ -1,0 +1,92 @@
+"""Picking a token on the device, as transformers' processors would have it."""
+
+# torch and transformers are typed in part only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+BROKEN = -1
+"""Picked where the logits are not numbers."""
+
+
+class Sampler:
+    """One reply's choices. All state is on the device, so a captured step can use it.
+
+    Order and arithmetic are those of transformers' `generate`: repetition penalty, minimum length,
+    temperature, top_k, top_p; then a race of exponentials, which is what `torch.multinomial` does.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        end: int,
+        device: torch.device,
+        *,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        repetition_penalty: float = 1.0,
+        min_new_tokens: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.generator = torch.Generator(device)
+        self._temperature = temperature
+        self._top_p = top_p
+        self._top_k = min(top_k, vocabulary)
+        self._penalty = repetition_penalty
+        self._least = min_new_tokens
+        self._seed = seed
+        self._seen = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+        self._count = torch.zeros((), dtype=torch.long, device=device)
+        self._end = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+        self._end[end] = True
+
+    def start(self, prompt: list[int]) -> None:
+        """A new reply begins, to these token ids. The same prompt makes the same choices."""
+        self._count.zero_()
+        if self._temperature:
+            self.generator.manual_seed(self._seed + len(prompt))
+        if self._penalty != 1.0:
+            self._seen.zero_()
+            self._seen[torch.tensor(prompt, device=self._seen.device)] = True
+
+    def pick(self, logits: Tensor) -> Tensor:
+        """(vocabulary,) logits to a token id, shape (1,); BROKEN where a logit is no number."""
+        sound = logits.isfinite().all()
+        token = self._choose(self._processed(logits.float())).view(1)
+        self._count += 1
+        if self._penalty != 1.0:
+            self._seen.index_fill_(0, token, True)
+        return torch.where(sound, token, BROKEN)
+
+    def _processed(self, logits: Tensor) -> Tensor:
+        if self._penalty != 1.0:
+            penalised = torch.where(logits < 0, logits * self._penalty, logits / self._penalty)
+            logits = torch.where(self._seen, penalised, logits)
+        if self._least:
+            too_early = self._end & (self._count < self._least)
+            logits = logits.masked_fill(too_early, -torch.inf)
+        if not self._temperature:
+            return logits
+        logits = logits / self._temperature
+        if self._top_k:
+            floor = logits.topk(self._top_k).values[-1]
+            logits = logits.masked_fill(logits < floor, -torch.inf)
+        if self._top_p < 1.0:
+            ordered, places = logits.sort()
+            unlikely = ordered.softmax(-1).cumsum(-1) <= 1 - self._top_p
+            unlikely[-1] = False
+            removed = torch.zeros_like(unlikely).scatter(0, places, unlikely)
+            logits = logits.masked_fill(removed, -torch.inf)
+        return logits
+
+    def _choose(self, logits: Tensor) -> Tensor:
+        if not self._temperature:
+            return logits.argmax()
+        chances = logits.softmax(-1)
+        race = torch.empty_like(chances).exponential_(1.0, generator=self.generator)
+        return (chances / race).argmax()

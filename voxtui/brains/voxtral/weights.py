@@ -1,0 +1,52 @@
+"""Bringing a checkpoint onto the device, or making one up for measuring."""
+
+# torch and transformers are typed in part only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from voxtui.brains.voxtral.ears import Ears
+from voxtui.brains.voxtral.model import Decoder
+
+
+def best_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def best_dtype(device: torch.device) -> torch.dtype | str:
+    """bfloat16, or float16 where the GPU lacks it; on a CPU whatever the checkpoint has."""
+    if device.type != "cuda":
+        return "auto"
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.half
+
+
+def load(directory: Path, device: torch.device) -> tuple[Decoder, Ears]:
+    """The checkpoint in `directory`. Raises OSError, ValueError, RuntimeError, SafetensorError."""
+    from transformers import VoxtralForConditionalGeneration
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    load_model: Any = VoxtralForConditionalGeneration.from_pretrained
+    model, report = load_model(
+        directory,
+        dtype=best_dtype(device),
+        local_files_only=True,
+        attn_implementation="sdpa",
+        output_loading_info=True,
+    )
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(f"{missing[0]} is missing")  # transformers makes up what it does not find
+    return parts(model.eval().to(device))
+
+
+def parts(model: Any) -> tuple[Decoder, Ears]:
+    """What the loop needs of a transformers model, which is of no further use by itself."""
+    with torch.inference_mode():
+        return Decoder(model), Ears(model)
