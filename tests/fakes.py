@@ -66,10 +66,15 @@ class ScriptedBrain:
     description = "scripted brain"
 
     def __init__(
-        self, *scripts: list[str | Flag | Exception], heard: str | None = "what was said"
+        self,
+        *scripts: list[str | Flag | Exception],
+        heard: str | None = "what was said",
+        transcript: list[str | Flag | Exception] | None = None,
     ) -> None:
         self._scripts = list(scripts)
         self._heard = heard
+        self._transcript = transcript or []
+        self.transcribing = Flag()
         self.pasts: list[Past] = []
         self.said: list[Utterance | str] = []
         self.listened: list[tuple[Past, Flag]] = []
@@ -98,7 +103,10 @@ class ScriptedBrain:
             yield Heard(said)
         elif self._heard is not None:
             yield Heard(self._heard)
-        for step in self._scripts.pop(0) if self._scripts else ["Yes."]:
+        yield from self._play(self._scripts.pop(0) if self._scripts else ["Yes."], cancelled)
+
+    def _play(self, script: list[str | Flag | Exception], cancelled: Flag) -> Iterator[Token]:
+        for step in script:
             match step:
                 case str():
                     if cancelled.is_set():
@@ -111,7 +119,8 @@ class ScriptedBrain:
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
         self.inferences += 1
-        yield Token(self._heard or "")
+        self.transcribing.set()
+        yield from self._play(self._transcript or [self._heard or ""], cancelled)
 
     def close(self) -> None:
         self.closed = True

@@ -21,7 +21,15 @@ from tests.fakes import (
     ScriptedBrain,
     frames,
 )
-from voxtui.config import Config, HistoryConfig, StreamingConfig, VadConfig, VoiceConfig
+from voxtui.config import (
+    BrainConfig,
+    Config,
+    HistoryConfig,
+    StreamingConfig,
+    VadConfig,
+    VoiceConfig,
+    VoxtralBrainConfig,
+)
 from voxtui.engine import Engine
 from voxtui.errors import DeviceError
 from voxtui.protocols import Progress
@@ -48,6 +56,8 @@ from voxtui.turn import (
 )
 
 SPEECH = "..xxxxxxxxxx..."
+
+WITHOUT_TRANSCRIPTS = BrainConfig(voxtral=VoxtralBrainConfig(idle_transcript=False))
 
 
 @dataclass
@@ -226,7 +236,7 @@ def test_a_turn_is_one_inference() -> None:
 
 def test_history_holds_audio_then_a_placeholder() -> None:
     """L5: past history.turns a user's turn is text, without asking the model for it."""
-    config = Config(history=HistoryConfig(turns=1))
+    config = Config(history=HistoryConfig(turns=1), brain=WITHOUT_TRANSCRIPTS)
     with talking(ScriptedBrain(heard=None), config=config) as talk:
         for i in range(3):
             talk.ask(at=1000.0 + 100 * i)
@@ -677,3 +687,50 @@ def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
     engine.close()
     assert brain.closed
     assert not events.of(Died) and not events.of(Loaded)
+
+
+def test_what_was_said_is_put_into_words_once_the_answer_is_over() -> None:
+    brain = ScriptedBrain(heard=None, transcript=["What is", " said."])
+    with talking(brain) as talk:
+        turn = talk.ask()
+        assert turn.heard is None
+        words = talk.events.until(UserWords)
+        assert words == UserWords(turn.number, "What is said.")
+        talk.ask(at=2000.0)
+        assert [past.words for past in brain.pasts[1]] == ["What is said."]
+
+
+def test_a_key_press_ends_the_writing_down_within_one_step() -> None:
+    going_on = Flag()
+    brain = ScriptedBrain(["One."], ["Two."], heard=None, transcript=["What", going_on, " is"])
+    with talking(brain) as talk:
+        talk.ask()
+        assert brain.transcribing.wait(SECONDS)
+        talk.speak(at=2000.0)
+        going_on.set()
+        assert talk.turn().reply == "Two."
+        assert talk.events.of(UserWords) == []
+        assert [past.words for past in brain.pasts[1]] == [None]
+
+
+def test_words_that_the_brain_knew_are_not_worked_out_again() -> None:
+    with talking(ScriptedBrain()) as talk:
+        talk.ask()
+        talk.ask(at=2000.0)
+        assert talk.brain.inferences == 2
+
+
+def test_the_writing_down_can_be_turned_off() -> None:
+    with talking(ScriptedBrain(heard=None), config=Config(brain=WITHOUT_TRANSCRIPTS)) as talk:
+        talk.ask()
+        talk.ask(at=2000.0)
+        assert talk.brain.inferences == 2
+
+
+def test_a_writing_down_that_fails_costs_the_words_only() -> None:
+    brain = ScriptedBrain(heard=None, transcript=["What", OUT_OF_MEMORY])
+    with talking(brain) as talk:
+        talk.ask()
+        notice = talk.events.until(Notice)
+        assert isinstance(notice, Notice) and "Out of memory." in notice.message
+        assert talk.ask(at=2000.0).outcome is Outcome.ANSWERED

@@ -31,6 +31,8 @@ class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(min_length=1)] = "mistralai/Voxtral-Mini-3B-2507"
     """owner/name on the hub, or a directory"""
+    idle_transcript: bool = True
+    """whether an utterance is put into words after its reply"""
 
 
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

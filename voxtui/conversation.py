@@ -188,6 +188,13 @@ class Conversation:
             turns.pop(0)
         self.past = tuple(turns)
 
+    def put_into_words(self, said: Utterance, words: str) -> None:
+        """The words of a turn became known after it was over."""
+        self.past = tuple(
+            PastTurn(turn.said, words, turn.reply) if turn.said is said else turn
+            for turn in self.past
+        )
+
     def forget(self) -> None:
         self.past = ()
 

@@ -177,7 +177,9 @@ class Engine:
         self._gate = SpeechGate(config.vad.threshold)
         self._endpointer = Endpointer(config.vad)
         self._recent: deque[Frame] = deque(maxlen=int(1 / FRAME_SECONDS))
+        self._wants_words = config.brain.voxtral.idle_transcript
         self._capture: Capture | None = None
+        self._writing: Generator[None, None, None] | None = None
         self._echo = (0.0, 0.0)
         self._stalled: threading.Thread | None = None
         self._muted = False
@@ -276,7 +278,13 @@ class Engine:
             self._close_parts()
 
     def _next(self) -> Item | None:
-        """The next item. None when a released source has gone silent, which ends the capture."""
+        """The next item. None when a released source has gone silent, which ends the capture.
+
+        While there is none, the last utterance is put into words, a token at a time.
+        """
+        while self._writing is not None and self._inbox.empty():
+            if next(self._writing, "ended") == "ended":
+                self._writing = None
         waiting = self._capture is not None and self._capture.released_at is not None
         try:
             return self._inbox.get(timeout=SILENT_SOURCE_SECONDS if waiting else None)
@@ -351,6 +359,8 @@ class Engine:
                 self._emit(Notice(str(error)))
 
     def _close_parts(self) -> None:
+        if self._writing is not None:
+            self._writing.close()
         for part in (self._microphone, self._speaker, self._voice, self._brain):
             if part is not None:
                 part.close()
@@ -494,8 +504,24 @@ class Engine:
         self._conversation.remember(said, answer.words, tuple(answer.tokens), heard)
         if heard != answer.reply:
             self._emit(SpokenUpTo(ticket.number, heard))
+        if isinstance(said, Utterance) and answer.words is None and self._wants_words:
+            self._writing = self._write_down(ticket, said)
         whole = answer.tokens_ended and heard == answer.reply
         self._finish(ticket, Outcome.ANSWERED if whole else Outcome.CANCELLED, answer)
+
+    def _write_down(self, ticket: Ticket, said: Utterance) -> Generator[None, None, None]:
+        """Put `said` into words, for the screen and the history; the next key press ends it."""
+        words = ""
+        try:
+            for token in self._brain.transcribe(said, ticket.cancelled):
+                words += token.text
+                yield
+        except ModelError as error:
+            self._emit(Notice(f"What you said could not be put into words: {error}"))
+            return
+        if words.strip() and not ticket.cancelled.is_set():
+            self._conversation.put_into_words(said, words.strip())
+            self._emit(UserWords(ticket.number, words.strip()))
 
     def _reply_text(self, ticket: Ticket) -> Callable[[str], object]:
         return lambda text: self._emit(ReplyText(ticket.number, text))
