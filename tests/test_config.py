@@ -166,7 +166,7 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
             "vad.end_ms: 1" + "0" * 59 + "… is not a whole number from 64 to 10000.",
         ),
         ("[vad]\nhands_free = 1", "vad.hands_free: 1 is not true or false."),
-        ("[brain]\nname = []", "brain.name: [] is not one of auto, embedded."),
+        ("[brain]\nname = []", "brain.name: [] is not one of auto, embedded, voxtral."),
         (
             "[brain.embedded]\nmodel = ''",
             'brain.embedded.model: "" is not a text with something in it.',

@@ -95,6 +95,49 @@ def test_no_torch_at_all_says_how_to_get_it(monkeypatch):
         cuda.check_torch()
 
 
+@pytest.fixture
+def able(driver, monkeypatch):
+    """A machine that can run Voxtral; a test takes away what it is about."""
+    driver(Driver([("NVIDIA H200", 150_000_000_000)]))
+    monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(cuda, "check_torch", lambda: "2.13.0 for CUDA 13.0")
+
+
+def test_a_machine_with_gpu_memory_and_packages_can_run_voxtral(able):
+    cuda.check_voxtral()
+
+
+def test_without_a_gpu_it_is_said_that_voxtral_needs_one(able, monkeypatch, driver):
+    driver(Driver([]))
+    with pytest.raises(
+        ModelError, match=r"^Voxtral needs a GPU, and the NVIDIA driver shows no GPU\."
+    ):
+        cuda.check_voxtral()
+
+
+def test_with_too_little_memory_both_figures_are_said(able, driver):
+    driver(Driver([("Small", 11_900_000_000)]))
+    with pytest.raises(ModelError, match=r"needs 12 GB of GPU memory; Small has 11\.9 GB"):
+        cuda.check_voxtral()
+
+
+def test_a_package_voxtral_lacks_is_named(able, monkeypatch):
+    monkeypatch.setattr(
+        cuda.importlib.util, "find_spec", lambda name: None if name == "transformers" else name
+    )
+    with pytest.raises(ModelError, match=r"not installed \(transformers\)\. pip install"):
+        cuda.check_voxtral()
+
+
+def test_a_torch_without_cuda_is_a_reason_too(able, monkeypatch):
+    def no_cuda():
+        raise ModelError("torch is a build without CUDA.")
+
+    monkeypatch.setattr(cuda, "check_torch", no_cuda)
+    with pytest.raises(ModelError, match="without CUDA"):
+        cuda.check_voxtral()
+
+
 def test_looking_at_the_real_torch_does_not_import_it():
     code = (
         "import sys; from voxtui import cuda; from voxtui.errors import ModelError\n"

@@ -1,6 +1,7 @@
 """What `voxtui doctor` and `voxtui devices` say of machines that lack something."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -151,6 +152,32 @@ def test_a_gpu_that_is_too_small_and_a_torch_that_does_not_know_it_are_said(mach
         "note     torch: torch 2.13.0+cpu is a build without CUDA.",
         "         Take another.",
     ]
+
+
+def test_where_voxtral_is_asked_for_its_weights_are_needed_and_the_embedded_brain_is_not(
+    machine, capsys
+):
+    machine.config = Config(brain=BrainConfig(name="voxtral"))
+    machine.lacking = ("xllamacpp",)
+    possible, lines = machine.examine(capsys)
+    assert not possible
+    assert lines == [
+        "note     GPU: none. There is no NVIDIA driver here. Voxtral will be slow.",
+        "missing  Voxtral: mistralai/Voxtral-Mini-3B-2507 is not on this machine yet.",
+        "         Run `voxtui models fetch voxtral` (9.4 GB).",
+    ]
+
+
+def test_where_voxtral_can_answer_the_embedded_brain_may_lack_something(
+    machine, capsys, gpu, monkeypatch
+):
+    gpu(150)
+    monkeypatch.setattr(doctor, "check_voxtral", lambda: None)
+    monkeypatch.setattr(doctor, "voxtral_directory", lambda model: Path("/models/voxtral"))
+    machine.lacking = ("xllamacpp",)
+    possible, lines = machine.examine(capsys)
+    assert possible
+    assert lines[0] == "note     embedded models: not installed (xllamacpp)"
 
 
 # voxtui devices.

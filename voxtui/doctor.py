@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Literal, Protocol
@@ -19,7 +19,7 @@ import click
 from voxtui.audio.devices import Direction, Probe, find, probe
 from voxtui.audio.loopback import CHIRPS, Loopback, keep, measure
 from voxtui.config import AudioConfig, Config
-from voxtui.cuda import VOXTRAL_MEMORY, Gpu, check_torch, first_gpu
+from voxtui.cuda import VOXTRAL_MEMORY, Gpu, check_packages, check_torch, check_voxtral, first_gpu
 from voxtui.errors import DeviceError, ModelError
 from voxtui.models import model_file, models_directory
 from voxtui.protocols import Microphone, Speaker
@@ -81,14 +81,31 @@ def examine(config: Config, make_voice: Callable[[], object]) -> bool:
 
 
 def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:
-    yield _packages()
-    yield _weights(config)
+    yield from _embedded(config)
     yield from _voice(config, make_voice)
     yield from _memory()
     yield _disk()
     yield from _sound(config.audio, probe())
     yield from _terminal()
     yield from _gpu(config)
+
+
+def _embedded(config: Config) -> Iterator[Finding]:
+    """What the embedded brain needs, which only a machine that can run Voxtral can do without."""
+    if config.brain.name == "voxtral":
+        return
+    for finding in (_packages(), _weights(config)):
+        spare = finding.verdict == "missing" and _prefers_voxtral(config)
+        yield replace(finding, verdict="note") if spare else finding
+
+
+def _prefers_voxtral(config: Config) -> bool:
+    try:
+        check_voxtral()
+        voxtral_directory(config.brain.voxtral.model)
+    except ModelError:
+        return False
+    return config.brain.name == "auto"
 
 
 def _voice(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:
@@ -206,17 +223,27 @@ def _mouse(reported: bool | None) -> Finding:
 
 
 def _gpu(config: Config) -> Iterator[Finding]:
-    """The GPU, and where there is one, what Voxtral and Kokoro still need."""
+    """The GPU, and what Voxtral and Kokoro still need; without a GPU only if they are wanted."""
+    brain, voice = config.brain.name, config.voice.engine
     try:
         gpu = first_gpu()
     except ModelError as error:
-        yield Finding("ok", f"GPU: none. {error} The embedded brain does not need one.")
-        return
-    yield _gpu_memory(gpu)
-    yield _checked("torch", check_torch)
-    yield _checked("Voxtral", lambda: str(voxtral_directory(config.brain.voxtral.model)))
-    if config.voice.engine == "auto":
-        yield _checked("Kokoro", lambda: _kokoro_weights(config))
+        yield _no_gpu(config, error)
+    else:
+        yield _gpu_memory(gpu)
+        yield _checked("torch", check_torch, "note")
+        if brain == "auto":
+            yield _checked("Voxtral", lambda: _voxtral_weights(config), "note")
+        if voice == "auto":
+            yield _checked("Kokoro", lambda: _kokoro_weights(config), "note")
+    if brain == "voxtral":
+        yield _checked("Voxtral", lambda: _voxtral_weights(config), "missing")
+
+
+def _no_gpu(config: Config, error: ModelError) -> Finding:
+    if config.brain.name == "voxtral":
+        return Finding("note", f"GPU: none. {error} Voxtral will be slow.")
+    return Finding("ok", f"GPU: none. {error} The embedded brain does not need one.")
 
 
 def _gpu_memory(gpu: Gpu) -> Finding:
@@ -227,17 +254,22 @@ def _gpu_memory(gpu: Gpu) -> Finding:
     return Finding("ok", what)
 
 
+def _voxtral_weights(config: Config) -> str:
+    check_packages()
+    return str(voxtral_directory(config.brain.voxtral.model))
+
+
 def _kokoro_weights(config: Config) -> str:
     check_installed()
     files = kokoro_files(config.voice)
     return f"{files.model}, {files.voice.name}"
 
 
-def _checked(what: str, check: Callable[[], str]) -> Finding:
+def _checked(what: str, check: Callable[[], str], verdict: Verdict) -> Finding:
     try:
         return Finding("ok", f"{what}: {check()}")
     except ModelError as error:
-        return Finding("note", f"{what}: {error.message}", error.hint)
+        return Finding(verdict, f"{what}: {error.message}", error.hint)
 
 
 def loop_back(speaker: Speaker, microphone: Microphone, results: Path) -> bool:

@@ -1,0 +1,82 @@
+"""Choosing the brain: the best that can be had, and the reason where it cannot."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.fakes import ScriptedBrain, frames
+from voxtui.brains.auto import AutoBrain
+from voxtui.errors import ModelError
+from voxtui.turn import Heard, Marks, Token, Utterance
+
+
+class Best(ScriptedBrain):
+    name = "best"
+    description = "the best there is"
+
+
+class Broken(Best):
+    def warm_up(self, progress):
+        raise ModelError("Its file is damaged.", "Fetch it again.")
+
+
+def impossible():
+    raise ModelError("It needs a GPU.")
+
+
+def warm(best, other=ScriptedBrain):
+    said = []
+    brain = AutoBrain(best, other, said.append)
+    brain.warm_up(lambda step, fraction: None)
+    return brain, said
+
+
+def test_the_best_that_can_be_had_answers():
+    brain, said = warm(Best)
+    assert (brain.name, brain.description, said) == ("best", "the best there is", [])
+
+
+def test_where_the_best_cannot_be_had_the_other_answers_and_the_reason_is_said():
+    brain, said = warm(impossible)
+    assert (brain.name, said) == ("scripted", ["The scripted brain answers. It needs a GPU."])
+
+
+def test_one_that_does_not_load_is_closed_and_the_reason_said():
+    broken = Broken()
+    brain, said = warm(lambda: broken)
+    assert (brain.name, broken.closed) == ("scripted", True)
+    assert said == ["The scripted brain answers. Its file is damaged. Fetch it again."]
+
+
+def test_where_the_other_does_not_load_either_its_error_is_raised_and_nothing_said():
+    said = []
+    brain = AutoBrain(impossible, Broken, said.append)
+    with pytest.raises(ModelError, match="damaged"):
+        brain.warm_up(lambda step, fraction: None)
+    brain.close()
+    assert said == []
+
+
+def test_everything_goes_to_the_brain_that_was_chosen():
+    best = Best(["One", " two."])
+    brain, _ = warm(lambda: best)
+    flag = threading.Event()
+    (frame,) = frames("x")
+    brain.listen((), flag)
+    brain.hear(frame, True)
+    said = Utterance(np.zeros(16_000, np.float32), ((0.0, 1.0),), 0.0)
+    reply = list(brain.reply((), said, Marks(), flag))
+    assert reply == [Heard("what was said"), Token("One"), Token(" two.")]
+    assert list(brain.transcribe(said, flag)) == [Token("what was said")]
+    assert (best.listened, best.frames) == ([((), flag)], [(frame, True)])
+    brain.close()
+    assert best.closed
+
+
+def test_before_it_is_loaded_it_has_a_name_and_answers_with_one_sentence():
+    brain = AutoBrain(Best, ScriptedBrain, print)
+    assert (brain.name, brain.description) == ("auto", "no brain yet")
+    with pytest.raises(ModelError, match="No brain is loaded"):
+        brain.reply((), "hello", Marks(), threading.Event())
+    brain.close()
