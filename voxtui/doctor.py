@@ -291,7 +291,7 @@ def loop_back(speaker: Speaker, microphone: Microphone, results: Path) -> bool:
         f"round trip     {_times(found.round_trips)}, from handing a sound over to hearing it"
     )
     click.echo(f"device offset  {_times(found.offsets)}, which the sound system does not know of;")
-    click.echo(f"{'':<15}shown beside first sound from now on ({results})")
+    click.echo(f"{'':<15}shown beside first sound by --plain from now on ({results})")
     keep(results, speaker.name, microphone.name, offset)
     return True
 
