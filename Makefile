@@ -1,5 +1,6 @@
 # make run    set everything up and talk
 # make test   set everything up and run the tests (minutes);  make test-slow runs the rest
+# make soak   1,000 turns, then an hour of open microphone: does anything grow, drift or get lost?
 # make lint   style, types and the direction of imports
 # make lock   pin the newest versions;  make clean  remove what these make
 
@@ -12,7 +13,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 TEST_PACKAGES := libportaudio2 libasound2-plugins pulseaudio pulseaudio-utils tmux
 
-.PHONY: run setup test test-slow test-packages lint lock clean
+.PHONY: run setup test test-slow soak test-packages lint lock clean
 .DEFAULT_GOAL := run
 
 run: setup
@@ -33,6 +34,11 @@ test-slow: $(VENV)/.installed-test test-packages
 	$(BIN)/voxtui models fetch
 	$(BIN)/voxtui models fetch smollm2-135m
 	$(BIN)/python -m pytest -m "slow and not gpu"
+
+soak: $(VENV)/.installed-test test-packages
+	$(BIN)/voxtui models fetch smollm2-135m
+	$(BIN)/python -m tests.soak turns 1000
+	$(BIN)/python -m tests.soak listen 3600
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .

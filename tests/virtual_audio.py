@@ -115,7 +115,7 @@ class VirtualAudio:
         command = ["pulseaudio", "-n", "--daemonize=no", "--use-pid-file=no", "--log-level=notice"]
         self._daemon = subprocess.Popen(
             [*command, f"--log-target=file:{self._home / 'log'}", "-F", self._home / "voxtui.pa"],
-            env=self._full_env(),
+            env=self.environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -161,9 +161,9 @@ class VirtualAudio:
     def say(self, sound: Path | np.ndarray, rate: int = 16_000) -> subprocess.Popen[bytes]:
         """Play a file or samples into the microphone. Ends when all of it has been played."""
         if isinstance(sound, np.ndarray):
-            sound = self._wav(sound, rate)
+            sound = self.wav(sound, rate)
         command = ["paplay", "--device=voxcable", "--latency-msec=20", str(sound)]
-        return subprocess.Popen(command, env=self._full_env(), stdin=subprocess.DEVNULL)
+        return subprocess.Popen(command, env=self.environ, stdin=subprocess.DEVNULL)
 
     def record(self, device: str = f"{SPEAKER}.monitor") -> Recorder:
         """Record the speaker, or what is said to the microphone, until `stop`."""
@@ -172,7 +172,7 @@ class VirtualAudio:
         return Recorder(
             subprocess.Popen(
                 [*command, *form],
-                env=self._full_env(),
+                env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 bufsize=0,
@@ -193,6 +193,10 @@ class VirtualAudio:
             if "module-loopback" in line:
                 self._pactl("set-sink-input-volume", line.split("\t")[0], f"{percent}%")
 
+    def mute(self, muted: bool) -> None:
+        """The speaker plays nothing, or again what is played on it."""
+        self._pactl("set-sink-mute", SPEAKER, "1" if muted else "0")
+
     def stall(self) -> None:
         """Freeze both devices: streams stay active, but nothing moves and no error is reported."""
         self._suspend("1")
@@ -205,7 +209,7 @@ class VirtualAudio:
         self._pactl("suspend-sink", SPEAKER, switch)
         self._pactl("suspend-source", MICROPHONE, switch)
 
-    def _wav(self, samples: np.ndarray, rate: int) -> Path:
+    def wav(self, samples: np.ndarray, rate: int) -> Path:
         import soundfile
 
         self._clips += 1
@@ -216,7 +220,7 @@ class VirtualAudio:
     def _pactl(self, *arguments: str) -> str:
         done = subprocess.run(
             ["pactl", *arguments],
-            env=self._full_env(),
+            env=self.environ,
             capture_output=True,
             text=True,
             timeout=READY_SECONDS,
@@ -224,7 +228,8 @@ class VirtualAudio:
         )
         return done.stdout
 
-    def _full_env(self) -> dict[str, str]:
+    @property
+    def environ(self) -> dict[str, str]:
         return {**os.environ, **self.env, "LC_ALL": "C"}
 
 

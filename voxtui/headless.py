@@ -36,13 +36,20 @@ class Headless:
     _stopped: threading.Event
 
     def ask(
-        self, clip: Clip, paced: bool = True, see: Callable[[Event], object] = lambda event: None
+        self,
+        clip: Clip,
+        paced: bool = True,
+        see: Callable[[Event], object] = lambda event: None,
+        held: float | None = None,
     ) -> Turn:
-        """Speak `clip`; the finished turn. `see` is called with every event until then."""
+        """Speak `clip`; the finished turn. `see` is called with every event until then.
+
+        `held`: the key comes up after so many seconds of it.
+        """
         clip = _named_apart(clip)
         speaking = threading.Thread(
             target=speak,
-            args=(clip, self.engine, self._stopped, paced),
+            args=(clip, self.engine, self._stopped, paced, held),
             name="voxtui-clip",
             daemon=True,
         )

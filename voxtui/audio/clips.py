@@ -111,15 +111,23 @@ class Listener(Protocol):
     def release(self, at: float | None = None, turn: int | None = None) -> None: ...
 
 
-def speak(clip: Clip, engine: Listener, stopped: threading.Event, paced: bool = True) -> None:
+def speak(
+    clip: Clip,
+    engine: Listener,
+    stopped: threading.Event,
+    paced: bool = True,
+    held: float | None = None,
+) -> None:
     """Hold the key while `clip` is heard, on the calling thread, until it ends or `stopped`.
+
+    `held`: the key comes up after so many seconds of it.
 
     In real time: each frame arrives when its last sample would have been captured. Not `paced`: at
     once, with the same spacing of capture times, ending now.
     """
     begin = time.monotonic() - (0.0 if paced else clip.seconds + FRAME_SECONDS)
     turn = engine.talk(begin, source=clip.name, paced=paced)
-    released = begin + clip.seconds
+    released = begin + (clip.seconds if held is None else held)
     up = False
     silence = np.zeros(SILENT_FRAMES * FRAME_SAMPLES, np.float32)
     for count, samples in enumerate(frames(np.concatenate([clip.samples, silence])), 1):

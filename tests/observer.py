@@ -1,0 +1,248 @@
+"""Outside the program: is what its screen says true?
+
+    python -m tests.observer [--turns 10] [--json OUT]
+
+The real `voxtui` runs in a pseudo-terminal, with a virtual microphone and speaker. A question is
+played into the microphone while the key is held; the speaker is recorded; the screen is read by a
+terminal emulator, each piece of it with the moment at which it came. The key, the screen and the
+recording are on one monotonic clock; where the recording lies on it is found in the same run, from
+a tone that is switched on at known moments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyte
+
+from tests.audio.sounds import question
+from tests.ui.pseudo_terminal import PseudoTerminal
+from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
+from voxtui.audio.speaker import AUDIBLE
+from voxtui.bench.machine import machine
+
+PRESS, RELEASE = "\x1b[32;1:1u", "\x1b[32;1:3u"
+COLUMNS, ROWS = 120, 40
+QUIT = "\x11"
+
+RENDERED_SECONDS = 0.01
+"""The sound server renders so much at once: a switch is heard at most that much later."""
+
+QUESTIONS = ("capital-of-france", "largest-planet", "days-in-a-week", "egypt", "first-month")
+
+
+class Watched(PseudoTerminal):
+    """A terminal whose screen can be read, now and as it came."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self.screen = pyte.Screen(COLUMNS, ROWS)
+        self._stream = pyte.ByteStream(self.screen)
+        self._fed = 0
+        self._waiting: tuple[Callable[[Watched], bool], threading.Event] | None = None
+        self.seen_at = 0.0
+        super().__init__(command, size=(COLUMNS, ROWS), environment=environment)
+
+    def expect(self, shows: Callable[[Watched], bool]) -> threading.Event:
+        """Set once the screen `shows` it, which is then `seen_at`."""
+        came = threading.Event()
+        self._waiting = (shows, came)
+        return came
+
+    def _obey(self) -> None:
+        now = time.monotonic()
+        self._stream.feed(bytes(self.output[self._fed :]))
+        self._fed = len(self.output)
+        if self._waiting and self._waiting[0](self):
+            self.seen_at = now
+            came, self._waiting = self._waiting[1], None
+            came.set()
+        super()._obey()
+
+    @property
+    def lines(self) -> list[str]:
+        return list(self.screen.display)
+
+    def number(self, headline: str) -> float | None:
+        """The number of this turn that the panel shows, in ms."""
+        for line in self.lines:
+            if found := re.search(rf"{headline}\s+[✓✗]\s*(\d+)", line):
+                return float(found[1])
+        return None
+
+    @property
+    def replies(self) -> int:
+        """Answers on the screen that have begun."""
+        return sum(bool(re.match(r"\W*Vox\s+\w", line)) for line in self.lines)
+
+    def state(self, word: str) -> bool:
+        return word in self.lines[0]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A turn from inside and outside, in ms from the key's release."""
+
+    first_sound: float
+    """on the screen"""
+    sound_recorded: float
+    ttft: float
+    """on the screen"""
+    token_painted: float
+
+    @property
+    def sound_error(self) -> float:
+        return self.first_sound - self.sound_recorded
+
+    @property
+    def paint_delay(self) -> float:
+        return self.token_painted - self.ttft
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How much later than on the monotonic clock the recording dates a sound, in seconds."""
+
+    late: float
+    uncertain: float
+    """± seconds"""
+
+
+def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 12) -> Calibration:
+    """A tone is switched on again and again: each time between the command and its return.
+
+    So the true moment of each edge lies in an interval, and the recording is late by what is in
+    all of them.
+    """
+    tone = np.tile(np.sign(np.sin(np.arange(48) * 2 * np.pi / 48)) * 0.5, 48 * 1000)
+    path = audio.wav(tone.astype(np.float32), RATE)
+    playing = subprocess.Popen(
+        ["paplay", f"--device={SPEAKER}", "--latency-msec=20", str(path)], env=audio.environ
+    )
+    lowest, highest = -np.inf, np.inf
+    try:
+        threading.Event().wait(0.5)
+        for _ in range(clicks):
+            audio.mute(True)
+            quiet_from = time.monotonic() + 0.1
+            recorder.until(quiet_from + 0.1)
+            before = time.monotonic()
+            audio.mute(False)
+            after = time.monotonic()
+            recorder.until(after + 0.1)
+            start = recorder.index(quiet_from)
+            loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)
+            edge = recorder.began_at + (start + int(loud[0])) / RATE
+            lowest = max(lowest, edge - after - RENDERED_SECONDS)
+            highest = min(highest, edge - before)
+    finally:
+        playing.terminate()
+        playing.wait()
+        audio.mute(False)
+    assert lowest <= highest, "the recording's clock is not steady"
+    return Calibration(float(lowest + highest) / 2, float(highest - lowest) / 2)
+
+
+def observe(
+    state: Path, turns: int, arguments: tuple[str, ...] = ()
+) -> tuple[Calibration, list[Seen]]:
+    """Run `voxtui`, talk to it `turns` times, and quit. Its files go to the directory `state`."""
+    command = [sys.executable, "-m", "voxtui", "--set", "generation.max_new_tokens=24", *arguments]
+    with (
+        VirtualAudio() as audio,
+        Watched(
+            command, {**audio.env, "XDG_STATE_HOME": str(state), "COLORTERM": "truecolor"}
+        ) as terminal,
+    ):
+        terminal.until(lambda: terminal.state("READY"))
+        with audio.record() as recorder:
+            calibration = calibrate(audio, recorder)
+            seen = [
+                _turn(audio, terminal, recorder, calibration, QUESTIONS[n % len(QUESTIONS)])
+                for n in range(turns)
+            ]
+        terminal.send(QUIT)
+        terminal.ends()
+    return calibration, seen
+
+
+def _turn(
+    audio: VirtualAudio,
+    terminal: Watched,
+    recorder: Recorder,
+    calibration: Calibration,
+    name: str,
+) -> Seen:
+    terminal.until(lambda: terminal.state("READY"))
+    if terminal.replies:  # a new conversation: the screen holds one answer at a time
+        terminal.send("n")
+        terminal.until(lambda: terminal.replies == 0)
+    terminal.send(PRESS)
+    audio.say(question(name)).wait()
+    painted = terminal.expect(lambda screen: screen.replies > 0)
+    released = time.monotonic()
+    terminal.send(RELEASE)
+    assert painted.wait(30), "\n".join(terminal.lines)
+    token_painted = terminal.seen_at - released
+    terminal.until(lambda: terminal.state("READY"))
+    recorder.until(time.monotonic() + 0.1)
+    start = recorder.index(released)
+    loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)
+    sound = recorder.began_at + (start + int(loud[0])) / RATE - calibration.late - released
+    terminal.until(lambda: terminal.number("First sound") is not None)
+    shown = terminal.number("First sound"), terminal.number("TTFT")
+    assert shown[0] is not None and shown[1] is not None, "\n".join(terminal.lines)
+    return Seen(shown[0], sound * 1000, shown[1], token_painted * 1000)
+
+
+def report(calibration: Calibration, seen: list[Seen]) -> dict[str, Any]:
+    errors = [turn.sound_error for turn in seen]
+    delays = [turn.paint_delay for turn in seen]
+    return {
+        "turns": len(seen),
+        "recording_late_ms": round(calibration.late * 1000, 2),
+        "calibration_uncertain_ms": round(calibration.uncertain * 1000, 2),
+        "first_sound_shown_minus_recorded_ms": _spread(errors),
+        "first_token_painted_minus_shown_ttft_ms": _spread(delays),
+        "seen": [asdict(turn) for turn in seen],
+    }
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {
+        "median": round(statistics.median(values), 1),
+        "least": round(min(values), 1),
+        "most": round(max(values), 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--state", type=Path, default=Path("build/observer"))
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    about = machine()
+    arguments = ("--set", f"brain.embedded.model={asked.model}")
+    found = report(*observe(asked.state, asked.turns, arguments))
+    for name, value in found.items():
+        lines = value if isinstance(value, list) else [value]
+        sys.stdout.write(f"{name}: " + "\n  ".join(map(str, lines)) + "\n")
+    if asked.json:
+        asked.json.write_text(json.dumps({"machine": about, **found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

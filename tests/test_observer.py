@@ -1,0 +1,32 @@
+"""What the screen says of its latency is true, seen from outside the process."""
+
+import statistics
+
+import pytest
+
+from tests import observer
+from tests.audio.sounds import report
+from tests.virtual_audio import missing
+from voxtui.models import MODELS, is_here
+
+ONE_PAINT_MS = 1000 / 60
+
+
+@pytest.mark.slow
+@pytest.mark.audio
+@pytest.mark.models
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(bool(missing()), reason="needs a virtual sound server")
+@pytest.mark.skipif(not is_here(MODELS["smollm2-135m"]), reason="needs smollm2-135m")
+def test_the_screen_agrees_with_a_recording_and_with_the_byte_that_paints_the_first_token(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    model = ("--set", "brain.embedded.model=smollm2-135m")
+    calibration, seen = observer.observe(tmp_path / "state", 5, model)
+    for turn in seen:
+        report(str(turn))
+    assert calibration.uncertain < 0.01
+    unsure = calibration.uncertain * 1000
+    assert abs(statistics.median(turn.sound_error for turn in seen)) <= 15 + unsure
+    assert -1 <= statistics.median(turn.paint_delay for turn in seen) <= ONE_PAINT_MS
