@@ -305,6 +305,9 @@ class ScriptedEngine:
     def say(self, text: str, at: float | None = None) -> None:
         self.calls.append(("say", text))
 
+    def replay(self, at: float | None = None) -> None:
+        self.calls.append(("replay",))
+
     def new_conversation(self) -> None:
         self.calls.append(("new_conversation",))
 

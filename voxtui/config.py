@@ -146,6 +146,7 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     talk_key: Literal[
         "space", "insert", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12"
     ] = "space"
+    save_dir: str = ""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -25,6 +25,8 @@ from voxtui.recording import Endpointer, Recording, SpeechGate
 from voxtui.turn import (
     FRAME_SECONDS,
     MICROPHONE,
+    REPLAY,
+    Captured,
     Died,
     Event,
     Frame,
@@ -104,6 +106,11 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
+class Replay:
+    ticket: Ticket
+
+
+@dataclass(frozen=True, slots=True)
 class Discard:
     pass
 
@@ -123,7 +130,7 @@ class Quit:
     pass
 
 
-Item: TypeAlias = Frame | Talk | Release | Say | Discard | NewConversation | Lost | Quit
+Item: TypeAlias = Frame | Talk | Release | Say | Replay | Discard | NewConversation | Lost | Quit
 
 
 @dataclass(slots=True)
@@ -180,6 +187,7 @@ class Engine:
         self._wants_words = config.brain.voxtral.idle_transcript
         self._capture: Capture | None = None
         self._writing: Generator[None, None, None] | None = None
+        self._last_said: Utterance | None = None
         self._echo = (0.0, 0.0)
         self._stalled: threading.Thread | None = None
         self._muted = False
@@ -232,6 +240,12 @@ class Engine:
         ticket = self._mint(TYPED)
         ticket.marks.mark(Mark.RELEASED, at)
         self._inbox.put(Say(ticket, text))
+
+    def replay(self, at: float | None = None) -> None:
+        """Answer the last utterance once more, in place of its last answer."""
+        ticket = self._mint(REPLAY, paced=False)
+        ticket.marks.mark(Mark.RELEASED, at)
+        self._inbox.put(Replay(ticket))
 
     def new_conversation(self) -> None:
         self._ticket.cancel()
@@ -306,6 +320,9 @@ class Engine:
                 self._abandon_capture()
                 self._emit(TurnStarted(ticket.number, TYPED, ticket.marks))
                 self._answer(ticket, text.strip() or None)
+            case Replay(ticket):
+                self._abandon_capture()
+                self._replay(ticket)
             case Discard():
                 self._abandon_capture()
             case NewConversation():
@@ -473,6 +490,21 @@ class Engine:
             self._finish(ticket, Outcome.NO_SPEECH)
             return
         ticket.marks.mark(Mark.SPEECH_ENDED, said.ended_at)
+        self._last_said = said
+        self._emit(Captured(ticket.number, said))
+        self._answer(ticket, said)
+
+    def _replay(self, ticket: Ticket) -> None:
+        said = self._last_said
+        if said is None or not self._ready:
+            self._emit(Notice("Nothing has been said yet that could be answered again."))
+            return
+        self._emit(TurnStarted(ticket.number, REPLAY, ticket.marks))
+        self._emit(Captured(ticket.number, said))
+        ticket.marks.mark(Mark.CAPTURED)
+        # The same question at the same place, so that two answers can be compared.
+        self._conversation.take_back(said)
+        self._brain.listen(self._conversation.past, ticket.cancelled)
         self._answer(ticket, said)
 
     def _explain_silence(self, capture: Capture) -> None:
@@ -623,7 +655,7 @@ class Engine:
             brain=self._brain.name,
             outcome=outcome,
             marks=ticket.marks.since_release(),
-            clip=None if ticket.source in (MICROPHONE, TYPED) else ticket.source,
+            clip=None if ticket.source in (MICROPHONE, TYPED, REPLAY) else ticket.source,
             heard=answer.words if answer else None,
             reply=answer.reply if answer else "",
             tokens=len(answer.tokens) if answer else 0,

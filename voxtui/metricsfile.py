@@ -46,7 +46,7 @@ UNKEPT = ("clip", "heard", "reply", "error")
 
 Emit: TypeAlias = Callable[[Event], object]
 
-Source = Literal["microphone", "typed", "clip"]
+Source = Literal["microphone", "typed", "replay", "clip"]
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -225,6 +225,8 @@ def _kind(source: str) -> Source:
             return "microphone"
         case "typed":
             return "typed"
+        case "replay":
+            return "replay"
         case _:
             return "clip"
 

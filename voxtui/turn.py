@@ -31,6 +31,9 @@ FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
 MICROPHONE = "microphone"
 
+REPLAY = "replay"
+"""The source of a turn that answers the last utterance once more."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
@@ -255,8 +258,16 @@ class TurnStarted:
 
     turn: int
     source: str
-    """`microphone`, `typed`, or the clip's name"""
+    """`microphone`, `typed`, `replay`, or the clip's name"""
     marks: Marks = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What was said is complete, and goes to the brain."""
+
+    turn: int
+    said: Utterance = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +328,7 @@ Event: TypeAlias = (
     | LoadFailed
     | MicrophoneLost
     | TurnStarted
+    | Captured
     | UserWords
     | ReplyText
     | SpokenUpTo

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -25,8 +26,10 @@ from textual.widgets import Footer, Input, Static
 
 from voxtui.config import Config
 from voxtui.errors import InputError
+from voxtui.session import Record, saved_sessions
 from voxtui.turn import (
     MICROPHONE,
+    Captured,
     Died,
     Event,
     Loaded,
@@ -47,6 +50,7 @@ from voxtui.turn import (
 )
 from voxtui.ui.help import Help
 from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
+from voxtui.ui.markdown import rendered
 from voxtui.ui.panel import LatencyPanel
 from voxtui.ui.startup import TITLE, Samples, Steps, summary
 from voxtui.ui.talkbar import TalkBar, loudness
@@ -90,6 +94,16 @@ class EngineEvent(Message):
         self.event = event
 
 
+def keep_from_garbage_collection() -> None:
+    """What is there now stays: models, and the conversation so far.
+
+    Looking through it again and again would stop every thread for some 60 ms in the middle of an
+    answer, and for longer with each turn. Done between turns, only what the turn left is looked at.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 class VoxtuiApp(App[None], inherit_bindings=False):
     """Talk, listen, and see how long it took."""
 
@@ -107,6 +121,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 tooltip="drop what you say; then stop the answer; then leave the field"),
         Binding("n", "new_conversation", "New", tooltip="start a new conversation"),
         Binding("m", "mute", "Mute", tooltip="turn the voice off or on; the text goes on"),
+        Binding("r", "replay", "Again", show=False,
+                tooltip="answer what was said last once more, to compare settings"),
+        Binding("c", "copy", "Copy", show=False,
+                tooltip="copy the selected text, or the last answer"),
+        Binding("s", "save", "Save", show=False,
+                tooltip="save the session: Markdown, JSON and WAV files"),
         Binding("1", "clip(1)", "Sample", key_display="1-9", tooltip="speak a sample clip"),
         *(Binding(f"{n}", f"clip({n})", show=False) for n in range(2, 10)),
         Binding("question_mark,f1", "help", "Keys", key_display="?", tooltip="this list (or F1)"),
@@ -140,6 +160,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._talking: int | None = None
         """the turn for which the key or the mouse button is down"""
         self._by_mouse = False
+        self._record = Record(datetime.now())
         self._number = 0
         self._view: TurnView | None = None
         self._marks: Marks | None = None
@@ -224,13 +245,19 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._lose_microphone()
             case TurnStarted(turn, source, marks):
                 self._begin_turn(turn, source, marks)
+            case Captured(turn, said):
+                self._record.add_speech(turn, said)
+                if view := self._view_of(turn):
+                    view.show_said(said)
             case UserWords(turn, text):
+                self._record.add_words(turn, text)
                 if view := self._view_of(turn):
                     view.show_words(text)
             case ReplyText(turn, text):
                 if view := self._view_of(turn):
                     self._show_reply(view, text)
             case SpokenUpTo(turn, text):
+                self._record.cut(turn, text)
                 if view := self._view_of(turn):
                     view.cut(text)
             case Notice(text, severity):
@@ -272,10 +299,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._bar.border_subtitle = loaded.microphone or "no microphone"
         self._bar.meter.show(0.0)
         self._panel.models_loaded()
-        # What is there now stays. Looking through it for garbage again and again would stop every
-        # thread for some 60 ms, in the middle of an answer.
-        gc.collect()
-        gc.freeze()
+        rendered("")  # its library is imported now and not behind the first answer
+        keep_from_garbage_collection()
 
     def _lose_microphone(self) -> None:
         self._microphone = None
@@ -295,12 +320,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._transcript.note(f"Not sent, as no model could be loaded: “{text}”", "error")
 
     def _begin_turn(self, turn: int, source: str, marks: Marks) -> None:
+        self._record.begin(turn, source)
         self._number, self._marks = turn, marks
         self._began_at = time.monotonic()
         self._first = None
         self._view = TurnView(self._transcript, source)
         if source == TYPED:
-            self._view.show_words(self._sent.popleft() if self._sent else "")
+            typed = self._sent.popleft() if self._sent else ""
+            self._record.add_words(turn, typed)
+            self._view.show_words(typed)
         else:
             self._view.show_speaking(0.0)
 
@@ -313,6 +341,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _finish_turn(self, turn: Turn) -> None:
         if self._talking == turn.number:
             self._stop_talking()
+        self._record.finish(turn)
         view = self._view_of(turn.number)
         if view is None:
             return
@@ -320,6 +349,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         view.finish(turn)
         self._panel.finish(turn)
         self._marks = None
+        self.call_after_refresh(keep_from_garbage_collection)
 
     def post_display_hook(self) -> None:
         """Textual has just written to the terminal."""
@@ -574,6 +604,46 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._muted = not self._muted
         self.engine.mute(self._muted)
         self._mute_badge.set_class(self._muted, "shown")
+
+    def action_replay(self) -> None:
+        if self._can_answer():
+            self._clip_stopped.set()
+            self._stop_talking()
+            self.engine.replay()
+
+    def action_copy(self) -> None:
+        if text := self.screen.get_selected_text():
+            self.copy_to_clipboard(text)
+            self.notify("The selection was handed to the terminal's clipboard.")
+            return
+        reply = next(
+            (e.turn.reply for e in reversed(self._record.finished) if e.turn and e.turn.reply), None
+        )
+        if reply is None:
+            self.notify("There is no answer to copy yet.", severity="warning")
+            return
+        self.copy_to_clipboard(reply.strip())
+        self.notify("The last answer was handed to the terminal's clipboard.")
+
+    def action_save(self) -> None:
+        if not self._record.finished:
+            self.notify("There is nothing to save yet.", severity="warning")
+            return
+        folder = self._config.ui.save_dir
+        self.run_worker(
+            partial(self._save, Path(folder).expanduser() if folder else saved_sessions()),
+            thread=True,
+            group="save",
+        )
+
+    def _save(self, folder: Path) -> None:
+        """On a thread of its own: a disk may be slow."""
+        try:
+            place = self._record.save(folder)
+        except InputError as error:
+            self.post_message(EngineEvent(Notice(str(error), "error")))
+            return
+        self.post_message(EngineEvent(Notice(f"Saved, with your words: {place}", "information")))
 
     def action_help(self) -> None:
         self.push_screen(Help(self._keys))

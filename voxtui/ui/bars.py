@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
 """A cell filled from its left edge by 0 to 8 eighths."""
@@ -33,6 +39,18 @@ def bar(start: float, end: float, style: Style, ground: Sequence[Segment]) -> li
         return Segment(LEFT_EIGHTHS[left], inverse if style.bgcolor else style)
 
     return list(Segment.simplify(cell(i) for i in range(width)))
+
+
+def wave(samples: NDArray[np.float32], width: int) -> str:
+    """Sound as one row of columns, the loudest full."""
+    import numpy as np
+
+    if not len(samples) or width < 1:
+        return ""
+    peaks = [float(np.abs(part).max(initial=0.0)) for part in np.array_split(samples, width)]
+    top = max(peaks)
+    # The root: what is half as loud to the ear is far less than half as large.
+    return trend([math.sqrt(peak / top) for peak in peaks], width) if top else ""
 
 
 def trend(values: list[float], width: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import ClassVar
@@ -19,12 +19,19 @@ from textual.style import Style
 from textual.visual import Visual
 from textual.widget import Widget
 
-from voxtui.turn import MICROPHONE, Outcome, Turn
+from voxtui.turn import MICROPHONE, REPLAY, Outcome, Turn, Utterance
+from voxtui.ui.bars import wave
+from voxtui.ui.markdown import rendered
 
 KEPT_ENTRIES = 1000
 """Older ones are forgotten, so that memory, and a change of width, have a limit."""
 
 LABEL_CELLS = 5
+
+WAVE_CELLS = 6
+"""A second of speech."""
+
+LONGEST_WAVE = 24
 
 SIGNS = {"information": "·", "warning": "!", "error": "✗"}
 
@@ -112,6 +119,16 @@ class Transcript(ScrollView, can_focus=True):
         for i, (old, new) in enumerate(zip(before, entry.lines, strict=True)):
             if old != new:
                 self.refresh_lines(top + i + self._space_above())
+
+    def join(self, entries: Sequence[Entry], content: Content) -> None:
+        """Make of `entries` one, the first, with this content."""
+        first, *rest = entries
+        gone = {id(entry) for entry in rest}
+        self._entries = [entry for entry in self._entries if id(entry) not in gone]
+        first.content = content
+        self._wrap(first)
+        self._drawn.clear()
+        self._rearrange()
 
     def clear(self) -> None:
         """Forget the conversation; what stands above it stays."""
@@ -251,6 +268,8 @@ class TurnView:
         """the answer so far"""
         self._transcript = transcript
         self._said = Entry("you", "You", Content(), muted=True)
+        self._spoken = Content()
+        """the speech itself, as a waveform with its length"""
         self._reply: list[tuple[int, Entry]] = []
         """each paragraph, and where in `text` it begins"""
         transcript.add(self._said)
@@ -269,9 +288,21 @@ class TurnView:
         name = "speech" if self.source == MICROPHONE else self.source
         self._show_said(f"({name}, {seconds:.1f} s)")
 
+    def show_said(self, said: Utterance) -> None:
+        """The speech as a waveform, until and beside the words."""
+        cells = max(1, min(LONGEST_WAVE, round(said.seconds * WAVE_CELLS)))
+        name = "" if self.source in (MICROPHONE, REPLAY) else f" {self.source}"
+        again = " again" if self.source == REPLAY else ""
+        length = f" {said.seconds:.1f} s{name}{again}"
+        self._spoken = Content.assemble((wave(said.samples, cells), "$text-primary"), length)
+        self._transcript.change(self._said, self._spoken)
+
     def show_words(self, text: str) -> None:
         self._said.muted = False
-        self._transcript.change(self._said, Content(text))
+        words = Content(text)
+        if self._spoken:
+            words = Content("\n").join([self._spoken.stylize("dim"), words])
+        self._transcript.change(self._said, words)
 
     def expect_reply(self) -> None:
         if not self._reply:
@@ -300,7 +331,7 @@ class TurnView:
     def finish(self, turn: Turn) -> None:
         match turn.outcome:
             case Outcome.ANSWERED if self.text:
-                pass
+                self._show_markdown()
             case Outcome.ANSWERED:
                 self._remark("(no answer)")
             case Outcome.NO_SPEECH:
@@ -311,6 +342,12 @@ class TurnView:
                 self._show_said("(discarded)")
             case Outcome.FAILED:
                 self._remark(f"✗ {turn.error or 'The turn failed.'}", "bold $text-error")
+
+    def _show_markdown(self) -> None:
+        content = rendered(self.text)
+        if content.plain and content != Content(self.text.strip()):
+            self._transcript.join([entry for _, entry in self._reply], content)
+            del self._reply[1:]
 
     def _remark(self, text: str, style: str = "dim italic") -> None:
         """A word about the answer, behind it."""
@@ -326,5 +363,5 @@ class TurnView:
         self._transcript.add(entry)
 
     def _show_said(self, text: str) -> None:
-        if self._said.muted and text != self._said.content.plain:
+        if self._said.muted and not self._spoken and text != self._said.content.plain:
             self._transcript.change(self._said, Content(text))

@@ -1,0 +1,187 @@
+"""A session that can be saved: kept in memory, written only when the user says so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import wave
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from voxtui.errors import InputError
+from voxtui.turn import REPLAY, SAMPLE_RATE, Turn, Utterance
+
+KEPT_SPEECH_SECONDS = 600.0
+"""Older speech is let go, so that memory has a limit; its words stay."""
+
+
+def saved_sessions() -> Path:
+    from platformdirs import user_data_path
+
+    return user_data_path("voxtui", appauthor=False) / "sessions"
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A turn as it is saved."""
+
+    source: str
+    said: Utterance | None = None
+    words: str | None = None
+    heard_reply: str | None = None
+    """the part of the reply that was heard, where it was cut off"""
+    turn: Turn | None = None
+    """once it is over"""
+
+
+@dataclass(slots=True)
+class Record:
+    """What was said and answered since the start."""
+
+    began: datetime
+    exchanges: dict[int, Exchange] = field(default_factory=dict[int, Exchange])
+
+    def begin(self, turn: int, source: str) -> None:
+        self.exchanges[turn] = Exchange(source)
+
+    def add_words(self, turn: int, words: str) -> None:
+        if exchange := self.exchanges.get(turn):
+            exchange.words = words
+
+    def cut(self, turn: int, heard: str) -> None:
+        """No more than this of its reply was heard."""
+        if exchange := self.exchanges.get(turn):
+            exchange.heard_reply = heard
+
+    def finish(self, turn: Turn) -> None:
+        if exchange := self.exchanges.get(turn.number):
+            exchange.turn = turn
+
+    def add_speech(self, turn: int, said: Utterance) -> None:
+        if turn not in self.exchanges:
+            return
+        self.exchanges[turn].said = said
+        seconds = 0.0
+        for exchange in reversed(self.exchanges.values()):
+            seconds += exchange.said.seconds if exchange.said else 0.0
+            if seconds > KEPT_SPEECH_SECONDS and exchange.said is not said:
+                exchange.said = None
+
+    @property
+    def finished(self) -> list[Exchange]:
+        return [exchange for exchange in list(self.exchanges.values()) if exchange.turn]
+
+    def save(self, folder: Path) -> Path:
+        """Write `folder`/DATE with session.md, session.json and a WAV per spoken turn; all or none.
+
+        Returns where it is. Raises InputError.
+        """
+        part: Path | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            part = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
+            self._write(part)
+            place = _free(folder / f"{self.began:%Y-%m-%d %H-%M-%S}")
+            part.rename(place)
+        except OSError as error:
+            if part is not None:
+                shutil.rmtree(part, ignore_errors=True)
+            raise InputError(
+                f"The session was not saved: {folder}: {error.strerror or error}.",
+                "Choose another place: ui.save_dir.",
+            ) from error
+        return place
+
+    def _write(self, part: Path) -> None:
+        exchanges = self.finished  # once: a turn may end meanwhile
+        for exchange in exchanges:
+            if exchange.said is not None and exchange.source != REPLAY:
+                _write_wav(part / _wav(exchange), exchange.said)
+        turns = [_json(exchange) for exchange in exchanges]
+        whole = {"began": self.began.astimezone().isoformat(timespec="seconds"), "turns": turns}
+        text = json.dumps(whole, ensure_ascii=False, indent=2)
+        (part / "session.json").write_text(f"{text}\n", encoding="utf-8")
+        markdown = "\n".join(self._markdown(exchanges))
+        (part / "session.md").write_text(f"{markdown}\n", encoding="utf-8")
+
+    def _markdown(self, exchanges: Sequence[Exchange]) -> Iterator[str]:
+        yield f"# voxtui, {self.began:%Y-%m-%d %H:%M}"
+        for exchange in exchanges:
+            turn = exchange.turn
+            assert turn is not None
+            yield f"\n## Turn {turn.number}\n"
+            yield f"**You** ({_how(exchange)}): {_words(exchange) or '(no words known)'}\n"
+            yield f"**Vox**: {_reply(exchange)}\n"
+            if times := _times(turn):
+                yield f"*{times}*"
+
+
+def _wav(exchange: Exchange) -> str:
+    assert exchange.turn is not None
+    return f"turn-{exchange.turn.number:04}.wav"
+
+
+def _json(exchange: Exchange) -> dict[str, Any]:
+    """The turn's own shape, and what only a saved session knows."""
+    turn = exchange.turn
+    assert turn is not None
+    here = exchange.said is not None and exchange.source != REPLAY
+    return {
+        **turn.as_json(),
+        "number": turn.number,
+        "source": exchange.source,
+        "heard": _words(exchange),
+        "heard_reply": exchange.heard_reply,
+        "wav": _wav(exchange) if here else None,
+    }
+
+
+def _words(exchange: Exchange) -> str | None:
+    return exchange.words or (exchange.turn.heard if exchange.turn else None)
+
+
+def _how(exchange: Exchange) -> str:
+    if exchange.said is None:
+        return exchange.source
+    length = f"{exchange.source}, {exchange.said.seconds:.1f} s"
+    return length if exchange.source == REPLAY else f"{length}, [sound]({_wav(exchange)})"
+
+
+def _reply(exchange: Exchange) -> str:
+    turn = exchange.turn
+    assert turn is not None
+    heard = exchange.heard_reply
+    if turn.error or not turn.reply:
+        return f"({turn.error or turn.outcome.value.replace('_', ' ')})"
+    if heard is None or heard == turn.reply:
+        return turn.reply.strip()
+    return f"{heard.strip()} ~~{turn.reply[len(heard) :].strip()}~~".strip()
+
+
+def _times(turn: Turn) -> str:
+    named = {"TTFT": turn.ttft_ms, "first sound": turn.first_sound_ms, "total": turn.total_ms}
+    return ", ".join(f"{name} {ms:.0f} ms" for name, ms in named.items() if ms is not None)
+
+
+def _free(wanted: Path) -> Path:
+    """`wanted`, or the next like it that is not there yet."""
+    place, n = wanted, 1
+    while place.exists():
+        n += 1
+        place = wanted.with_name(f"{wanted.name} ({n})")
+    return place
+
+
+def _write_wav(path: Path, said: Utterance) -> None:
+    import numpy as np
+
+    pcm = (np.clip(said.samples, -1.0, 1.0) * 32767).astype("<i2")
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(SAMPLE_RATE)
+        file.writeframes(pcm.tobytes())
