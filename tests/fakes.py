@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from voxtui.engine import Change
 from voxtui.errors import DeviceError, ModelError
 from voxtui.protocols import Past, Progress
 from voxtui.turn import (
@@ -258,7 +259,7 @@ class ScriptedEngine:
     def __init__(self, emit: Callable[[Event], object]) -> None:
         self.report_one = emit
         self.calls: list[tuple[object, ...]] = []
-        self.level = 0.0
+        self.level = 0.002
         self.turns = 0
 
     def report(self, *events: Event) -> None:
@@ -304,6 +305,9 @@ class ScriptedEngine:
 
     def say(self, text: str, at: float | None = None) -> None:
         self.calls.append(("say", text))
+
+    def change(self, change: Change) -> None:
+        self.calls.append(("change", change))
 
     def replay(self, at: float | None = None) -> None:
         self.calls.append(("replay",))

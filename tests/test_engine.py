@@ -35,6 +35,7 @@ from voxtui.errors import DeviceError
 from voxtui.protocols import Progress
 from voxtui.turn import (
     FRAME_SECONDS,
+    Captured,
     Died,
     Frame,
     Loaded,
@@ -138,8 +139,8 @@ def test_a_spoken_turn_is_answered_in_text_and_speech() -> None:
         assert text(talk.events) == "Hello there."
         assert talk.voice and talk.voice.clauses == ["Hello there."]
         assert [type(e) for e in talk.events.seen if not isinstance(e, ReplyText | StateChanged)][
-            -3:
-        ] == [TurnStarted, UserWords, TurnFinished]
+            -4:
+        ] == [TurnStarted, Captured, UserWords, TurnFinished]
 
 
 def test_states_follow_the_turn() -> None:

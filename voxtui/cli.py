@@ -105,16 +105,28 @@ def talk(options: Options) -> None:
         raise InputError(
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
         )
+    from voxtui.audio.devices import list_devices
+    from voxtui.audio.microphone import SounddeviceMicrophone
+    from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.ui.app import VoxtuiApp
+    from voxtui.ui.choices import Parts
     from voxtui.ui.guard import terminal_given_back
     from voxtui.ui.stderr import native_stderr_in
 
+    parts = Parts(
+        microphone=lambda config: SounddeviceMicrophone(config.audio.input),
+        speaker=lambda config: SounddeviceSpeaker(config.audio.output),
+        brain=build_brain,
+        voice=build_voice,
+        devices=list_devices,
+    )
     with native_stderr_in(native_log()), terminal_given_back(), metrics_log(config) as log:
         app = VoxtuiApp(
             lambda emit: devices_engine(config, log.tee(emit)),
             config,
             sample_clips(),
             clip_speaker(config),
+            parts,
         )
         try:
             app.run()
@@ -490,6 +502,7 @@ def build_engine(
     emit: Callable[[Event], object],
     microphone: Microphone | None,
     speaker: Speaker | None,
+    spare: Callable[[], Microphone] | None = None,
 ) -> Engine:
     from voxtui.detectors.silero import PySilero
     from voxtui.engine import Engine
@@ -506,6 +519,7 @@ def build_engine(
         voice=build_voice(config, say),
         config=config,
         emit=emit,
+        spare=spare,
     )
 
 

@@ -19,6 +19,8 @@ from voxtui.errors import ConfigError
 
 ENVIRONMENT = "VOXTUI_"
 
+LOCAL_CONFIG = Path("config.toml")
+
 LONGEST_SHOWN = 60
 """Characters of a refused value that are shown."""
 
@@ -147,6 +149,7 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "space", "insert", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12"
     ] = "space"
     save_dir: str = ""
+    theme: Annotated[str, Meta(min_length=1)] = "textual-dark"
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -186,7 +189,7 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
     Raises ConfigError, whose message begins with where the trouble is.
     """
     if path is None:
-        path = next((p for p in (Path("config.toml"), user_config_file()) if _exists(p)), None)
+        path = next((p for p in (LOCAL_CONFIG, user_config_file()) if _exists(p)), None)
     said: dict[str, Setting] = {}
     for setting in _from_file(path) if path else ():
         said[setting.key] = setting
@@ -194,6 +197,61 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
         said[key] = Setting(key, _from_text(place, key, text), place)
     config = _assemble(said)
     return LoadedConfig(config, tuple(_in_force(config, said)), path)
+
+
+def options_of(key: str) -> Sequence[str]:
+    """What a key that takes one of some words may be."""
+    kind = inspect.type_info(_keys()[key])
+    assert isinstance(kind, inspect.LiteralType)
+    return [str(value) for value in kind.values]
+
+
+def value_of(config: Config, key: str) -> Any:
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def with_value(config: Config, key: str, value: Any) -> Config:
+    """`config` with another value for `key`. Raises ConfigError."""
+    *sections, name = key.split(".")
+    made: Any = _checked("chosen", key, value)
+    for depth in range(len(sections), -1, -1):
+        struct: Any = config
+        for section in sections[:depth]:
+            struct = getattr(struct, section)
+        made = msgspec.structs.replace(struct, **{[*sections, name][depth]: made})
+    return made
+
+
+def save_values(values: Mapping[str, Any]) -> Path:
+    """Write these keys, and no other, into the user's own file; its comments stay.
+
+    Returns where that is. Raises ConfigError; then the file is as it was.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    path = user_config_file()
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        document: Any = tomlkit.parse(text)
+        for key, value in values.items():
+            *sections, name = key.split(".")
+            table = document
+            for section in sections:
+                table = table.setdefault(section, tomlkit.table())
+            table[name] = value
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(tomlkit.dumps(document), encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: was not written: {error.strerror}.") from error
+    except (TOMLKitError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not valid TOML, and was left as it is.") from error
+    return path
 
 
 def user_config_file() -> Path:

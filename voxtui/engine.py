@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
@@ -40,6 +40,7 @@ from voxtui.turn import (
     Notice,
     Outcome,
     ReplyText,
+    SpeechChunk,
     SpokenUpTo,
     State,
     StateChanged,
@@ -69,6 +70,9 @@ TAP_SECONDS = 0.25
 """A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
 
 TYPED = "typed"
+
+CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
+"""The tone by which a newly chosen speaker is recognised."""
 
 
 @dataclass(slots=True)
@@ -121,6 +125,17 @@ class NewConversation:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be used from now on; parts that are None stay."""
+
+    config: Config
+    microphone: Microphone | None = None
+    speaker: Speaker | None = None
+    brain: Brain | None = None
+    voice: Voice | Literal["none"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     sentence: str
 
@@ -130,7 +145,9 @@ class Quit:
     pass
 
 
-Item: TypeAlias = Frame | Talk | Release | Say | Replay | Discard | NewConversation | Lost | Quit
+Item: TypeAlias = (
+    Frame | Talk | Release | Say | Replay | Discard | NewConversation | Change | Lost | Quit
+)
 
 
 @dataclass(slots=True)
@@ -157,7 +174,8 @@ class Capture:
 class Engine:
     """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
 
-    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `emit` is called on
+    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spare` makes
+    the microphone that replaces a lost one. `emit` is called on
     several threads and must return at once.
     """
 
@@ -171,7 +189,9 @@ class Engine:
         voice: Voice | None,
         config: Config,
         emit: Callable[[Event], object],
+        spare: Callable[[], Microphone] | None = None,
     ) -> None:
+        self._spare = spare
         self._microphone = microphone
         self._speaker = speaker
         self._detector = detector
@@ -251,6 +271,12 @@ class Engine:
         self._ticket.cancel()
         self._inbox.put(NewConversation())
 
+    def change(self, change: Change) -> None:
+        """Use other parts from now on; an answer in progress ends."""
+        with self._minting:
+            self._ticket.cancel()
+            self._inbox.put(change)
+
     def mute(self, muted: bool) -> None:
         """Turn the voice off, also in the middle of a sentence, or on; text goes on."""
         self._muted = muted
@@ -328,6 +354,9 @@ class Engine:
             case NewConversation():
                 self._abandon_capture()
                 self._conversation.forget()
+            case Change():
+                self._abandon_capture()
+                self._change(item)
             case Lost(sentence):
                 self._lose_microphone(sentence)
             case Quit():
@@ -335,22 +364,25 @@ class Engine:
 
     def _load(self) -> None:
         self._emit(StateChanged(State.LOADING))
-
-        def progress(step: str, fraction: float | None) -> None:
-            if self._closing:
-                raise _Closing
-            self._emit(Loading(step, fraction))
-
         try:
             self._detector.probability(_silent_frame())
             if self._voice is not None:
-                self._voice.warm_up(progress)
-            self._brain.warm_up(progress)
+                self._voice.warm_up(self._progress)
+            self._brain.warm_up(self._progress)
         except VoxtuiError as error:
             self._emit(LoadFailed(error))
             return
         self._open_devices()
         self._ready = True
+        self._report_parts()
+        self._emit(StateChanged(State.READY))
+
+    def _progress(self, step: str, fraction: float | None) -> None:
+        if self._closing:
+            raise _Closing
+        self._emit(Loading(step, fraction))
+
+    def _report_parts(self) -> None:
         self._emit(
             Loaded(
                 brain=self._brain.description,
@@ -359,7 +391,68 @@ class Engine:
                 speaker=self._speaker.name if self._speaker else None,
             )
         )
+
+    def _change(self, change: Change) -> None:
+        """A part that cannot be used leaves everything as it was."""
+        if not self._ready:
+            self._refuse()
+            return
+        self._emit(StateChanged(State.LOADING))
+        try:
+            self._use(change)
+            self._config = change.config
+        except VoxtuiError as error:
+            self._emit(Notice(f"Nothing was changed. {error}", "error"))
+            for part in (change.microphone, change.speaker, change.brain):
+                if part is not None:
+                    part.close()
+        self._report_parts()
         self._emit(StateChanged(State.READY))
+
+    def _use(self, change: Change) -> None:
+        """Each new part is ready before the old one goes."""
+        old: list[Microphone | Speaker | Voice | Brain | None] = []
+        if change.microphone is not None:
+            change.microphone.open(self.hear, self._microphone_lost)
+            old.append(self._microphone)
+            self._microphone = change.microphone
+        if change.speaker is not None:
+            change.speaker.open()
+            self._sound_check(change.speaker)
+            old.append(self._speaker)
+            self._speaker = change.speaker
+        if change.voice is not None:
+            voice = None if change.voice == "none" else change.voice
+            if voice is not None:
+                voice.warm_up(self._progress)
+            old.append(self._voice)
+            self._voice = voice
+        if change.brain is not None:
+            change.brain.warm_up(self._progress)
+            old.append(self._brain)
+            self._brain = change.brain
+        for part in old:
+            if part is not None:
+                part.close()
+
+    def _sound_check(self, speaker: Speaker) -> None:
+        """A soft tone: which speaker it is can be heard."""
+        import numpy as np
+
+        at = np.arange(round(CHECK_RATE * CHECK_SECONDS)) / CHECK_RATE
+        tone = 0.1 * np.sin(2 * np.pi * 660 * at) * np.hanning(len(at))
+        marks, ticket = Marks(), self._ticket
+
+        def stopped() -> bool:
+            return self._ticket is not ticket
+
+        speaker.play(SpeechChunk(tone.astype(np.float32), CHECK_RATE, ""), marks, stopped)
+        speaker.finish(marks, stopped)
+        self._remember_echo(marks)
+
+    def _microphone_lost(self, sentence: str) -> None:
+        """On the microphone's thread."""
+        self._inbox.put(Lost(sentence))
 
     def _open_devices(self) -> None:
         if self._speaker is not None:
@@ -370,7 +463,7 @@ class Engine:
                 self._emit(Notice(str(error)))
         if self._microphone is not None:
             try:
-                self._microphone.open(self.hear, lambda sentence: self._inbox.put(Lost(sentence)))
+                self._microphone.open(self.hear, self._microphone_lost)
             except DeviceError as error:
                 self._microphone = None
                 self._emit(Notice(str(error)))
@@ -383,15 +476,29 @@ class Engine:
                 part.close()
 
     def _lose_microphone(self, sentence: str) -> None:
-        """What was captured is kept and answered."""
+        """What was captured is kept and answered; the system's default takes over, if it can."""
         if self._microphone is not None:
             self._microphone.close()
             self._microphone = None
-        self._emit(MicrophoneLost())
         self._emit(Notice(sentence, "error"))
+        if not self._use_spare():
+            self._emit(MicrophoneLost())
         if self._capture is not None and self._capture.ticket.source == MICROPHONE:
             self._release(time.monotonic())
             self._answer_capture()
+
+    def _use_spare(self) -> bool:
+        spare = self._spare() if self._spare is not None else None
+        if spare is None:
+            return False
+        try:
+            spare.open(self.hear, self._microphone_lost)
+        except DeviceError:
+            return False
+        self._microphone = spare
+        self._report_parts()
+        self._emit(Notice(f"Listening to {spare.name} now.", "information"))
+        return True
 
     # Listening.
 

@@ -19,6 +19,7 @@ from voxtui.errors import InputError
 from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, Headline, verdict
 from voxtui.turn import (
     MICROPHONE,
+    Captured,
     Died,
     Event,
     Loaded,
@@ -163,6 +164,8 @@ class Plain:
                 self._microphone = self._talking = None
             case TurnStarted(turn, source, marks):
                 self._turn, self._source, self._marks = turn, source, marks
+            case Captured():
+                pass  # its words follow
             case UserWords(_, text):
                 if self._source != TYPED:
                     self._say(f"You: {text}")

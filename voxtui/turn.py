@@ -237,7 +237,7 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Start-up is over."""
+    """Everything is in place, after start-up or after another part was chosen."""
 
     brain: str
     """the brain in words, e.g. `embedded (small local model, English)`"""

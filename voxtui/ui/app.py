@@ -8,24 +8,26 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
-from textual.app import App, ComposeResult
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingsMap, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
-from voxtui.config import Config
-from voxtui.errors import InputError
+from voxtui.config import LOCAL_CONFIG, Config, save_values, with_value
+from voxtui.engine import DIGITAL_SILENCE, Change
+from voxtui.errors import ConfigError, InputError, VoxtuiError
 from voxtui.session import Record, saved_sessions
 from voxtui.turn import (
     MICROPHONE,
@@ -48,11 +50,12 @@ from voxtui.turn import (
     TurnStarted,
     UserWords,
 )
+from voxtui.ui.choices import Choice, Choices, Parts, choices
 from voxtui.ui.help import Help
 from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.markdown import rendered
 from voxtui.ui.panel import LatencyPanel
-from voxtui.ui.startup import TITLE, Samples, Steps, summary
+from voxtui.ui.startup import FIRST_STEPS, TITLE, Samples, Steps, summary
 from voxtui.ui.talkbar import TalkBar, loudness
 from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
 from voxtui.ui.transcript import Entry, Transcript, TurnView
@@ -67,6 +70,8 @@ SpeakClip = Callable[["Engine", Path, threading.Event], object]
 set. Raises InputError."""
 
 TICK_SECONDS = 1 / 20
+
+LEVEL_CHECK_SECONDS = 3.0
 
 TERMINATED = 130
 """The exit code after SIGTERM and SIGHUP, as without the screen."""
@@ -110,6 +115,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     TITLE = "voxtui"
     CSS_PATH = Path(__file__).with_name("voxtui.tcss")
     AUTO_FOCUS = "Transcript"
+    COMMANDS = App.COMMANDS | {Choices}
     # Textual declares these two as instance variables.
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-compact"), (110, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-medium"), (30, "-tall"), (38, "-high")]  # noqa: RUF012
@@ -131,7 +137,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         *(Binding(f"{n}", f"clip({n})", show=False) for n in range(2, 10)),
         Binding("question_mark,f1", "help", "Keys", key_display="?", tooltip="this list (or F1)"),
         Binding("ctrl+p", "command_palette", show=False, key_display="^p",
-                tooltip="commands, such as another theme"),
+                tooltip="choose microphone, speaker, brain, voice, preset, theme"),
         Binding("ctrl+c", "help_quit", show=False, system=True),
         Binding("ctrl+q", "quit", "Quit", key_display="^q", priority=True, tooltip="quit"),
     ]  # fmt: skip
@@ -143,10 +149,17 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         config: Config,
         clips: Sequence[tuple[str, Path]] = (),
         speak_clip: SpeakClip | None = None,
+        parts: Parts | None = None,
     ) -> None:
         super().__init__()
         self.engine = make_engine(lambda event: self.post_message(EngineEvent(event)))
         self._config = config
+        self._parts = parts
+        self._chosen: dict[str, Any] = {}
+        """what was chosen here, by key, and is not saved"""
+        self._models_are_new = True
+        self._loudest = 0.0
+        """of the microphone, since it was chosen"""
         self._clips = clips if speak_clip else ()
         self._speak_clip = speak_clip
         self._clip_stopped = threading.Event()
@@ -211,7 +224,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        self._transcript.show_head([TITLE])
+        self._transcript.show_head([TITLE, *FIRST_STEPS])
+        if self._config.ui.theme in self.available_themes:
+            self.theme = self._config.ui.theme
+        else:
+            self._transcript.note(f"There is no theme {self._config.ui.theme!r} (ui.theme).")
         self._show_mode()
         self._show_state()
         for ending in (signal.SIGTERM, signal.SIGHUP):
@@ -298,9 +315,19 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._brain.update(loaded.brain)
         self._bar.border_subtitle = loaded.microphone or "no microphone"
         self._bar.meter.show(0.0)
-        self._panel.models_loaded()
+        self._loudest = 0.0
+        if loaded.microphone is not None:
+            self.set_timer(LEVEL_CHECK_SECONDS, partial(self._check_level, loaded.microphone))
+        if self._models_are_new:
+            self._panel.models_loaded()
+            self._models_are_new = False
         rendered("")  # its library is imported now and not behind the first answer
         keep_from_garbage_collection()
+
+    def _check_level(self, microphone: str) -> None:
+        """A quiet room is never exactly zero; a muted or forbidden microphone is."""
+        if self._microphone == microphone and not self._loudest:
+            self._transcript.note(DIGITAL_SILENCE, "warning")
 
     def _lose_microphone(self) -> None:
         self._microphone = None
@@ -428,7 +455,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _tick(self) -> None:
         if self._state is State.LOADING:
             return
-        self._bar.meter.show(loudness(self.engine.level))
+        level = self.engine.level
+        self._loudest = max(self._loudest, level)
+        self._bar.meter.show(loudness(level))
         if self._marks is not None:
             self._panel.follow(self._marks)
         if self._state is State.LISTENING:
@@ -644,6 +673,66 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.post_message(EngineEvent(Notice(str(error), "error")))
             return
         self.post_message(EngineEvent(Notice(f"Saved, with your words: {place}", "information")))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        yield SystemCommand("Keys", "what each key does", self.action_help)
+        yield SystemCommand("Quit", "end voxtui", self.action_quit)
+
+    def offered(self) -> Sequence[tuple[Choice, bool]]:
+        """What the palette offers, and whether it is in force."""
+        found = choices(self._config, self._parts, sorted(self.available_themes))
+        return [(choice, choice.chosen(self._config)) for choice in found]
+
+    def choose(self, choice: Choice) -> None:
+        """Use it from now on, in this session."""
+        try:
+            config = with_value(self._config, choice.key, choice.value)
+            if choice.key == "ui.theme":
+                self.theme = choice.value
+            elif self._can_answer():
+                self.engine.change(self._change(choice.key, config))
+            else:
+                return
+        except VoxtuiError as error:
+            self.notify(str(error), severity="error")
+            return
+        self._config = config
+        self._chosen[choice.key] = choice.value
+
+    def _change(self, key: str, config: Config) -> Change:
+        parts = self._parts
+        assert parts is not None
+        self._clip_stopped.set()
+        self._stop_talking()
+        match key.split("."):
+            case ["audio", "input"]:
+                return Change(config, microphone=parts.microphone(config))
+            case ["audio", _]:
+                return Change(config, speaker=parts.speaker(config))
+            case ["voice", _]:
+                self._models_are_new = True
+                return Change(config, voice=parts.voice(config, self._say_aside) or "none")
+            case _:
+                self._models_are_new = True
+                return Change(config, brain=parts.brain(config))
+
+    def _say_aside(self, sentence: str) -> None:
+        """On any thread."""
+        self.post_message(EngineEvent(Notice(sentence, "information")))
+
+    def action_save_settings(self) -> None:
+        if not self._chosen:
+            self.notify("Nothing was changed here that could be saved.")
+            return
+        try:
+            path = save_values(self._chosen)
+        except ConfigError as error:
+            self._transcript.note(str(error), "error")
+            return
+        keys = ", ".join(self._chosen)
+        self._chosen.clear()
+        hidden = " ./config.toml is used instead of it here." if LOCAL_CONFIG.exists() else ""
+        self._transcript.note(f"Saved {keys} to {path}.{hidden}")
 
     def action_help(self) -> None:
         self.push_screen(Help(self._keys))

@@ -13,6 +13,12 @@ from voxtui.turn import Loaded
 
 TITLE = "Talk to your computer, and hear it answer."
 
+FIRST_STEPS = (
+    "· The bar below: which key talks, and how loud the microphone is.",
+    "· Private: nothing leaves this machine, and only `s` stores words.",
+    "· ? lists the keys, Ctrl+P what can be chosen.",
+)
+
 
 class Steps:
     """Start-up, step by step."""
@@ -23,7 +29,7 @@ class Steps:
     def add(self, step: str, fraction: float | None) -> list[str]:
         """The lines to show: the latest step is under way, the ones before it are done."""
         self._done[step] = fraction
-        return [TITLE, *(self._line(name, name == step) for name in self._done)]
+        return [TITLE, *FIRST_STEPS, *(self._line(name, name == step) for name in self._done)]
 
     def failed(self) -> list[str]:
         *done, last = list(self._done) or [""]
@@ -40,7 +46,8 @@ def summary(loaded: Loaded) -> list[str]:
     """Who is talking, and with what."""
     ears = f"microphone {loaded.microphone}" if loaded.microphone else "no microphone"
     mouth = f"speaker {loaded.speaker}" if loaded.speaker else "no speaker, text only"
-    return [TITLE, f"✓ {loaded.brain}", f"✓ {' · '.join((f'voice {loaded.voice}', ears, mouth))}"]
+    parts = " · ".join((f"voice {loaded.voice}", ears, mouth))
+    return [TITLE, *FIRST_STEPS, f"✓ {loaded.brain}", f"✓ {parts}"]
 
 
 class Samples(Vertical):

@@ -1,0 +1,226 @@
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tests.fakes import (
+    BeepVoice,
+    FakeMicrophone,
+    FakeSpeaker,
+    ScriptedBrain,
+)
+from tests.ui.conftest import Screen, screen
+from tests.ui.test_with_engine import live
+from voxtui.config import Config, UiConfig, VoiceConfig, load_config
+from voxtui.engine import Change
+from voxtui.errors import DeviceError, ModelError
+from voxtui.turn import State
+from voxtui.ui.choices import Choice, Choices, Parts
+
+
+@dataclass
+class Listed:
+    name: str
+    inputs: int
+    outputs: int
+
+
+DEVICES = [Listed("USB Microphone", 1, 0), Listed("Headphones", 0, 2)]
+
+
+def parts(**given) -> Parts:
+    made = {
+        "microphone": lambda config: FakeMicrophone(),
+        "speaker": lambda config: FakeSpeaker(),
+        "brain": lambda config: ScriptedBrain(),
+        "voice": lambda config, say: None if config.voice.engine == "none" else BeepVoice(),
+        "devices": lambda: DEVICES,
+    }
+    return Parts(**{**made, **given})
+
+
+@pytest.fixture(autouse=True)
+def own_config(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "config" / "voxtui" / "config.toml"
+
+
+async def test_everything_that_can_be_chosen_is_in_the_palette_and_marked_if_chosen():
+    async with screen() as s:
+        s.app._parts = parts()
+        titles = [hit.text async for hit in Choices(s.app.screen).discover()]
+        for title in (
+            "Microphone: the system's default ✓", "Microphone: USB Microphone",
+            "Speaker: the system's default ✓", "Speaker: Headphones", "Brain: auto ✓",
+            "Voice: none", "Speed of the voice: 1 ✓", "Speed of the voice: 1.5",
+            "Preset: ultra", "Preset: balanced ✓", "Theme: textual-light",
+            "Theme: textual-dark ✓", "Save settings",
+        ):  # fmt: skip
+            assert title in titles
+        assert "Speaker: USB Microphone" not in titles
+        found = [hit async for hit in Choices(s.app.screen).search("ultra")]
+        assert [hit.text for hit in found] == ["Preset: ultra"]
+
+
+async def test_the_palette_opens_and_chooses_by_key():
+    async with screen(size=(100, 30)) as s:
+        await s.pilot.press("ctrl+p")
+        await s.pilot.pause(0.1)
+        await s.type("light")
+        await s.pilot.pause(0.3)
+        await s.pilot.press("down", "enter")
+        await s.pilot.pause(0.1)
+        assert s.app.theme.endswith("light")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "part"),
+    [
+        ("audio.input", "USB Microphone", "microphone"),
+        ("audio.output", "Headphones", "speaker"),
+        ("brain.name", "embedded", "brain"),
+        ("voice.speed", 1.2, "voice"),
+        ("generation.preset", "ultra", "brain"),
+    ],
+)
+async def test_a_choice_makes_the_part_it_concerns_anew(key, value, part):
+    async with screen() as s:
+        s.app._parts = parts()
+        s.app.choose(Choice("", key, value))
+        ((_, change),) = [call for call in s.engine.calls if call[0] == "change"]
+        assert isinstance(change, Change)
+        assert [n for n in ("microphone", "speaker", "brain", "voice") if getattr(change, n)] == [
+            part
+        ]
+
+
+async def test_no_voice_is_a_choice_too():
+    async with screen() as s:
+        s.app._parts = parts()
+        s.app.choose(Choice("", "voice.engine", "none"))
+        assert s.engine.calls[-1][1].voice == "none"
+
+
+async def test_a_choice_that_cannot_be_made_changes_nothing_and_says_why():
+    def refused(config, say):
+        raise ModelError("There is no such voice.")
+
+    async with screen() as s:
+        s.app._parts = parts(voice=refused)
+        s.app.choose(Choice("", "voice.speed", 1.2))
+        await s.settle()
+        assert s.app._config == Config()
+        assert "There is no such voice." in [n.message for n in s.app._notifications]
+
+
+async def test_save_writes_only_what_was_chosen_and_keeps_comments(own_config):
+    own_config.parent.mkdir(parents=True)
+    own_config.write_text("# mine\n[voice]\nspeed = 1.0  # calm\n")
+    async with screen(size=(200, 24)) as s:
+        s.app._parts = parts()
+        s.app.action_save_settings()
+        assert "# mine" in own_config.read_text()
+        s.app.choose(Choice("", "voice.speed", 1.2))
+        s.app.choose(Choice("", "ui.theme", "nord"))
+        s.app.action_save_settings()
+        await s.settle()
+        assert "Saved voice.speed, ui.theme to" in s.text
+    text = own_config.read_text()
+    assert text.startswith("# mine\n[voice]\nspeed = 1.2  # calm\n")
+    assert 'theme = "nord"' in text
+    config = load_config(own_config, (), {}).config
+    assert config == Config(voice=VoiceConfig(speed=1.2), ui=UiConfig(theme="nord"))
+
+
+async def test_a_config_file_that_cannot_be_read_is_left_as_it_is(own_config):
+    own_config.parent.mkdir(parents=True)
+    own_config.write_text("[voice\n")
+    async with screen(size=(200, 24)) as s:
+        s.app.choose(Choice("", "ui.theme", "nord"))
+        s.app.action_save_settings()
+        await s.settle()
+        assert "was left as it is" in s.text
+    assert own_config.read_text() == "[voice\n"
+
+
+async def test_the_theme_of_the_config_is_used_and_an_unknown_one_is_named():
+    async with screen(config=Config(ui=UiConfig(theme="textual-light"))) as s:
+        assert s.app.theme == "textual-light"
+    async with screen(config=Config(ui=UiConfig(theme="pink"))) as s:
+        assert "There is no theme 'pink'" in s.text
+
+
+async def test_the_first_screen_says_what_to_do_what_loads_and_what_stays_private():
+    async with screen(size=(200, 40), loaded=False) as s:
+        for words in ("which key talks", "how loud the microphone is", "Private", "Ctrl+P"):
+            assert words in s.text
+
+
+async def test_a_microphone_of_pure_zeros_is_named_with_its_likely_cause():
+    async with screen(size=(200, 30)) as s:
+        s.app._check_level("a microphone")
+        await s.settle()
+        assert "digital silence" not in s.text
+        s.app._loudest = 0.0
+        s.app._check_level("a microphone")
+        await s.settle()
+        assert "it is muted, or this terminal has no permission" in s.text
+
+
+# On the real engine.
+
+
+async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
+    old, new = FakeMicrophone(), FakeMicrophone()
+    new.name = "new microphone"
+    async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
+        s.app.engine.change(Change(Config(), microphone=new))
+        await s.until("new microphone", "○ READY")
+        assert old.closed and not new.closed
+
+
+async def test_a_microphone_that_does_not_open_leaves_the_old_one():
+    old, new = FakeMicrophone(), FakeMicrophone(DeviceError("It is in use."))
+    async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
+        s.app.engine.change(Change(Config(), microphone=new))
+        await s.until("Nothing was changed. It is in use.", "○ READY")
+        assert new.closed and not old.closed
+
+
+async def test_a_new_speaker_is_heard_at_once():
+    old, new = FakeSpeaker(), FakeSpeaker()
+    async with live(ScriptedBrain(), None, old) as s:
+        s.app.engine.change(Change(Config(), speaker=new))
+        assert await in_time(s, lambda: old.closed)
+        (tone,) = new.chunks
+        assert 0.05 < float(np.abs(tone.samples).max()) < 0.2
+
+
+async def test_a_new_brain_answers_the_next_turn():
+    old, new = ScriptedBrain(["Old."]), ScriptedBrain(["New."])
+    async with live(old, None, FakeSpeaker()) as s:
+        s.app.engine.change(Change(Config(), brain=new))
+        assert await in_time(s, lambda: old.closed)
+        s.app._say("who?")
+        await s.until("New.")
+        assert new.warmed
+
+
+async def test_a_lost_microphone_gives_way_to_the_systems_default():
+    microphone, spare = FakeMicrophone(), FakeMicrophone()
+    spare.name = "built-in microphone"
+    async with live(ScriptedBrain(), microphone, FakeSpeaker()) as s:
+        s.app.engine._spare = lambda: spare
+        microphone.unplug()
+        await s.until("The microphone was unplugged.", "Listening to built-in microphone now.")
+        assert s.app._microphone == "built-in microphone"
+        assert s.app._state is State.READY
+
+
+async def in_time(s: Screen, true) -> bool:
+    for _ in range(500):
+        if true():
+            return True
+        await s.pilot.pause(0.01)
+    return False

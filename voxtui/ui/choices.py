@@ -1,0 +1,114 @@
+"""What can be chosen without leaving: the entries of the command palette."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from voxtui.config import Config, options_of, value_of
+from voxtui.errors import DeviceError
+
+if TYPE_CHECKING:
+    from voxtui.protocols import Brain, Microphone, Speaker, Voice
+
+SPEEDS = (0.8, 1.0, 1.2, 1.5)
+
+DEFAULT_DEVICE = "the system's default"
+
+
+class Listed(Protocol):
+    """A sound device, as far as it can be chosen."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def inputs(self) -> int: ...
+    @property
+    def outputs(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Makes each part as a configuration wants it. Raises VoxtuiError."""
+
+    microphone: Callable[[Config], Microphone]
+    speaker: Callable[[Config], Speaker]
+    brain: Callable[[Config], Brain]
+    voice: Callable[[Config, Callable[[str], object]], Voice | None]
+    """told in what way to say a sentence, such as why it is another voice"""
+    devices: Callable[[], Sequence[Listed]]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One value for one key."""
+
+    title: str
+    key: str
+    value: Any
+
+    def chosen(self, config: Config) -> bool:
+        return value_of(config, self.key) == self.value
+
+
+def choices(config: Config, parts: Parts | None, themes: Sequence[str]) -> Iterator[Choice]:
+    if parts is not None:
+        yield from _devices(parts)
+        for name in options_of("brain.name"):
+            yield Choice(f"Brain: {name}", "brain.name", name)
+        for name in options_of("voice.engine"):
+            yield Choice(f"Voice: {name}", "voice.engine", name)
+        for speed in SPEEDS:
+            yield Choice(f"Speed of the voice: {speed:g}", "voice.speed", speed)
+        for name in options_of("generation.preset"):
+            yield Choice(f"Preset: {name}", "generation.preset", name)
+    for name in themes:
+        yield Choice(f"Theme: {name}", "ui.theme", name)
+
+
+def _devices(parts: Parts) -> Iterator[Choice]:
+    try:
+        found = parts.devices()
+    except DeviceError:
+        return
+    for kind, key in (("Microphone", "audio.input"), ("Speaker", "audio.output")):
+        able = [d.name for d in found if (d.inputs if key == "audio.input" else d.outputs)]
+        for name in dict.fromkeys(("", *able)):
+            yield Choice(f"{kind}: {name or DEFAULT_DEVICE}", key, name)
+
+
+class Choosing(Protocol):
+    """What the palette needs of the app."""
+
+    def offered(self) -> Sequence[tuple[Choice, bool]]: ...
+    def choose(self, choice: Choice) -> None: ...
+    def action_save_settings(self) -> None: ...
+
+
+class Choices(Provider):
+    """The palette's entries."""
+
+    @property
+    def _entries(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
+        app = cast("Choosing", self.app)
+        for choice, chosen in app.offered():
+            yield (
+                f"{choice.title} ✓" if chosen else choice.title,
+                choice.key,
+                partial(app.choose, choice),
+            )
+        yield "Save settings", "write what was chosen to your config file", app.action_save_settings
+
+    async def discover(self) -> Hits:
+        for title, about, act in self._entries:
+            yield DiscoveryHit(title, act, help=about)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for title, about, act in self._entries:
+            if (score := matcher.match(title)) > 0:
+                yield Hit(score, matcher.highlight(title), act, help=about)
