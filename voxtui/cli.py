@@ -173,7 +173,7 @@ def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
 
     microphone = SounddeviceMicrophone(config.audio.input)
     speaker = SounddeviceSpeaker(config.audio.output)
-    return build_engine(config, emit, microphone, speaker)
+    return build_engine(config, emit, microphone, speaker, lambda: SounddeviceMicrophone(""))
 
 
 def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], None]:
