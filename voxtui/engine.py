@@ -397,6 +397,9 @@ class Engine:
         if not self._ready:
             self._refuse()
             return
+        if self._writing is not None:  # it uses the brain that may go
+            self._writing.close()
+            self._writing = None
         self._emit(StateChanged(State.LOADING))
         try:
             self._use(change)
