@@ -206,8 +206,8 @@ class Engine:
         self._recent: deque[Frame] = deque(maxlen=int(1 / FRAME_SECONDS))
         self._wants_words = config.brain.voxtral.idle_transcript
         self._capture: Capture | None = None
-        self._last_said: Utterance | None = None
         self._writing: Generator[None, None, None] | None = None
+        self._last_said: Utterance | None = None
         self._echo = (0.0, 0.0)
         self._stalled: threading.Thread | None = None
         self._muted = False
@@ -397,6 +397,9 @@ class Engine:
         if not self._ready:
             self._refuse()
             return
+        if self._writing is not None:  # it uses the brain that may go
+            self._writing.close()
+            self._writing = None
         self._emit(StateChanged(State.LOADING))
         try:
             self._use(change)

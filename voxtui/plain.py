@@ -166,6 +166,8 @@ class Plain:
                 self._microphone = self._talking = None
             case TurnStarted(turn, source, marks):
                 self._turn, self._source, self._marks = turn, source, marks
+            case Captured():
+                pass  # its words follow
             case UserWords(_, text):
                 if self._source != TYPED:
                     self._say(f"You: {text}")
