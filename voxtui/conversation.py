@@ -200,11 +200,6 @@ class Conversation:
             for turn in self.past
         )
 
-    def take_back(self, said: Utterance) -> None:
-        """Forget the last turn, if it is the one in which this was said."""
-        if self.past and self.past[-1].said is said:
-            self.past = self.past[:-1]
-
     def forget(self) -> None:
         self.past = ()
 

@@ -174,9 +174,8 @@ class Capture:
 class Engine:
     """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
 
-    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spare` makes
-    the microphone that replaces a lost one. `emit` is called on
-    several threads and must return at once.
+    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spare` makes the
+    microphone that replaces a lost one. `emit` is called on several threads and must return at once.
     """
 
     def __init__(

@@ -151,8 +151,6 @@ class Plain:
                 self._say(sentence)
             case StateChanged(state):
                 self._change_state(state)
-            case Captured():
-                pass
             case Loading(step):
                 if step != self._loading:
                     self._loading = step

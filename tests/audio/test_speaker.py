@@ -148,9 +148,9 @@ def test_finish_without_speech_is_nothing(speaker: SounddeviceSpeaker) -> None:
 def test_an_idle_speaker_plays_nothing_is_not_lost_and_the_next_reply_is_whole(
     speaker: SounddeviceSpeaker, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voxtui.audio.speaker.STALL_SECONDS", 0.1)
+    monkeypatch.setattr("voxtui.audio.speaker.STALL_SECONDS", 0.4)
     say(speaker, tone(0.2))
-    recorder.until(time.monotonic() + 0.5)
+    recorder.until(time.monotonic() + 0.7)
     assert speaker._lost is None
     said = question("meow", VOICE_RATE)
     say(speaker, SpeechChunk(said, VOICE_RATE, ""))
