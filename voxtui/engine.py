@@ -175,7 +175,7 @@ class Engine:
     """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
 
     `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spare` makes the
-    microphone that replaces a lost one. `emit` is called on several threads and must return at once.
+    microphone that replaces a lost one. `emit` is called on several threads and returns at once.
     """
 
     def __init__(
