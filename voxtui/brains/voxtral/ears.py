@@ -40,6 +40,11 @@ class Ears:
         """Rows of a clip that was encoded before."""
         return self._known[number][start:end]
 
+    @property
+    def known(self) -> set[int]:
+        """The clips that are remembered."""
+        return set(self._known)
+
     def forget_all_but(self, numbers: set[int]) -> None:
         self._known = {n: rows for n, rows in self._known.items() if n in numbers}
 

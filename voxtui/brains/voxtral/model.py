@@ -85,10 +85,9 @@ class Decoder:
         self._sin = (turns.sin() * rotary.attention_scaling).to(self.embedding.dtype)
 
     @property
-    def weight_bytes(self) -> int:
+    def weights(self) -> list[Tensor]:
         """What one decode step reads."""
-        weights = [self.head, *(w for x in self.layers for w in (x.qkv, x.out, x.gate_up, x.down))]
-        return sum(weight.numel() * weight.element_size() for weight in weights)
+        return [self.head, *(w for x in self.layers for w in (x.qkv, x.out, x.gate_up, x.down))]
 
     def embed(self, ids: Tensor) -> Tensor:
         return functional.embedding(ids.clamp(min=0), self.embedding)
