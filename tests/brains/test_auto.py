@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes import ScriptedBrain, frames
 from voxtui.brains.auto import AutoBrain
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, ModelLost
 from voxtui.turn import Heard, Marks, Token, Utterance
 
 
@@ -79,4 +79,34 @@ def test_before_it_is_loaded_it_has_a_name_and_answers_with_one_sentence():
     assert (brain.name, brain.description) == ("auto", "no brain yet")
     with pytest.raises(ModelError, match="No brain is loaded"):
         brain.reply((), "hello", Marks(), threading.Event())
+    brain.close()
+
+
+LOST = ModelLost("The GPU failed.", "A restart brings it back.")
+
+
+def test_a_brain_that_is_lost_costs_one_turn_and_the_other_answers_the_next():
+    best = Best(["One", LOST])
+    brain, said = warm(lambda: best)
+    with pytest.raises(ModelLost, match="restart"):
+        list(brain.reply((), "hello", Marks(), threading.Event()))
+    assert (brain.name, best.closed) == ("scripted", True)
+    assert said == [
+        "The scripted brain answers from now on. The GPU failed. A restart brings it back."
+    ]
+    assert Token("Yes.") in list(brain.reply((), "hello", Marks(), threading.Event()))
+
+
+def test_a_brain_that_fails_once_is_kept():
+    brain, said = warm(lambda: Best([ModelError("Out of memory.")]))
+    with pytest.raises(ModelError):
+        list(brain.reply((), "hello", Marks(), threading.Event()))
+    assert (brain.name, said) == ("best", [])
+
+
+def test_where_no_other_brain_loads_the_lost_one_says_both():
+    brain, said = warm(lambda: Best([LOST]), Broken)
+    with pytest.raises(ModelError, match=r"The GPU failed\..*No other brain.*damaged"):
+        list(brain.reply((), "hello", Marks(), threading.Event()))
+    assert said == []
     brain.close()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from threading import Event as Flag
+from typing import TypeVar
 
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, ModelLost
 from voxtui.protocols import Brain, Past, Progress
 from voxtui.turn import Frame, Heard, Marks, Token, Utterance
+
+T = TypeVar("T")
 
 
 class AutoBrain:
     """The brain of `best`, unless making or loading it raises ModelError; then that of `other`.
 
+    A best brain that is lost in the middle of a turn costs that turn; `other` answers the next.
     `best` is called where loading is reported, so it may take its time. `say` gets the sentence
     that tells which of the two answers, and why.
     """
@@ -56,10 +60,29 @@ class AutoBrain:
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[Heard | Token]:
-        return self._chosen.reply(past, said, marks, cancelled)
+        return self._guarded(self._chosen.reply(past, said, marks, cancelled))
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
-        return self._chosen.transcribe(said, cancelled)
+        return self._guarded(self._chosen.transcribe(said, cancelled))
+
+    def _guarded(self, items: Iterator[T]) -> Iterator[T]:
+        try:
+            yield from items
+        except ModelLost as why:
+            self._replace(why)
+            raise
+
+    def _replace(self, why: ModelLost) -> None:
+        lost = self._chosen
+        other = self._other()
+        try:
+            other.warm_up(lambda step, fraction: None)
+        except ModelError as error:
+            other.close()
+            raise ModelError(f"{why} No other brain can answer until then: {error}") from error
+        self._brain = other
+        lost.close()
+        self._say(f"The {other.name} brain answers from now on. {why}")
 
     def close(self) -> None:
         if self._brain is not None:
