@@ -83,8 +83,9 @@ def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> 
         return None
     random = np.random.default_rng(0)
     medians = np.median(random.choice(values, (RESAMPLES, len(values))), axis=1)
-    low, high = (float(np.percentile(medians, percent)) for percent in (2.5, 97.5))
-    return Difference(len(values), float(np.median(values)), low, high)
+    percentile: Any = np.percentile  # untyped in part before numpy 2.4
+    low, high = percentile(medians, [2.5, 97.5])
+    return Difference(len(values), float(np.median(values)), float(low), float(high))
 
 
 def _by_clip(turns: Sequence[Turn], headline: Headline) -> Mapping[str | None, list[float]]:
