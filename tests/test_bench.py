@@ -54,6 +54,7 @@ def lines_of(ran, word):
     return [line for line in ran.stdout.splitlines() if line.strip().startswith(word)]
 
 
+@pytest.mark.slow
 def test_every_clip_is_a_turn_of_every_run_and_the_warm_up_counts_apart(bench):
     brain = ScriptedBrain()
     ran = bench("--runs", "2", "--warm-up", "1", "--json", brain=brain)
@@ -136,6 +137,7 @@ def test_a_turn_that_fails_is_counted_and_named_and_ends_with_1(bench):
     assert ran.stdout.splitlines()[-1] == "Failed: Out of memory."
 
 
+@pytest.mark.slow
 def test_the_picture_is_drawn_and_a_place_for_none_refused_before_anything_runs(bench):
     pytest.importorskip("matplotlib")
     ran = bench("--runs", "1", "--plot", "out.png")
@@ -168,6 +170,7 @@ def _older(clips, brain="scripted brain", **marks):
     )
 
 
+@pytest.mark.slow
 def test_compare_says_what_changed(bench):
     _older([*CLIPS] * 3, first_sound=5.0)
     ran = bench("--runs", "3", "--warm-up", "0", "--compare", "old.json")
@@ -258,6 +261,7 @@ def test_check_runs_over_a_short_wav_and_a_long_ogg():
     assert long.duration > 12
 
 
+@pytest.mark.slow
 def test_check_is_one_command_with_an_exit_code(bench, monkeypatch):
     monkeypatch.setattr(voxtui.cli, "check_clips", lambda: [Path(name) for name in CLIPS])
     ran = bench("--check", "--runs", "1", files=())

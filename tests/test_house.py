@@ -39,6 +39,7 @@ def test_the_style_is_clean(command):
     assert complaints(SCRIPTS / "ruff", *command) == ""
 
 
+@pytest.mark.slow
 def test_the_types_are_clean():
     assert complaints(SCRIPTS / "pyright") == ""
 

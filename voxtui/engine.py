@@ -58,6 +58,9 @@ PREROLL_SECONDS = 0.35
 ECHO_SECONDS = 0.1
 """How long a room goes on sounding after our own speech."""
 
+CUT_OFF_ECHO_SECONDS = 0.05
+"""The same after an answer was cut off: who presses the key may speak at once, so no longer."""
+
 SILENT_SOURCE_SECONDS = 0.5
 """A source that delivers no frame for so long after the release is not waited for."""
 
@@ -507,7 +510,7 @@ class Engine:
     def _hear(self, frame: Frame) -> None:
         capture = self._capture
         if capture is not None and frame.source == capture.ticket.source:
-            if not self._is_echo(frame, until=self._echo[1]):
+            if not self._is_echo(frame, until=self._echo[1] + CUT_OFF_ECHO_SECONDS):
                 self._record(capture, frame)
             return
         if frame.source != MICROPHONE or self._is_echo(frame, until=self._echo[1] + ECHO_SECONDS):

@@ -216,6 +216,7 @@ def test_with_an_echo_a_key_pressed_right_after_the_answer_hears_none_of_it(
     assert turn.outcome is Outcome.NO_SPEECH
 
 
+@pytest.mark.slow
 def test_with_an_echo_an_interruption_is_heard_without_the_answer_it_cut_off(
     virtual_audio: VirtualAudio, person: Person
 ) -> None:

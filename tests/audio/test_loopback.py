@@ -115,6 +115,7 @@ def test_the_offset_is_kept_for_the_speaker_it_was_measured_of(tmp_path) -> None
         keep(place / "below", "Box", "Headset", 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.audio
 def test_the_way_through_real_devices_is_measured(
     virtual_audio: VirtualAudio, tmp_path, capsys

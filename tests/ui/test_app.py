@@ -721,6 +721,7 @@ async def test_on_a_large_screen_the_headlines_are_large():
 # Sizes.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size", [(1, 1), (5, 2), (20, 5), (40, 10), (59, 15), (60, 16), (80, 24), (110, 30), (250, 80)]
 )

@@ -124,6 +124,7 @@ def test_after_a_suspend_releases_are_asked_for_again(log):
         assert terminal.flags == [0, 27]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
 def test_voxtui_gives_the_terminal_back_when_it_is_ended_while_a_model_loads(tmp_path, ending):
     """A fifo in place of the model's file keeps it loading for as long as nobody writes to it."""

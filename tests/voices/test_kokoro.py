@@ -25,6 +25,8 @@ from voxtui.repositories import KokoroFiles, kokoro_files
 from voxtui.voices import kokoro
 from voxtui.voices.kokoro import LONGEST, KokoroVoice
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[2]
 SPEAK = """
 import sys
