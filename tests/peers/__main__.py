@@ -1,7 +1,7 @@
 """Side by side with peers: the same clip, the same waiting models, turn about in one run.
 
-    python -m venv /tmp/peers && /tmp/peers/bin/pip install -r tests/peers/requirements.txt
-    python -m tests.peers /tmp/peers/bin/python
+    python -m venv ../peers && ../peers/bin/pip install -r tests/peers/requirements.txt
+    python -m tests.peers ../peers/bin/python
 
 Prints the table of the report, and the machine it was made on.
 """
