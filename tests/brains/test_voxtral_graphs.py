@@ -216,7 +216,7 @@ def test_a_capture_that_fails_half_way_leaves_nothing_captured(
 
 def test_work_that_asks_the_device_for_a_number_cannot_be_captured() -> None:
     numbers = torch.ones(3)
-    with pytest.raises(RuntimeError, match="capturing"):
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="capturing"):
         TapeRecorder()(lambda: numbers.fill_(int(numbers.sum())))
 
 
