@@ -578,7 +578,7 @@ def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
         directory = voxtral_directory(config.brain.voxtral.model)
         from voxtui.brains.voxtral.brain import VoxtralBrain
 
-        return VoxtralBrain(config, directory)
+        return VoxtralBrain(config, directory, say)
 
     def voxtral_on_gpu() -> Brain:
         from voxtui.cuda import check_voxtral
@@ -586,14 +586,14 @@ def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
         check_voxtral()
         return voxtral()
 
+    from voxtui.brains.auto import AutoBrain
+
     match config.brain.name:
         case "embedded":
             return embedded()
         case "voxtral":
-            return voxtral()
+            return AutoBrain(voxtral, embedded, say, asked_for="voxtral")
         case "auto":
-            from voxtui.brains.auto import AutoBrain
-
             return AutoBrain(voxtral_on_gpu, embedded, say)
 
 
