@@ -33,6 +33,8 @@ class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(min_length=1)] = "mistralai/Voxtral-Mini-3B-2507"
     """owner/name on the hub, or a directory"""
+    quantization: Literal["none", "fp8"] = "none"
+    """how the language model's weights are kept; the audio encoder's stay as they are"""
     idle_transcript: bool = True
     """whether an utterance is put into words after its reply"""
     graphs: bool = False

@@ -162,7 +162,7 @@ class VoxtralBrain:
         try:
             import torch
 
-            from voxtui.brains.voxtral import weights
+            from voxtui.brains.voxtral import quantized, weights
 
             self._tekken = Tekken(self._directory)
         except ImportError as error:
@@ -178,10 +178,17 @@ class VoxtralBrain:
             self._device = "the CPU"
             # The sound must not starve.
             torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+        fp8 = self._config.brain.voxtral.quantization == "fp8"
+        if fp8:
+            quantized.check(device)
         try:
-            return weights.load(self._directory, device)
+            decoder, ears = weights.load(self._directory, device)
         except Exception as error:
             raise weights_unusable(self._directory, error) from error
+        if fp8:
+            quantized.quantise(decoder)
+            self._device += ", fp8 weights"
+        return decoder, ears
 
     def _loop(self, decoder: Decoder, ears: Ears, sampling: Sampling, capacity: int) -> Loop:
         from voxtui.brains.voxtral.loop import Loop
