@@ -245,7 +245,7 @@ def _answer(server: Any, request: Request, pipe: Connection) -> None:
             "stream": True,
             "cache_prompt": True,
             "return_progress": True,
-            "seed": 1,
+            "seed": request.sampling.seed,
             "temperature": request.sampling.temperature,
             "top_p": request.sampling.top_p,
             "top_k": request.sampling.top_k,
