@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,10 @@ WATCH_SECONDS = 0.001
 DEEP_SECONDS = 0.2
 """How much speech is kept ahead: the interpreter may stall for so long without a gap."""
 
+PIECE_SECONDS = 0.1
+"""Speech that is converted to the device's rate at a time: a second of it takes 3 ms, or 10 on a
+busy machine."""
+
 QUEUED_SECONDS = 1.0
 """Speech taken from the engine beyond what the device holds."""
 
@@ -39,6 +43,9 @@ STALL_SECONDS = 3.0
 
 TAIL_SECONDS = 0.06
 """Zeros written before the stream ends, which would cut off its last 40 to 50 ms."""
+
+if TYPE_CHECKING:
+    from voxtui.turn import Samples
 
 Stopped = Callable[[], bool]
 
@@ -155,11 +162,21 @@ class SounddeviceSpeaker:
             if self._reply is None:
                 self._reply = Reply(marks, stopped)
                 self._resampler = None
-            if self._reply.silenced_at is not None:
+        # The first piece is on its way while the next is converted.
+        length = round(PIECE_SECONDS * chunk.rate)
+        for start in range(0, len(chunk.samples), length):
+            self._add(chunk.samples[start : start + length], chunk.rate)
+
+    def _add(self, samples: Samples, rate: int) -> None:
+        with self._changed:
+            if self._over():
+                self._raise_if_lost()
                 return
-            samples = self._at_device_rate(chunk)
-            self._queue.append(samples)
-            self._queued += len(samples)
+            if self._resampler is None:  # one for a reply, so that joints do not click
+                self._resampler = Resampler(rate, self._rate)
+            piece = self._resampler.process(samples)
+            self._queue.append(piece)
+            self._queued += len(piece)
             self._changed.notify_all()
             room = QUEUED_SECONDS * self._rate
             self._changed.wait_for(lambda: self._queued <= room or self._over())
@@ -203,12 +220,6 @@ class SounddeviceSpeaker:
         self._resampler = None
         self._queue.clear()
         self._queued = 0
-
-    def _at_device_rate(self, chunk: SpeechChunk) -> Any:
-        """The chunk resampled; one resampler for a reply, so that joints do not click."""
-        if self._resampler is None:
-            self._resampler = Resampler(chunk.rate, self._rate)
-        return self._resampler.process(chunk.samples)
 
     def _flush_resampler(self) -> None:
         if self._resampler is None:
