@@ -76,6 +76,10 @@ LEVEL_CHECK_SECONDS = 3.0
 TERMINATED = 130
 """The exit code after SIGTERM and SIGHUP, as without the screen."""
 
+GC_THRESHOLDS = gc.get_threshold()
+RARELY_ALL = (*GC_THRESHOLDS[:2], 1000)
+"""A look through everything that is not frozen takes 5 to 10 ms; between turns it comes anyway."""
+
 TYPED = "typed"
 
 BADGES = {
@@ -99,6 +103,14 @@ class EngineEvent(Message):
         self.event = event
 
 
+class Shown(Message):
+    """The first word of an answer has been painted, which its marks say."""
+
+    def __init__(self, marks: Marks) -> None:
+        super().__init__()
+        self.marks = marks
+
+
 def keep_from_garbage_collection() -> None:
     """What is there now stays: models, and the conversation so far.
 
@@ -107,6 +119,7 @@ def keep_from_garbage_collection() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*RARELY_ALL)
 
 
 class VoxtuiApp(App[None], inherit_bindings=False):
@@ -241,6 +254,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def on_unmount(self) -> None:
         self._clip_stopped.set()
         gc.unfreeze()
+        gc.set_threshold(*GC_THRESHOLDS)
 
     # What the engine reports.
 
@@ -379,19 +393,36 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.call_after_refresh(keep_from_garbage_collection)
 
     def post_display_hook(self) -> None:
-        """Textual has just written to the terminal."""
+        """Textual has just handed what it painted to the thread that writes it."""
         if self._first is None or not self._first[0].painted:
             return
         _, marks = self._first
         self._first = None
-        marks.mark(Mark.FIRST_SHOWN)
+        self.when_written(partial(self._first_shown, marks))
+
+    def when_written(self, tell: Callable[[float], object]) -> None:
+        """Call `tell` with the time at which what was painted so far has left for the terminal.
+
+        On any thread.
+        """
+        if isinstance(self._driver, KeyboardDriver):
+            self._driver.when_written(tell)
+        else:
+            tell(time.monotonic())
+
+    def _first_shown(self, marks: Marks, at: float) -> None:
+        marks.mark(Mark.FIRST_SHOWN, at)
+        self.post_message(Shown(marks))
+
+    def on_shown(self, shown: Shown) -> None:
         if self._marks is None:  # a short answer is over before its first word is painted
-            self._panel.complete(marks)
+            self._panel.complete(shown.marks)
 
     # What is shown of it.
 
     def _show_state(self) -> None:
-        self._badge.update(NOT_LOADED if self._failed else BADGES[self._state])
+        text = NOT_LOADED if self._failed else BADGES[self._state]
+        self._badge.update(text, layout=False)
         shown = "-failed" if self._failed else f"-{self._state}"
         # Not on the screen: a class there restyles the whole conversation.
         for widget in (self._badge, self._bar):
