@@ -92,6 +92,9 @@ BADGES = {
 
 NOT_LOADED = "✗ NOT LOADED"
 
+IN_ORDER = frozenset(("type", "new_conversation", "mute", "replay", "clip"))
+"""What a letter does that must be done before the key after it is looked at."""
+
 STATE_CLASSES = (*(f"-{state}" for state in State), "-failed")
 
 
@@ -134,24 +137,27 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-medium"), (30, "-tall"), (38, "-high")]  # noqa: RUF012
 
     KEYS: ClassVar[Sequence[Binding]] = [
-        Binding("slash", "type", "Type", key_display="/",
+        Binding("slash", "type", "Type", key_display="/", priority=True,
                 tooltip="type instead; Enter sends, Esc leaves"),
         Binding("escape", "cancel", "Stop", key_display="Esc", priority=True,
                 tooltip="drop what you say; then stop the answer; then leave the field"),
-        Binding("n", "new_conversation", "New", tooltip="start a new conversation"),
-        Binding("m", "mute", "Mute", tooltip="turn the voice off or on; the text goes on"),
-        Binding("r", "replay", "Again", show=False,
+        Binding("n", "new_conversation", "New", priority=True, tooltip="start a new conversation"),
+        Binding("m", "mute", "Mute", priority=True,
+                tooltip="turn the voice off or on; the text goes on"),
+        Binding("r", "replay", "Again", show=False, priority=True,
                 tooltip="answer what was said last once more, to compare settings"),
         Binding("c", "copy", "Copy", show=False,
                 tooltip="copy the selected text, or the last answer"),
         Binding("s", "save", "Save", show=False,
                 tooltip="save the session: Markdown, JSON and WAV files"),
-        Binding("1", "clip(1)", "Sample", key_display="1-9", tooltip="speak a sample clip"),
-        *(Binding(f"{n}", f"clip({n})", show=False) for n in range(2, 10)),
+        Binding("1", "clip(1)", "Sample", key_display="1-9", priority=True,
+                tooltip="speak a sample clip"),
+        *(Binding(f"{n}", f"clip({n})", show=False, priority=True) for n in range(2, 10)),
         Binding("question_mark,f1", "help", "Keys", key_display="?", tooltip="this list (or F1)"),
         Binding("ctrl+p", "command_palette", show=False, key_display="^p",
                 tooltip="choose microphone, speaker, brain, voice, preset, theme"),
         Binding("ctrl+c", "help_quit", show=False, system=True),
+        Binding("ctrl+z", "suspend_process", show=False, system=True),
         Binding("ctrl+q", "quit", "Quit", key_display="^q", priority=True, tooltip="quit"),
     ]  # fmt: skip
     BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
@@ -248,6 +254,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             if signal.getsignal(ending) is not signal.SIG_IGN:
                 leave = partial(self.exit, return_code=TERMINATED)
                 asyncio.get_running_loop().add_signal_handler(ending, leave)
+        self.app_suspend_signal.subscribe(self, lambda _: self._let_go(time.monotonic()))
         self.set_interval(TICK_SECONDS, self._tick)
         self.call_after_refresh(self.engine.start)
 
@@ -516,12 +523,17 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._obey(self._talk_key.release(key.time), key.time)
 
     def on_app_blur(self, event: events.AppBlur) -> None:
-        self._obey(self._talk_key.lose_focus(event.time), event.time)
-        self._mouse_up(event.time)
+        self._let_go(event.time)
 
     def on_keyboard_answer(self, answer: KeyboardAnswer) -> None:
+        self._let_go(answer.time)
         self._talk_key.releases = answer.releases
         self._show_mode()
+
+    def _let_go(self, at: float) -> None:
+        """Nobody will say when the key or the button comes up."""
+        self._obey(self._talk_key.lose_focus(at), at)
+        self._mouse_up(at)
 
     def _obey(self, acts: Sequence[Act], now: float) -> None:
         for act in acts:
@@ -541,7 +553,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._obey(self._talk_key.settle(deadline), deadline)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Esc belongs to whatever lies over the screen."""
+        """Esc belongs to whatever lies over the screen, a letter also to the text field."""
+        if action in IN_ORDER:
+            return len(self.screen_stack) == 1 and not self._bar.typing
         return action != "cancel" or len(self.screen_stack) == 1
 
     def action_talk(self) -> None:
@@ -574,6 +588,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._talking = self.engine.talk(at)
         else:
             self._talk_key.abandon()
+            if not self._by_mouse:
+                self._end_talk(at)
 
     def _end_talk(self, at: float) -> None:
         if self._talking is not None:
@@ -581,9 +597,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._talking = None
 
     def _stop_talking(self) -> None:
-        """The key may still be down, but its talk is over."""
+        """The key or the button may still be down, but its talk is over."""
         self._talking = None
         self._talk_key.abandon()
+        if self._by_mouse:
+            self._by_mouse = False
+            self._show_mode()
 
     def _listens_by_itself(self) -> bool:
         """Whether hands-free has begun an utterance, which the key then ends."""
