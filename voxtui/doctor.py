@@ -18,7 +18,15 @@ import click
 from voxtui.audio.devices import Direction, Probe, find, probe
 from voxtui.audio.loopback import CHIRPS, Loopback, keep, measure
 from voxtui.config import AudioConfig, Config
-from voxtui.cuda import VOXTRAL_MEMORY, Gpu, check_packages, check_torch, check_voxtral, first_gpu
+from voxtui.cuda import (
+    VOXTRAL_FREE,
+    VOXTRAL_MEMORY,
+    Gpu,
+    check_packages,
+    check_torch,
+    check_voxtral,
+    first_gpu,
+)
 from voxtui.errors import DeviceError, ModelError
 from voxtui.level import complaint, decibels
 from voxtui.models import model_file, models_directory
@@ -247,9 +255,14 @@ def _no_gpu(config: Config, error: ModelError) -> Finding:
 
 
 def _gpu_memory(gpu: Gpu) -> Finding:
-    what = f"GPU: {gpu.name}, {gpu.memory / 1e9:.1f} GB of memory"
+    what = f"GPU: {gpu.name}, {gpu.memory / 1e9:.1f} GB of memory, {gpu.free / 1e9:.1f} GB free"
     if gpu.memory < VOXTRAL_MEMORY:
         mend = f"Voxtral needs {VOXTRAL_MEMORY / 1e9:g} GB; the embedded brain needs no GPU."
+        return Finding("note", what, mend)
+    if gpu.free < VOXTRAL_FREE:
+        mend = (
+            f"Voxtral needs {VOXTRAL_FREE / 1e9:g} GB of it; `nvidia-smi` says what has the rest."
+        )
         return Finding("note", what, mend)
     return Finding("ok", what)
 

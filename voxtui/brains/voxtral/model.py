@@ -20,6 +20,11 @@ LONGEST = 32_768
 """Tokens of context the model was trained on."""
 
 
+def on_device(numbers: list[int], device: torch.device) -> Tensor:
+    """`numbers` as a tensor on `device`; the copy does not wait for it."""
+    return torch.tensor(numbers, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+
+
 class Cache:
     """Keys and values of every layer for one sequence, and what stands at each place."""
 
@@ -46,6 +51,12 @@ class Cache:
             same = next(i for i in range(most) if self.held[i] != prompt[i])
         del self.held[same:]
         return same
+
+    def clear(self) -> None:
+        """Forget all, and what is in memory with it: what is masked must still be a number."""
+        self.held.clear()
+        self.keys.zero_()
+        self.values.zero_()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,16 +107,17 @@ class Decoder:
         """(n, hidden) embeddings at `places` (n,) to hidden states, over the first `span` places.
 
         Writes their keys and values. `masked`: whether anything within `span` is to be hidden from
-        any of them.
+        any of them. Nothing here asks the device for a number, so it can be captured.
         """
-        visible = None
+        mask = None
         if masked:
-            visible = torch.arange(span, device=x.device) <= places[:, None]
+            later = torch.arange(span, device=x.device) > places[:, None]
+            mask = torch.zeros_like(later, dtype=x.dtype).masked_fill_(later, -torch.inf)
         cos, sin = self._cos[places][:, None], self._sin[places][:, None]
         for number, layer in enumerate(self.layers):
             keys, values = cache.keys[number], cache.values[number]
             h = functional.rms_norm(x, (x.shape[-1],), layer.norm, self._eps)
-            x = x + self._attend(h, layer, places, cos, sin, keys, values, span, visible)
+            x = x + self._attend(h, layer, places, cos, sin, keys, values, span, mask)
             h = functional.rms_norm(x, (x.shape[-1],), layer.mlp_norm, self._eps)
             gate, up = functional.linear(h, layer.gate_up).chunk(2, dim=-1)
             x = x + functional.linear(functional.silu(gate) * up, layer.down)
@@ -119,7 +131,7 @@ class Decoder:
 
     def _attend(
         self, h: Tensor, layer: Layer, places: Tensor, cos: Tensor, sin: Tensor,
-        keys: Tensor, values: Tensor, span: int, visible: Tensor | None,
+        keys: Tensor, values: Tensor, span: int, mask: Tensor | None,
     ) -> Tensor:  # fmt: skip
         count = h.shape[0]
         qkv = functional.linear(h, layer.qkv).view(count, -1, self.head_size)
@@ -140,7 +152,7 @@ class Decoder:
             keys, values = (
                 x[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2) for x in (keys, values)
             )
-        mixed = functional.scaled_dot_product_attention(query, keys, values, attn_mask=visible)
+        mixed = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
         if count > 1:
             mixed = mixed[0].transpose(0, 1)
         return functional.linear(mixed.reshape(count, -1), layer.out)

@@ -1,0 +1,69 @@
+"""A CUDA graph for machines without CUDA: the operations of one run, done again without Python.
+
+What holds of a CUDA graph holds here: the tensors and numbers of the capture are those of every
+replay, results land where they landed first, and nothing may ask for a number on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+ASKS = {
+    getattr(torch.Tensor, name)
+    for name in (
+        "__bool__", "__float__", "__index__", "__int__", "cpu", "equal", "item", "nonzero", "numpy",
+        "tolist",
+    )
+} | {torch.equal, torch.nonzero}  # fmt: skip
+"""What waits for the device to know what to do next."""
+
+
+class Unasked(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in ASKS:
+            raise RuntimeError(f"{func.__name__} is not permitted when a stream is capturing")
+        return func(*args, **(kwargs or {}))
+
+
+class Tape(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self._operations: list[tuple] = []
+        self.replays = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self._operations.append((func, args, kwargs or {}, result))
+        return result
+
+    def replay(self) -> None:
+        self.replays += 1
+        with torch.inference_mode():
+            for func, args, kwargs, result in self._operations:
+                again = func(*args, **kwargs)
+                for old, new in zip(tree_leaves(result), tree_leaves(again), strict=True):
+                    if isinstance(old, torch.Tensor) and not _is_same_memory(old, new):
+                        old.copy_(new)
+
+
+def _is_same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+class TapeRecorder:
+    """Stands in for CudaRecorder."""
+
+    def __init__(self) -> None:
+        self.tapes: list[Tape] = []
+
+    def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+        tape = Tape()
+        with Unasked(), tape:
+            work()
+        self.tapes.append(tape)
+        return tape.replay
