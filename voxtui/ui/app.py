@@ -186,7 +186,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._models_are_new = True
         self._loudest = 0.0
         """of the microphone, since it was chosen"""
-        self._peak = 0.0
+        self._peak: float | None = None
         """of the microphone, since its level was told"""
         self._clips = clips if speak_clip else ()
         self._speak_clip = speak_clip
@@ -361,7 +361,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._bar.border_subtitle = loaded.microphone or "no microphone"
         self._bar.meter.show(0.0)
         self._panel.devices_add(self._device_offset(loaded.speaker))
-        self._loudest = self._peak = 0.0
+        self._loudest, self._peak = 0.0, None
         if loaded.microphone is not None:
             check = partial(self._check_level, loaded.microphone, other)
             self.set_timer(LEVEL_CHECK_SECONDS, check)
@@ -382,9 +382,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._transcript.note(f"Level of {microphone}: {level}.")
 
     def _show_level(self) -> None:
-        if self._microphone is not None and self._state is not State.LOADING:
+        if self._microphone is not None and self._peak is not None:
             self._bar.border_subtitle = f"{self._microphone}  {decibels(self._peak)}"
-        self._peak = 0.0
+        self._peak = None
 
     def _lose_microphone(self) -> None:
         self._microphone = None
@@ -531,7 +531,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         level = self.engine.level
         self._loudest = max(self._loudest, level)
-        self._peak = max(self._peak, level)
+        self._peak = max(self._peak or 0.0, level)
         self._bar.meter.show(loudness(level))
         if self._marks is not None:
             self._panel.follow(self._marks)
