@@ -280,6 +280,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     # What the engine reports.
 
     def on_engine_event(self, message: EngineEvent) -> None:
+        self._record.take(message.event)
         match message.event:
             case StateChanged(state):
                 self._change_state(state)
@@ -298,18 +299,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case TurnStarted(turn, source, marks):
                 self._begin_turn(turn, source, marks)
             case Captured(turn, said):
-                self._record.add_speech(turn, said)
                 if view := self._view_of(turn):
                     view.show_said(said)
             case UserWords(turn, text):
-                self._record.add_words(turn, text)
                 if view := self._view_of(turn):
                     view.show_words(text)
             case ReplyText(turn, text):
                 if view := self._view_of(turn):
                     self._show_reply(view, text)
             case SpokenUpTo(turn, text):
-                self._record.cut(turn, text)
                 if view := self._view_of(turn):
                     view.cut(text)
             case Notice(text, severity):
@@ -404,7 +402,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._transcript.note(f"Not sent, as no model could be loaded: “{text}”", "error")
 
     def _begin_turn(self, turn: int, source: str, marks: Marks) -> None:
-        self._record.begin(turn, source)
         self._number, self._marks = turn, marks
         self._began_at = time.monotonic()
         self._first = None
@@ -425,7 +422,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _finish_turn(self, turn: Turn) -> None:
         if self._talking == turn.number:
             self._stop_talking()
-        self._record.finish(turn)
         view = self._view_of(turn.number)
         if view is None:
             return
@@ -747,12 +743,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if not self._record.finished:
             self.notify("There is nothing to save yet.", severity="warning")
             return
-        folder = self._config.ui.save_dir
-        self.run_worker(
-            partial(self._save, Path(folder).expanduser() if folder else saved_sessions()),
-            thread=True,
-            group="save",
-        )
+        save = partial(self._save, saved_sessions(self._config.ui.save_dir))
+        self.run_worker(save, thread=True, group="save")
 
     def _save(self, folder: Path) -> None:
         """On a thread of its own: a disk may be slow."""
