@@ -9,11 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-ASKS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal"}
-"""Operations that wait for the device to know what to do next."""
+ASKS = {
+    getattr(torch.Tensor, name)
+    for name in (
+        "__bool__", "__float__", "__index__", "__int__", "cpu", "equal", "item", "nonzero", "numpy",
+        "tolist",
+    )
+} | {torch.equal, torch.nonzero}  # fmt: skip
+"""What waits for the device to know what to do next."""
+
+
+class Unasked(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in ASKS:
+            raise RuntimeError(f"{func.__name__} is not permitted when a stream is capturing")
+        return func(*args, **(kwargs or {}))
 
 
 class Tape(TorchDispatchMode):
@@ -23,8 +37,6 @@ class Tape(TorchDispatchMode):
         self.replays = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.name() in ASKS:
-            raise RuntimeError(f"{func.name()} is not permitted when a stream is capturing")
         result = func(*args, **(kwargs or {}))
         self._operations.append((func, args, kwargs or {}, result))
         return result
@@ -51,7 +63,7 @@ class TapeRecorder:
 
     def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
         tape = Tape()
-        with tape:
+        with Unasked(), tape:
             work()
         self.tapes.append(tape)
         return tape.replay

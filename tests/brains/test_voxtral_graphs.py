@@ -15,9 +15,10 @@ from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import graphs
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.graphs import Graphs
+from voxtui.brains.voxtral.loop import Loop
 from voxtui.brains.voxtral.prompt import PAD
 from voxtui.config import BrainConfig, Config, VoxtralBrainConfig
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, ModelLost
 from voxtui.protocols import PastTurn
 
 CAPACITY = 1600
@@ -214,9 +215,34 @@ def test_a_capture_that_fails_half_way_leaves_nothing_captured(
         brain.close()
 
 
+def test_a_device_that_is_of_no_use_after_the_capture_is_one_sentence(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*rest: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(graphs, "CudaRecorder", lambda: failing)
+    monkeypatch.setattr(Loop, "forget", failing)
+    brain = VoxtralBrain(CAPTURED, tiny_voxtral)
+    with pytest.raises(ModelLost, match=r"illegal memory access.*A restart"):
+        brain.warm_up(lambda step, fraction: None)
+    brain.close()
+
+
+def test_a_model_that_does_not_fit_is_one_sentence(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*rest: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
+
+    monkeypatch.setattr(brain_module.VoxtralBrain, "_loop", full)
+    with pytest.raises(ModelError, match=r"does not fit.*nvidia-smi"):
+        VoxtralBrain(CAPTURED, tiny_voxtral).warm_up(lambda step, fraction: None)
+
+
 def test_work_that_asks_the_device_for_a_number_cannot_be_captured() -> None:
     numbers = torch.ones(3)
-    with pytest.raises(RuntimeError, match="capturing"):
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="capturing"):
         TapeRecorder()(lambda: numbers.fill_(int(numbers.sum())))
 
 

@@ -24,11 +24,7 @@ CONTROL = {
 
 def build(directory: Path, vocabulary: int = 4096, seed: int = 0, width: int = 32) -> None:
     """Write the checkpoint and its processor. Attention heads have half the `width`."""
-    from transformers import (
-        VoxtralForConditionalGeneration,
-        VoxtralProcessor,
-        WhisperFeatureExtractor,
-    )
+    from transformers import VoxtralProcessor, WhisperFeatureExtractor
     from transformers.tokenization_mistral_common import MistralCommonBackend
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -38,10 +34,17 @@ def build(directory: Path, vocabulary: int = 4096, seed: int = 0, width: int = 3
         tokenizer=MistralCommonBackend(str(directory / "tekken.json")),
     )
     processor.save_pretrained(directory)
-    model = VoxtralForConditionalGeneration(_config(vocabulary, width)).eval()
-    _randomise(model, seed)
-    model.generation_config.update(bos_token_id=1, eos_token_id=2, pad_token_id=11)
-    model.save_pretrained(directory)
+    model(vocabulary, seed, width).save_pretrained(directory)
+
+
+def model(vocabulary: int = 4096, seed: int = 0, width: int = 32):
+    """The weights alone, for which no tokenizer is needed."""
+    from transformers import VoxtralForConditionalGeneration
+
+    made = VoxtralForConditionalGeneration(_config(vocabulary, width)).eval()
+    _randomise(made, seed)
+    made.generation_config.update(bos_token_id=1, eos_token_id=2, pad_token_id=11)
+    return made
 
 
 def _write_tokenizer(path: Path, vocabulary: int) -> None:

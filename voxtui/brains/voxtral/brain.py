@@ -148,17 +148,13 @@ class VoxtralBrain:
     # Start-up.
 
     def warm_up(self, progress: Progress) -> None:
-        decoder, ears = _patiently(progress, "Voxtral", self._load)
-        graphs = self._config.brain.voxtral.graphs
-        capacity = CAPTURED_CAPACITY if graphs else CAPACITY
-        self._chat = self._loop(decoder, ears, self._sampling, capacity)
-        self._writer = self._loop(decoder, ears, GREEDY, WRITING_CAPACITY)
+        _patiently(progress, "Voxtral", self._load)
         self._thread = ModelThread()
-        if graphs:
+        if self._config.brain.voxtral.graphs:
             self._capture(progress)
         _patiently(progress, "warming up", self._rehearse)
 
-    def _load(self) -> tuple[Decoder, Ears]:
+    def _load(self) -> None:
         try:
             import torch
 
@@ -178,17 +174,27 @@ class VoxtralBrain:
             self._device = "the CPU"
             # The sound must not starve.
             torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+        captured = self._config.brain.voxtral.graphs
         fp8 = self._config.brain.voxtral.quantization == "fp8"
         if fp8:
             quantized.check(device)
         try:
             decoder, ears = weights.load(self._directory, device)
+            if fp8:
+                quantized.quantise(decoder)
+                self._device += ", fp8 weights"
+            capacity = CAPTURED_CAPACITY if captured else CAPACITY
+            self._chat = self._loop(decoder, ears, self._sampling, capacity)
+            self._writer = self._loop(decoder, ears, GREEDY, WRITING_CAPACITY)
+        except ModelError:
+            raise
         except Exception as error:
+            if _is_full(error):
+                raise ModelError(
+                    f"Voxtral does not fit into what is free of the memory of {self._device}.",
+                    "`nvidia-smi` says what has the rest.",
+                ) from error
             raise weights_unusable(self._directory, error) from error
-        if fp8:
-            quantized.quantise(decoder)
-            self._device += ", fp8 weights"
-        return decoder, ears
 
     def _loop(self, decoder: Decoder, ears: Ears, sampling: Sampling, capacity: int) -> Loop:
         from voxtui.brains.voxtral.loop import Loop
@@ -208,7 +214,10 @@ class VoxtralBrain:
         return Loop(decoder, ears, sampler, capacity)
 
     def _capture(self, progress: Progress) -> None:
-        """Whatever goes wrong with it, the same work without graphs answers."""
+        """Whatever goes wrong with it, the same work without graphs answers.
+
+        Raises ModelLost if the device cannot be used any more after that.
+        """
         from voxtui.brains.voxtral import graphs
 
         done = 0.0
@@ -218,15 +227,15 @@ class VoxtralBrain:
             try:
                 for done in self._chat.capture(graphs.CudaRecorder()):  # noqa: B007
                     yield None
-            except Exception as error:  # noqa: BLE001
-                self._chat.release()
+            except Exception as error:  # noqa: BLE001 - said, and done without
                 self._say(
                     f"Voxtral answers more slowly, without CUDA graphs: {_first_line(error)}."
                 )
+                self._chat.release()
 
         draft = Draft(work, Flag(), None)
         self._ask(draft)
-        _patiently(progress, "capturing CUDA graphs", lambda: [*draft.tokens()], lambda: done)
+        _patiently(progress, "capturing CUDA graphs", lambda: [*self._tokens(draft)], lambda: done)
 
     def _rehearse(self) -> None:
         """A turn of noise and its transcript, so that whatever is slow the first time is over."""

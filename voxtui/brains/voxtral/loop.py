@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from itertools import groupby
 
 import torch
 
@@ -226,13 +225,15 @@ class Loop:
         ids = on_device(token_ids(elements), self._device)
         self._x[: len(elements)].copy_(self.decoder.embed(ids))
         at = 0
-        for number, run in groupby(elements, lambda e: clip_of(e)[0] if e < 0 else None):
-            places = list(run)
-            if number is not None:
-                first = clip_of(places[0])[1]
-                rows = self.ears.part(number, first, first + len(places))
-                self._x[at : at + len(places)].copy_(rows)
-            at += len(places)
+        while at < len(elements):
+            if elements[at] >= 0:
+                at += 1
+                continue
+            # The elements of a clip stand in a row.
+            number, first = clip_of(elements[at])
+            rows = self.ears.part(number, first, first + len(elements) - at)
+            self._x[at : at + len(rows)].copy_(rows)
+            at += len(rows)
 
     def _step(self) -> None:
         """The token after the last one, whose keys and values go to the next place."""
