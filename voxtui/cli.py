@@ -106,6 +106,7 @@ def talk(options: Options) -> None:
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
         )
     from voxtui.audio.devices import list_devices
+    from voxtui.audio.loopback import kept
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.ui.app import VoxtuiApp
@@ -127,6 +128,7 @@ def talk(options: Options) -> None:
             sample_clips(),
             clip_speaker(config),
             parts,
+            device_offset=partial(kept, loopback_file()),
         )
         try:
             app.run()
