@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from voxtui.audio.devices import Device, find, list_devices, opening_failed, portaudio
+from voxtui.audio.devices import Device, find, list_devices, opening_failed, portaudio, streams
 from voxtui.audio.rates import Resampler, resample
 from voxtui.errors import DeviceError, InputError
 from voxtui.turn import Mark, Marks, SpeechChunk
@@ -83,6 +83,10 @@ class SounddeviceSpeaker:
         return self._name
 
     def open(self) -> None:
+        with streams.lock:
+            self._open()
+
+    def _open(self) -> None:
         sounddevice: Any = portaudio()
         self._device = device = find(list_devices(), self._wanted, "output")
         self._name = device.name
@@ -104,6 +108,7 @@ class SounddeviceSpeaker:
                     raise opening_failed(device, "output", error) from error
                 continue
             self._stream, self._channels = stream, channels
+            streams.opened()
             break
         self._lost, self._closing = None, False
         self._rinse, self._runs_until = 0, 0.0
@@ -111,7 +116,7 @@ class SounddeviceSpeaker:
         self._writer.start()
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
-        if self._lost is not None and self._reply is None:
+        if (self._lost is not None or self._writer is None) and self._reply is None:
             self._end_writer()
             self.open()
         with self._changed:
@@ -189,6 +194,7 @@ class SounddeviceSpeaker:
             self._lose()
         finally:
             self._stream.close(ignore_errors=True)
+            streams.closed()
 
     def _lose(self) -> None:
         with self._changed:
