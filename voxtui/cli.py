@@ -176,7 +176,11 @@ def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
 
     microphone = SounddeviceMicrophone(config.audio.input)
     speaker = SounddeviceSpeaker(config.audio.output)
-    return build_engine(config, emit, microphone, speaker, lambda: SounddeviceMicrophone(""))
+
+    def spares() -> tuple[Microphone, Speaker]:
+        return SounddeviceMicrophone(""), SounddeviceSpeaker("")
+
+    return build_engine(config, emit, microphone, speaker, spares)
 
 
 def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], None]:
@@ -533,7 +537,7 @@ def build_engine(
     emit: Callable[[Event], object],
     microphone: Microphone | None,
     speaker: Speaker | None,
-    spare: Callable[[], Microphone] | None = None,
+    spares: Callable[[], tuple[Microphone, Speaker]] | None = None,
 ) -> Engine:
     from voxtui.engine import Engine
     from voxtui.turn import Notice
@@ -549,7 +553,7 @@ def build_engine(
         voice=build_voice(config, say),
         config=config,
         emit=emit,
-        spare=spare,
+        spares=spares,
     )
 
 

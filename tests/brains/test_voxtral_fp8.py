@@ -102,8 +102,8 @@ def test_the_products_of_the_language_model_are_small_and_all_else_is_as_it_was(
             assert isinstance(weight, Fp8Weight) and weight.element_size() == 1
         assert layer.norm.dtype == torch.float32
     assert decoder.head.dtype == decoder.embedding.dtype == torch.float32
-    heard = ears._model.audio_tower
-    assert {weight.dtype for weight in heard.parameters()} == {torch.float32}
+    assert ears.encoder.dtype == torch.float32
+    assert {layer.qkv[0].dtype for layer in ears.encoder._layers} == {torch.float32}
     assert "fp8" in brain.description
 
 

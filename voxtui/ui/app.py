@@ -267,7 +267,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             if signal.getsignal(ending) is not signal.SIG_IGN:
                 leave = partial(self.exit, return_code=TERMINATED)
                 asyncio.get_running_loop().add_signal_handler(ending, leave)
-        self.app_suspend_signal.subscribe(self, lambda _: self._let_go(time.monotonic()))
         self.set_interval(TICK_SECONDS, self._tick)
         self.set_interval(LEVEL_SECONDS, self._show_level)
         self.call_after_refresh(self.engine.start)
@@ -596,6 +595,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def action_talk(self) -> None:
         now = time.monotonic()
         self._obey(self._talk_key.press(now), now)
+
+    def action_suspend_process(self) -> None:
+        self._let_go(time.monotonic())
+        super().action_suspend_process()
 
     @on(TalkBar.Held)
     def _mouse_down(self, event: TalkBar.Held) -> None:

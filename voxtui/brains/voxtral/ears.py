@@ -1,36 +1,31 @@
 """What was said, as embeddings: front end, encoder and projector, each window at most once."""
 
-# torch and transformers are typed in part only.
+# torch is typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import torch
 from torch import Tensor
 
+from voxtui.brains.voxtral.encoder import Encoder
 from voxtui.brains.voxtral.graphs import Graphs, Record
 from voxtui.brains.voxtral.mel import BINS, WINDOW_FRAMES, LogMel
 from voxtui.brains.voxtral.prompt import WINDOW_SAMPLES, WINDOW_TOKENS, Clip
-
-if TYPE_CHECKING:
-    from transformers import VoxtralForConditionalGeneration
 
 
 class Ears:
     """Encodes clips and remembers them: a rebuilt cache costs no second encoding."""
 
-    def __init__(self, model: VoxtralForConditionalGeneration) -> None:
-        self._model: Any = model.model
-        self.mel = LogMel(model.device)
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.mel = LogMel(encoder.device)
         self.graphs = Graphs()
-        text: Any = model.config.text_config
-        self._samples = torch.zeros(WINDOW_SAMPLES, device=model.device)
-        self._features = torch.zeros(1, BINS, WINDOW_FRAMES, device=model.device)
+        self._samples = torch.zeros(WINDOW_SAMPLES, device=encoder.device)
+        self._features = torch.zeros(1, BINS, WINDOW_FRAMES, device=encoder.device)
         self._rows = torch.zeros(
-            WINDOW_TOKENS, text.hidden_size, dtype=model.dtype, device=model.device
+            WINDOW_TOKENS, encoder.width, dtype=encoder.dtype, device=encoder.device
         )
         self._known: dict[int, Tensor] = {}
         self._whole: list[tuple[Tensor, Tensor]] = []
@@ -90,5 +85,4 @@ class Ears:
         self._hear_window()
 
     def _hear_window(self) -> None:
-        heard = self._model.get_audio_features(self._features, return_dict=True)
-        self._rows.copy_(heard.pooler_output)
+        self._rows.copy_(self.encoder(self._features))

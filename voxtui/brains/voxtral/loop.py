@@ -187,8 +187,7 @@ class Loop:
         small = self.cache
         capacity = min(-(-places // GROWTH) * GROWTH, self.decoder.longest)
         self.cache = Cache(self.decoder, capacity)
-        self.cache.keys[:, :, : small.capacity] = small.keys
-        self.cache.values[:, :, : small.capacity] = small.values
+        self.cache.both[:, :, : small.capacity] = small.both
         self.cache.held = small.held
 
     def _prefill(self, prompt: Elements) -> None:

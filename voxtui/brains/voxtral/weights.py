@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from voxtui.brains.voxtral.ears import Ears
+from voxtui.brains.voxtral.encoder import Encoder
 from voxtui.brains.voxtral.model import Decoder
 
 
@@ -54,4 +55,4 @@ def load(directory: Path, device: torch.device) -> tuple[Decoder, Ears]:
 def parts(model: Any) -> tuple[Decoder, Ears]:
     """What the loop needs of a transformers model, which is of no further use by itself."""
     with torch.inference_mode():
-        return Decoder(model), Ears(model)
+        return Decoder(model), Ears(Encoder(model))
