@@ -183,6 +183,13 @@ async def test_the_level_is_told_as_a_number_beside_the_microphones_name():
             assert f"a microphone  {told}" in s.text
 
 
+async def test_a_microphones_name_is_never_read_as_markup():
+    async with screen(size=(100, 30), microphone="HDA [/mic] [red]Analog") as s:
+        s.app._show_level()
+        await s.settle()
+        assert "HDA [/mic] [red]Analog" in s.lines[-2]
+
+
 async def test_another_microphone_is_checked_and_its_level_told(monkeypatch):
     monkeypatch.setattr("voxtui.ui.app.LEVEL_CHECK_SECONDS", 0.2)
     async with screen(size=(100, 30)) as s:

@@ -355,7 +355,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         name, bracket, about = loaded.brain.partition(" (")
         self._brain.update(name)
         self._about.update(bracket + about)
-        self._bar.border_subtitle = loaded.microphone or "no microphone"
+        self._bar.name_source(loaded.microphone or "no microphone")
         self._bar.meter.show(0.0)
         self._panel.devices_add(self._device_offset(loaded.speaker))
         self._loudest, self._peak = 0.0, None
@@ -380,7 +380,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _show_level(self) -> None:
         if self._microphone is not None and self._peak is not None:
-            self._bar.border_subtitle = f"{self._microphone}  {decibels(self._peak)}"
+            self._bar.name_source(f"{self._microphone}  {decibels(self._peak)}")
         self._peak = None
 
     def _lose_microphone(self) -> None:
@@ -388,7 +388,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if self._talking is not None:
             self._stop_talking()
         self._samples.offer()
-        self._bar.border_subtitle = "no microphone"
+        self._bar.name_source("no microphone")
         self._show_state()
 
     def _show_banner(self, message: str, hint: str) -> None:
@@ -427,6 +427,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._show_spoken()
         view.finish(turn)
         self._panel.finish(turn)
+        if self._marks and self._marks.at(Mark.FIRST_SHOWN):
+            self._panel.complete(self._marks)  # painted after the engine had written the turn down
         self._marks = None
         self.call_after_refresh(keep_from_garbage_collection)
 

@@ -440,7 +440,7 @@ class LatencyPanel(Vertical):
 
     def complete(self, marks: Marks) -> None:
         """A mark of the finished turn on display came late."""
-        self._turn = replace(self._turn, marks=marks.since_release())
+        self._turn = replace(self._turn, marks={**marks.since_release(), **self._turn.marks})
         self._show()
 
     def _show(self) -> None:

@@ -9,6 +9,7 @@ from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -67,6 +68,7 @@ class TalkBar(Horizontal):
     def __init__(self) -> None:
         super().__init__()
         self._how = ""
+        self._source = ""
         self.meter = Meter()
         self.field = Input(placeholder="Ask something", compact=True)
         self._hint = Hint(markup=False)
@@ -80,6 +82,12 @@ class TalkBar(Horizontal):
         """What talks now, and how."""
         self._how = how
         self._entitle()
+
+    def name_source(self, text: str) -> None:
+        """What listens, and how loud it is."""
+        if text != self._source:
+            self._source = text
+            self.border_subtitle = Content(text)  # pyright: ignore[reportAttributeAccessIssue]
 
     def hint(self, text: str) -> None:
         if text != self._hint.content:
