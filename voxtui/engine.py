@@ -7,6 +7,7 @@ front end the moment a key is pressed.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -73,6 +74,10 @@ TAP_SECONDS = 0.25
 """A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
 
 TYPED = "typed"
+
+SWITCH_SECONDS = 0.001
+"""How long a thread may keep the interpreter from the others. Python's own 5 ms are paid anew at
+every hop from thread to thread while the screen paints: `python -m voxtui.bench.stages`."""
 
 CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
 """The tone by which a newly chosen speaker is recognised."""
@@ -224,6 +229,7 @@ class Engine:
     # Called by the front end.
 
     def start(self) -> None:
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._thread.start()
 
     def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:

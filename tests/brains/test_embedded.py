@@ -20,6 +20,7 @@ from voxtui.brains.embedded import Draft, EmbeddedBrain
 from voxtui.brains.llama import Llama, chatml
 from voxtui.brains.moonshine import LONG_SECONDS, Moonshine, stretches
 from voxtui.errors import ModelError
+from voxtui.models import model_file
 from voxtui.protocols import PastTurn
 from voxtui.turn import SAMPLE_RATE, Heard, Mark, Marks, Token, Utterance
 
@@ -225,6 +226,30 @@ def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: Embed
     with pytest.raises(ModelError, match="context"):
         reply(brain, "word " * 20_000)
     assert reply(brain, "Hello.")[1]
+
+
+def test_forgetting_the_oldest_turn_does_not_cost_reading_all_others_again() -> None:
+    exchanges = [(f"What is {n} and {n}?", f"It is {2 * n}, I am sure of that.") for n in range(20)]
+    llama, sampling = Llama(1024), small().generation.sampling()
+    llama.load(model_file("smollm2-135m"))
+
+    def batches(past: list[tuple[str, str]]) -> int:
+        count = 0
+
+        def prefilled() -> bool:
+            nonlocal count
+            count += 1
+            return False
+
+        llama.run(chatml("Be brief.", past, "And now?"), sampling, 0, prefilled, lambda _: False)
+        return count
+
+    try:
+        assert batches(exchanges) > 20
+        assert batches(exchanges[1:]) < 5
+        assert batches(exchanges[7:]) < 5
+    finally:
+        llama.close()
 
 
 def test_no_folder_is_left_behind_even_before_closing_and_no_thread_after(

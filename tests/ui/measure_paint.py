@@ -96,11 +96,10 @@ class MeasuredApp(VoxtuiApp):
 
     def post_display_hook(self) -> None:
         super().post_display_hook()
-        if self._view and self._view.latest and self._view.latest.painted:
-            now = time.monotonic()
-            while self._appended:
-                self._appended -= 1
-                self.paints.append(now - self._handed_over.popleft())
+        if self._view and self._view.latest and self._view.latest.painted and self._appended:
+            handed_over = [self._handed_over.popleft() for _ in range(self._appended)]
+            self._appended = 0
+            self.when_written(lambda at: self.paints.extend(at - then for then in handed_over))
 
 
 def report(app: MeasuredApp) -> dict[str, object]:

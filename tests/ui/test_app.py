@@ -193,6 +193,7 @@ async def test_text_that_is_scrolled_out_of_view_is_not_marked_as_shown():
 
 async def test_a_long_session_keeps_only_its_last_entries(monkeypatch):
     monkeypatch.setattr("voxtui.ui.transcript.KEPT_ENTRIES", 20)
+    monkeypatch.setattr("voxtui.ui.transcript.FORGOTTEN_AT_ONCE", 1)
     async with screen() as s:
         for n in range(15):
             s.engine.begin("typed")

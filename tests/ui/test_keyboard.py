@@ -1,5 +1,6 @@
 """The bytes of a terminal, and the keys they are."""
 
+from io import BytesIO, TextIOWrapper
 from itertools import pairwise
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from textual import events
 from textual.keys import Keys
 
-from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyParser, KeyUp
+from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyParser, KeyUp, Note, Output
 
 
 def parse(*pieces):
@@ -142,3 +143,16 @@ def test_after_any_noise_the_talk_key_is_understood(pieces):
     not end by itself."""
     settled = [*filter(None, pieces), "\x1b[201~", "\x1b[0n", "\x1b[32;1:3u"]
     assert parse(*settled)[-1] == ("up", "space")
+
+
+def test_what_was_painted_counts_as_shown_once_it_was_written_and_flushed() -> None:
+    file, told = TextIOWrapper(BytesIO()), list[float]()
+    output = Output(file)
+    note = Note()
+    note.tell = told.append
+    output.write("painted")
+    output.write(note)
+    assert not told and file.buffer.getvalue() == b""
+    output.flush()
+    output.flush()
+    assert len(told) == 1 and file.buffer.getvalue() == b"painted"

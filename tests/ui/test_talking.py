@@ -1,6 +1,7 @@
 """How keys, mouse and terminal make talking begin and end on the screen."""
 
 import asyncio
+import random
 
 import pytest
 from textual import events
@@ -158,6 +159,50 @@ async def test_space_in_the_text_field_is_a_space_and_its_release_nothing():
         await s.settle()
         assert s.app.focused.value == "  "
         assert s.commands == []
+
+
+@pytest.mark.parametrize("releases", [True, False])
+async def test_a_terminal_that_changes_its_mind_about_releases_does_not_keep_the_key_down(releases):
+    async with screen() as s:
+        await reports_releases(s)
+        down(s, 10.0)
+        s.app.post_message(KeyboardAnswer(releases))
+        await s.settle()
+        assert s.commands == ["talk", "release"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_happened_before_a_key_that_is_tapped_ends_the_talk(seed):
+    chance = random.Random(seed)
+    async with screen() as s:
+        at = 10.0
+
+        def happen():
+            message = chance.choice((
+                Key("space", " ", False), Key("space", " ", True), KeyUp("space"),
+                events.Key("space", " "), events.AppBlur(), events.AppFocus(),
+                KeyboardAnswer(True), KeyboardAnswer(False), TalkBar.Held(), TalkBar.LetGo(),
+                events.Key("escape", None), events.Key("slash", "/"), events.Key("f1", None),
+            ))  # fmt: skip
+            send(s, message, at)
+
+        for _ in range(60):
+            at += chance.choice((0.001, 0.03, 0.2, 2.0))
+            happen()
+            if chance.random() < 0.3:
+                await s.settle()
+        for key in ("escape", "escape"):  # what lies over the screen, and the field
+            send(s, events.Key(key, None), at)
+            await s.settle()
+        talked = []
+        for _ in range(3):
+            at += 2.0
+            down(s, at)
+            up(s, at + 0.3)
+            await s.settle()
+            talked.append(s.app._talking is not None)
+        assert not all(talked)
+        assert not s.app._by_mouse or s.app._talking is None
 
 
 # Toggle.

@@ -62,6 +62,32 @@ def test_a_terminal_that_reports_no_release_toggles_and_nothing_is_typed(log, re
         terminal.until(terminal.restored)
 
 
+def test_keys_that_arrive_in_one_write_are_obeyed_in_their_order(log):
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send(f"n{DOWN}")
+        terminal.until(lambda: "talk" in terminal.told)
+        terminal.send(f"{UP}/none of it is a command\r")
+        terminal.until(lambda: "say" in terminal.told)
+        told = [call for call in terminal.told if call not in ("ready", "releases")]
+        assert told == ["new_conversation", "talk", "release", "say"]
+        assert terminal.calls_of("say")[0][0] == "none of it is a command"
+
+
+def test_ctrl_z_suspends_it_and_lets_go_of_the_key(log):
+    with AppInTerminal(log, in_shell=True) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send(DOWN)
+        terminal.until(lambda: "talk" in terminal.told)
+        terminal.send("\x1b[122;5u")
+        terminal.until(terminal.restored)
+        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.until(lambda: terminal.told.count("releases") == 2)
+        assert terminal.told.count("release") == 1
+        terminal.send(DOWN, UP)
+        terminal.until(lambda: terminal.told.count("release") == 2)
+
+
 def test_what_is_taken_of_the_terminal_is_given_back_when_it_is_told_to_end(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)

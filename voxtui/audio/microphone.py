@@ -107,14 +107,19 @@ class SounddeviceMicrophone:
         sink: Callable[[Frame], None],
         lost: Callable[[str], None],
     ) -> None:
-        framer = Framer(rate)
+        framer, waited = Framer(rate), 0
         while True:
             try:
-                block = blocks.get(timeout=STALL_SECONDS)
+                block = blocks.get(timeout=STALL_SECONDS / 2)
             except Empty:
+                # Twice: the first time may have passed while this process was suspended (Ctrl+Z).
+                waited += 1
+                if waited < 2:
+                    continue
                 block = None
             if block is None:
                 break
+            waited = 0
             at, data = block
             samples = np.frombuffer(data, np.float32).reshape(-1, channels).mean(axis=1)
             self.level = float(np.abs(samples).max(initial=0.0))

@@ -76,6 +76,10 @@ LEVEL_CHECK_SECONDS = 3.0
 TERMINATED = 130
 """The exit code after SIGTERM and SIGHUP, as without the screen."""
 
+GC_THRESHOLDS = gc.get_threshold()
+RARELY_ALL = (*GC_THRESHOLDS[:2], 1000)
+"""A look through everything that is not frozen takes 5 to 10 ms; between turns it comes anyway."""
+
 TYPED = "typed"
 
 BADGES = {
@@ -88,6 +92,9 @@ BADGES = {
 
 NOT_LOADED = "✗ NOT LOADED"
 
+IN_ORDER = frozenset(("type", "new_conversation", "mute", "replay", "clip"))
+"""What a letter does that must be done before the key after it is looked at."""
+
 STATE_CLASSES = (*(f"-{state}" for state in State), "-failed")
 
 
@@ -99,6 +106,14 @@ class EngineEvent(Message):
         self.event = event
 
 
+class Shown(Message):
+    """The first word of an answer has been painted, which its marks say."""
+
+    def __init__(self, marks: Marks) -> None:
+        super().__init__()
+        self.marks = marks
+
+
 def keep_from_garbage_collection() -> None:
     """What is there now stays: models, and the conversation so far.
 
@@ -107,6 +122,7 @@ def keep_from_garbage_collection() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*RARELY_ALL)
 
 
 class VoxtuiApp(App[None], inherit_bindings=False):
@@ -121,24 +137,27 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-medium"), (30, "-tall"), (38, "-high")]  # noqa: RUF012
 
     KEYS: ClassVar[Sequence[Binding]] = [
-        Binding("slash", "type", "Type", key_display="/",
+        Binding("slash", "type", "Type", key_display="/", priority=True,
                 tooltip="type instead; Enter sends, Esc leaves"),
         Binding("escape", "cancel", "Stop", key_display="Esc", priority=True,
                 tooltip="drop what you say; then stop the answer; then leave the field"),
-        Binding("n", "new_conversation", "New", tooltip="start a new conversation"),
-        Binding("m", "mute", "Mute", tooltip="turn the voice off or on; the text goes on"),
-        Binding("r", "replay", "Again", show=False,
+        Binding("n", "new_conversation", "New", priority=True, tooltip="start a new conversation"),
+        Binding("m", "mute", "Mute", priority=True,
+                tooltip="turn the voice off or on; the text goes on"),
+        Binding("r", "replay", "Again", show=False, priority=True,
                 tooltip="answer what was said last once more, to compare settings"),
         Binding("c", "copy", "Copy", show=False,
                 tooltip="copy the selected text, or the last answer"),
         Binding("s", "save", "Save", show=False,
                 tooltip="save the session: Markdown, JSON and WAV files"),
-        Binding("1", "clip(1)", "Sample", key_display="1-9", tooltip="speak a sample clip"),
-        *(Binding(f"{n}", f"clip({n})", show=False) for n in range(2, 10)),
+        Binding("1", "clip(1)", "Sample", key_display="1-9", priority=True,
+                tooltip="speak a sample clip"),
+        *(Binding(f"{n}", f"clip({n})", show=False, priority=True) for n in range(2, 10)),
         Binding("question_mark,f1", "help", "Keys", key_display="?", tooltip="this list (or F1)"),
         Binding("ctrl+p", "command_palette", show=False, key_display="^p",
                 tooltip="choose microphone, speaker, brain, voice, preset, theme"),
         Binding("ctrl+c", "help_quit", show=False, system=True),
+        Binding("ctrl+z", "suspend_process", show=False, system=True),
         Binding("ctrl+q", "quit", "Quit", key_display="^q", priority=True, tooltip="quit"),
     ]  # fmt: skip
     BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
@@ -235,12 +254,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             if signal.getsignal(ending) is not signal.SIG_IGN:
                 leave = partial(self.exit, return_code=TERMINATED)
                 asyncio.get_running_loop().add_signal_handler(ending, leave)
+        self.app_suspend_signal.subscribe(self, lambda _: self._let_go(time.monotonic()))
         self.set_interval(TICK_SECONDS, self._tick)
         self.call_after_refresh(self.engine.start)
 
     def on_unmount(self) -> None:
         self._clip_stopped.set()
         gc.unfreeze()
+        gc.set_threshold(*GC_THRESHOLDS)
 
     # What the engine reports.
 
@@ -379,19 +400,36 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.call_after_refresh(keep_from_garbage_collection)
 
     def post_display_hook(self) -> None:
-        """Textual has just written to the terminal."""
+        """Textual has just handed what it painted to the thread that writes it."""
         if self._first is None or not self._first[0].painted:
             return
         _, marks = self._first
         self._first = None
-        marks.mark(Mark.FIRST_SHOWN)
+        self.when_written(partial(self._first_shown, marks))
+
+    def when_written(self, tell: Callable[[float], object]) -> None:
+        """Call `tell` with the time at which what was painted so far has left for the terminal.
+
+        On any thread.
+        """
+        if isinstance(self._driver, KeyboardDriver):
+            self._driver.when_written(tell)
+        else:
+            tell(time.monotonic())
+
+    def _first_shown(self, marks: Marks, at: float) -> None:
+        marks.mark(Mark.FIRST_SHOWN, at)
+        self.post_message(Shown(marks))
+
+    def on_shown(self, shown: Shown) -> None:
         if self._marks is None:  # a short answer is over before its first word is painted
-            self._panel.complete(marks)
+            self._panel.complete(shown.marks)
 
     # What is shown of it.
 
     def _show_state(self) -> None:
-        self._badge.update(NOT_LOADED if self._failed else BADGES[self._state])
+        text = NOT_LOADED if self._failed else BADGES[self._state]
+        self._badge.update(text, layout=False)
         shown = "-failed" if self._failed else f"-{self._state}"
         # Not on the screen: a class there restyles the whole conversation.
         for widget in (self._badge, self._bar):
@@ -485,12 +523,17 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._obey(self._talk_key.release(key.time), key.time)
 
     def on_app_blur(self, event: events.AppBlur) -> None:
-        self._obey(self._talk_key.lose_focus(event.time), event.time)
-        self._mouse_up(event.time)
+        self._let_go(event.time)
 
     def on_keyboard_answer(self, answer: KeyboardAnswer) -> None:
+        self._let_go(answer.time)
         self._talk_key.releases = answer.releases
         self._show_mode()
+
+    def _let_go(self, at: float) -> None:
+        """Nobody will say when the key or the button comes up."""
+        self._obey(self._talk_key.lose_focus(at), at)
+        self._mouse_up(at)
 
     def _obey(self, acts: Sequence[Act], now: float) -> None:
         for act in acts:
@@ -510,7 +553,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._obey(self._talk_key.settle(deadline), deadline)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Esc belongs to whatever lies over the screen."""
+        """Esc belongs to whatever lies over the screen, a letter also to the text field."""
+        if action in IN_ORDER:
+            return len(self.screen_stack) == 1 and not self._bar.typing
         return action != "cancel" or len(self.screen_stack) == 1
 
     def action_talk(self) -> None:
@@ -543,6 +588,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._talking = self.engine.talk(at)
         else:
             self._talk_key.abandon()
+            if not self._by_mouse:
+                self._end_talk(at)
 
     def _end_talk(self, at: float) -> None:
         if self._talking is not None:
@@ -550,9 +597,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._talking = None
 
     def _stop_talking(self) -> None:
-        """The key may still be down, but its talk is over."""
+        """The key or the button may still be down, but its talk is over."""
         self._talking = None
         self._talk_key.abandon()
+        if self._by_mouse:
+            self._by_mouse = False
+            self._show_mode()
 
     def _listens_by_itself(self) -> bool:
         """Whether hands-free has begun an utterance, which the key then ends."""

@@ -1,15 +1,18 @@
 """Key releases: Textual neither asks for them nor can it parse them, so both is done here.
 
-Good for Textual 8.2.8 on Linux and macOS, by the kitty keyboard protocol. It leans on two private
-things: `linux_driver.XTermParser`, which the driver looks up when its input thread starts, and
-`XTermParser._sequence_to_key_events`. The tests of this file fail where either changes. Once
-Textual delivers releases itself, this file goes.
+Good for Textual 8.2.8 on Linux and macOS, by the kitty keyboard protocol. It leans on three private
+things: `linux_driver.XTermParser`, which the driver looks up when its input thread starts,
+`XTermParser._sequence_to_key_events`, and the driver's `_file`, which its output thread writes to.
+The tests of this file fail where one changes. Once Textual delivers releases and says when a frame
+has been written, this file goes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TextIO
 
 from textual import constants, events
 from textual._xterm_parser import XTermParser
@@ -93,8 +96,51 @@ class KeyParser(XTermParser):
             return [events.Key(Keys.Ignore, sequence)]
 
 
+class Note(str):
+    """Stands in the output for nothing; `tell` is called when what was before it has left."""
+
+    tell: Callable[[float], object]
+
+
+class Output:
+    """The terminal as Textual's output thread writes to it, which reads the notes."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._notes: list[Note] = []
+
+    def write(self, text: str) -> None:
+        if isinstance(text, Note):
+            self._notes.append(text)
+        else:
+            self._file.write(text)
+
+    def flush(self) -> None:
+        self._file.flush()
+        now = time.monotonic()
+        for note in self._notes:
+            note.tell(now)
+        self._notes.clear()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+
 class KeyboardDriver(linux_driver.LinuxDriver):
     """Textual's driver for Linux and macOS, with key releases where the terminal reports them."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)  # pyright: ignore[reportUnknownMemberType]
+        self._file: Any = Output(self._file)
+
+    def when_written(self, tell: Callable[[float], object]) -> None:
+        """Call `tell` with the time at which all that was written so far had left.
+
+        On the output thread.
+        """
+        note = Note()
+        note.tell = tell
+        self.write(note)
 
     def start_application_mode(self) -> None:
         linux_driver.XTermParser = KeyParser  # pyright: ignore[reportPrivateImportUsage]

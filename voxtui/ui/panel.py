@@ -87,7 +87,8 @@ class Card(Vertical):
         if text != self._digits.value:
             self._digits.update(text)
         goal = f"≤ {self._target:.0f}"
-        self._verdict.update(f"{kept.sign} {kept}, {goal}" if kept else f"  goal {goal}")
+        found = f"{kept.sign} {kept}, {goal}" if kept else f"  goal {goal}"
+        self._verdict.update(found, layout=False)
         self.set_class(kept is Verdict.WITHIN, "within")
         self.set_class(kept is Verdict.OVER, "over")
 

@@ -92,7 +92,7 @@ class TalkBar(Horizontal):
     def open_field(self) -> None:
         self.add_class("typing")
         self._entitle()
-        self.field.focus()
+        self.screen.set_focus(self.field)  # now: the next key is the first letter
 
     def close_field(self) -> None:
         self.remove_class("typing")

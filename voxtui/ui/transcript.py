@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import ClassVar
@@ -11,11 +13,12 @@ from typing import ClassVar
 from rich.segment import Segment
 from textual import events
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
+from textual.timer import Timer
 from textual.visual import Visual
 from textual.widget import Widget
 
@@ -23,8 +26,17 @@ from voxtui.turn import MICROPHONE, REPLAY, Outcome, Turn, Utterance
 from voxtui.ui.bars import wave
 from voxtui.ui.markdown import rendered
 
-KEPT_ENTRIES = 1000
-"""Older ones are forgotten, so that memory, and a change of width, have a limit."""
+KEPT_ENTRIES = 2500
+"""Older ones are forgotten, so that memory has a limit: about a thousand turns stay."""
+
+FORGOTTEN_AT_ONCE = 100
+"""So that forgetting, which moves every line, is rare."""
+
+DRAWN_LINES = 500
+"""As many are kept as they were drawn last."""
+
+WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
+"""A long conversation takes a new width or new colours in slices: the screen must not stall."""
 
 LABEL_CELLS = 5
 
@@ -35,33 +47,52 @@ LONGEST_WAVE = 24
 
 SIGNS = {"information": "·", "warning": "!", "error": "✗"}
 
+KINDS = ("you", "vox", "information", "warning", "error", "head")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the lines of an entry depend on, beside its content."""
+
+    width: int
+    ground: Style
+    muted: Style
+    labels: tuple[Style, ...]
+    """in the order of KINDS"""
+
+    def label(self, kind: str) -> Style:
+        return self.labels[KINDS.index(kind)]
+
+
+NO_LOOK = Look(0, Style(), Style(), (Style(),) * len(KINDS))
+
 
 @dataclass(slots=True, eq=False)
 class Entry:
     """A paragraph, what stands before it, and the lines it takes."""
 
     kind: str
-    """`you`, `vox`, `information`, `warning`, `error` or `head`: the look of the label"""
+    """one of KINDS: the look of the label"""
     label: str
     content: Content
     spaced: bool = True
     """an empty line above it"""
     muted: bool = False
     lines: list[Strip] = field(default_factory=list[Strip])
+    look: Look = NO_LOOK
+    """that of `lines`"""
     painted: bool = False
     """whether its end has been drawn since it last changed"""
 
 
 class Transcript(ScrollView, can_focus=True):
-    """Entries from top to bottom, the newest in view; a short conversation stands at the bottom."""
+    """Entries from top to bottom, the newest in view; a short conversation stands at the bottom.
+
+    Work on it is in proportion to what is in view, however long the conversation is.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "transcript--you",
-        "transcript--vox",
-        "transcript--information",
-        "transcript--warning",
-        "transcript--error",
-        "transcript--head",
+        *(f"transcript--{kind}" for kind in KINDS),
         "transcript--muted",
     }
 
@@ -70,8 +101,10 @@ class Transcript(ScrollView, can_focus=True):
         self._head: list[Entry] = []
         self._entries: list[Entry] = []
         self._tops: list[int] = []
+        """the first line of each entry"""
         self._total = 0
-        self._width = 0
+        self._look = NO_LOOK
+        self._wrapping: Timer | None = None
         self._drawn: dict[int, Strip] = {}
         """lines as they were drawn last"""
         self._following = True
@@ -81,22 +114,21 @@ class Transcript(ScrollView, can_focus=True):
         """What stands above the conversation: a title, then a line each."""
         conversation = self._entries[len(self._head) :]
         title, *rest = lines
-        self._head = [Entry("head", "", Content(title))]
-        self._head += [Entry("head", "", Content(line), spaced=False, muted=True) for line in rest]
-        self._entries = [*self._head, *conversation]
-        for entry in self._head:
+        head = [Entry("head", "", Content(title))]
+        head += [Entry("head", "", Content(line), spaced=False, muted=True) for line in rest]
+        for entry in head:
             self._wrap(entry)
-        self._drawn.clear()
-        self._rearrange()
+        with self._rearranging():
+            self._head = head
+            self._entries = [*head, *conversation]
 
     def add(self, entry: Entry) -> None:
-        self._entries.append(entry)
         self._wrap(entry)
-        excess = len(self._entries) - len(self._head) - KEPT_ENTRIES
-        if excess > 0:
-            del self._entries[len(self._head) : len(self._head) + excess]
-            self._drawn.clear()
-        self._rearrange()
+        with self._rearranging(len(self._entries)):
+            self._entries.append(entry)
+        if len(self._entries) - len(self._head) >= KEPT_ENTRIES + FORGOTTEN_AT_ONCE:
+            with self._rearranging():
+                del self._entries[len(self._head) : -KEPT_ENTRIES]
 
     def note(self, message: str, severity: str = "information") -> None:
         """A sentence that belongs to no reply."""
@@ -106,48 +138,51 @@ class Transcript(ScrollView, can_focus=True):
         entry.content = content
         before = entry.lines
         self._wrap(entry)
-        top = self._top(entry)
-        if top is None:
+        index = self._index(entry)
+        if index is None:
             return
-        same_height = len(before) == len(entry.lines)
-        last = top + len(before) if same_height else self._total
-        for number in range(top, last):
-            self._drawn.pop(number, None)
-        if not same_height:
-            self._rearrange()
+        if len(before) != len(entry.lines):
+            with self._rearranging(index):
+                pass
             return
+        top = self._tops[index]
         for i, (old, new) in enumerate(zip(before, entry.lines, strict=True)):
             if old != new:
+                self._drawn.pop(top + i, None)
                 self.refresh_lines(top + i + self._space_above())
 
     def join(self, entries: Sequence[Entry], content: Content) -> None:
         """Make of `entries` one, the first, with this content."""
         first, *rest = entries
         gone = {id(entry) for entry in rest}
-        self._entries = [entry for entry in self._entries if id(entry) not in gone]
         first.content = content
         self._wrap(first)
-        self._drawn.clear()
-        self._rearrange()
+        with self._rearranging(self._index(first) or 0):
+            self._entries = [entry for entry in self._entries if id(entry) not in gone]
 
     def clear(self) -> None:
         """Forget the conversation; what stands above it stays."""
         self._entries = list(self._head)
-        self._drawn.clear()
-        self._rearrange()
+        self._following = True
+        with self._rearranging():
+            pass
 
     def to_end(self) -> None:
         self._following = True
-        self.scroll_to(y=self.max_scroll_y, animate=False, force=True, immediate=True)
+        self._scroll(self.max_scroll_y)
+
+    def action_scroll_end(self) -> None:
+        """At once: an answer that grows would run away from a slow scroll."""
+        self.to_end()
 
     @property
     def text(self) -> str:
         return "\n".join(line.text for entry in self._entries for line in entry.lines)
 
     def on_resize(self, event: events.Resize) -> None:
-        if self.scrollable_content_region.width != self._width:
-            self._wrap_all()
-        elif self._following:
+        self._drawn.clear()
+        self._wrap_all()
+        if self._following:
             self.to_end()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
@@ -166,6 +201,17 @@ class Transcript(ScrollView, can_focus=True):
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return selection.extract(self.text), "\n"
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Textual's own way would style each line anew whenever the conversation moves."""
+        _, ground = self.background_colors
+        width, above = self.outer_size.width, self.styles.padding.top
+        strips = [self._drawn_line(y - above, width) for y in crop.line_range]
+        for line_filter in self.get_line_filters():
+            strips = [strip.apply_filter(line_filter, ground) for strip in strips]
+        if crop.column_span != (0, width):
+            strips = [strip.crop(*crop.column_span) for strip in strips]
+        return strips
+
     def render_line(self, y: int) -> Strip:
         number = y + self.scroll_offset.y - self._space_above()
         index = bisect_right(self._tops, number) - 1
@@ -175,9 +221,19 @@ class Transcript(ScrollView, can_focus=True):
         line = number - self._tops[index]
         if line == len(entry.lines) - 1:
             entry.painted = True
+        return self._selected(entry.lines[line], number).apply_offsets(0, number)
+
+    def _drawn_line(self, y: int, width: int) -> Strip:
+        """Line `y` of what is in view, with the empty cells around it."""
+        if not 0 <= y < self.scrollable_content_region.height:
+            return Strip.blank(width, self.rich_style)
+        number = y + self.scroll_offset.y - self._space_above()
         if number not in self._drawn:
-            strip = self._selected(entry.lines[line], number).apply_offsets(0, number)
-            self._drawn[number] = strip.adjust_cell_length(self.size.width, self.rich_style)
+            if len(self._drawn) >= DRAWN_LINES:
+                self._drawn.clear()
+            before = Strip.blank(self.styles.padding.left, self.rich_style)
+            whole = Strip.join([before, self.render_line(y)])
+            self._drawn[number] = whole.adjust_cell_length(width, self.rich_style)
         return self._drawn[number]
 
     def _selected(self, strip: Strip, number: int) -> Strip:
@@ -195,41 +251,68 @@ class Transcript(ScrollView, can_focus=True):
         """Empty lines above a conversation that is shorter than the widget."""
         return max(0, self.scrollable_content_region.height - self._total)
 
-    def _top(self, entry: Entry) -> int | None:
-        """Its first line; None for an entry that has been forgotten."""
+    def _index(self, entry: Entry) -> int | None:
+        """None for an entry that has been forgotten."""
         for index in range(len(self._entries) - 1, -1, -1):
             if self._entries[index] is entry:
-                return self._tops[index]
+                return index
         return None
 
     def _wrap_all(self) -> None:
-        self._width = self.scrollable_content_region.width
-        for entry in self._entries:
-            self._wrap(entry)
+        """What is in view takes the present look now, the rest in slices."""
+        look = self._present_look()
+        if look == self._look:
+            return
+        self._look = look
         self._drawn.clear()
-        self._rearrange()
+        while stale := [entry for entry in self._in_view() if entry.look is not look]:
+            with self._rearranging():
+                for entry in stale:
+                    self._wrap(entry)
+        self._wrap_more()
+
+    def _wrap_more(self) -> None:
+        """From the newest to the oldest."""
+        until = time.monotonic() + WRAP_SECONDS
+        stale = (entry for entry in reversed(self._entries) if entry.look is not self._look)
+        entry = next(stale, None)
+        if entry is None:
+            return
+        with self._rearranging():
+            while entry is not None and time.monotonic() < until:
+                self._wrap(entry)
+                entry = next(stale, None)
+        if self._wrapping is not None:
+            self._wrapping.stop()
+        self._wrapping = self.set_timer(WRAP_PAUSE_SECONDS, self._wrap_more)
+
+    def _in_view(self) -> Sequence[Entry]:
+        top = 0 if self._space_above() else self.scroll_offset.y
+        first = max(0, bisect_right(self._tops, top) - 1)
+        last = bisect_right(self._tops, top + self.scrollable_content_region.height)
+        return self._entries[first:last]
 
     def _wrap(self, entry: Entry) -> None:
+        look, entry.look = self._look, self._look
         entry.painted = False
-        if self._width <= 0:
+        if look.width <= 0:
             entry.lines = []
             return
-        ground = self.visual_style
-        muted = ground + self._component("muted") if entry.muted else ground
-        label_style = ground + self._component(entry.kind)
+        label_style = look.label(entry.kind)
+        style = look.muted if entry.muted else look.ground
         if entry.kind == "head" and not entry.muted:
-            muted = label_style
-        indent = 0 if entry.kind == "head" else min(LABEL_CELLS, self._width // 3)
+            style = label_style
+        indent = 0 if entry.kind == "head" else min(LABEL_CELLS, look.width // 3)
         text = Visual.to_strips(
             self,
             entry.content,
-            max(1, self._width - indent - 1),
+            max(1, look.width - indent - 1),
             None,
-            muted,
+            style,
             apply_selection=False,
         )
         labels = [Segment(entry.label[:indent].ljust(indent), label_style.rich_style)]
-        blanks = [Segment(" " * indent, ground.rich_style)]
+        blanks = [Segment(" " * indent, look.ground.rich_style)]
         entry.lines = [
             Strip([*(blanks if i else labels), *line], indent + line.cell_length)
             for i, line in enumerate(text)
@@ -237,17 +320,45 @@ class Transcript(ScrollView, can_focus=True):
         if entry.spaced:
             entry.lines.insert(0, Strip([], 0))
 
-    def _component(self, name: str) -> Style:
-        return self.get_visual_style(f"transcript--{name}", partial=True)
+    def _present_look(self) -> Look:
+        ground = self.visual_style
 
-    def _rearrange(self) -> None:
-        heights = [len(entry.lines) for entry in self._entries]
-        self._total = sum(heights)
-        self._tops = [0, *accumulate(heights)][: len(heights)]
-        self._grow(Size(self._width, self._total))
+        def component(name: str) -> Style:
+            return ground + self.get_visual_style(f"transcript--{name}", partial=True)
+
+        return Look(
+            self.scrollable_content_region.width,
+            ground,
+            component("muted"),
+            tuple(component(kind) for kind in KINDS),
+        )
+
+    @contextmanager
+    def _rearranging(self, since: int = 0) -> Generator[None, None, None]:
+        """Within, entries from index `since` on come, go, or change their height.
+
+        What is in view stays there: the end, or what the user has scrolled to.
+        """
+        top = self.scroll_offset.y
+        at = bisect_right(self._tops, top) - 1
+        anchor = None if self._following or at < 0 else self._entries[at]
+        line = top - self._tops[at] if anchor else 0
+        yield
+        start = self._tops[since] if since < len(self._tops) else self._total
+        heights = [len(entry.lines) for entry in self._entries[since:]]
+        tops = [start, *accumulate(heights, initial=start)]
+        self._tops[since:], self._total = tops[1:-1], tops[-1]
+        for number in [number for number in self._drawn if number >= start]:
+            del self._drawn[number]
+        self._grow(Size(self._look.width, self._total))
         if self._following:
             self.to_end()
+        elif anchor is not None and (at := self._index(anchor)) is not None and since <= at:
+            self._scroll(self._tops[at] + min(line, max(0, len(anchor.lines) - 1)))
         self.refresh()
+
+    def _scroll(self, y: int) -> None:
+        self.scroll_to(y=y, animate=False, force=True, immediate=True)
 
     def _grow(self, size: Size) -> None:
         """Take a new height; the screen is laid out anew only where a scroll bar comes or goes."""

@@ -38,6 +38,7 @@ from voxtui.bench.voxtral.systems import (
 )
 from voxtui.brains.voxtral.drafts import Draft, ModelThread
 from voxtui.brains.voxtral.ears import Ears
+from voxtui.brains.voxtral.graphs import CudaRecorder
 from voxtui.brains.voxtral.model import Decoder
 from voxtui.brains.voxtral.prompt import Exchange
 from voxtui.brains.voxtral.quantized import quantise
@@ -451,10 +452,7 @@ class Bench:
 
 def capture(system: Ours) -> None:
     """Raises RuntimeError where there is no CUDA."""
-    from importlib import import_module
-
-    loop: Any = system.loop
-    for _ in loop.capture(import_module("voxtui.brains.voxtral.graphs").CudaRecorder()):
+    for _ in system.loop.capture(CudaRecorder()):
         pass
 
 

@@ -1,0 +1,138 @@
+"""Many turns: what is read stays in view, and only what is in view is worked on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ui.conftest import Screen, screen
+from voxtui.turn import ReplyText, UserWords
+from voxtui.ui.transcript import Transcript
+
+
+def talk(s: Screen, turns: int, words: int = 12) -> None:
+    for _ in range(turns):
+        s.engine.begin("typed")
+        number = s.engine.turns
+        text = " ".join(f"{number}.{n}" for n in range(words))
+        s.engine.report(UserWords(number, f"question {number}"), ReplyText(number, text))
+        s.engine.finish()
+
+
+def transcript(s: Screen) -> Transcript:
+    return s.app.query_one(Transcript)
+
+
+def first_line(s: Screen) -> str:
+    """The first line of the conversation that is in view, without the scroll bar."""
+    return s.lines[2][:70].rstrip()
+
+
+async def scrolled_back(s: Screen, turns: int = 40) -> str:
+    """Talk, then go back some pages; the line that is on top then."""
+    talk(s, turns)
+    await s.settle()
+    for _ in range(3):
+        await s.pilot.press("pageup")
+        await s.settle()
+    await s.pilot.press("up")  # not to the first line of an entry
+    await s.settle()
+    return first_line(s)
+
+
+async def test_what_is_read_stays_in_view_while_an_answer_is_written_and_finished():
+    async with screen() as s:
+        read = await scrolled_back(s)
+        assert read.strip()
+        number = s.engine.turns
+        s.engine.report(ReplyText(number, "late " * 60))
+        s.engine.report(UserWords(number, "words that came late " * 8))
+        s.engine.finish()
+        await s.settle()
+        assert first_line(s) == read
+
+
+async def test_what_is_read_stays_in_view_when_the_oldest_turns_are_forgotten(monkeypatch):
+    monkeypatch.setattr("voxtui.ui.transcript.KEPT_ENTRIES", 60)
+    monkeypatch.setattr("voxtui.ui.transcript.FORGOTTEN_AT_ONCE", 10)
+    async with screen() as s:
+        read = await scrolled_back(s)
+        view = transcript(s)
+        place = view.scroll_offset.y
+        for _ in range(12):
+            view.note("a notice")
+        await s.settle()
+        assert view.scroll_offset.y < place and first_line(s) == read
+
+
+async def test_what_is_read_stays_in_view_in_a_narrower_terminal():
+    async with screen(size=(100, 24)) as s:
+        talk(s, 40)
+        await s.settle()
+        await s.pilot.press("pageup", "pageup", "pageup")
+        await s.settle()
+        view = transcript(s)
+        read = next(entry for entry in view._in_view() if entry.kind == "you").content.plain
+        await s.pilot.resize_terminal(70, 24)
+        while any(entry.look is not view._look for entry in view._entries):
+            await s.pilot.pause(0.01)
+        assert read in s.text
+
+
+async def test_the_end_key_follows_an_answer_again():
+    async with screen() as s:
+        await scrolled_back(s)
+        await s.pilot.press("end")
+        for n in range(8):
+            s.engine.report(ReplyText(s.engine.turns, f"token{n} "))
+            await s.settle()
+            assert f"token{n}" in s.text
+
+
+async def test_a_new_width_reaches_every_turn_and_what_is_in_view_at_once(monkeypatch):
+    monkeypatch.setattr("voxtui.ui.transcript.WRAP_SECONDS", 0.0005)
+    async with screen(size=(100, 24)) as s:
+        talk(s, 60)
+        await s.settle()
+        await s.pilot.resize_terminal(50, 24)
+        view = transcript(s)
+        assert all(entry.look is view._look for entry in view._in_view())
+        while any(entry.look is not view._look for entry in view._entries):
+            await s.pilot.pause(0.01)
+        longest = max(line.cell_length for entry in view._entries for line in entry.lines)
+        assert longest <= view.scrollable_content_region.width
+
+
+@pytest.mark.parametrize("turns", [5, 300])
+async def test_a_token_costs_the_same_however_long_the_conversation_is(monkeypatch, turns: int):
+    async with screen() as s:
+        talk(s, turns)
+        s.engine.begin("typed")
+        s.engine.report(ReplyText(s.engine.turns, "one "))
+        await s.settle()
+        view, wrapped, drawn = transcript(s), [], []
+        wrap, draw = view._wrap, view.render_line
+        monkeypatch.setattr(view, "_wrap", lambda entry: (wrapped.append(entry), wrap(entry)))
+        monkeypatch.setattr(view, "render_line", lambda y: drawn.append(y) or draw(y))
+        s.engine.report(ReplyText(s.engine.turns, "two "))
+        await s.settle()
+        assert len(wrapped) == 1 and len(drawn) == 1
+
+
+async def test_another_look_of_what_has_the_focus_wraps_nothing_anew(monkeypatch):
+    async with screen() as s:
+        talk(s, 5)
+        await s.settle()
+        monkeypatch.setattr(transcript(s), "_wrap", lambda entry: pytest.fail("wrapped anew"))
+        await s.press("slash")
+        await s.press("escape")
+
+
+async def test_the_lines_that_are_kept_as_drawn_have_a_limit(monkeypatch):
+    monkeypatch.setattr("voxtui.ui.transcript.DRAWN_LINES", 50)
+    async with screen() as s:
+        talk(s, 30)
+        await s.settle()
+        for _ in range(6):
+            await s.pilot.press("pageup")
+            await s.settle()
+        assert len(transcript(s)._drawn) <= 50
