@@ -207,7 +207,7 @@ class Bench:
                 decoders[fp8] = decoder, ears
             decoder, ears = decoders[fp8]
             if graphs:
-                ears = Ears(self._model)
+                ears = Ears(ears.encoder)  # what is captured is its own
             system = Ours(name, decoder, ears, capacity)
             if graphs:
                 capture(system)
