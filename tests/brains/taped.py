@@ -50,6 +50,11 @@ class Tape(TorchDispatchMode):
                     if isinstance(old, torch.Tensor) and not _is_same_memory(old, new):
                         old.copy_(new)
 
+    @property
+    def launches(self) -> int:
+        """Operations that are no mere views: at least so many launches without a graph."""
+        return sum(not func.is_view for func, *_ in self._operations)
+
 
 def _is_same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
