@@ -264,9 +264,9 @@ def test_a_rehearsal_reports_every_measure(tmp_path):
     assert {row["stage"] for row in measured["kernels"]} == {"encoder", "prefill", "step"}
     assert all(row["voxtui"] > 0 for row in measured["ratios"])
     failed = {row["failed"] for rows in measured.values() for row in rows if "failed" in row}
-    assert len(failed) <= 1  # graphs need CUDA
+    assert {"there is no CUDA device"} == {why for why in failed if "not installed" not in why}
     for title in report.TITLES.values():
-        assert title in ran.stdout or "compiled" in title
+        assert title in ran.stdout or "transformers compiles" in title
     assert "| first token of 5 s |  |  | 6.011 |" in ran.stdout
 
 
