@@ -169,6 +169,10 @@ class Bench:
     def _shape(self, name: str) -> Shape:
         return replace(self.shape, weight_bytes=1) if "fp8" in name else self.shape
 
+    def _share(self, share: float) -> Row:
+        """Of the floor; a tiny model is so far from it that the share would say nothing."""
+        return {} if self._tiny else {"floor_share": round(share, 3)}
+
     # The floor.
 
     def _measure_ceilings(self) -> Iterator[Row]:
@@ -207,7 +211,7 @@ class Bench:
                 decoders[fp8] = decoder, ears
             decoder, ears = decoders[fp8]
             if graphs:
-                ears = Ears(self._model)
+                ears = Ears(ears.encoder)  # what is captured is its own
             system = Ours(name, decoder, ears, capacity)
             if graphs:
                 capture(system)
@@ -236,7 +240,7 @@ class Bench:
             found.append(first)
         least = self._shape(system.name).first_token(seconds, PREFIX, self.ceilings)
         row = spread(found[2:])
-        return row | {"floor_share": round(least * 1e3 / row["p50_ms"], 3)}
+        return row | self._share(least * 1e3 / row["p50_ms"])
 
     def _turns(self) -> Iterator[Row]:
         """5 s of audio after so many turns before it: its first token, and its whole reply."""
@@ -304,7 +308,7 @@ class Bench:
         return {
             "tokens_per_s": round(rate, 1),
             "ms_per_token": round(1e3 / rate, 3),
-            "floor_share": round(rate * least, 3),
+            **self._share(rate * least),
         }
 
     def _memory(self) -> Iterator[Row]:
