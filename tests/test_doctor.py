@@ -231,7 +231,7 @@ def test_a_microphone_that_gives_digital_silence_is_muted(listed):
     microphone = LevelledMicrophone()
     microphone.silent_for = 1.0
     said = listed(Probe((MICROPHONE,)), microphone=microphone).out.splitlines()[-1]
-    assert said.startswith("Level: only digital silence from 'fake microphone': it is muted")
+    assert said.startswith("Only digital silence comes from 'fake microphone': it is muted")
     assert microphone.closed
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -98,6 +98,7 @@ def talking(
     speaker: FakeSpeaker | None = None,
     microphone: FakeMicrophone | None = None,
     config: Config | None = None,
+    spares: Callable[[], tuple[FakeMicrophone, FakeSpeaker]] | None = None,
 ) -> Iterator[Talk]:
     brain = brain or ScriptedBrain()
     voice = None if silent else voice or BeepVoice()
@@ -112,6 +113,7 @@ def talking(
         voice=voice,
         config=config or Config(),
         emit=events,
+        spares=spares,
     )
     engine.start()
     try:
@@ -570,6 +572,51 @@ def test_an_unplugged_microphone_keeps_what_was_captured() -> None:
         assert notice
         talk.engine.say("still there?")
         assert talk.turn().outcome is Outcome.ANSWERED
+
+
+def test_a_lost_microphone_gives_way_to_another_and_the_speaker_stays() -> None:
+    spare = FakeMicrophone()
+    with talking(spares=lambda: (spare, FakeSpeaker())) as talk:
+        assert talk.microphone
+        talk.engine.talk(1000.0)
+        talk.microphone.push(frames(SPEECH))
+        talk.microphone.unplug()
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert talk.microphone.closed and talk.speaker.chunks
+        assert "Listening to fake microphone now." in str(talk.events.of(Notice)[1])
+        talk.engine.talk(2000.0)
+        spare.push(frames(SPEECH, 2000.0))
+        talk.engine.release(2000.0 + len(SPEECH) * FRAME_SECONDS)
+        spare.push(frames("....", 2000.0 + len(SPEECH) * FRAME_SECONDS))
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert not talk.events.of(MicrophoneLost)
+
+
+def test_one_that_never_delivered_anything_is_not_replaced_for_ever() -> None:
+    made: list[FakeMicrophone] = []
+
+    def spares() -> tuple[FakeMicrophone, FakeSpeaker]:
+        made.append(FakeMicrophone())
+        return made[-1], FakeSpeaker()
+
+    with talking(spares=spares) as talk:
+        assert talk.microphone
+        talk.microphone.unplug()
+        talk.events.until(Notice, lambda e: "Listening to" in str(e))
+        made[0].unplug()
+        assert talk.events.until(MicrophoneLost)
+        assert len(made) == 1
+
+
+def test_a_lost_speaker_gives_way_to_another_for_the_next_answer() -> None:
+    spare = FakeSpeaker()
+    with talking(spares=lambda: (FakeMicrophone(), spare)) as talk:
+        talk.speaker.fails = DeviceError("The speaker was unplugged.")
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert talk.events.until(Notice, lambda e: "Speaking through fake speaker now" in str(e))
+        talk.engine.say("once more")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert spare.chunks
 
 
 def test_a_microphone_that_does_not_open_leaves_text_working() -> None:

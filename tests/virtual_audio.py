@@ -70,6 +70,13 @@ pcm.default {{ type asym playback.pcm "{SPEAKER}" capture.pcm "{MICROPHONE}" }}
 ctl.default {{ type pulse server "unix:@socket@" }}
 """
 
+OTHER_ALSA = f"""\
+pcm.othermic {{ type pulse server "unix:@socket@" device "{MICROPHONE}" }}
+pcm.otherspk {{ type pulse server "unix:@socket@" device "{SPEAKER}" }}
+pcm.default {{ type asym playback.pcm "otherspk" capture.pcm "othermic" }}
+ctl.default {{ type pulse server "unix:@socket@" }}
+"""
+
 
 def missing() -> list[str]:
     """The programs this machine lacks for a virtual sound server."""
@@ -144,6 +151,27 @@ class VirtualAudio:
             self._daemon.kill()
             self._daemon.wait()
         self._daemon = None
+
+    def unplug(self, other: VirtualAudio | None = None) -> None:
+        """Both devices are gone; those of `other`, under other names, are the default now."""
+        if other is not None:
+            text = OTHER_ALSA.replace("@socket@", str(other._socket))
+            (self._home / "asound.conf").write_text(text)
+        self.kill()
+
+    def remove_microphone(self) -> None:
+        """The sound server loses its microphone while it goes on, with another one there."""
+        self._pactl(
+            "load-module",
+            "module-remap-source",
+            "source_name=second",
+            "master=voxcable.monitor",
+            "channels=1",
+        )
+        self._pactl("set-default-source", "second")
+        for line in self._pactl("list", "short", "modules").splitlines():
+            if f"source_name={MICROPHONE}" in line:
+                self._pactl("unload-module", line.split("\t")[0])
 
     @contextmanager
     def environment(self) -> Iterator[None]:

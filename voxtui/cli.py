@@ -106,6 +106,7 @@ def talk(options: Options) -> None:
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
         )
     from voxtui.audio.devices import list_devices
+    from voxtui.audio.loopback import kept
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.ui.app import VoxtuiApp
@@ -127,6 +128,7 @@ def talk(options: Options) -> None:
             sample_clips(),
             clip_speaker(config),
             parts,
+            device_offset=partial(kept, loopback_file()),
         )
         try:
             app.run()
@@ -173,7 +175,11 @@ def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
 
     microphone = SounddeviceMicrophone(config.audio.input)
     speaker = SounddeviceSpeaker(config.audio.output)
-    return build_engine(config, emit, microphone, speaker, lambda: SounddeviceMicrophone(""))
+
+    def spares() -> tuple[Microphone, Speaker]:
+        return SounddeviceMicrophone(""), SounddeviceSpeaker("")
+
+    return build_engine(config, emit, microphone, speaker, spares)
 
 
 def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], None]:
@@ -530,7 +536,7 @@ def build_engine(
     emit: Callable[[Event], object],
     microphone: Microphone | None,
     speaker: Speaker | None,
-    spare: Callable[[], Microphone] | None = None,
+    spares: Callable[[], tuple[Microphone, Speaker]] | None = None,
 ) -> Engine:
     from voxtui.engine import Engine
     from voxtui.turn import Notice
@@ -546,7 +552,7 @@ def build_engine(
         voice=build_voice(config, say),
         config=config,
         emit=emit,
-        spare=spare,
+        spares=spares,
     )
 
 

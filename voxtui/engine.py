@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Literal, TypeAlias
@@ -21,6 +22,7 @@ from voxtui.chunker import Chunker
 from voxtui.config import Config
 from voxtui.conversation import Conversation, Speech, VoiceFailed
 from voxtui.errors import DeviceError, ModelError, VoxtuiError
+from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.recording import Endpointer, Recording, SpeechGate
 from voxtui.turn import (
@@ -64,11 +66,6 @@ CUT_OFF_ECHO_SECONDS = 0.05
 
 SILENT_SOURCE_SECONDS = 0.5
 """A source that delivers no frame for so long after the release is not waited for."""
-
-DIGITAL_SILENCE = (
-    "The microphone delivers only digital silence: it is muted, or this terminal has no permission "
-    "to use it. `voxtui devices` shows its level."
-)
 
 TAP_SECONDS = 0.25
 """A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
@@ -182,8 +179,9 @@ class Capture:
 class Engine:
     """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
 
-    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spare` makes the
-    microphone that replaces a lost one. `emit` is called on several threads and returns at once.
+    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spares` makes what
+    replaces a lost device, called while neither is open. `emit` is called on several threads and
+    returns at once.
     """
 
     def __init__(
@@ -196,9 +194,9 @@ class Engine:
         voice: Voice | None,
         config: Config,
         emit: Callable[[Event], object],
-        spare: Callable[[], Microphone] | None = None,
+        spares: Callable[[], tuple[Microphone, Speaker]] | None = None,
     ) -> None:
-        self._spare = spare
+        self._spares = spares
         self._microphone = microphone
         self._speaker = speaker
         self._detector = detector
@@ -217,6 +215,9 @@ class Engine:
         self._last_said: Utterance | None = None
         self._echo = (0.0, 0.0)
         self._stalled: threading.Thread | None = None
+        self._speaker_lost = False
+        self._unproven = False
+        """the microphone replaced a lost one, and has not delivered anything"""
         self._muted = False
         self._ready = False
         self._answering = False
@@ -318,6 +319,9 @@ class Engine:
             while not isinstance(item := self._next(), Quit):
                 if item is not None:
                     self._take(item)
+                if self._speaker_lost:
+                    self._speaker_lost = False
+                    self._replace(speaker=True)
         except _Closing:
             pass
         except BaseException as error:  # noqa: BLE001 - the front end raises it
@@ -487,33 +491,62 @@ class Engine:
                 part.close()
 
     def _lose_microphone(self, sentence: str) -> None:
-        """What was captured is kept and answered; the system's default takes over, if it can."""
-        if self._microphone is not None:
-            self._microphone.close()
-            self._microphone = None
+        """What was captured is kept and answered."""
         self._emit(Notice(sentence, "error"))
-        if not self._use_spare():
-            self._emit(MicrophoneLost())
+        self._replace(microphone=True)
         if self._capture is not None and self._capture.ticket.source == MICROPHONE:
             self._release(time.monotonic())
             self._answer_capture()
 
-    def _use_spare(self) -> bool:
-        spare = self._spare() if self._spare is not None else None
-        if spare is None:
-            return False
-        try:
-            spare.open(self.hear, self._microphone_lost)
-        except DeviceError:
-            return False
-        self._microphone = spare
+    def _replace(self, microphone: bool = False, speaker: bool = False) -> None:
+        """The system's default takes the place of what was lost, if it can.
+
+        New devices are found only while none is open: what was not lost is opened anew.
+        """
+        had, spoke = self._microphone, self._speaker
+        if self._spares is None or (microphone and self._unproven):
+            if microphone and had is not None:
+                had.close()
+                self._microphone = None
+                self._emit(MicrophoneLost())
+            return
+        for part in (had, spoke):
+            if part is not None:
+                part.close()
+        spare, loud = self._spares()
+        self._microphone = self._open_microphone(None if microphone else had, spare)
+        found = self._open_speaker(None if speaker else spoke, loud)
+        self._speaker = found or spoke  # which tries again with the next answer
         self._report_parts()
-        self._emit(Notice(f"Listening to {spare.name} now.", "information"))
-        return True
+        if self._microphone is None:
+            self._emit(MicrophoneLost())
+        elif self._microphone is not had:
+            self._unproven = True
+            self._emit(Notice(f"Listening to {self._microphone.name} now.", "information"))
+        if found is not None and found is not spoke:
+            self._emit(Notice(f"Speaking through {found.name} now.", "information"))
+
+    def _open_microphone(self, *candidates: Microphone | None) -> Microphone | None:
+        for candidate in candidates:
+            with suppress(DeviceError):
+                if candidate is not None:
+                    candidate.open(self.hear, self._microphone_lost)
+                    return candidate
+        return None
+
+    def _open_speaker(self, *candidates: Speaker | None) -> Speaker | None:
+        for candidate in candidates:
+            with suppress(DeviceError):
+                if candidate is not None:
+                    candidate.open()
+                    return candidate
+        return None
 
     # Listening.
 
     def _hear(self, frame: Frame) -> None:
+        if frame.source == MICROPHONE:
+            self._unproven = False
         capture = self._capture
         if capture is not None and frame.source == capture.ticket.source:
             if not self._is_echo(frame, until=self._echo[1] + CUT_OFF_ECHO_SECONDS):
@@ -626,10 +659,12 @@ class Engine:
         self._answer(ticket, said)
 
     def _explain_silence(self, capture: Capture) -> None:
-        """A quiet room is never exactly zero; a muted or forbidden microphone is."""
-        frames = capture.recording.frames
-        if capture.ticket.source == MICROPHONE and frames and not any(map(_sounds, frames)):
-            self._emit(Notice(DIGITAL_SILENCE))
+        frames, microphone = capture.recording.frames, self._microphone
+        if capture.ticket.source != MICROPHONE or not frames or microphone is None:
+            return
+        loudest = max(float(abs(frame.samples).max()) for frame in frames)
+        if why := complaint(microphone.name, loudest):
+            self._emit(Notice(why))
 
     def _answer(self, ticket: Ticket, said: Utterance | str | None) -> None:
         if not self._ready:
@@ -743,6 +778,7 @@ class Engine:
         except VoiceFailed as error:
             self._silent(speaker, ticket, f"The voice failed: {error}")
         except DeviceError as error:
+            self._speaker_lost = True
             self._silent(None, ticket, str(error))
 
     def _silent(self, speaker: Speaker | None, ticket: Ticket, sentence: str) -> None:
@@ -778,6 +814,7 @@ class Engine:
             reply=answer.reply if answer else "",
             tokens=len(answer.tokens) if answer else 0,
             hidden_s=ticket.marks.hidden_s,
+            gpu_bytes=ticket.marks.gpu_bytes,
             paced=ticket.paced,
             error=error,
         )
@@ -806,10 +843,6 @@ class _Answer:
 
 class _Closing(Exception):
     """Nobody waits any more for what is being loaded."""
-
-
-def _sounds(frame: Frame) -> bool:
-    return bool(frame.samples.any())
 
 
 def _silent_frame() -> Frame:

@@ -16,7 +16,7 @@ import click
 from voxtui.config import TargetsConfig
 from voxtui.engine import TYPED, Engine
 from voxtui.errors import InputError
-from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, Headline, verdict
+from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline, verdict
 from voxtui.turn import (
     MICROPHONE,
     Captured,
@@ -48,9 +48,6 @@ Text and Enter: send the text.
 /new: new conversation. /mute: voice off or on. /help: this. /quit or Ctrl-D: quit."""
 
 SPOKEN_NAMES = {TTFT: "First token", FIRST_SOUND: "first sound", TOTAL: "total"}
-
-DeviceOffset: TypeAlias = Callable[[str | None], float | None]
-"""Milliseconds that were measured of this speaker, beyond what the sound system knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import difflib
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -90,11 +91,42 @@ def install() -> str:
     return "Run: sudo apt install libportaudio2 (or your system's package of PortAudio)"
 
 
+class Streams:
+    """How many streams are open in this process: PortAudio looks for devices only as it begins."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """held while devices are listed or a stream is opened"""
+        self._open = 0
+        self._looked = False
+
+    def opened(self) -> None:
+        with self.lock:
+            self._open += 1
+
+    def closed(self) -> None:
+        with self.lock:
+            self._open -= 1
+
+    def look_again(self, sounddevice: Any) -> None:
+        """Let PortAudio find what has come or gone, if no stream would end by it."""
+        if self._looked and not self._open:
+            sounddevice._terminate()
+            sounddevice._initialize()
+        self._looked = True
+
+
+streams = Streams()
+
+
 def list_devices() -> list[Device]:
-    """Every device. Raises DeviceError."""
+    """Every device; while a stream is open, of those that were there before. Raises DeviceError."""
     sounddevice: Any = portaudio()
-    default_input, default_output = sounddevice.default.device
-    hosts = sounddevice.query_hostapis()
+    with streams.lock:
+        streams.look_again(sounddevice)
+        default_input, default_output = sounddevice.default.device
+        hosts = sounddevice.query_hostapis()
+        listed = list(sounddevice.query_devices())
     return [
         Device(
             index=index,
@@ -106,7 +138,7 @@ def list_devices() -> list[Device]:
             default_input=index == default_input,
             default_output=index == default_output,
         )
-        for index, found in enumerate(sounddevice.query_devices())
+        for index, found in enumerate(listed)
     ]
 
 

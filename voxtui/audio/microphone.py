@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from voxtui.audio.devices import find, list_devices, opening_failed, portaudio
+from voxtui.audio.devices import find, list_devices, opening_failed, portaudio, streams
 from voxtui.audio.rates import Resampler
 from voxtui.turn import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
@@ -47,6 +47,10 @@ class SounddeviceMicrophone:
         return self._name
 
     def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
+        with streams.lock:
+            self._open(sink, lost)
+
+    def _open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
         sounddevice: Any = portaudio()
         device = find(list_devices(), self._wanted, "input")
         self._name, self._closing, self.silent_for = device.name, False, 0.0
@@ -81,6 +85,7 @@ class SounddeviceMicrophone:
                 if channels == device.inputs:
                     raise opening_failed(device, "input", error) from error
         self._stream = stream
+        streams.opened()
         self._converter = threading.Thread(
             target=self._convert,
             args=(blocks, device.rate, channels, sink, lost),
@@ -95,6 +100,7 @@ class SounddeviceMicrophone:
         self._closing = True
         self._stream.close(ignore_errors=True)
         self._stream = None
+        streams.closed()
         self._blocks.put(None)
         if self._converter is not None and self._converter is not threading.current_thread():
             self._converter.join()

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from voxtui.audio.devices import Device, find, list_devices, opening_failed, periods, portaudio
+from voxtui.audio.devices import (
+    Device,
+    find,
+    list_devices,
+    opening_failed,
+    periods,
+    portaudio,
+    streams,
+)
 from voxtui.audio.rates import Resampler, resample
 from voxtui.errors import DeviceError, InputError
 from voxtui.turn import Mark, Marks, SpeechChunk
@@ -126,6 +134,10 @@ class SounddeviceSpeaker:
         return self._name
 
     def open(self) -> None:
+        with streams.lock:
+            self._open()
+
+    def _open(self) -> None:
         sounddevice: Any = portaudio()
         self._device = device = find(list_devices(), self._wanted, "output")
         self._name = device.name
@@ -148,6 +160,7 @@ class SounddeviceSpeaker:
                     raise opening_failed(device, "output", error) from error
                 continue
             self._stream, self._channels = stream, channels
+            streams.opened()
             break
         self._lost, self._closing = None, False
         self._rinse, self._stretch = 0, Stretch(device.rate)
@@ -155,7 +168,7 @@ class SounddeviceSpeaker:
         self._writer.start()
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
-        if self._lost is not None and self._reply is None:
+        if (self._lost is not None or self._writer is None) and self._reply is None:
             self._end_writer()
             self.open()
         with self._changed:
@@ -239,6 +252,7 @@ class SounddeviceSpeaker:
             self._lose()
         finally:
             self._stream.close(ignore_errors=True)
+            streams.closed()
 
     def _lose(self) -> None:
         with self._changed:

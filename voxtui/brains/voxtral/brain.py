@@ -375,6 +375,9 @@ class VoxtralBrain:
         marks.hidden_s += sum(
             min(end, released) - start for start, end in draft.worked if start < released
         )
+        from voxtui.brains.voxtral.weights import gpu_bytes
+
+        marks.gpu_bytes = gpu_bytes()
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
         most = 16 + int(said.seconds * WORDS_PER_SECOND)

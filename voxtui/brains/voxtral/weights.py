@@ -20,6 +20,11 @@ def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def gpu_bytes() -> int | None:
+    """What torch holds of the GPU's memory, other models of this process included."""
+    return torch.cuda.memory_reserved() if torch.cuda.is_available() else None
+
+
 def best_dtype(device: torch.device) -> torch.dtype | str:
     """bfloat16, or float16 where the GPU lacks it; on a CPU whatever the checkpoint has."""
     if device.type != "cuda":

@@ -1,0 +1,187 @@
+"""Devices that go away in the middle of a turn: the engine on the real PortAudio."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.audio.sounds import report
+from tests.fakes import BeepVoice, Events, LoudIsSpeech, ScriptedBrain
+from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
+from voxtui.audio.microphone import SounddeviceMicrophone
+from voxtui.audio.speaker import AUDIBLE, SounddeviceSpeaker
+from voxtui.config import Config
+from voxtui.engine import Engine
+from voxtui.protocols import Microphone, Speaker
+from voxtui.turn import (
+    MicrophoneLost,
+    Notice,
+    Outcome,
+    State,
+    StateChanged,
+    Turn,
+    TurnFinished,
+    Utterance,
+)
+
+pytestmark = pytest.mark.audio
+
+STORY = "A story that takes more than a second to be told, and goes on and on and on after that."
+
+
+class Talk:
+    """The engine on the devices of one sound server, whose place another can take."""
+
+    def __init__(self, audio: VirtualAudio) -> None:
+        self.audio = audio
+        self.events = Events()
+        self.brain = ScriptedBrain(*([[STORY]] * 9))
+        self.engine = Engine(
+            microphone=SounddeviceMicrophone(MICROPHONE),
+            speaker=SounddeviceSpeaker(SPEAKER),
+            detector=LoudIsSpeech(),
+            brain=self.brain,
+            voice=BeepVoice(),
+            config=Config(),
+            emit=self.events,
+            spares=self._spares,
+        )
+        self.engine.start()
+        self.wait_for(State.READY)
+
+    def _spares(self) -> tuple[Microphone, Speaker]:
+        return SounddeviceMicrophone(""), SounddeviceSpeaker("")
+
+    def wait_for(self, state: State) -> None:
+        self.events.until(StateChanged, lambda event: event == StateChanged(state))
+
+    def turn(self) -> Turn:
+        finished = self.events.until(TurnFinished)
+        assert isinstance(finished, TurnFinished)
+        return finished.turn
+
+    def speak(self, audio: VirtualAudio, seconds: float = 1.0) -> None:
+        tone = 0.4 * np.sin(np.arange(round(16_000 * seconds)) * 2 * np.pi * 300 / 16_000)
+        assert audio.say(tone.astype(np.float32)).wait() == 0
+
+    @property
+    def notices(self) -> str:
+        return " ".join(str(event) for event in self.events.of(Notice))
+
+    @property
+    def said(self) -> float:
+        """Seconds of the last utterance."""
+        said = self.brain.said[-1]
+        assert isinstance(said, Utterance)
+        return said.seconds
+
+
+@pytest.fixture
+def first() -> Iterator[VirtualAudio]:
+    with VirtualAudio() as audio, audio.environment():
+        yield audio
+
+
+@pytest.fixture
+def other() -> Iterator[VirtualAudio]:
+    with VirtualAudio() as audio:
+        yield audio
+
+
+@pytest.fixture
+def talk(first: VirtualAudio) -> Iterator[Talk]:
+    talk = Talk(first)
+    yield talk
+    began = time.monotonic()
+    talk.engine.close()
+    assert time.monotonic() - began < 5.0
+
+
+def loud_seconds(samples: np.ndarray) -> float:
+    return np.count_nonzero(np.abs(samples) > AUDIBLE) / RATE
+
+
+def test_unplugged_while_it_listens_what_was_said_is_answered_by_the_other_devices(
+    first: VirtualAudio, other: VirtualAudio, talk: Talk
+) -> None:
+    with other.record() as recorder:
+        talk.engine.talk()
+        talk.wait_for(State.LISTENING)
+        talk.speak(first)
+        first.unplug(other)
+        turn = talk.turn()
+        heard = recorder.stop()
+    report(f"kept {talk.said:.2f} s of speech; heard {loud_seconds(heard):.2f} s of the answer")
+    assert turn.outcome is Outcome.ANSWERED and talk.said > 0.8
+    assert loud_seconds(heard) > 0.5
+    for said in (
+        "stopped delivering sound",
+        "Listening to default now",
+        "Speaking through default",
+    ):
+        assert said in talk.notices
+    assert not talk.events.of(MicrophoneLost)
+    talk.wait_for(State.READY)
+    talk.engine.talk()
+    talk.speak(other)
+    talk.engine.release()
+    assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
+
+
+def test_unplugged_while_it_speaks_the_text_goes_on_and_the_next_answer_is_heard(
+    first: VirtualAudio, other: VirtualAudio, talk: Talk
+) -> None:
+    talk.engine.say("tell me")
+    talk.wait_for(State.SPEAKING)
+    threading.Event().wait(0.3)
+    first.unplug(other)
+    turn = talk.turn()
+    assert turn.outcome is Outcome.ANSWERED and turn.reply == STORY
+    talk.events.until(Notice, lambda event: "Speaking through default now" in str(event))
+    assert "stopped taking sound" in talk.notices
+    with other.record() as recorder:
+        talk.engine.say("once more")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert loud_seconds(recorder.stop()) > 0.5
+
+
+def test_with_no_other_device_it_goes_on_as_text_and_ends_at_once(
+    first: VirtualAudio, talk: Talk
+) -> None:
+    talk.engine.talk()
+    talk.wait_for(State.LISTENING)
+    talk.speak(first)
+    first.unplug()
+    talk.events.until(MicrophoneLost)
+    assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
+    talk.engine.say("still there?")
+    assert talk.turn().reply == STORY
+    assert "The answer goes on as text." in talk.notices
+
+
+def test_a_speaker_that_comes_back_is_heard_again(first: VirtualAudio, talk: Talk) -> None:
+    talk.engine.say("tell me")
+    talk.wait_for(State.SPEAKING)
+    first.unplug()
+    assert talk.turn().reply == STORY
+    first.start()
+    with first.record() as recorder:
+        talk.engine.say("once more")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert loud_seconds(recorder.stop()) > 0.5
+
+
+def test_a_microphone_that_the_sound_server_replaces_by_itself_is_not_noticed(
+    first: VirtualAudio, talk: Talk
+) -> None:
+    talk.engine.talk()
+    talk.wait_for(State.LISTENING)
+    first.remove_microphone()
+    talk.speak(first)
+    talk.engine.release()
+    assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
+    assert not talk.events.of(Notice)
