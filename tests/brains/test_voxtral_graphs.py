@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.brains.taped import TapeRecorder
+from tests.brains.taped import FakeCuda, TapeRecorder
 from tests.brains.tiny_voxtral import model
 from tests.brains.voxtral_turns import Oracle, answered, ids, instruction, made, utterance
 from tests.fakes import Flag
@@ -188,7 +188,7 @@ def test_what_is_captured_is_as_many_operations_as_the_latency_log_says() -> Non
     layers = [two[i] - one[i] for i in range(3)]
     assert layers == [10, 15, 15]
     whole = [one[i] + layers[i] * more for i, more in enumerate((31, 29, 29))]
-    assert whole == [343, 480, 481]
+    assert whole == [343, 481, 482]
 
 
 # Where it cannot be done.
@@ -266,6 +266,34 @@ def test_work_that_asks_the_device_for_a_number_cannot_be_captured() -> None:
     numbers = torch.ones(3)
     with torch.inference_mode(), pytest.raises(RuntimeError, match="capturing"):
         TapeRecorder()(lambda: numbers.fill_(int(numbers.sum())))
+
+
+def test_a_graph_is_captured_after_a_run_that_sets_things_up_and_launched_once_before_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeCuda()
+    monkeypatch.setattr(graphs.torch, "cuda", fake)
+    replay = graphs.CudaRecorder()(lambda: fake.log.append("work"))
+    begin = "begin in pool, thread_local"
+    assert fake.log == ["wait for default", "work", begin, "work", "end", "replay"]
+    replay()
+    assert fake.log[-2:] == ["replay", "replay"]
+    assert fake.current == "default"
+
+
+def test_a_capture_that_fails_leaves_no_other_stream_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeCuda()
+    monkeypatch.setattr(graphs.torch, "cuda", fake)
+
+    def work() -> None:
+        if fake.log[-1].startswith("begin"):
+            raise RuntimeError("not permitted")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        graphs.CudaRecorder()(work)
+    assert fake.current == "default"
 
 
 def test_nothing_is_captured_unless_it_is_asked_for(tiny_voxtral: Path) -> None:
