@@ -118,6 +118,11 @@ def test_a_generate_that_fails_ends_its_stream(model):
         list(failing.behind(16, 4))
 
 
+def test_a_token_of_generate_is_timed_on_this_thread_too(model):
+    at = Generate(model, "theirs").moments(16, 5)
+    assert len(at) == 5 and at == sorted(at)
+
+
 def test_a_row_that_fails_tells_why_and_the_next_goes_on():
     bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(600))
     rows = list(bench._kinds())
