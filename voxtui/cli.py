@@ -164,6 +164,7 @@ def talk_plainly(options: Options) -> None:
             clip_speaker(config),
             device_offset=partial(kept, loopback_file()),
             typed_live=sys.stdin.isatty(),
+            save_dir=config.ui.save_dir,
         )
         plain.run(typed_lines())
 

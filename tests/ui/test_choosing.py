@@ -176,7 +176,7 @@ async def test_a_microphone_of_pure_zeros_is_named_with_its_likely_cause():
 async def test_the_level_is_told_as_a_number_beside_the_microphones_name():
     async with screen(size=(100, 30)) as s:
         for level, told in ((0.1, "−20 dBFS"), (0.0, "digital silence")):
-            s.app._peak, s.engine.level = 0.0, level
+            s.app._peak, s.engine.level = None, level
             s.app._tick()
             s.app._show_level()
             await s.settle()

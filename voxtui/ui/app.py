@@ -186,7 +186,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._models_are_new = True
         self._loudest = 0.0
         """of the microphone, since it was chosen"""
-        self._peak = 0.0
+        self._peak: float | None = None
         """of the microphone, since its level was told"""
         self._clips = clips if speak_clip else ()
         self._speak_clip = speak_clip
@@ -279,6 +279,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     # What the engine reports.
 
     def on_engine_event(self, message: EngineEvent) -> None:
+        self._record.take(message.event)
         match message.event:
             case StateChanged(state):
                 self._change_state(state)
@@ -297,18 +298,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case TurnStarted(turn, source, marks):
                 self._begin_turn(turn, source, marks)
             case Captured(turn, said):
-                self._record.add_speech(turn, said)
                 if view := self._view_of(turn):
                     view.show_said(said)
             case UserWords(turn, text):
-                self._record.add_words(turn, text)
                 if view := self._view_of(turn):
                     view.show_words(text)
             case ReplyText(turn, text):
                 if view := self._view_of(turn):
                     self._show_reply(view, text)
             case SpokenUpTo(turn, text):
-                self._record.cut(turn, text)
                 if view := self._view_of(turn):
                     view.cut(text)
             case Notice(text, severity):
@@ -360,7 +358,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._bar.border_subtitle = loaded.microphone or "no microphone"
         self._bar.meter.show(0.0)
         self._panel.devices_add(self._device_offset(loaded.speaker))
-        self._loudest = self._peak = 0.0
+        self._loudest, self._peak = 0.0, None
         if loaded.microphone is not None:
             check = partial(self._check_level, loaded.microphone, other)
             self.set_timer(LEVEL_CHECK_SECONDS, check)
@@ -381,9 +379,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._transcript.note(f"Level of {microphone}: {level}.")
 
     def _show_level(self) -> None:
-        if self._microphone is not None and self._state is not State.LOADING:
+        if self._microphone is not None and self._peak is not None:
             self._bar.border_subtitle = f"{self._microphone}  {decibels(self._peak)}"
-        self._peak = 0.0
+        self._peak = None
 
     def _lose_microphone(self) -> None:
         self._microphone = None
@@ -403,7 +401,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._transcript.note(f"Not sent, as no model could be loaded: “{text}”", "error")
 
     def _begin_turn(self, turn: int, source: str, marks: Marks) -> None:
-        self._record.begin(turn, source)
         self._number, self._marks = turn, marks
         self._began_at = time.monotonic()
         self._first = None
@@ -424,7 +421,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _finish_turn(self, turn: Turn) -> None:
         if self._talking == turn.number:
             self._stop_talking()
-        self._record.finish(turn)
         view = self._view_of(turn.number)
         if view is None:
             return
@@ -530,7 +526,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         level = self.engine.level
         self._loudest = max(self._loudest, level)
-        self._peak = max(self._peak, level)
+        self._peak = max(self._peak or 0.0, level)
         self._bar.meter.show(loudness(level))
         if self._marks is not None:
             self._panel.follow(self._marks)
@@ -750,12 +746,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if not self._record.finished:
             self.notify("There is nothing to save yet.", severity="warning")
             return
-        folder = self._config.ui.save_dir
-        self.run_worker(
-            partial(self._save, Path(folder).expanduser() if folder else saved_sessions()),
-            thread=True,
-            group="save",
-        )
+        save = partial(self._save, saved_sessions(self._config.ui.save_dir))
+        self.run_worker(save, thread=True, group="save")
 
     def _save(self, folder: Path) -> None:
         """On a thread of its own: a disk may be slow."""
