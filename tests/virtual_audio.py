@@ -350,6 +350,19 @@ class Recorder:
         """Mono float32 at 48 kHz, so far."""
         return np.frombuffer(b"".join(self._pieces), np.int16).astype(np.float32) / 32768
 
+    def since(self, at: float) -> np.ndarray:
+        """As `samples`, but only those played since `at` (monotonic seconds)."""
+        wanted = self._samples - self.index(at)
+        pieces: list[bytes] = []
+        for piece in reversed(self._pieces):
+            if wanted <= 0:
+                break
+            pieces.insert(0, piece)
+            wanted -= len(piece) // 2
+        return (
+            np.frombuffer(b"".join(pieces), np.int16)[max(0, -wanted) :].astype(np.float32) / 32768
+        )
+
     def index(self, at: float) -> int:
         """The sample that was played at `at` (monotonic seconds)."""
         return round((at - self.began_at) * RATE)

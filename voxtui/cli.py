@@ -599,7 +599,8 @@ def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
         case "embedded":
             return embedded()
         case "voxtral":
-            return AutoBrain(voxtral, embedded, say, asked_for="voxtral")
+            asked_for = voxtral()  # where it cannot be had, that is said at once
+            return AutoBrain(lambda: asked_for, embedded, say, asked_for.name)
         case "auto":
             return AutoBrain(voxtral_on_gpu, embedded, say)
 

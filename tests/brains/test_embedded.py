@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 import threading
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,11 @@ from tests.brains.conftest import QUESTIONS, Question, small, warm
 from tests.fakes import SECONDS, Flag
 from voxtui.audio.clips import load_clip
 from voxtui.brains import embedded as embedded_module
+from voxtui.brains import llama
 from voxtui.brains.embedded import Draft, EmbeddedBrain
 from voxtui.brains.llama import Llama, chatml
 from voxtui.brains.moonshine import LONG_SECONDS, Moonshine, stretches
+from voxtui.config import GenerationConfig
 from voxtui.errors import ModelError
 from voxtui.models import model_file
 from voxtui.protocols import PastTurn
@@ -62,6 +65,22 @@ def utterance(question: Question) -> Utterance:
     said = question.recording().utterance()
     assert said is not None
     return said
+
+
+def test_what_the_user_set_reaches_the_chat_model() -> None:
+    asked: list[dict[str, object]] = []
+
+    class Server:
+        def handle_completions(self, completion: dict[str, object], take: object) -> None:
+            asked.append(completion)
+
+    config = GenerationConfig(temperature=0.7, top_p=0.8, top_k=9, repetition_penalty=1.1, seed=5)
+    mine, theirs = Pipe()
+    with mine, theirs:
+        llama._answer(Server(), llama.Request("x", config.sampling(), 4, False), theirs)
+        assert mine.recv() is llama.Signal.DONE
+    names = ("temperature", "top_p", "top_k", "repeat_penalty", "seed")
+    assert [asked[0][name] for name in names] == [0.7, 0.8, 9, 1.1, 5]
 
 
 def test_spoken_questions_are_recognised(questions: list[Question]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.brains.conftest import Question
 from tests.brains.voxtral_turns import Oracle, answered, ids, instruction, made, sound, utterance
 from tests.fakes import Flag
 from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
+from voxtui.brains.voxtral.encoder import Encoder
 from voxtui.brains.voxtral.prompt import (
     BEGIN_AUDIO,
     WINDOW_SAMPLES,
@@ -67,6 +69,17 @@ def test_the_features_are_those_of_the_processor(
     mel = brain._chat.ears.mel
     ours = mel(mel.filled(samples, Clip(0, samples).windows))
     assert torch.equal(ours, oracle.features(samples))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_what_is_heard_is_what_transformers_hears(oracle: Oracle, dtype: torch.dtype) -> None:
+    theirs = copy.deepcopy(oracle.model).to(dtype)
+    features = oracle.features(sound(3.0)).to(dtype)
+    with torch.inference_mode():
+        wanted = theirs.model.get_audio_features(features, return_dict=True).pooler_output
+        found = Encoder(theirs)(features)
+    error = (found.float() - wanted.float()).norm() / wanted.float().norm()
+    assert error < (1e-5 if dtype == torch.float32 else 3e-2)
 
 
 def conversation(directory: Path, *turns: tuple[str, object]) -> list[dict[str, object]]:

@@ -72,13 +72,15 @@ def test_it_answers_for_nothing_but_products() -> None:
 # The brain.
 
 
+CONFIG = Config(
+    brain=BrainConfig(voxtral=VoxtralBrainConfig(quantization="fp8")),
+    generation=GenerationConfig(temperature=0.0, max_new_tokens=8),
+)
+
+
 @pytest.fixture(scope="module")
 def brain(tiny_voxtral: Path) -> Iterator[VoxtralBrain]:
-    config = Config(
-        brain=BrainConfig(voxtral=VoxtralBrainConfig(quantization="fp8")),
-        generation=GenerationConfig(temperature=0.0, max_new_tokens=8),
-    )
-    brain = VoxtralBrain(config, tiny_voxtral)
+    brain = VoxtralBrain(CONFIG, tiny_voxtral)
     brain.warm_up(lambda step, fraction: None)
     yield brain
     brain.close()
@@ -145,6 +147,23 @@ def test_a_gpu_that_can_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_gpu(monkeypatch, (8, 9))
     monkeypatch.setattr(quantized.importlib.util, "find_spec", lambda name: name)
     quantized.check(GPU)
+
+
+def test_a_kernel_that_fails_is_said_and_the_weights_stay_as_they_are(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(decoder: object) -> None:
+        raise ModelError("The kernel for fp8 failed: no compiler.")
+
+    monkeypatch.setattr(quantized, "quantise", broken)
+    said: list[str] = []
+    brain = VoxtralBrain(CONFIG, tiny_voxtral, said.append)
+    brain.warm_up(lambda step, fraction: None)
+    assert said == [
+        "Voxtral keeps its weights as they are. The kernel for fp8 failed: no compiler."
+    ]
+    assert "fp8" not in brain.description
+    brain.close()
 
 
 # The kernel.

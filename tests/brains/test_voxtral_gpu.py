@@ -167,6 +167,7 @@ def test_work_that_asks_the_device_for_a_number_cannot_be_captured_and_the_next_
     numbers = torch.ones(3, device=DEVICE)
     with pytest.raises(RuntimeError):
         recorder(lambda: numbers.fill_(int(numbers.sum())))
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
     replay = CudaRecorder()(lambda: numbers.mul_(2))
     numbers.fill_(1)
     replay()

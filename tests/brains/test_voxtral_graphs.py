@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.brains.taped import TapeRecorder
+from tests.brains.taped import FakeCuda, TapeRecorder
+from tests.brains.tiny_voxtral import model
 from tests.brains.voxtral_turns import Oracle, answered, ids, instruction, made, utterance
 from tests.fakes import Flag
 from voxtui.brains.voxtral import brain as brain_module
@@ -17,6 +18,8 @@ from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.graphs import Graphs
 from voxtui.brains.voxtral.loop import Loop
 from voxtui.brains.voxtral.prompt import PAD
+from voxtui.brains.voxtral.sampling import Sampler
+from voxtui.brains.voxtral.weights import parts
 from voxtui.config import BrainConfig, Config, VoxtralBrainConfig
 from voxtui.errors import ModelError, ModelLost
 from voxtui.protocols import PastTurn
@@ -169,6 +172,25 @@ def test_after_an_answer_that_was_no_number_the_next_is_sound(
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
 
 
+def test_what_is_captured_is_as_many_operations_as_the_latency_log_says() -> None:
+    """Counted per layer, for the 32 of the encoder and the 30 of the language model."""
+
+    def counted(layers: int) -> list[int]:
+        decoder, ears = parts(model(layers=layers))
+        cpu = torch.device("cpu")
+        sampler = Sampler(4096, 2, cpu, temperature=0.2, top_p=0.95, min_new_tokens=1)
+        recorder = TapeRecorder()
+        assert [*Loop(decoder, ears, sampler, 512).capture(recorder)]
+        clip, _, first, step, prefill, *_ = (tape.launches for tape in recorder.tapes)
+        return [clip, prefill + first, step]
+
+    one, two = counted(1), counted(2)
+    layers = [two[i] - one[i] for i in range(3)]
+    assert layers == [10, 15, 15]
+    whole = [one[i] + layers[i] * more for i, more in enumerate((31, 29, 29))]
+    assert whole == [343, 481, 482]
+
+
 # Where it cannot be done.
 
 
@@ -244,6 +266,34 @@ def test_work_that_asks_the_device_for_a_number_cannot_be_captured() -> None:
     numbers = torch.ones(3)
     with torch.inference_mode(), pytest.raises(RuntimeError, match="capturing"):
         TapeRecorder()(lambda: numbers.fill_(int(numbers.sum())))
+
+
+def test_a_graph_is_captured_after_a_run_that_sets_things_up_and_launched_once_before_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeCuda()
+    monkeypatch.setattr(graphs.torch, "cuda", fake)
+    replay = graphs.CudaRecorder()(lambda: fake.log.append("work"))
+    begin = "begin in pool, thread_local"
+    assert fake.log == ["wait for default", "work", begin, "work", "end", "replay"]
+    replay()
+    assert fake.log[-2:] == ["replay", "replay"]
+    assert fake.current == "default"
+
+
+def test_a_capture_that_fails_leaves_no_other_stream_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeCuda()
+    monkeypatch.setattr(graphs.torch, "cuda", fake)
+
+    def work() -> None:
+        if fake.log[-1].startswith("begin"):
+            raise RuntimeError("not permitted")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        graphs.CudaRecorder()(work)
+    assert fake.current == "default"
 
 
 def test_nothing_is_captured_unless_it_is_asked_for(tiny_voxtral: Path) -> None:

@@ -97,14 +97,12 @@ def _one(terminal, recorder, after: float) -> float:
     pressed = terminal.send(DOWN)
     terminal.send(UP)
     recorder.until(pressed + SETTLED_SECONDS)
-    samples = recorder.samples
-    start, end = recorder.index(said), recorder.index(pressed + SETTLED_SECONDS)
-    loud = np.flatnonzero(np.abs(samples[start:end]) > AUDIBLE)
-    return (start + int(loud[-1])) / RATE + recorder.began_at - pressed
+    loud = np.flatnonzero(np.abs(recorder.since(said)) > AUDIBLE)
+    return recorder.index(said) / RATE + int(loud[-1]) / RATE + recorder.began_at - pressed
 
 
 def _loud_since(recorder, at: float) -> bool:
-    return bool((np.abs(recorder.samples[recorder.index(at) :]) > AUDIBLE).any())
+    return bool((np.abs(recorder.since(at)) > AUDIBLE).any())
 
 
 def main() -> None:

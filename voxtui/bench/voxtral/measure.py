@@ -50,6 +50,9 @@ TURNS = (1, 5, 10)
 AUDIO_TURNS = 5
 """Of so many turns the sound stays in the context; older ones are text."""
 
+DECODED = 2 * TOKENS
+"""Tokens of which the rate is taken."""
+
 AHEAD = 8
 """Tokens of a draft."""
 
@@ -169,6 +172,10 @@ class Bench:
     def _shape(self, name: str) -> Shape:
         return replace(self.shape, weight_bytes=1) if "fp8" in name else self.shape
 
+    def _share(self, share: float) -> Row:
+        """Of the floor; a tiny model is so far from it that the share would say nothing."""
+        return {} if self._tiny else {"floor_share": round(share, 3)}
+
     # The floor.
 
     def _measure_ceilings(self) -> Iterator[Row]:
@@ -207,7 +214,7 @@ class Bench:
                 decoders[fp8] = decoder, ears
             decoder, ears = decoders[fp8]
             if graphs:
-                ears = Ears(self._model)
+                ears = Ears(ears.encoder)  # what is captured is its own
             system = Ours(name, decoder, ears, capacity)
             if graphs:
                 capture(system)
@@ -236,7 +243,7 @@ class Bench:
             found.append(first)
         least = self._shape(system.name).first_token(seconds, PREFIX, self.ceilings)
         row = spread(found[2:])
-        return row | {"floor_share": round(least * 1e3 / row["p50_ms"], 3)}
+        return row | self._share(least * 1e3 / row["p50_ms"])
 
     def _turns(self) -> Iterator[Row]:
         """5 s of audio after so many turns before it: its first token, and its whole reply."""
@@ -294,17 +301,23 @@ class Bench:
                 about = {"context": context, "system": system.name}
                 yield self._row(about, partial(self._rate, system, context))
 
-    def _rate(self, system: System, context: int, tokens: int = 2 * TOKENS) -> Row:
+    def _rate(self, system: System, context: int) -> Row:
+        return self._rated(
+            system.name, context, lambda: self._times(system.behind(context, DECODED))
+        )
+
+    def _rated(self, name: str, context: int, moments: Callable[[], list[float]]) -> Row:
+        """The median of three, after one that does not count."""
         rates: list[float] = []
         for _ in range(4):
-            at = self._times(system.behind(context, tokens))
+            at = moments()
             rates.append((len(at) - 1) / (at[-1] - at[0]))
         rate = statistics.median(rates[1:])
-        least = self._shape(system.name).step(context + tokens // 2).seconds(self.ceilings)
+        least = self._shape(name).step(context + DECODED // 2).seconds(self.ceilings)
         return {
             "tokens_per_s": round(rate, 1),
             "ms_per_token": round(1e3 / rate, 3),
-            "floor_share": round(rate * least, 3),
+            **self._share(rate * least),
         }
 
     def _memory(self) -> Iterator[Row]:
@@ -427,8 +440,9 @@ class Bench:
         name = "generate, static cache, compiled"
         system = Generate(self._model, name, cache_implementation="static")
         for context in self._contexts:
-            about = {"context": context, "system": name}
-            yield self._row(about, partial(self._rate, system, context), COMPILING_SECONDS)
+            moments = partial(system.moments, context, DECODED)
+            work = partial(self._rated, name, context, moments)
+            yield self._row({"context": context, "system": name}, work, COMPILING_SECONDS)
 
     # How often, and how long.
 

@@ -17,7 +17,7 @@ TITLES = {
     "speculation": "Time to the first token of a draft that was kept:",
     "decode": "Decode, by tokens of context:",
     "memory": "Memory:",
-    "stages": "Each stage waited for by itself:",
+    "stages": "Each stage waited for by itself; on a GPU the prefill with the step behind it:",
     "kernels": "Where the time of a stage goes, without graphs:",
     "accuracy of fp8": "fp8 weights against the same weights as they were, random ones:",
     "voice": "Kokoro with random weights, first audio of a clause:",

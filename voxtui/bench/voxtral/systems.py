@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
+import time
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -170,9 +171,33 @@ class Generate:
     def behind(self, context: int, most: int) -> Iterator[str]:
         return self._generate(_text(context), [], most)
 
+    def moments(self, context: int, most: int) -> list[float]:
+        """When each token behind so much text came, on `time.perf_counter`.
+
+        Worked out on this thread: the graphs of a compiled step belong to the main one.
+        """
+        at: list[float] = []
+
+        class Noting(transformers.TextStreamer):
+            def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+                if text:
+                    at.append(time.perf_counter())
+
+        streamer = Noting(Streamed(), skip_prompt=True)  # type: ignore[arg-type]
+        ids = self._ids(_text(context))
+        with torch.inference_mode():
+            self._model.generate(
+                ids, attention_mask=torch.ones_like(ids), streamer=streamer,
+                do_sample=False, max_new_tokens=most, min_new_tokens=most, **self._options,
+            )  # fmt: skip
+        return at
+
+    def _ids(self, prompt: Elements) -> torch.Tensor:
+        return torch.tensor([token_ids(prompt)], device=self._model.device)
+
     def _generate(self, prompt: Elements, clips: list[Clip], most: int) -> Iterator[str]:
         device = self._model.device
-        ids = torch.tensor([token_ids(prompt)], device=device)
+        ids = self._ids(prompt)
         options = dict(self._options)
         if clips:
             heard = torch.cat([self._features(c) for c in clips])

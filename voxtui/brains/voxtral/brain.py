@@ -181,13 +181,10 @@ class VoxtralBrain:
         try:
             decoder, ears = weights.load(self._directory, device)
             if fp8:
-                quantized.quantise(decoder)
-                self._device += ", fp8 weights"
+                self._round(decoder)
             capacity = CAPTURED_CAPACITY if captured else CAPACITY
             self._chat = self._loop(decoder, ears, self._sampling, capacity)
             self._writer = self._loop(decoder, ears, GREEDY, WRITING_CAPACITY)
-        except ModelError:
-            raise
         except Exception as error:
             if _is_full(error):
                 raise ModelError(
@@ -195,6 +192,21 @@ class VoxtralBrain:
                     "`nvidia-smi` says what has the rest.",
                 ) from error
             raise weights_unusable(self._directory, error) from error
+
+    def _round(self, decoder: Decoder) -> None:
+        """A kernel that does not work here costs its speed, not the answers."""
+        from platformdirs import user_cache_path
+
+        from voxtui.brains.voxtral import quantized
+
+        cache = user_cache_path("voxtui", appauthor=False) / "triton"
+        os.environ.setdefault("TRITON_CACHE_DIR", str(cache))
+        try:
+            quantized.quantise(decoder)
+        except ModelError as error:
+            self._say(f"Voxtral keeps its weights as they are. {error.message}")
+        else:
+            self._device += ", fp8 weights"
 
     def _loop(self, decoder: Decoder, ears: Ears, sampling: Sampling, capacity: int) -> Loop:
         from voxtui.brains.voxtral.loop import Loop

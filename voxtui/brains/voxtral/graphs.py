@@ -53,14 +53,18 @@ class CudaRecorder:
         self._stream = torch.cuda.Stream()
 
     def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
-        self._stream.wait_stream(torch.cuda.current_stream())
+        before = torch.cuda.current_stream()
+        self._stream.wait_stream(before)
         with torch.cuda.stream(self._stream):
             work()  # CUDA's libraries set themselves up at first use, which a capture forbids
         graph = torch.cuda.CUDAGraph()
-        # Allocations of other threads, such as the voice's, are none of a capture's business.
-        with torch.cuda.graph(
-            graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-        ):
-            work()
+        try:
+            # Allocations of other threads, such as the voice's, are none of a capture's business.
+            with torch.cuda.graph(
+                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+            ):
+                work()
+        finally:
+            torch.cuda.set_stream(before)  # torch leaves it changed when a capture fails
         graph.replay()  # the first launch of a graph is slower: it brings it to the device
         return graph.replay

@@ -25,8 +25,9 @@ CHUNKS = (64, 384, 768)
 """Places a captured prefill takes: for a typed turn, one window of sound, two. Nothing takes more
 than the last at a time."""
 
-SHORTEST_SPAN = 512
-"""Places of the cache that captured work looks at, at least; the next spans are twice as long."""
+SPAN, COARSE = 512, 4096
+"""Places of the cache that captured work looks at: a multiple of the first, since what it looks at
+in vain takes its time too; beyond the second, twice as many each."""
 
 
 class NotNumbers(Exception):
@@ -97,9 +98,9 @@ class Loop:
 
         Forgets the cache, which then keeps its size. Raises what `record` does.
         """
-        spans = [min(SHORTEST_SPAN, self.cache.capacity)]
-        while spans[-1] < self.cache.capacity:
-            spans.append(min(2 * spans[-1], self.cache.capacity))
+        spans = [min(SPAN, self.cache.capacity)]
+        while (last := spans[-1]) < self.cache.capacity:
+            spans.append(min(last + SPAN if last < COARSE else 2 * last, self.cache.capacity))
         parts: list[tuple[str, Work, tuple[int, ...]]] = [("first", self._choose_first, ())]
         parts += [("step", self._take_step, (span, True)) for span in spans]
         parts += [

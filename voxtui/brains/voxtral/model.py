@@ -113,6 +113,7 @@ class Decoder:
         if masked:
             later = torch.arange(span, device=x.device) > places[:, None]
             mask = torch.zeros_like(later, dtype=x.dtype).masked_fill_(later, -torch.inf)
+            mask = mask.repeat(self.heads // self.kv_heads, 1)
         cos, sin = self._cos[places][:, None], self._sin[places][:, None]
         for number, layer in enumerate(self.layers):
             h = functional.rms_norm(x, (x.shape[-1],), layer.norm, self._eps)
@@ -139,19 +140,14 @@ class Decoder:
         qkv[:, turned].mul_(cos).addcmul_(swapped[:, turned], sin)
         query, new = qkv.split((self.heads, 2 * self.kv_heads), dim=1)
         both.index_copy_(1, places, new.transpose(0, 1))
-        both = both[None, :, :span]
-        group = self.heads // self.kv_heads
-        if count == 1:
-            # The query heads that share a key head are rows of one product: nothing is repeated.
-            query = query.view(1, self.kv_heads, group, self.head_size)
-        else:
-            # With a mask, grouped heads fall to the slowest kernel on CUDA.
-            query = query.transpose(0, 1)[None]
-            both = both[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2)
-        keys, values = both.chunk(2, dim=1)
-        mixed = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
-        if count > 1:
-            mixed = mixed[0].transpose(0, 1)
+        keys, values = both[None, :, :span].chunk(2, dim=1)
+        # The query heads that share a key head are rows of one product: nothing is repeated, and
+        # no mask over grouped heads makes torch take its slowest kernel.
+        query = query.view(count, self.kv_heads, -1, self.head_size).permute(1, 2, 0, 3)
+        mixed = functional.scaled_dot_product_attention(
+            query.flatten(1, 2)[None], keys, values, attn_mask=mask
+        )
+        mixed = mixed.view(self.kv_heads, -1, count, self.head_size).permute(2, 0, 1, 3)
         return functional.linear(mixed.reshape(count, -1), layer.out)
 
 
