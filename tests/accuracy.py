@@ -1,9 +1,10 @@
 """Does working ahead cost accuracy? Word error and right answers, with and without.
 
-    python -m tests.accuracy [--questions 18] [--model NAME] [--json OUT]
+    python -m tests.accuracy [--questions 18] [--variants "quiet,fast"] [--model NAME] [--json OUT]
 
 Every question is spoken in real time to the engine, which works ahead while the key is held; then
 the very utterance that reached the brain is given to a second brain that has heard nothing of it.
+What OUT holds of other variants stays.
 """
 
 from __future__ import annotations
@@ -244,10 +245,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--questions", type=int, default=18)
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--variants", default=",".join([*CHANGES, "long"]))
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    about = machine()
-    pairs = compare(list(variants(asked.questions)), asked.model, 48)
+    about, wanted = machine(), asked.variants.split(",")
+    kept: list[Pair] = []
+    if asked.json and asked.json.exists():
+        known = json.loads(asked.json.read_text())["pairs"]
+        kept = [Pair(**pair) for pair in known if pair["variant"] not in wanted]
+    said = [one for one in variants(asked.questions) if one.variant in wanted]
+    pairs = [*kept, *compare(said, asked.model, 48)]
     rows = summary(pairs)
     sys.stdout.write("| " + " | ".join(rows[0]) + " |\n" + "|---" * len(rows[0]) + "|\n")
     for row in rows:

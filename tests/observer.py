@@ -32,13 +32,11 @@ from tests.ui.pseudo_terminal import PseudoTerminal
 from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.speaker import AUDIBLE
 from voxtui.bench.machine import machine
+from voxtui.metrics import percentile
 
 PRESS, RELEASE = "\x1b[32;1:1u", "\x1b[32;1:3u"
 COLUMNS, ROWS = 120, 40
 QUIT = "\x11"
-
-RENDERED_SECONDS = 0.01
-"""The sound server renders so much at once: a switch is heard at most that much later."""
 
 QUESTIONS = ("capital-of-france", "largest-planet", "days-in-a-week", "egypt", "first-month")
 
@@ -119,11 +117,11 @@ class Calibration:
     """± seconds"""
 
 
-def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 12) -> Calibration:
-    """A tone is switched on again and again: each time between the command and its return.
+def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 20) -> Calibration:
+    """A tone is switched on again and again: it is heard from the server's next block on.
 
-    So the true moment of each edge lies in an interval, and the recording is late by what is in
-    all of them.
+    So the true moment of each edge lies between the command and its return plus one block, as long
+    as what arrives at once; the recording is late by what is in all of these intervals.
     """
     tone = np.tile(np.sign(np.sin(np.arange(48) * 2 * np.pi / 48)) * 0.5, 48 * 1000)
     path = audio.wav(tone.astype(np.float32), RATE)
@@ -137,14 +135,12 @@ def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 12) -> Cali
             audio.mute(True)
             quiet_from = time.monotonic() + 0.1
             recorder.until(quiet_from + 0.1)
-            before = time.monotonic()
-            audio.mute(False)
-            after = time.monotonic()
+            before, after = audio.mute(False)
             recorder.until(after + 0.1)
             start = recorder.index(quiet_from)
             loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)
             edge = recorder.began_at + (start + int(loud[0])) / RATE
-            lowest = max(lowest, edge - after - RENDERED_SECONDS)
+            lowest = max(lowest, edge - after - recorder.block)
             highest = min(highest, edge - before)
     finally:
         playing.terminate()
@@ -206,6 +202,10 @@ def _turn(
     return Seen(shown[0], sound * 1000, shown[1], token_painted * 1000)
 
 
+SOUND_MS = 15.0
+ONE_PAINT_MS = 1000 / 60
+
+
 def report(calibration: Calibration, seen: list[Seen]) -> dict[str, Any]:
     errors = [turn.sound_error for turn in seen]
     delays = [turn.paint_delay for turn in seen]
@@ -213,17 +213,20 @@ def report(calibration: Calibration, seen: list[Seen]) -> dict[str, Any]:
         "turns": len(seen),
         "recording_late_ms": round(calibration.late * 1000, 2),
         "calibration_uncertain_ms": round(calibration.uncertain * 1000, 2),
-        "first_sound_shown_minus_recorded_ms": _spread(errors),
-        "first_token_painted_minus_shown_ttft_ms": _spread(delays),
+        "first_sound_shown_minus_recorded_ms": _spread(errors, SOUND_MS),
+        "first_token_painted_minus_shown_ttft_ms": _spread(delays, ONE_PAINT_MS),
         "seen": [asdict(turn) for turn in seen],
     }
 
 
-def _spread(values: list[float]) -> dict[str, float]:
+def _spread(values: list[float], limit: float) -> dict[str, float]:
     return {
         "median": round(statistics.median(values), 1),
+        "p95_of_size": round(percentile([abs(value) for value in values], 95), 1),
         "least": round(min(values), 1),
         "most": round(max(values), 1),
+        "limit": round(limit, 1),
+        "within": sum(abs(value) <= limit for value in values),
     }
 
 

@@ -183,6 +183,17 @@ def test_voxtral_that_is_asked_for_and_not_there_is_refused_with_the_command(vox
     )
 
 
+@pytest.mark.parametrize("asked", [(), ("--brain", "voxtral", "--check")])
+def test_random_weights_are_for_voxtral_and_for_nothing_else_beside(voxtui, asked):
+    said = sentence(voxtui("bench", "--random-weights", *asked))
+    assert said == "--random-weights goes with --brain voxtral, --runs and --json only."
+
+
+def test_a_brain_to_measure_that_is_none_is_refused(voxtui):
+    said = sentence(voxtui("bench", "--brain", "voxtal"))
+    assert said.endswith("did you mean voxtral?")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("kokoro") is None, reason="needs Python < 3.13")
 def test_voxtral_and_kokoro_answer_from_files_of_ones_own(voxtui, tiny_voxtral):
@@ -415,7 +426,7 @@ def test_with_a_sound_device_answers_are_played_and_the_devices_are_listed(voxtu
     with VirtualAudio() as audio:
         listed = voxtui("devices", **audio.env).stdout
         assert "used as microphone, used as speaker" in listed
-        assert "Level: " in listed
+        assert "digital silence comes from 'default'" in listed
         model = f"brain.embedded.model={place(MODELS['smollm2-135m'])}"
         arguments = ["--play", "--speak", "answer.wav", "--json", "--set", model]
         arguments += ["--set", "brain.name=embedded"]

@@ -35,11 +35,46 @@ class Driver:
         memory._obj.value = self._gpus[device.value - 7][1]
         return 0
 
+    def cuDeviceGetUuid_v2(self, unique, device):  # noqa: N802
+        unique[:] = bytes([device.value]) * 16
+        return 0
+
+
+class Monitor:
+    """The driver's monitor, which knows the memory that is free on each `kind-uuid`."""
+
+    def __init__(self, free):
+        self._free = free
+        self.shut_down = False
+
+    def nvmlInit_v2(self):  # noqa: N802
+        return 0
+
+    def nvmlDeviceGetHandleByUUID(self, name, handle):  # noqa: N802
+        names = [*self._free]
+        if name.decode() not in names:
+            return 6
+        handle._obj.value = names.index(name.decode()) + 1
+        return 0
+
+    def nvmlDeviceGetMemoryInfo(self, handle, memory):  # noqa: N802
+        memory._obj.free = [*self._free.values()][handle.value - 1]
+        return 0
+
+    def nvmlShutdown(self):  # noqa: N802
+        self.shut_down = True
+        return 0
+
 
 @pytest.fixture
 def driver(monkeypatch):
-    def install(driver):
-        monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: driver)
+    def install(driver, monitor=None):
+        def load(name):
+            if name == cuda.MONITOR and monitor is None:
+                raise OSError
+            return monitor if name == cuda.MONITOR else driver
+
+        monkeypatch.setattr(cuda.ctypes, "CDLL", load)
 
     return install
 
@@ -56,7 +91,25 @@ def torch_version(monkeypatch, tmp_path):
 
 def test_the_first_gpu_is_told_with_its_memory(driver):
     driver(Driver([("NVIDIA H200", 150_000_000_000), ("Other", 1)]))
-    assert cuda.first_gpu() == cuda.Gpu("NVIDIA H200", 150_000_000_000)
+    whole = 150_000_000_000
+    assert cuda.first_gpu() == cuda.Gpu("NVIDIA H200", whole, whole)
+
+
+@pytest.mark.parametrize("kind", ["GPU", "MIG"])
+def test_what_is_free_on_it_is_told_by_the_monitor(driver, kind):
+    monitor = Monitor(
+        {"GPU-other": 1, f"{kind}-07070707-0707-0707-0707-070707070707": 3_000_000_000}
+    )
+    driver(Driver([("NVIDIA H200", 150_000_000_000)]), monitor)
+    assert cuda.first_gpu().free == 3_000_000_000
+    assert monitor.shut_down
+
+
+def test_a_monitor_that_does_not_know_it_is_no_reason_against_it(driver):
+    monitor = Monitor({"GPU-other": 1})
+    driver(Driver([("NVIDIA H200", 150_000_000_000)]), monitor)
+    assert cuda.first_gpu().free == 150_000_000_000
+    assert monitor.shut_down
 
 
 def test_a_machine_without_a_driver_says_so(monkeypatch):
@@ -118,6 +171,15 @@ def test_without_a_gpu_it_is_said_that_voxtral_needs_one(able, monkeypatch, driv
 def test_with_too_little_memory_both_figures_are_said(able, driver):
     driver(Driver([("Small", 11_900_000_000)]))
     with pytest.raises(ModelError, match=r"needs 12 GB of GPU memory; Small has 11\.9 GB"):
+        cuda.check_voxtral()
+
+
+def test_with_too_little_memory_free_it_is_said_what_is_left(able, driver):
+    monitor = Monitor({"GPU-07070707-0707-0707-0707-070707070707": 3_100_000_000})
+    driver(Driver([("Big", 24_000_000_000)]), monitor)
+    with pytest.raises(
+        ModelError, match=r"10\.5 GB of free GPU memory; Big has 3\.1 GB left\. `nv"
+    ):
         cuda.check_voxtral()
 
 

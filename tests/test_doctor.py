@@ -118,8 +118,9 @@ def test_a_terminal_that_cannot_show_the_screen_is_said(machine, capsys, monkeyp
 
 @pytest.fixture
 def gpu(monkeypatch):
-    def install(gigabytes, torch=lambda: "2.13.0 for CUDA 13.0"):
-        monkeypatch.setattr(doctor, "first_gpu", lambda: Gpu("NVIDIA X", gigabytes * 1_000_000_000))
+    def install(gigabytes, torch=lambda: "2.13.0 for CUDA 13.0", free=None):
+        found = Gpu("NVIDIA X", gigabytes * 10**9, (gigabytes if free is None else free) * 10**9)
+        monkeypatch.setattr(doctor, "first_gpu", lambda: found)
         monkeypatch.setattr(doctor, "check_torch", torch)
         monkeypatch.setattr(doctor, "check_installed", lambda: None)
 
@@ -147,10 +148,18 @@ def test_a_gpu_that_is_too_small_and_a_torch_that_does_not_know_it_are_said(mach
     possible, lines = machine.examine(capsys)
     assert possible
     assert lines[:4] == [
-        "note     GPU: NVIDIA X, 8.0 GB of memory",
+        "note     GPU: NVIDIA X, 8.0 GB of memory, 8.0 GB free",
         "         Voxtral needs 12 GB; the embedded brain needs no GPU.",
         "note     torch: torch 2.13.0+cpu is a build without CUDA.",
         "         Take another.",
+    ]
+
+
+def test_a_gpu_that_others_use_is_said(machine, capsys, gpu):
+    gpu(24, free=3)
+    assert machine.examine(capsys)[1][:2] == [
+        "note     GPU: NVIDIA X, 24.0 GB of memory, 3.0 GB free",
+        "         Voxtral needs 10.5 GB of it; `nvidia-smi` says what has the rest.",
     ]
 
 
@@ -222,7 +231,7 @@ def test_a_microphone_that_gives_digital_silence_is_muted(listed):
     microphone = LevelledMicrophone()
     microphone.silent_for = 1.0
     said = listed(Probe((MICROPHONE,)), microphone=microphone).out.splitlines()[-1]
-    assert said.startswith("Level: only digital silence from 'fake microphone': it is muted")
+    assert said.startswith("Only digital silence comes from 'fake microphone': it is muted")
     assert microphone.closed
 
 

@@ -9,8 +9,6 @@ from tests.audio.sounds import report
 from tests.virtual_audio import missing
 from voxtui.models import MODELS, is_here
 
-ONE_PAINT_MS = 1000 / 60
-
 
 @pytest.mark.slow
 @pytest.mark.audio
@@ -26,6 +24,7 @@ def test_the_screen_agrees_with_a_recording_and_with_the_byte_that_paints_the_fi
     calibration, seen = observer.observe(tmp_path / "state", 5, model)
     for turn in seen:
         report(str(turn))
-    assert calibration.uncertain < 0.01
-    assert abs(statistics.median(turn.sound_error for turn in seen)) <= 15
-    assert -1 <= statistics.median(turn.paint_delay for turn in seen) <= ONE_PAINT_MS
+    assert calibration.uncertain < 0.003
+    assert abs(statistics.median(turn.sound_error for turn in seen)) <= 5
+    assert max(abs(turn.sound_error) for turn in seen) <= observer.SOUND_MS
+    assert -1 <= statistics.median(turn.paint_delay for turn in seen) <= observer.ONE_PAINT_MS

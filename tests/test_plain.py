@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.fakes import ScriptedEngine
@@ -11,6 +12,7 @@ from voxtui.config import TargetsConfig
 from voxtui.errors import InputError, ModelError
 from voxtui.plain import Plain, typed_lines
 from voxtui.turn import (
+    Captured,
     Died,
     LoadFailed,
     Loading,
@@ -23,6 +25,7 @@ from voxtui.turn import (
     State,
     StateChanged,
     UserWords,
+    Utterance,
 )
 
 CLIPS = [("a question", Path("question.wav"))]
@@ -35,9 +38,17 @@ LISTENING = StateChanged(State.LISTENING)
 def converse(capsys):
     """Run `script(engine, told)`, which reports events and yields lines, in the order of both."""
 
-    def run(script, live=True, offset=None, speak_clip=lambda engine, path, stopped: None):
+    def run(
+        script, live=True, offset=None, speak_clip=lambda engine, path, stopped: None, save_dir=""
+    ):
         plain = Plain(
-            ScriptedEngine, TargetsConfig(), CLIPS, speak_clip, lambda speaker: offset, live
+            ScriptedEngine,
+            TargetsConfig(),
+            CLIPS,
+            speak_clip,
+            lambda speaker: offset,
+            live,
+            save_dir,
         )
         engine = plain.engine
 
@@ -195,6 +206,32 @@ def test_commands(converse):
         "There are 1 sample clips.",
         "/nonsense: there is no such command. /help lists them.",
     ]
+
+
+def test_a_session_is_saved_and_what_was_said_is_answered_again(converse, tmp_path):
+    said = Utterance(np.full(16_000, 0.1, np.float32), ((0.0, 1.0),), 1.0)
+
+    def script(engine, told):
+        engine.load()
+        yield "/save\n"
+        yield "/again\n"
+        yield "/1\n"
+        engine.begin("a question")
+        engine.report(Captured(1, said), THINKING, UserWords(1, "hello"), ReplyText(1, "Hi."))
+        engine.finish(marks=MARKS, reply="Hi.")
+        yield "/save\n"
+        until(lambda: list(tmp_path.rglob("session.md")))
+        yield "/again\n"
+        told("replay")
+
+    lines, commands = converse(script, save_dir=str(tmp_path))
+    assert commands == ["replay"]
+    assert "There is nothing to save yet." in lines
+    assert "Nothing has been said yet that could be answered again." in lines
+    (place,) = tmp_path.iterdir()
+    assert f"Saved, with your words: {place}" in lines
+    assert "hello" in (place / "session.md").read_text()
+    assert (place / "turn-0001.wav").exists()
 
 
 def test_without_a_microphone_enter_says_what_to_do(converse):

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -52,6 +54,7 @@ resample-method = soxr-mq
 SCRIPT = f"""\
 .fail
 load-module module-native-protocol-unix socket=@socket@ auth-anonymous=1 auth-cookie-enabled=0
+load-module module-cli-protocol-unix socket=@socket@-commands
 load-module module-null-sink sink_name=voxcable format=s16le rate={RATE} channels=1 norewinds=1
 load-module module-remap-source source_name={MICROPHONE} master=voxcable.monitor channels=1
 load-module module-null-sink sink_name={SPEAKER} format=s16le rate={RATE} channels=2 norewinds=1
@@ -193,9 +196,13 @@ class VirtualAudio:
         command = ["paplay", "--device=voxcable", "--latency-msec=20", str(sound)]
         return subprocess.Popen(command, env=self.environ, stdin=subprocess.DEVNULL)
 
-    def record(self, device: str = f"{SPEAKER}.monitor") -> Recorder:
-        """Record the speaker, or what is said to the microphone, until `stop`."""
-        command = ["parecord", "--raw", f"--device={device}", "--latency-msec=10"]
+    def record(self, device: str = f"{SPEAKER}.monitor", latency_ms: int = 10) -> Recorder:
+        """Record the speaker, or what is said to the microphone, until `stop`.
+
+        The server plays out in blocks as short as the shortest `latency_ms` of all who listen or
+        play asks for.
+        """
+        command = ["parecord", "--raw", f"--device={device}", f"--latency-msec={latency_ms}"]
         form = [f"--rate={RATE}", "--channels=1", "--format=s16le"]
         return Recorder(
             subprocess.Popen(
@@ -221,9 +228,18 @@ class VirtualAudio:
             if "module-loopback" in line:
                 self._pactl("set-sink-input-volume", line.split("\t")[0], f"{percent}%")
 
-    def mute(self, muted: bool) -> None:
-        """The speaker plays nothing, or again what is played on it."""
-        self._pactl("set-sink-mute", SPEAKER, "1" if muted else "0")
+    def mute(self, muted: bool) -> tuple[float, float]:
+        """The speaker plays nothing, or again what is played on it; the moments between which it
+        was told so, monotonic seconds, a millisecond or less apart."""
+        with socket.socket(socket.AF_UNIX) as commands:
+            commands.settimeout(READY_SECONDS)
+            commands.connect(f"{self._socket}-commands")
+            commands.sendall(b"hello\n")
+            _prompt(commands)
+            before = time.monotonic()
+            commands.sendall(f"set-sink-mute {SPEAKER} {int(muted)}\n".encode())
+            _prompt(commands)
+            return before, time.monotonic()
 
     def stall(self) -> None:
         """Freeze both devices: streams stay active, but nothing moves and no error is reported."""
@@ -259,6 +275,13 @@ class VirtualAudio:
     @property
     def environ(self) -> dict[str, str]:
         return {**os.environ, **self.env, "LC_ALL": "C"}
+
+
+def _prompt(commands: socket.socket) -> None:
+    """Wait until the server has done what it was told."""
+    said = b""
+    while not said.endswith(b">>> "):
+        said += commands.recv(4096)
 
 
 class Recorder:
@@ -302,6 +325,11 @@ class Recorder:
     @property
     def seconds(self) -> float:
         return self._samples / RATE
+
+    @property
+    def block(self) -> float:
+        """Seconds of sound that arrive at once: so much does the server play out at a time."""
+        return statistics.median(len(piece) // 2 for piece in self._pieces) / RATE
 
     def until(self, at: float) -> None:
         """Wait until what was played at `at` (monotonic seconds) is in the recording."""

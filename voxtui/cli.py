@@ -106,6 +106,7 @@ def talk(options: Options) -> None:
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
         )
     from voxtui.audio.devices import list_devices
+    from voxtui.audio.loopback import kept
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.ui.app import VoxtuiApp
@@ -127,6 +128,7 @@ def talk(options: Options) -> None:
             sample_clips(),
             clip_speaker(config),
             parts,
+            device_offset=partial(kept, loopback_file()),
         )
         try:
             app.run()
@@ -162,6 +164,7 @@ def talk_plainly(options: Options) -> None:
             clip_speaker(config),
             device_offset=partial(kept, loopback_file()),
             typed_live=sys.stdin.isatty(),
+            save_dir=config.ui.save_dir,
         )
         plain.run(typed_lines())
 
@@ -279,13 +282,26 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
               help="Exit with 1 when p95 of NAME, such as ttft, is above. Repeatable.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="PASS or FAIL for each of [targets] over a short and a long clip.")  # fmt: skip
+@click.option("--brain", metavar="NAME", help="The brain to measure, in place of brain.name.")
+@click.option("--random-weights", is_flag=True,
+              help="With --brain voxtral: its loop beside transformers', no weights.")  # fmt: skip
 @global_options
 def bench(
     options: Options, files: tuple[Path, ...], runs: int | None, warm_up: int, play: bool,
     as_json: bool, plot: Path | None, compare: Path | None, budgets: tuple[str, ...], check: bool,
+    brain: str | None, random_weights: bool,
 ) -> None:  # fmt: skip
     """Measure turns over clips, in real time: FILES, or the sample clips."""
     config = options.load().config
+    if brain:
+        from voxtui.config import with_value
+
+        config = with_value(config, "brain.name", brain)
+    if random_weights:
+        if config.brain.name != "voxtral" or files or play or plot or compare or budgets or check:
+            raise InputError("--random-weights goes with --brain voxtral, --runs and --json only.")
+        bench_random_voxtral(runs, as_json)
+        return
     from voxtui.audio.clips import load_clip
     from voxtui.audio.speaker import HandedOver, SounddeviceSpeaker
     from voxtui.bench.command import Asked, limits, run
@@ -303,6 +319,21 @@ def bench(
     with native_stderr_in(native_log()):
         kept = run(plan, lambda emit: build_engine(config, emit, None, speaker), config, asked)
     raise SystemExit(0 if kept else FAILED_TURN)
+
+
+def bench_random_voxtral(runs: int | None, as_json: bool) -> None:
+    """`python -m voxtui.bench.voxtral`, on a machine that has all of voxtui."""
+    import json
+
+    try:
+        from voxtui.bench.voxtral.command import REPEATS, measure
+    except ImportError as error:
+        hint = "pip install 'voxtui[voxtral]'"
+        raise ModelError("torch and transformers are not installed.", hint) from error
+
+    said = measure(False, runs or REPEATS, lambda text: click.echo(text, err=as_json))
+    if as_json:
+        click.echo(json.dumps(said, ensure_ascii=False))
 
 
 @cli.command()
@@ -554,7 +585,7 @@ def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
         directory = voxtral_directory(config.brain.voxtral.model)
         from voxtui.brains.voxtral.brain import VoxtralBrain
 
-        return VoxtralBrain(config, directory)
+        return VoxtralBrain(config, directory, say)
 
     def voxtral_on_gpu() -> Brain:
         from voxtui.cuda import check_voxtral
@@ -562,14 +593,15 @@ def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
         check_voxtral()
         return voxtral()
 
+    from voxtui.brains.auto import AutoBrain
+
     match config.brain.name:
         case "embedded":
             return embedded()
         case "voxtral":
-            return voxtral()
+            asked_for = voxtral()  # where it cannot be had, that is said at once
+            return AutoBrain(lambda: asked_for, embedded, say, asked_for.name)
         case "auto":
-            from voxtui.brains.auto import AutoBrain
-
             return AutoBrain(voxtral_on_gpu, embedded, say)
 
 

@@ -33,8 +33,12 @@ class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(min_length=1)] = "mistralai/Voxtral-Mini-3B-2507"
     """owner/name on the hub, or a directory"""
+    quantization: Literal["none", "fp8"] = "none"
+    """how the language model's weights are kept; the audio encoder's stay as they are"""
     idle_transcript: bool = True
     """whether an utterance is put into words after its reply"""
+    graphs: bool = False
+    """whether a turn's work is captured as CUDA graphs when the model is loaded"""
 
 
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +90,7 @@ class GenerationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=0)] | None = None
     repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None = None
+    seed: Annotated[int, Meta(ge=0, lt=2**31)] = 1
 
     def sampling(self) -> Sampling:
         """The values in force: the preset's, with the explicit keys on top."""
@@ -109,6 +114,7 @@ class Sampling(msgspec.Struct, frozen=True):
     repetition_penalty: float
     one_sentence: bool = False
     """ask for one short sentence, so that few tokens are not cut in a word"""
+    seed: int = 1
 
 
 PRESETS = {

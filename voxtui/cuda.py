@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import runpy
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,14 @@ from voxtui.errors import ModelError
 
 DRIVER = "libcuda.so.1"
 
+MONITOR = "libnvidia-ml.so.1"
+
 VOXTRAL_MEMORY = 12e9
 """Bytes of GPU memory Voxtral should find, counted: 9.4 GB of weights in bfloat16, 0.6 GB of cache
 for five spoken turns, 1 GB for CUDA and the work of a turn, 0.5 GB for Kokoro, and some reserve."""
+
+VOXTRAL_FREE = 10.5e9
+"""Of these, bytes that must be free as it loads: CUDA and Kokoro have taken theirs by then."""
 
 HOW_TO_GET_CUDA = "A CUDA build of it: pip install --force-reinstall torch"
 
@@ -30,6 +36,8 @@ class Gpu:
     name: str
     memory: int
     """bytes"""
+    free: int
+    """bytes that nobody uses, or `memory` where that cannot be found out"""
 
 
 def is_likely() -> bool:
@@ -47,6 +55,12 @@ def check_voxtral() -> None:
     if gpu.memory < VOXTRAL_MEMORY:
         has, needed = gpu.memory / 1e9, VOXTRAL_MEMORY / 1e9
         raise ModelError(f"Voxtral needs {needed:g} GB of GPU memory; {gpu.name} has {has:.1f} GB.")
+    if gpu.free < VOXTRAL_FREE:
+        free, needed = gpu.free / 1e9, VOXTRAL_FREE / 1e9
+        raise ModelError(
+            f"Voxtral needs {needed:g} GB of free GPU memory; {gpu.name} has {free:.1f} GB left.",
+            "`nvidia-smi` says what has the rest.",
+        )
     check_packages()
     check_torch()
 
@@ -78,7 +92,41 @@ def first_gpu() -> Gpu:
     _succeed(driver.cuDeviceGet(ctypes.byref(device), 0))
     _succeed(driver.cuDeviceGetName(name, len(name), device))
     _succeed(driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
-    return Gpu(name.value.decode(errors="replace"), memory.value)
+    unique = (ctypes.c_ubyte * 16)()
+    _succeed(driver.cuDeviceGetUuid_v2(unique, device))
+    free = _free(uuid.UUID(bytes=bytes(unique)))
+    return Gpu(
+        name.value.decode(errors="replace"), memory.value, memory.value if free is None else free
+    )
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+
+def _free(device: uuid.UUID) -> int | None:
+    """Bytes of memory that nobody uses, or None where the driver's monitor does not tell.
+
+    https://docs.nvidia.com/deploy/nvml-api: it needs no context on the device, as CUDA would, and
+    numbers the devices in its own way. A part of a shared device (MIG) is named otherwise.
+    """
+    try:
+        monitor = ctypes.CDLL(MONITOR)
+    except OSError:
+        return None
+    if monitor.nvmlInit_v2():
+        return None
+    handle, memory = ctypes.c_void_p(), _Memory()
+    try:
+        for kind in (b"GPU", b"MIG"):
+            name = kind + b"-" + str(device).encode()
+            if monitor.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)):
+                continue
+            if not monitor.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
+                return memory.free
+    finally:
+        monitor.nvmlShutdown()
+    return None
 
 
 def check_torch() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 import shutil
 import sys
@@ -19,8 +18,17 @@ import click
 from voxtui.audio.devices import Direction, Probe, find, probe
 from voxtui.audio.loopback import CHIRPS, Loopback, keep, measure
 from voxtui.config import AudioConfig, Config
-from voxtui.cuda import VOXTRAL_MEMORY, Gpu, check_packages, check_torch, check_voxtral, first_gpu
+from voxtui.cuda import (
+    VOXTRAL_FREE,
+    VOXTRAL_MEMORY,
+    Gpu,
+    check_packages,
+    check_torch,
+    check_voxtral,
+    first_gpu,
+)
 from voxtui.errors import DeviceError, ModelError
+from voxtui.level import complaint, decibels
 from voxtui.models import model_file, models_directory
 from voxtui.protocols import Microphone, Speaker
 from voxtui.repositories import kokoro_files, voxtral_directory
@@ -247,9 +255,14 @@ def _no_gpu(config: Config, error: ModelError) -> Finding:
 
 
 def _gpu_memory(gpu: Gpu) -> Finding:
-    what = f"GPU: {gpu.name}, {gpu.memory / 1e9:.1f} GB of memory"
+    what = f"GPU: {gpu.name}, {gpu.memory / 1e9:.1f} GB of memory, {gpu.free / 1e9:.1f} GB free"
     if gpu.memory < VOXTRAL_MEMORY:
         mend = f"Voxtral needs {VOXTRAL_MEMORY / 1e9:g} GB; the embedded brain needs no GPU."
+        return Finding("note", what, mend)
+    if gpu.free < VOXTRAL_FREE:
+        mend = (
+            f"Voxtral needs {VOXTRAL_FREE / 1e9:g} GB of it; `nvidia-smi` says what has the rest."
+        )
         return Finding("note", what, mend)
     return Finding("ok", what)
 
@@ -281,17 +294,17 @@ def loop_back(speaker: Speaker, microphone: Microphone, results: Path) -> bool:
     found = measure(speaker, microphone)
     heard = len(found.offsets)
     click.echo(f"{heard} heard by {microphone.name!r}, from {speaker.name!r}")
-    click.echo(f"noise floor    {_decibels(found.noise)}")
+    click.echo(f"noise floor    {decibels(found.noise)}")
     if heard * 2 <= CHIRPS:
         click.echo("Too few. Is the speaker muted, or are headphones plugged in?")
         return False
     offset = median(found.offsets)
-    click.echo(f"loudest        {_decibels(found.peak)}, {_clipping(found)}")
+    click.echo(f"loudest        {decibels(found.peak)}, {_clipping(found)}")
     click.echo(
         f"round trip     {_times(found.round_trips)}, from handing a sound over to hearing it"
     )
     click.echo(f"device offset  {_times(found.offsets)}, which the sound system does not know of;")
-    click.echo(f"{'':<15}shown beside first sound by --plain from now on ({results})")
+    click.echo(f"{'':<15}shown beside first sound from now on ({results})")
     keep(results, speaker.name, microphone.name, offset)
     return True
 
@@ -306,10 +319,6 @@ def _clipping(found: Loopback) -> str:
     if found.clipped:
         return f"{found.clipped} samples clipped: turn the microphone or the speaker down"
     return "nothing clipped"
-
-
-def _decibels(level: float) -> str:
-    return f"{20 * math.log10(level):.0f} dBFS" if level else "digital silence"
 
 
 def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:
@@ -356,10 +365,7 @@ def _level(microphone: LevelledMicrophone) -> str:
         peak = max(peak, microphone.level)
     silent_for = microphone.silent_for
     microphone.close()
-    if peak == 0.0 and silent_for > 0.5:
-        return (
-            f"Level: only digital silence from {microphone.name!r}: it is muted, or this terminal "
-            "has no permission to use it."
-        )
-    loudest = f"{20 * math.log10(peak):.0f} dBFS at most" if peak else "silence"
+    if peak == 0.0 and silent_for > 0.5 and (why := complaint(microphone.name, peak)):
+        return why
+    loudest = f"{decibels(peak)} at most" if peak else "silence"
     return f"Level: {loudest} in {LEVEL_SECONDS:g} s from {microphone.name!r}."

@@ -7,6 +7,7 @@ front end the moment a key is pressed.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -21,6 +22,7 @@ from voxtui.chunker import Chunker
 from voxtui.config import Config
 from voxtui.conversation import Conversation, Speech, VoiceFailed
 from voxtui.errors import DeviceError, ModelError, VoxtuiError
+from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.recording import Endpointer, Recording, SpeechGate
 from voxtui.turn import (
@@ -65,15 +67,14 @@ CUT_OFF_ECHO_SECONDS = 0.05
 SILENT_SOURCE_SECONDS = 0.5
 """A source that delivers no frame for so long after the release is not waited for."""
 
-DIGITAL_SILENCE = (
-    "The microphone delivers only digital silence: it is muted, or this terminal has no permission "
-    "to use it. `voxtui devices` shows its level."
-)
-
 TAP_SECONDS = 0.25
 """A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
 
 TYPED = "typed"
+
+SWITCH_SECONDS = 0.001
+"""How long a thread may keep the interpreter from the others. Python's own 5 ms are paid anew at
+every hop from thread to thread while the screen paints: `python -m voxtui.bench.stages`."""
 
 CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
 """The tone by which a newly chosen speaker is recognised."""
@@ -229,6 +230,7 @@ class Engine:
     # Called by the front end.
 
     def start(self) -> None:
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._thread.start()
 
     def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
@@ -657,10 +659,12 @@ class Engine:
         self._answer(ticket, said)
 
     def _explain_silence(self, capture: Capture) -> None:
-        """A quiet room is never exactly zero; a muted or forbidden microphone is."""
-        frames = capture.recording.frames
-        if capture.ticket.source == MICROPHONE and frames and not any(map(_sounds, frames)):
-            self._emit(Notice(DIGITAL_SILENCE))
+        frames, microphone = capture.recording.frames, self._microphone
+        if capture.ticket.source != MICROPHONE or not frames or microphone is None:
+            return
+        loudest = max(float(abs(frame.samples).max()) for frame in frames)
+        if why := complaint(microphone.name, loudest):
+            self._emit(Notice(why))
 
     def _answer(self, ticket: Ticket, said: Utterance | str | None) -> None:
         if not self._ready:
@@ -810,6 +814,7 @@ class Engine:
             reply=answer.reply if answer else "",
             tokens=len(answer.tokens) if answer else 0,
             hidden_s=ticket.marks.hidden_s,
+            gpu_bytes=ticket.marks.gpu_bytes,
             paced=ticket.paced,
             error=error,
         )
@@ -838,10 +843,6 @@ class _Answer:
 
 class _Closing(Exception):
     """Nobody waits any more for what is being loaded."""
-
-
-def _sounds(frame: Frame) -> bool:
-    return bool(frame.samples.any())
 
 
 def _silent_frame() -> Frame:

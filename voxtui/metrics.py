@@ -8,12 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from typing import TypeAlias
 
 from voxtui.config import TargetsConfig
 from voxtui.turn import Mark, Turn
 
 WINDOW = 20
 """Turns that p50, p95 and p99 are taken over."""
+
+DeviceOffset: TypeAlias = Callable[[str | None], float | None]
+"""Milliseconds that were measured of this speaker, beyond what the sound system knows."""
 
 
 class Verdict(StrEnum):

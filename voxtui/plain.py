@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,7 +17,8 @@ import click
 from voxtui.config import TargetsConfig
 from voxtui.engine import TYPED, Engine
 from voxtui.errors import InputError
-from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, Headline, verdict
+from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline, verdict
+from voxtui.session import Record, saved_sessions
 from voxtui.turn import (
     MICROPHONE,
     Captured,
@@ -45,12 +47,10 @@ Enter: start to talk; Enter again: have it answered. During an answer: talk over
 Text and Enter: send the text.
 /stop: drop what you say, or stop the answer.
 /1 to /9: let it hear a sample clip.
+/again: have your last words answered once more. /save: save the session.
 /new: new conversation. /mute: voice off or on. /help: this. /quit or Ctrl-D: quit."""
 
 SPOKEN_NAMES = {TTFT: "First token", FIRST_SOUND: "first sound", TOTAL: "total"}
-
-DeviceOffset: TypeAlias = Callable[[str | None], float | None]
-"""Milliseconds that were measured of this speaker, beyond what the sound system knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,7 @@ class Plain:
         speak_clip: Callable[[Engine, Path, threading.Event], object],
         device_offset: DeviceOffset = lambda speaker: None,
         typed_live: bool = True,
+        save_dir: str = "",
     ) -> None:
         """`typed_live` False: the lines of a file or pipe, which wait for one another."""
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
@@ -98,6 +99,8 @@ class Plain:
         self._device_offset = device_offset
         self._offset: float | None = None
         self._typed_live = typed_live
+        self._save_dir = save_dir
+        self._record = Record(datetime.now())
         self._state = State.LOADING
         self._loading = ""
         self._microphone: str | None = None
@@ -138,6 +141,8 @@ class Plain:
         return self._closed and (self._typed_live or answered)
 
     def _take(self, item: Item) -> None:
+        if not isinstance(item, Line | Unplayed | Closed):
+            self._record.take(item)
         match item:
             case Line(text, at) if self._typed_live and not self._keeps(text):
                 self._obey(text, at)
@@ -273,6 +278,10 @@ class Plain:
                 self._say(HELP)
             case "/stop":
                 self._stop()
+            case "/again":
+                self._answer_again(at)
+            case "/save":
+                self._save()
             case "/new":
                 self._stop()
                 self.engine.new_conversation()
@@ -290,6 +299,26 @@ class Plain:
                 self._talking = None
                 self._asked += 1
                 self.engine.say(text, at)
+
+    def _answer_again(self, at: float) -> None:
+        if not any(exchange.said for exchange in self._record.finished):
+            self._say("Nothing has been said yet that could be answered again.")
+            return
+        self._clip_stopped.set()
+        self._talking = None
+        self._asked += 1
+        self.engine.replay(at)
+
+    def _save(self) -> None:
+        if not self._record.finished:
+            self._say("There is nothing to save yet.")
+            return
+        try:
+            place = self._record.save(saved_sessions(self._save_dir))
+        except InputError as error:
+            self._say(str(error))
+        else:
+            self._say(f"Saved, with your words: {place}")
 
     def _toggle_talk(self, at: float) -> None:
         if self._talking is not None:

@@ -13,15 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from voxtui.errors import InputError
-from voxtui.turn import REPLAY, SAMPLE_RATE, Turn, Utterance
+from voxtui.turn import (
+    REPLAY,
+    SAMPLE_RATE,
+    Captured,
+    Event,
+    SpokenUpTo,
+    Turn,
+    TurnFinished,
+    TurnStarted,
+    UserWords,
+    Utterance,
+)
 
 KEPT_SPEECH_SECONDS = 600.0
 """Older speech is let go, so that memory has a limit; its words stay."""
 
 
-def saved_sessions() -> Path:
+def saved_sessions(folder: str) -> Path:
+    """`folder`, or where sessions are saved if that is empty."""
     from platformdirs import user_data_path
 
+    if folder:
+        return Path(folder).expanduser()
     return user_data_path("voxtui", appauthor=False) / "sessions"
 
 
@@ -44,6 +58,22 @@ class Record:
 
     began: datetime
     exchanges: dict[int, Exchange] = field(default_factory=dict[int, Exchange])
+
+    def take(self, event: Event) -> None:
+        """Remember what the engine reports."""
+        match event:
+            case TurnStarted(turn, source):
+                self.begin(turn, source)
+            case Captured(turn, said):
+                self.add_speech(turn, said)
+            case UserWords(turn, text):
+                self.add_words(turn, text)
+            case SpokenUpTo(turn, text):
+                self.cut(turn, text)
+            case TurnFinished(turn):
+                self.finish(turn)
+            case _:
+                pass
 
     def begin(self, turn: int, source: str) -> None:
         self.exchanges[turn] = Exchange(source)

@@ -121,6 +121,8 @@ class Marks:
         self._lock = threading.Lock()
         self.hidden_s = 0.0
         """seconds of work on this turn that were done before `released` and kept"""
+        self.gpu_bytes: int | None = None
+        """GPU memory the brain holds, where it knows"""
 
     def mark(self, name: Mark, at: float | None = None) -> None:
         at = time.monotonic() if at is None else float(at)  # it may come out of an array
@@ -162,6 +164,7 @@ class Turn:
     reply: str = ""
     tokens: int = 0
     hidden_s: float = 0.0
+    gpu_bytes: int | None = None
     paced: bool = True
     error: str | None = None
 

@@ -72,3 +72,10 @@ def brain():
 @pytest.fixture
 def cancelled() -> Flag:
     return Flag()
+
+
+@pytest.fixture(scope="session")
+def oracle(tiny_voxtral: Path):
+    from tests.brains.voxtral_turns import Oracle
+
+    return Oracle(tiny_voxtral)

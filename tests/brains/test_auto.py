@@ -25,9 +25,9 @@ def impossible():
     raise ModelError("It needs a GPU.")
 
 
-def warm(best, other=ScriptedBrain):
+def warm(best, other=ScriptedBrain, asked_for=None):
     said = []
-    brain = AutoBrain(best, other, said.append)
+    brain = AutoBrain(best, other, said.append, asked_for)
     brain.warm_up(lambda step, fraction: None)
     return brain, said
 
@@ -110,3 +110,22 @@ def test_where_no_other_brain_loads_the_lost_one_says_both():
         list(brain.reply((), "hello", Marks(), threading.Event()))
     assert said == []
     brain.close()
+
+
+def test_one_that_was_asked_for_by_name_is_not_silently_another():
+    said = []
+    for best in (impossible, Broken):
+        brain = AutoBrain(best, ScriptedBrain, said.append, asked_for="best")
+        assert brain.name == "best"
+        with pytest.raises(ModelError, match=r"GPU|damaged"):
+            brain.warm_up(lambda step, fraction: None)
+        brain.close()
+    assert said == []
+
+
+def test_one_that_was_asked_for_and_is_lost_is_replaced_all_the_same():
+    brain, said = warm(lambda: Best([LOST]), asked_for="best")
+    with pytest.raises(ModelLost, match="restart"):
+        list(brain.reply((), "hello", Marks(), threading.Event()))
+    assert brain.name == "scripted"
+    assert said and "A restart brings it back." in said[0]

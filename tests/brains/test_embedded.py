@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 import threading
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,13 @@ from tests.brains.conftest import QUESTIONS, Question, small, warm
 from tests.fakes import SECONDS, Flag
 from voxtui.audio.clips import load_clip
 from voxtui.brains import embedded as embedded_module
+from voxtui.brains import llama
 from voxtui.brains.embedded import Draft, EmbeddedBrain
 from voxtui.brains.llama import Llama, chatml
 from voxtui.brains.moonshine import LONG_SECONDS, Moonshine, stretches
+from voxtui.config import GenerationConfig
 from voxtui.errors import ModelError
+from voxtui.models import model_file
 from voxtui.protocols import PastTurn
 from voxtui.turn import SAMPLE_RATE, Heard, Mark, Marks, Token, Utterance
 
@@ -61,6 +65,22 @@ def utterance(question: Question) -> Utterance:
     said = question.recording().utterance()
     assert said is not None
     return said
+
+
+def test_what_the_user_set_reaches_the_chat_model() -> None:
+    asked: list[dict[str, object]] = []
+
+    class Server:
+        def handle_completions(self, completion: dict[str, object], take: object) -> None:
+            asked.append(completion)
+
+    config = GenerationConfig(temperature=0.7, top_p=0.8, top_k=9, repetition_penalty=1.1, seed=5)
+    mine, theirs = Pipe()
+    with mine, theirs:
+        llama._answer(Server(), llama.Request("x", config.sampling(), 4, False), theirs)
+        assert mine.recv() is llama.Signal.DONE
+    names = ("temperature", "top_p", "top_k", "repeat_penalty", "seed")
+    assert [asked[0][name] for name in names] == [0.7, 0.8, 9, 1.1, 5]
 
 
 def test_spoken_questions_are_recognised(questions: list[Question]) -> None:
@@ -225,6 +245,30 @@ def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: Embed
     with pytest.raises(ModelError, match="context"):
         reply(brain, "word " * 20_000)
     assert reply(brain, "Hello.")[1]
+
+
+def test_forgetting_the_oldest_turn_does_not_cost_reading_all_others_again() -> None:
+    exchanges = [(f"What is {n} and {n}?", f"It is {2 * n}, I am sure of that.") for n in range(20)]
+    llama, sampling = Llama(1024), small().generation.sampling()
+    llama.load(model_file("smollm2-135m"))
+
+    def batches(past: list[tuple[str, str]]) -> int:
+        count = 0
+
+        def prefilled() -> bool:
+            nonlocal count
+            count += 1
+            return False
+
+        llama.run(chatml("Be brief.", past, "And now?"), sampling, 0, prefilled, lambda _: False)
+        return count
+
+    try:
+        assert batches(exchanges) > 20
+        assert batches(exchanges[1:]) < 5
+        assert batches(exchanges[7:]) < 5
+    finally:
+        llama.close()
 
 
 def test_no_folder_is_left_behind_even_before_closing_and_no_thread_after(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +11,13 @@ import pytest
 import soundfile
 import torch
 
-from tests.brains.conftest import QUESTIONS, Question
+from tests.brains.conftest import Question
+from tests.brains.voxtral_turns import Oracle, answered, ids, instruction, made, sound, utterance
 from tests.fakes import Flag
-from voxtui.audio.rates import resample
-from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
+from voxtui.brains.voxtral.encoder import Encoder
 from voxtui.brains.voxtral.prompt import (
     BEGIN_AUDIO,
-    EOS,
     WINDOW_SAMPLES,
     WINDOW_TOKENS,
     Clip,
@@ -33,9 +33,17 @@ from voxtui.conversation import Conversation
 from voxtui.errors import ModelError, ModelLost
 from voxtui.protocols import Past, PastTurn, placeholder
 from voxtui.recording import Recording
-from voxtui.turn import FRAME_SAMPLES, SAMPLE_RATE, Frame, Heard, Mark, Marks, Token, Utterance
-
-TOKENS = 12
+from voxtui.turn import (
+    FRAME_SAMPLES,
+    FRAME_SECONDS,
+    SAMPLE_RATE,
+    Frame,
+    Heard,
+    Mark,
+    Marks,
+    Token,
+    Utterance,
+)
 
 
 @pytest.fixture(scope="session")
@@ -43,111 +51,11 @@ def directory(tiny_voxtral: Path) -> Path:
     return tiny_voxtral
 
 
-class Oracle:
-    """transformers' own classes on the same checkpoint."""
-
-    def __init__(self, directory: Path) -> None:
-        from transformers import AutoProcessor, VoxtralForConditionalGeneration
-
-        self.processor = AutoProcessor.from_pretrained(directory)
-        self.model = VoxtralForConditionalGeneration.from_pretrained(directory).eval()
-        self.model.generation_config.max_length = None
-
-    def features(self, samples: np.ndarray) -> torch.Tensor:
-        """(windows, 128, 3000)"""
-        extractor = self.processor.feature_extractor
-        filled = np.pad(samples, (0, -len(samples) % WINDOW_SAMPLES))
-        found = extractor(
-            filled, sampling_rate=SAMPLE_RATE, padding=False, truncation=False, return_tensors="pt"
-        ).input_features
-        return found.reshape(128, -1, 3000).transpose(0, 1)
-
-    def reply(self, ids: list[int], clips: Sequence[np.ndarray], tokens: int = TOKENS) -> list[int]:
-        features = torch.cat([self.features(c) for c in clips]) if clips else None
-        prompt = torch.tensor([ids])
-        with torch.inference_mode():
-            whole = self.model.generate(
-                prompt,
-                attention_mask=torch.ones_like(prompt),
-                **({"input_features": features} if clips else {}),
-                do_sample=False,
-                max_new_tokens=tokens,
-                pad_token_id=11,
-            )
-        found = whole[0, len(ids) :].tolist()
-        return found[: found.index(EOS)] if EOS in found else found
-
-    def answer(self, instruction: str, past: Past, said: Utterance | str) -> list[int]:
-        """What `generate` replies over the same history, all of it computed anew."""
-        clips: list[np.ndarray] = []
-        numbers = itertools.count()
-
-        def shown(turn_said: Utterance | str) -> Clip | str:
-            if isinstance(turn_said, str):
-                return turn_said
-            clips.append(without_trailing_zeros(turn_said.samples))
-            return Clip(next(numbers), clips[-1])
-
-        encode = self.processor.tokenizer.tokenizer.instruct_tokenizer.tokenizer.encode
-        exchanges = [
-            Exchange(shown(turn.said), [t.id for t in turn.reply if t.id is not None])
-            for turn in past
-        ]
-        prompt = chat(
-            lambda text: encode(text, bos=False, eos=False), instruction, exchanges, shown(said)
-        )
-        return self.reply(token_ids(prompt), clips)
-
-
-@pytest.fixture(scope="session")
-def oracle(directory: Path) -> Oracle:
-    return Oracle(directory)
-
-
-def made(directory: Path, **generation: object) -> VoxtralBrain:
-    options = {"temperature": 0.0, "max_new_tokens": TOKENS} | generation
-    config = Config(generation=GenerationConfig(**options))  # type: ignore[arg-type]
-    brain = VoxtralBrain(config, directory)
-    brain.warm_up(lambda step, fraction: None)
-    brain._took = 0.0  # however busy this machine is, it works ahead
-    return brain
-
-
 @pytest.fixture(scope="module")
 def brain(directory: Path) -> Iterator[VoxtralBrain]:
     brain = made(directory)
     yield brain
     brain.close()
-
-
-def sound(seconds: float, seed: int = 0) -> np.ndarray:
-    """Speech, over and over, at a loudness of its own."""
-    clip, rate = soundfile.read(QUESTIONS / "romeo-and-juliet.flac", dtype="float32")
-    clip = resample(clip, rate, SAMPLE_RATE)
-    count = round(seconds * SAMPLE_RATE)
-    rng = np.random.default_rng(seed)
-    rolled = np.roll(np.resize(clip, count), int(rng.integers(count)))
-    return (rolled * rng.uniform(0.5, 1.0)).astype(np.float32)
-
-
-def utterance(seconds: float, seed: int = 0, trailing: int = 3200) -> Utterance:
-    samples = np.concatenate([sound(seconds, seed), np.zeros(trailing, np.float32)])
-    return Utterance(samples, ((0.0, seconds),), seconds)
-
-
-def answered(
-    brain: VoxtralBrain, past: Past, said: Utterance | str, marks: Marks | None = None
-) -> tuple[Token, ...]:
-    items = brain.reply(past, said, marks or Marks(), Flag())
-    return tuple(item for item in items if isinstance(item, Token))
-
-
-def ids(tokens: Sequence[Token]) -> list[int]:
-    return [token.id for token in tokens if token.id is not None]
-
-
-def instruction(brain: VoxtralBrain) -> str:
-    return brain._instruction
 
 
 # The front end and the prompt.
@@ -161,6 +69,17 @@ def test_the_features_are_those_of_the_processor(
     mel = brain._chat.ears.mel
     ours = mel(mel.filled(samples, Clip(0, samples).windows))
     assert torch.equal(ours, oracle.features(samples))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_what_is_heard_is_what_transformers_hears(oracle: Oracle, dtype: torch.dtype) -> None:
+    theirs = copy.deepcopy(oracle.model).to(dtype)
+    features = oracle.features(sound(3.0)).to(dtype)
+    with torch.inference_mode():
+        wanted = theirs.model.get_audio_features(features, return_dict=True).pooler_output
+        found = Encoder(theirs)(features)
+    error = (found.float() - wanted.float()).norm() / wanted.float().norm()
+    assert error < (1e-5 if dtype == torch.float32 else 3e-2)
 
 
 def conversation(directory: Path, *turns: tuple[str, object]) -> list[dict[str, object]]:
@@ -366,6 +285,49 @@ def test_a_speculation_goes_no_further_than_a_few_tokens(
         brain.close()
 
 
+def guesses_while_stammering(brain: VoxtralBrain, seconds: float, took: float) -> list[int]:
+    """After how many frames an answer was begun, in speech that stops every other frame."""
+    begun: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(brain, "_took", took)
+        patch.setattr(brain, "_draft", lambda *rest: begun.append(len(following.recording.frames)))
+        brain.listen((), Flag())
+        following = brain._following
+        assert following is not None
+        samples = np.zeros(FRAME_SAMPLES, np.float32)
+        for number in range(round(seconds / FRAME_SECONDS)):
+            brain.hear(Frame(samples, 1000 + number * FRAME_SECONDS), number % 2 == 0)
+        brain._following = None
+    return begun
+
+
+def test_work_ahead_takes_no_more_than_its_share_however_often_one_pauses(
+    brain: VoxtralBrain,
+) -> None:
+    seldom = guesses_while_stammering(brain, 5.0, took=0.1)
+    assert len(seldom) <= 5.0 * SHARE / 0.1
+    assert len(seldom) >= 10
+    often = guesses_while_stammering(brain, 5.0, took=0.0)
+    assert len(often) > 4 * len(seldom)
+
+
+def test_a_pause_that_comes_too_soon_after_other_work_is_worked_through_a_little_later(
+    brain: VoxtralBrain,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        begun: list[int] = []
+        patch.setattr(brain, "_took", 0.04)
+        patch.setattr(brain, "_draft", lambda *rest: begun.append(len(following.recording.frames)))
+        brain.listen((), Flag())
+        following = brain._following
+        assert following is not None
+        samples = np.zeros(FRAME_SAMPLES, np.float32)
+        for number in range(40):
+            brain.hear(Frame(samples, 1000 + number * FRAME_SECONDS), number < 18)
+        brain._following = None
+    assert begun == [16, 21]  # by the schedule, and 0.16 s later
+
+
 def test_the_first_window_of_a_long_hold_is_encoded_while_the_key_is_held(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
@@ -452,13 +414,28 @@ def test_a_character_cut_in_two_is_shown_at_the_end(directory: Path) -> None:
 
 def test_the_same_seed_says_the_same(directory: Path) -> None:
     brain = made(directory, temperature=1.5, top_p=0.95)
+    other = made(directory, temperature=1.5, top_p=0.95, seed=7)
     try:
         said = utterance(2.0, 8)
         one, two = (ids(answered(brain, (), said)) for _ in range(2))
-        greedy = made(directory)
         assert one == two
-        assert one != ids(answered(greedy, (), said))
-        greedy.close()
+        assert one != ids(answered(other, (), said))
+    finally:
+        brain.close()
+        other.close()
+
+
+def test_the_preset_reaches_the_model(directory: Path) -> None:
+    config = Config(generation=GenerationConfig(preset="ultra"))
+    brain = VoxtralBrain(config, directory)
+    brain.warm_up(lambda step, fraction: None)
+    try:
+        assert "one short sentence" in instruction(brain)
+        tokens = ids(answered(brain, (), utterance(1.0, 12)))
+        assert 2 <= len(tokens) <= 25
+        sampler = brain._chat.sampler
+        found = (sampler._temperature, sampler._top_p, sampler._top_k, sampler._penalty)
+        assert found == (0.05, 0.9, 30, 1.2)
     finally:
         brain.close()
 

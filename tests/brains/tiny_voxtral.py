@@ -22,13 +22,9 @@ CONTROL = {
 }  # fmt: skip
 
 
-def build(directory: Path, vocabulary: int = 4096, seed: int = 0) -> None:
-    """Write the checkpoint and its processor."""
-    from transformers import (
-        VoxtralForConditionalGeneration,
-        VoxtralProcessor,
-        WhisperFeatureExtractor,
-    )
+def build(directory: Path, vocabulary: int = 4096, seed: int = 0, width: int = 32) -> None:
+    """Write the checkpoint and its processor. Attention heads have half the `width`."""
+    from transformers import VoxtralProcessor, WhisperFeatureExtractor
     from transformers.tokenization_mistral_common import MistralCommonBackend
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -38,10 +34,17 @@ def build(directory: Path, vocabulary: int = 4096, seed: int = 0) -> None:
         tokenizer=MistralCommonBackend(str(directory / "tekken.json")),
     )
     processor.save_pretrained(directory)
-    model = VoxtralForConditionalGeneration(_config(vocabulary)).eval()
-    _randomise(model, seed)
-    model.generation_config.update(bos_token_id=1, eos_token_id=2, pad_token_id=11)
-    model.save_pretrained(directory)
+    model(vocabulary, seed, width).save_pretrained(directory)
+
+
+def model(vocabulary: int = 4096, seed: int = 0, width: int = 32, layers: int = 2):
+    """The weights alone, for which no tokenizer is needed."""
+    from transformers import VoxtralForConditionalGeneration
+
+    made = VoxtralForConditionalGeneration(_config(vocabulary, width, layers)).eval()
+    _randomise(made, seed)
+    made.generation_config.update(bos_token_id=1, eos_token_id=2, pad_token_id=11)
+    return made
 
 
 def _write_tokenizer(path: Path, vocabulary: int) -> None:
@@ -74,18 +77,22 @@ def _write_tokenizer(path: Path, vocabulary: int) -> None:
     path.write_text(json.dumps(tekken, ensure_ascii=False), encoding="utf-8")
 
 
-def _config(vocabulary: int):
+def _config(vocabulary: int, width: int, layers: int):
     from transformers import LlamaConfig, VoxtralConfig
     from transformers.models.voxtral.configuration_voxtral import VoxtralEncoderConfig
 
     text = LlamaConfig(
-        vocab_size=vocabulary, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=16, rope_theta=1e8,
-        max_position_embeddings=131_072, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2,
+        vocab_size=vocabulary, hidden_size=width, intermediate_size=2 * width,
+        num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=width // 2, rope_theta=1e8, max_position_embeddings=131_072, rms_norm_eps=1e-5,
+        bos_token_id=1, eos_token_id=2,
     )  # fmt: skip
     # The projector takes four frames of the encoder at a time, as so many features.
     audio = VoxtralEncoderConfig(
-        hidden_size=32, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
     )
     return VoxtralConfig(audio_config=audio, text_config=text, audio_token_id=24)
 

@@ -1,6 +1,7 @@
 import threading
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 from textual.widgets import Input, OptionList
@@ -20,6 +21,7 @@ from voxtui.turn import (
     StateChanged,
     UserWords,
 )
+from voxtui.ui.help import Help
 from voxtui.ui.transcript import Transcript
 
 MARKS = {
@@ -426,7 +428,7 @@ async def test_the_screen_is_usable_while_models_load():
         s.engine.report(Loading("Voice"), Loading("Chat model", 0.45))
         await s.settle()
         assert "◌ LOADING" in s.text
-        assert "✓ Voice" in s.text
+        assert "✓    Voice" in s.text
         assert "Chat model 45%" in s.text
         await s.press("m")
         assert "voice muted" in s.text
@@ -479,7 +481,8 @@ async def test_a_start_that_failed_says_what_to_do_and_leaves_the_screen_usable(
 async def test_what_was_found_is_named():
     async with screen(size=(160, 40)) as s:
         assert "scripted brain" in s.lines[0]
-        assert "voice a voice · microphone a microphone · speaker a speaker" in s.text
+        assert "Mic  a microphone." in s.text
+        assert "✓    voice a voice, speaker a speaker" in s.text
 
 
 async def test_a_notice_is_a_sentence_in_the_conversation():
@@ -618,7 +621,7 @@ async def test_the_session_is_one_line_from_its_first_turn_to_its_last():
         await s.settle()
         trend = s.line("session").split()[-1]
         assert len(trend) == 29
-        assert trend.count("█") == 1
+        assert trend.count("▇") == 1
 
 
 async def test_what_a_person_feels_counts_from_the_last_word():
@@ -628,6 +631,32 @@ async def test_what_a_person_feels_counts_from_the_last_word():
         await s.settle()
         assert s.line("since the last word").split("word")[1].split() == ["284", "712", "1434"]
         assert "first word painted at 91 ms" in s.text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_the_devices_add_stands_below_the_first_sound_once_it_is_measured(size):
+    async with screen(size=size) as s:
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, reply="x")
+        await s.settle()
+        assert "heard at" not in s.text
+        s.app._device_offset = {"a speaker": 38.0}.get
+        s.engine.load()
+        await s.settle()
+        assert "heard at 550 ms: the devices add 38" in s.text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_memory_of_the_gpu_is_shown_where_the_brain_knows_it(size):
+    async with screen(size=size) as s:
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, reply="x")
+        await s.settle()
+        assert "GPU" not in s.text
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, reply="x", gpu_bytes=9_870_000_000)
+        await s.settle()
+        assert "GPU 9.9 GB" in s.text
 
 
 async def test_marks_are_shown_as_they_are_reached():
@@ -739,6 +768,29 @@ async def test_every_size_works_in_every_state(size):
         assert s.app.is_running
 
 
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+async def test_no_sequence_of_sizes_breaks_the_screen(seed):
+    random = Random(seed)
+    sizes = [
+        (random.randint(1, 200), random.randint(1, 60)) for _ in range(20 if seed == 1 else 300)
+    ]
+    async with screen(size=(80, 24)) as s:
+        s.app.push_screen(Help(s.app._keys))
+        for n, size in enumerate([(1, 1), *sizes, (1, 60), (200, 1), (80, 24)]):
+            if n == 5:
+                await s.pilot.press("escape")
+            s.engine.begin()
+            s.engine.report(StateChanged(State.LISTENING), StateChanged(State.THINKING))
+            s.engine.report(
+                UserWords(s.engine.turns, "Words"), ReplyText(s.engine.turns, "An *answer*.")
+            )
+            await s.pilot.resize_terminal(*size)
+            s.app._tick()
+            s.engine.finish(marks=MARKS, tokens=8, hidden_s=0.2, reply="x")
+            await s.settle()
+        assert "An answer." in s.text
+
+
 async def test_a_small_terminal_keeps_the_conversation_and_the_state():
     async with screen(size=(30, 6)) as s:
         s.engine.begin("typed")
@@ -768,6 +820,8 @@ async def test_an_unchanged_level_repaints_nothing():
     async with screen() as s:
         s.engine.level = 0.25
         s.app._tick()
+        s.app._show_level()
+        await s.settle()
         await s.settle()
         paints = []
         s.app.post_display_hook = lambda: paints.append(1)

@@ -36,9 +36,9 @@ def test_a_bar_that_begins_within_a_cell_fills_its_right_part():
     assert (left.style.color, left.style.bgcolor) == (STYLE.bgcolor, STYLE.color)
 
 
-def test_a_trend_ends_with_the_latest_value_and_its_tallest_is_full():
-    assert trend([1.0, 2.0, 4.0], 10) == "▂▄█"
-    assert trend([9.0, 1.0, 2.0, 4.0], 3) == "▂▄█"
+def test_a_trend_ends_with_the_latest_value_and_fills_no_cell():
+    assert trend([1.0, 2.0, 4.0], 10) == "▂▄▇"
+    assert trend([9.0, 1.0, 2.0, 4.0], 3) == "▂▄▇"
     assert trend([], 10) == ""
     assert trend([0.0], 10) == ""
 

@@ -14,7 +14,7 @@ from tests.ui.test_with_engine import live
 from voxtui.config import Config, UiConfig, VoiceConfig, load_config
 from voxtui.engine import Change
 from voxtui.errors import DeviceError, ModelError
-from voxtui.turn import State
+from voxtui.turn import Loading, State
 from voxtui.ui.choices import Choice, Choices, Parts
 
 
@@ -153,19 +153,44 @@ async def test_the_theme_of_the_config_is_used_and_an_unknown_one_is_named():
 
 async def test_the_first_screen_says_what_to_do_what_loads_and_what_stays_private():
     async with screen(size=(200, 40), loaded=False) as s:
-        for words in ("which key talks", "how loud the microphone is", "Private", "Ctrl+P"):
+        s.engine.report(Loading("Chat model", 0.45))
+        await s.settle()
+        for words in (
+            "Press Space, speak, press it again.", "how loud you are",
+            "Nothing leaves this machine", "Ctrl+P", "◌    Chat model 45%",
+        ):  # fmt: skip
             assert words in s.text
 
 
 async def test_a_microphone_of_pure_zeros_is_named_with_its_likely_cause():
     async with screen(size=(200, 30)) as s:
-        s.app._check_level("a microphone")
+        s.app._check_level("a microphone", False)
         await s.settle()
         assert "digital silence" not in s.text
         s.app._loudest = 0.0
-        s.app._check_level("a microphone")
+        s.app._check_level("a microphone", False)
         await s.settle()
         assert "it is muted, or this terminal has no permission" in s.text
+
+
+async def test_the_level_is_told_as_a_number_beside_the_microphones_name():
+    async with screen(size=(100, 30)) as s:
+        for level, told in ((0.1, "−20 dBFS"), (0.0, "digital silence")):
+            s.app._peak, s.engine.level = None, level
+            s.app._tick()
+            s.app._show_level()
+            await s.settle()
+            assert f"a microphone  {told}" in s.text
+
+
+async def test_another_microphone_is_checked_and_its_level_told(monkeypatch):
+    monkeypatch.setattr("voxtui.ui.app.LEVEL_CHECK_SECONDS", 0.2)
+    async with screen(size=(100, 30)) as s:
+        s.engine.level = 0.1
+        s.engine.load("USB Microphone")
+        while "Level of" not in s.text:
+            await s.pilot.pause(0.01)
+        assert "Level of USB Microphone: −20 dBFS at most" in s.text
 
 
 # On the real engine.

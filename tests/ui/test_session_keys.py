@@ -1,4 +1,5 @@
 import asyncio
+import json
 
 import numpy as np
 
@@ -75,6 +76,25 @@ async def test_s_saves_the_session_and_says_where(tmp_path):
             "session.json", "session.md", "turn-0001.wav",
         }  # fmt: skip
         assert place.name in s.text
+
+
+async def test_words_that_are_written_down_after_the_answer_are_shown_and_saved(tmp_path):
+    config = Config(ui=UiConfig(save_dir=str(tmp_path)))
+    async with screen(config=config) as s:
+        for n in (1, 2):
+            s.engine.begin()
+            s.engine.report(Captured(n, SAID), ReplyText(n, "Hi."))
+            s.engine.finish(reply="Hi.")
+        s.engine.report(UserWords(1, "The first."), UserWords(2, "The second."))
+        await s.settle()
+        assert "The second." in s.text
+        await s.press("s")
+        await s.app.workers.wait_for_complete()
+        (place,) = tmp_path.iterdir()
+        turns = json.loads((place / "session.json").read_text())["turns"]
+        assert [turn["heard"] for turn in turns] == ["The first.", "The second."]
+        for words in ("The first.", "The second."):
+            assert words in (place / "session.md").read_text()
 
 
 async def test_a_save_that_fails_is_one_sentence(tmp_path):

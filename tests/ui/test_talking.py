@@ -331,7 +331,7 @@ async def test_the_bar_says_what_the_key_does():
         s.engine.begin()
         s.engine.report(StateChanged(State.LISTENING))
         await s.settle()
-        assert "let go to send, Esc discards" in s.text
+        assert "let go: send · Esc: drop" in s.text
 
 
 # The key.

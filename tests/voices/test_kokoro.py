@@ -84,7 +84,7 @@ def test_nothing_is_fetched(files, monkeypatch):
 def test_it_sounds_as_the_official_code_does(voice, files):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        official = kokoro._model_code().KModel(
+        official = kokoro.model_code().KModel(
             repo_id="random", config=str(files.config), model=str(files.model)
         )
     official.eval()

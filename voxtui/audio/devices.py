@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import difflib
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any, Literal
@@ -15,6 +17,9 @@ from typing import Any, Literal
 from voxtui.errors import DeviceError
 
 Direction = Literal["input", "output"]
+
+PERIODS = 4
+"""PortAudio's own number."""
 
 PROBE_SECONDS = 20
 """A sound server that hangs must not hang us with it."""
@@ -59,6 +64,25 @@ def portaudio() -> ModuleType:
     except OSError as error:
         raise DeviceError("PortAudio is not installed, so there is no sound.", install()) from error
     return sounddevice
+
+
+@contextmanager
+def periods(count: int) -> Generator[None]:
+    """Streams opened here have a buffer of so many parts, where PortAudio drives ALSA.
+
+    A device takes sound a part at a time. PortAudio's own choice is 4, and sounddevice has no name
+    for another.
+    """
+    sounddevice: Any = portaudio()
+    choose = getattr(ctypes.CDLL(sounddevice._libname), "PaAlsa_SetNumPeriods", None)
+    if choose is None:
+        yield
+        return
+    choose(count)
+    try:
+        yield
+    finally:
+        choose(PERIODS)
 
 
 def install() -> str:

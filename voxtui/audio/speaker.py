@@ -9,11 +9,19 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from voxtui.audio.devices import Device, find, list_devices, opening_failed, portaudio, streams
+from voxtui.audio.devices import (
+    Device,
+    find,
+    list_devices,
+    opening_failed,
+    periods,
+    portaudio,
+    streams,
+)
 from voxtui.audio.rates import Resampler, resample
 from voxtui.errors import DeviceError, InputError
 from voxtui.turn import Mark, Marks, SpeechChunk
@@ -21,10 +29,19 @@ from voxtui.turn import Mark, Marks, SpeechChunk
 AUDIBLE = 10 ** (-50 / 20)
 """-50 dBFS: quieter is not a first sound."""
 
-SLICE_SECONDS = 0.01
+PERIOD_SECONDS = 0.01
+"""How often the device takes sound, where that can be chosen: a sound server begins to play only
+then. PortAudio's own 50 ms would cost 25 ms of every first sound."""
+
+WATCH_SECONDS = 0.001
+"""How often it is looked whether the device has begun."""
 
 DEEP_SECONDS = 0.2
 """How much speech is kept ahead: the interpreter may stall for so long without a gap."""
+
+PIECE_SECONDS = 0.1
+"""Speech that is converted to the device's rate at a time: a second of it takes 3 ms, or 10 on a
+busy machine."""
 
 QUEUED_SECONDS = 1.0
 """Speech taken from the engine beyond what the device holds."""
@@ -35,7 +52,41 @@ STALL_SECONDS = 3.0
 TAIL_SECONDS = 0.06
 """Zeros written before the stream ends, which would cut off its last 40 to 50 ms."""
 
+if TYPE_CHECKING:
+    from voxtui.turn import Samples
+
 Stopped = Callable[[], bool]
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Sound that the device plays without a break.
+
+    It begins when the device first takes some of it, which no one knows before.
+    """
+
+    rate: float
+    written: int = 0
+    began_at: float | None = None
+
+    def took(self, samples: int, now: float) -> None:
+        """The device has taken so many since it was last asked; the latest of them play now."""
+        if self.written and self.began_at is None:
+            self.began_at = now - max(0.0, samples / self.rate - PERIOD_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a sample leaves the converter."""
+
+    stretch: Stretch
+    sample: int
+
+    @property
+    def at(self) -> float | None:
+        """Monotonic seconds; None while it is not known."""
+        began = self.stretch.began_at
+        return None if began is None else began + self.sample / self.stretch.rate
 
 
 @dataclass(slots=True)
@@ -48,10 +99,11 @@ class Reply:
     """samples handed to the device"""
     heard: int | None = None
     """samples that were heard, once it is over"""
-    ends_at: float = 0.0
+    ends: Moment | None = None
     """when the last sample written so far leaves the converter"""
-    last_sound: float | None = None
-    silenced: bool = False
+    first_sound: Moment | None = None
+    last_sound: Moment | None = None
+    silenced_at: float | None = None
     finishing: bool = False
     """no more chunks will come"""
 
@@ -72,8 +124,7 @@ class SounddeviceSpeaker:
         self._channels = 1
         self._rinse = 0
         """samples of silence to write yet"""
-        self._runs_until = 0.0
-        """when the last sample written leaves the converter"""
+        self._stretch = Stretch(1.0)
         self._lost: DeviceError | None = None
         self._closing = False
         self._writer: threading.Thread | None = None
@@ -93,13 +144,14 @@ class SounddeviceSpeaker:
         for channels in dict.fromkeys((1, min(2, device.outputs), device.outputs)):
             stream = None
             try:
-                stream = sounddevice.OutputStream(
-                    device=device.index,
-                    samplerate=device.rate,
-                    channels=channels,
-                    dtype="float32",
-                    latency=DEEP_SECONDS,
-                )
+                with periods(round(DEEP_SECONDS / PERIOD_SECONDS)):
+                    stream = sounddevice.OutputStream(
+                        device=device.index,
+                        samplerate=device.rate,
+                        channels=channels,
+                        dtype="float32",
+                        latency=DEEP_SECONDS,
+                    )
                 stream.start()
             except sounddevice.PortAudioError as error:
                 if stream is not None:
@@ -111,7 +163,7 @@ class SounddeviceSpeaker:
             streams.opened()
             break
         self._lost, self._closing = None, False
-        self._rinse, self._runs_until = 0, 0.0
+        self._rinse, self._stretch = 0, Stretch(device.rate)
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
         self._writer.start()
 
@@ -123,11 +175,21 @@ class SounddeviceSpeaker:
             if self._reply is None:
                 self._reply = Reply(marks, stopped)
                 self._resampler = None
-            if self._reply.silenced:
+        # The first piece is on its way while the next is converted.
+        length = round(PIECE_SECONDS * chunk.rate)
+        for start in range(0, len(chunk.samples), length):
+            self._add(chunk.samples[start : start + length], chunk.rate)
+
+    def _add(self, samples: Samples, rate: int) -> None:
+        with self._changed:
+            if self._over():
+                self._raise_if_lost()
                 return
-            samples = self._at_device_rate(chunk)
-            self._queue.append(samples)
-            self._queued += len(samples)
+            if self._resampler is None:  # one for a reply, so that joints do not click
+                self._resampler = Resampler(rate, self._rate)
+            piece = self._resampler.process(samples)
+            self._queue.append(piece)
+            self._queued += len(piece)
             self._changed.notify_all()
             room = QUEUED_SECONDS * self._rate
             self._changed.wait_for(lambda: self._queued <= room or self._over())
@@ -144,8 +206,8 @@ class SounddeviceSpeaker:
             self._changed.wait_for(lambda: reply.heard is not None or self._lost is not None)
             self._raise_if_lost()
             self._forget()
-            if reply.last_sound is not None:
-                marks.mark(Mark.LAST_SOUND, reply.last_sound)
+            if reply.last_sound is not None and (at := reply.last_sound.at) is not None:
+                marks.mark(Mark.LAST_SOUND, min(at, reply.silenced_at or at))
             return (reply.heard or 0) / self._rate
 
     def close(self) -> None:
@@ -156,7 +218,9 @@ class SounddeviceSpeaker:
         return self._device.rate if self._device else 1.0
 
     def _over(self) -> bool:
-        return self._lost is not None or (self._reply is not None and self._reply.silenced)
+        return self._lost is not None or (
+            self._reply is not None and self._reply.silenced_at is not None
+        )
 
     def _raise_if_lost(self) -> None:
         if self._lost is not None:
@@ -169,12 +233,6 @@ class SounddeviceSpeaker:
         self._resampler = None
         self._queue.clear()
         self._queued = 0
-
-    def _at_device_rate(self, chunk: SpeechChunk) -> Any:
-        """The chunk resampled; one resampler for a reply, so that joints do not click."""
-        if self._resampler is None:
-            self._resampler = Resampler(chunk.rate, self._rate)
-        return self._resampler.process(chunk.samples)
 
     def _flush_resampler(self) -> None:
         if self._resampler is None:
@@ -207,51 +265,55 @@ class SounddeviceSpeaker:
     def _feed(self) -> None:
         """Keep the device 200 ms ahead while there is speech, and let it run dry otherwise.
 
-        A sound server plays a stream once it was filled, and one that ran dry once it was filled
-        again: a little silence kept ahead would never be played, and speech would wait behind it.
+        A sound server plays a stream that ran dry only once there is something in it again: a
+        little silence kept ahead would never be played, and speech would wait behind it.
         """
         stream, rate = self._stream, self._rate
-        slice_ = round(SLICE_SECONDS * rate)
+        period = round(PERIOD_SECONDS * rate)
         capacity = stream.write_available
-        silence = np.zeros((slice_, self._channels), np.float32)
         moved_at, filled = time.monotonic(), 0
         while True:
             now = time.monotonic()
             filled_before, filled = filled, capacity - stream.write_available
             if filled < filled_before:
                 moved_at = now
+                self._stretch.took(filled_before - filled, now)
             with self._changed:
                 if self._closing:
                     break
+                self._tell_first_sound(now)
                 self._silence_if_stopped(now)
                 self._end_if_heard(now)
                 if not self._queue and not self._rinsing():
-                    self._changed.wait(SLICE_SECONDS / 2 if self._reply else None)
+                    self._changed.wait(self._soon() if self._reply else None)
                     moved_at = time.monotonic()
                     continue
-                if filled >= capacity - slice_:
+                room = capacity - period - filled
+                if room <= 0:
                     if now - moved_at > STALL_SECONDS:
                         self._lose()
                         return
-                    self._changed.wait(SLICE_SECONDS / 2)
+                    self._changed.wait(self._soon())
                     continue
-                reply, samples = self._reply, self._next_slice(slice_)
-            # The device reports its fill in steps; what was written before is known better.
-            leaves_at = now + filled / rate
-            if self._runs_until > now:
-                leaves_at = min(leaves_at, self._runs_until)
+                reply, samples = self._reply, self._next_slice(room)
+            if filled <= 0:
+                self._stretch = Stretch(rate)
             if samples is None or reply is None:
-                stream.write(silence)
-                self._rinse -= slice_
-                written = slice_
+                samples = np.zeros(period, np.float32)
+                self._rinse -= period
             else:
-                self._put(samples, reply, leaves_at)
+                self._note(samples, reply)
                 self._rinse = capacity
-                written = len(samples)
-            filled += written
-            self._runs_until = leaves_at + written / rate
+            stream.write(np.repeat(samples[:, None], self._channels, axis=1))
+            self._stretch.written += len(samples)
+            filled += len(samples)
         stream.write(np.zeros((round(TAIL_SECONDS * rate), self._channels), np.float32))
         stream.stop()
+
+    def _soon(self) -> float:
+        """Until when there is nothing to do: first sound is as true as it is looked for."""
+        waiting = self._stretch.written and self._stretch.began_at is None
+        return WATCH_SECONDS if waiting else PERIOD_SECONDS / 2
 
     def _rinsing(self) -> bool:
         """After the last words the device's ring is filled with zeros: some play on when dry."""
@@ -269,41 +331,54 @@ class SounddeviceSpeaker:
         self._changed.notify_all()
         return samples
 
-    def _put(self, samples: Any, reply: Reply, leaves_at: float) -> None:
-        """Write `samples`, whose first will leave the converter at `leaves_at`."""
-        if not len(samples):
-            return
+    def _note(self, samples: Any, reply: Reply) -> None:
+        """Where in the stretch `samples`, to be written next, can be heard."""
+        stretch = self._stretch
         audible = np.flatnonzero(np.abs(samples) > AUDIBLE)
         if len(audible):
-            reply.marks.mark(Mark.FIRST_SOUND, leaves_at + audible[0] / self._rate)
-            reply.last_sound = leaves_at + audible[-1] / self._rate
-        self._stream.write(np.repeat(samples[:, None], self._channels, axis=1))
+            reply.first_sound = reply.first_sound or Moment(stretch, stretch.written + audible[0])
+            reply.last_sound = Moment(stretch, stretch.written + audible[-1])
         reply.written += len(samples)
-        reply.ends_at = leaves_at + len(samples) / self._rate
+        reply.ends = Moment(stretch, stretch.written + len(samples))
+
+    def _tell_first_sound(self, now: float) -> None:
+        reply = self._reply
+        if reply is None or reply.first_sound is None:
+            return
+        at = reply.first_sound.at
+        if at is not None and at <= now:
+            reply.marks.mark(Mark.FIRST_SOUND, at)
 
     def _silence_if_stopped(self, now: float) -> None:
         """Drop what the device still holds, at most once a reply."""
         reply = self._reply
-        if reply is None or reply.silenced or not reply.stopped():
+        if reply is None or reply.silenced_at is not None or not reply.stopped():
             return
-        reply.silenced = True
         self._queue.clear()
         self._queued = 0
         self._resampler = None
         self._stream.abort()
         self._stream.start()
-        self._rinse, self._runs_until = 0, 0.0
-        unheard = max(0, min(reply.written, round((reply.ends_at - now) * self._rate)))
-        reply.heard = reply.written - unheard
-        if reply.last_sound is not None:
-            reply.last_sound = min(reply.last_sound, time.monotonic())
+        reply.silenced_at = time.monotonic()
+        reply.heard = reply.written - self._unheard(reply, now)
+        self._rinse, self._stretch = 0, Stretch(self._rate)
         self._changed.notify_all()
+
+    def _unheard(self, reply: Reply, now: float) -> int:
+        """How many samples of `reply` had not left the converter yet."""
+        if reply.ends is None:
+            return 0
+        ends_at = reply.ends.at
+        if ends_at is None:
+            return min(reply.written, self._stretch.written)
+        return max(0, min(reply.written, round((ends_at - now) * self._rate)))
 
     def _end_if_heard(self, now: float) -> None:
         reply = self._reply
         if reply is None or reply.heard is not None or not reply.finishing or self._queue:
             return
-        if now >= reply.ends_at:
+        ends_at = reply.ends.at if reply.ends else now
+        if ends_at is not None and now >= ends_at:
             reply.heard = reply.written
             self._changed.notify_all()
 

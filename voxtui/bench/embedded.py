@@ -1,6 +1,6 @@
 """The embedded brain beside the same models run one after another, in one process, turn by turn.
 
-    python -m voxtui.bench.embedded QUESTIONS_DIR [--gaps 0,150,400] [--json OUT]
+    python -m voxtui.bench.embedded QUESTIONS_DIR [--gaps 0,150,400] [--busy N] [--json OUT]
 
 Each question is spoken in real time to the engine; the key comes up so many milliseconds after the
 last voiced sample. The baseline gets the same sound up to the same moment and then recognises,
@@ -8,6 +8,9 @@ prefills, generates and speaks, each with every core and its first clause ended 
 instruction is in its KV cache as ours is. A sound counts from its first sample above -50 dBFS, at
 the moment the voice hands it over; a device adds the same to both. The baseline is timed twice:
 with the voice's own leading silence, as the model gives it, and with that silence cut as we cut it.
+
+`--busy N`: instead of the baseline, each question is asked a second time while N programs that
+never rest want the processor too.
 """
 
 from __future__ import annotations
@@ -20,13 +23,16 @@ import os
 import platform
 import queue
 import re
+import signal
 import statistics
+import subprocess
 import sys
 import threading
 import time
 import tomllib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +67,10 @@ VOICED = 10 ** (-40 / 20)
 """-40 dBFS: the last sample above it is the last voiced one of a clip."""
 
 
+BEFORE_SECONDS = 0.5
+"""Between two turns: so long a program is busy before the key goes down."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     system: str
@@ -75,6 +85,8 @@ class Result:
     speech_ended_to_sound_ms: float
     """from the last voiced sample of the clip"""
     hidden_ms: float = 0.0
+    marks: dict[str, int] = field(default_factory=dict[str, int])
+    """ms from the release"""
 
 
 class HandOver:
@@ -211,46 +223,89 @@ def _ordinary_clause(text: str) -> str | None:
     return text[: found.start()] if found and found.start() >= 10 else None
 
 
-def run(folder: Path, gaps: list[int], model: Path, config: Config) -> list[Result]:
-    questions = tomllib.loads((folder / "questions.toml").read_text())["question"]
-    ours, baseline = Ours(config), OneAfterAnother(model, config)
-    results: list[Result] = []
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A question, and when the key comes up."""
+
+    file: str
+    sound: Any
+    released: float
+    gap_ms: int
+    right: re.Pattern[str]
+
+
+def spoken(folder: Path, gaps: list[int]) -> list[Spoken]:
+    found: list[Spoken] = []
     for gap in gaps:
-        for number, question in enumerate(questions):
+        for question in tomllib.loads((folder / "questions.toml").read_text())["question"]:
             clip = load_clip(folder / question["file"], 60.0).samples
             voiced = int(np.flatnonzero(np.abs(clip) > VOICED)[-1]) + 1
-            released = voiced / SAMPLE_RATE + gap / 1000
             padded = np.concatenate([clip[:voiced], np.zeros(SAMPLE_RATE, np.float32)])
             right = re.compile(question["answer"], re.IGNORECASE)
-            turn = ours.ask(question["file"], padded, released)
-            results.append(_ours(turn, gap, right))
-            sound = padded[: int(released * SAMPLE_RATE)]
-            results += _baseline(baseline, sound, gap, question, right)
-            sys.stderr.write(f"\r{gap} ms: {number + 1}/{len(questions)}")
+            released = voiced / SAMPLE_RATE + gap / 1000
+            found.append(Spoken(question["file"], padded, released, gap, right))
+    return found
+
+
+def run(questions: list[Spoken], model: Path, config: Config) -> list[Result]:
+    ours, baseline = Ours(config), OneAfterAnother(model, config)
+    results: list[Result] = []
+    for number, question in enumerate(questions, 1):
+        turn = ours.ask(question.file, question.sound, question.released)
+        results.append(_ours("voxtui", turn, question))
+        results += _baseline(baseline, question)
+        sys.stderr.write(f"\r{number}/{len(questions)}")
     sys.stderr.write("\n")
     ours.close()
     return results
 
 
-def _ours(turn: Turn, gap: int, right: re.Pattern[str]) -> Result:
+def run_busy(questions: list[Spoken], config: Config, programs: int) -> list[Result]:
+    """Every question twice, the second time beside `programs` that never rest."""
+    ours = Ours(config)
+    results: list[Result] = []
+    with ExitStack() as stack:
+        others = [
+            subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(programs)
+        ]
+        for other in others:
+            other.send_signal(signal.SIGSTOP)
+            stack.callback(other.wait)
+            stack.callback(other.kill)
+        for number, question in enumerate(questions, 1):
+            for name, go in (
+                ("voxtui", signal.SIGSTOP),
+                (f"voxtui, {programs} busy", signal.SIGCONT),
+            ):
+                for other in others:
+                    other.send_signal(go)
+                threading.Event().wait(BEFORE_SECONDS)
+                turn = ours.ask(question.file, question.sound, question.released)
+                results.append(_ours(name, turn, question))
+            sys.stderr.write(f"\r{number}/{len(questions)}")
+    sys.stderr.write("\n")
+    ours.close()
+    return results
+
+
+def _ours(name: str, turn: Turn, question: Spoken) -> Result:
     sound = turn.first_sound_ms if turn.first_sound_ms is not None else float("nan")
     return Result(
-        "voxtui", gap, turn.clip or "", turn.heard or "", turn.reply,
-        bool(right.search(turn.reply)),
-        turn.ttft_ms or float("nan"), sound, turn.total_ms or float("nan"), sound + gap,
-        turn.hidden_s * 1000,
+        name, question.gap_ms, question.file, turn.heard or "", turn.reply,
+        bool(question.right.search(turn.reply)),
+        turn.ttft_ms or float("nan"), sound, turn.total_ms or float("nan"), sound + question.gap_ms,
+        turn.hidden_s * 1000, {name: round(at * 1000) for name, at in turn.marks.items()},
     )  # fmt: skip
 
 
-def _baseline(
-    baseline: OneAfterAnother, sound: Any, gap: int, question: Any, right: re.Pattern[str]
-) -> list[Result]:
-    heard, reply, ttft, spoken, trimmed, total = baseline.ask(np.ascontiguousarray(sound))
-    ok = bool(right.search(reply))
+def _baseline(baseline: OneAfterAnother, question: Spoken) -> list[Result]:
+    sound = question.sound[: int(question.released * SAMPLE_RATE)]
+    heard, reply, ttft, sounded, trimmed, total = baseline.ask(np.ascontiguousarray(sound))
+    ok, gap = bool(question.right.search(reply)), question.gap_ms
     return [
-        Result(name, gap, question["file"], heard, reply, ok, ttft * 1000, at * 1000, total * 1000,
+        Result(name, gap, question.file, heard, reply, ok, ttft * 1000, at * 1000, total * 1000,
                at * 1000 + gap)
-        for name, at in (("one after another", spoken), ("the same, silence cut", trimmed))
+        for name, at in (("one after another", sounded), ("the same, silence cut", trimmed))
     ]  # fmt: skip
 
 
@@ -258,20 +313,22 @@ def report(results: list[Result]) -> str:
     """A Markdown table: medians and p95 per system and gap, and the ratio to the baseline."""
     lines = [
         "| release after last voice | system | TTFT p50 | first sound p50 | p95 "
-        "| from speech end p50 | total p50 | right | first sound, ratio of medians |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| from speech end p50 | total p50 | right | ours / it, p50 | p95 |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for gap in dict.fromkeys(r.gap_ms for r in results):
-        ours = statistics.median(_sounds(results, gap, "voxtui"))
+        ours = _sounds(results, gap, "voxtui")
         for system in dict.fromkeys(r.system for r in results):
             rows = [r for r in results if r.gap_ms == gap and r.system == system]
             sounds = _sounds(results, gap, system)
-            median = statistics.median(sounds)
+            median, most = statistics.median(sounds), percentile(sounds, 95) or float("nan")
             lines.append(
                 f"| {gap} ms | {system} | {statistics.median(r.ttft_ms for r in rows):.0f} ms "
-                f"| {median:.0f} ms | {percentile(sounds, 95):.0f} ms "
+                f"| {median:.0f} ms | {most:.0f} ms "
                 f"| {median + gap:.0f} ms | {statistics.median(r.total_ms for r in rows):.0f} ms "
-                f"| {sum(r.right for r in rows)}/{len(rows)} | {ours / median:.2f} |"
+                f"| {sum(r.right for r in rows)}/{len(rows)} "
+                f"| {statistics.median(ours) / median:.2f} "
+                f"| {(percentile(ours, 95) or float('nan')) / most:.2f} |"
             )
     return "\n".join(lines)
 
@@ -299,12 +356,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("questions", type=Path)
     parser.add_argument("--gaps", default="0,150,400")
+    parser.add_argument("--busy", type=int, default=0, metavar="N")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     config = Config()
     about = machine()
-    model = models.model_file(config.brain.embedded.model)
-    results = run(arguments.questions, [int(g) for g in arguments.gaps.split(",")], model, config)
+    questions = spoken(arguments.questions, [int(gap) for gap in arguments.gaps.split(",")])
+    if arguments.busy:
+        results = run_busy(questions, config, arguments.busy)
+    else:
+        results = run(questions, models.model_file(config.brain.embedded.model), config)
     sys.stdout.write(f"{json.dumps(about)}\n{report(results)}\n")
     if arguments.json:
         rows = [asdict(result) for result in results]

@@ -18,7 +18,8 @@ class AutoBrain:
 
     A best brain that is lost in the middle of a turn costs that turn; `other` answers the next.
     `best` is called where loading is reported, so it may take its time. `say` gets the sentence
-    that tells which of the two answers, and why.
+    that tells which of the two answers, and why. `asked_for`: the name of the best, if the user
+    gave it; then it is an error that it cannot be had, and only for its loss there is `other`.
     """
 
     def __init__(
@@ -26,15 +27,17 @@ class AutoBrain:
         best: Callable[[], Brain],
         other: Callable[[], Brain],
         say: Callable[[str], object],
+        asked_for: str | None = None,
     ) -> None:
         self._best = best
         self._other = other
         self._say = say
+        self._asked_for = asked_for
         self._brain: Brain | None = None
 
     @property
     def name(self) -> str:
-        return self._brain.name if self._brain else "auto"
+        return self._brain.name if self._brain else self._asked_for or "auto"
 
     @property
     def description(self) -> str:
@@ -47,6 +50,8 @@ class AutoBrain:
         except ModelError as why:
             if self._brain is not None:
                 self._brain.close()
+            if self._asked_for:
+                raise
             self._brain = self._other()
             self._brain.warm_up(progress)
             self._say(f"The {self._brain.name} brain answers. {why}")

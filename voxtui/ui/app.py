@@ -26,8 +26,10 @@ from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
 from voxtui.config import LOCAL_CONFIG, Config, save_values, with_value
-from voxtui.engine import DIGITAL_SILENCE, Change
+from voxtui.engine import Change
 from voxtui.errors import ConfigError, InputError, VoxtuiError
+from voxtui.level import complaint, decibels
+from voxtui.metrics import DeviceOffset
 from voxtui.session import Record, saved_sessions
 from voxtui.turn import (
     MICROPHONE,
@@ -55,7 +57,7 @@ from voxtui.ui.help import Help
 from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.markdown import rendered
 from voxtui.ui.panel import LatencyPanel
-from voxtui.ui.startup import FIRST_STEPS, TITLE, Samples, Steps, summary
+from voxtui.ui.startup import HOW_LOUD, TITLE, Line, Samples, Steps, ears, first_steps, summary
 from voxtui.ui.talkbar import TalkBar, loudness
 from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
 from voxtui.ui.transcript import Entry, Transcript, TurnView
@@ -70,6 +72,9 @@ SpeakClip = Callable[["Engine", Path, threading.Event], object]
 set. Raises InputError."""
 
 TICK_SECONDS = 1 / 20
+
+LEVEL_SECONDS = 1.0
+"""How often the microphone's level is told as a number: the loudest since it was told last."""
 
 LEVEL_CHECK_SECONDS = 3.0
 
@@ -151,11 +156,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 tooltip="copy the selected text, or the last answer"),
         Binding("s", "save", "Save", show=False,
                 tooltip="save the session: Markdown, JSON and WAV files"),
-        Binding("1", "clip(1)", "Sample", key_display="1-9", priority=True,
-                tooltip="speak a sample clip"),
+        Binding("1", "clip(1)", "Clip", key_display="1-9", priority=True,
+                tooltip="let it hear a sample clip"),
         *(Binding(f"{n}", f"clip({n})", show=False, priority=True) for n in range(2, 10)),
         Binding("question_mark,f1", "help", "Keys", key_display="?", tooltip="this list (or F1)"),
-        Binding("ctrl+p", "command_palette", show=False, key_display="^p",
+        Binding("ctrl+p", "command_palette", "Menu", key_display="^p",
                 tooltip="choose microphone, speaker, brain, voice, preset, theme"),
         Binding("ctrl+c", "help_quit", show=False, system=True),
         Binding("ctrl+z", "suspend_process", show=False, system=True),
@@ -170,16 +175,20 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         clips: Sequence[tuple[str, Path]] = (),
         speak_clip: SpeakClip | None = None,
         parts: Parts | None = None,
+        device_offset: DeviceOffset = lambda speaker: None,
     ) -> None:
         super().__init__()
         self.engine = make_engine(lambda event: self.post_message(EngineEvent(event)))
         self._config = config
         self._parts = parts
+        self._device_offset = device_offset
         self._chosen: dict[str, Any] = {}
         """what was chosen here, by key, and is not saved"""
         self._models_are_new = True
         self._loudest = 0.0
         """of the microphone, since it was chosen"""
+        self._peak: float | None = None
+        """of the microphone, since its level was told"""
         self._clips = clips if speak_clip else ()
         self._speak_clip = speak_clip
         self._clip_stopped = threading.Event()
@@ -209,16 +218,19 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._badge = Static(BADGES[State.LOADING], id="state", markup=False)
         self._mode_badge = Static(id="mode", markup=False)
         self._brain = Static(id="brain", markup=False)
+        self._about = Static(id="about", markup=False)
         self._mute_badge = Static("voice muted", id="muted")
         self._banner = Static(id="banner", markup=False)
         self._steps = Steps()
+        self._ears: Line = ("Mic", HOW_LOUD)
+        self._parts_found: Sequence[Line] = ()
         self._samples = Samples([name for name, _ in self._clips])
         self._transcript = Transcript()
         self._panel = LatencyPanel(config.targets)
         self._bar = TalkBar()
         talk = Binding(
             config.ui.talk_key, "talk", "Talk", key_display=self._key_name,
-            tooltip="talk, while it is held or until it is pressed again. Interrupts an answer",
+            tooltip="talk: hold it, or tap before and after; cuts an answer off",
         )  # fmt: skip
         self._keys = [talk, *self.KEYS]
         self._bindings = BindingsMap(self._keys)
@@ -233,6 +245,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             yield self._badge
             yield self._mode_badge
             yield self._brain
+            yield self._about
             yield self._mute_badge
         yield self._banner
         with Horizontal(id="main"):
@@ -244,18 +257,19 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        self._transcript.show_head([TITLE, *FIRST_STEPS])
         if self._config.ui.theme in self.available_themes:
             self.theme = self._config.ui.theme
         else:
             self._transcript.note(f"There is no theme {self._config.ui.theme!r} (ui.theme).")
         self._show_mode()
+        self._show_head()
         self._show_state()
         for ending in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(ending) is not signal.SIG_IGN:
                 leave = partial(self.exit, return_code=TERMINATED)
                 asyncio.get_running_loop().add_signal_handler(ending, leave)
         self.set_interval(TICK_SECONDS, self._tick)
+        self.set_interval(LEVEL_SECONDS, self._show_level)
         self.call_after_refresh(self.engine.start)
 
     def on_unmount(self) -> None:
@@ -266,6 +280,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     # What the engine reports.
 
     def on_engine_event(self, message: EngineEvent) -> None:
+        self._record.take(message.event)
         match message.event:
             case StateChanged(state):
                 self._change_state(state)
@@ -275,7 +290,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._show_loaded(loaded)
             case LoadFailed(error):
                 self._failed = True
-                self._transcript.show_head(self._steps.failed())
+                self._transcript.show_head(TITLE, self._steps.failed())
                 self._show_banner(error.message, error.hint)
                 self._refuse_waiting()
                 self._show_state()
@@ -284,18 +299,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case TurnStarted(turn, source, marks):
                 self._begin_turn(turn, source, marks)
             case Captured(turn, said):
-                self._record.add_speech(turn, said)
                 if view := self._view_of(turn):
                     view.show_said(said)
             case UserWords(turn, text):
-                self._record.add_words(turn, text)
                 if view := self._view_of(turn):
                     view.show_words(text)
             case ReplyText(turn, text):
                 if view := self._view_of(turn):
                     self._show_reply(view, text)
             case SpokenUpTo(turn, text):
-                self._record.cut(turn, text)
                 if view := self._view_of(turn):
                     view.cut(text)
             case Notice(text, severity):
@@ -322,33 +334,55 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._say(self._waiting.popleft())
 
     def _show_loading(self, step: str, fraction: float | None) -> None:
-        self._transcript.show_head(self._steps.add(step, fraction))
+        self._parts_found = self._steps.add(step, fraction)
+        self._show_head()
         self._bar.meter.show(fraction or 0.0)
         self._bar.hint(step)
 
+    def _show_head(self) -> None:
+        steps = first_steps(self._mode, self._key_name, self._ears)
+        self._transcript.show_head(TITLE, [*steps, *self._parts_found])
+
     def _show_loaded(self, loaded: Loaded) -> None:
+        other = self._microphone not in (None, loaded.microphone)
         self._microphone = loaded.microphone
         self.clear_notifications()  # "still loading" is no longer true
-        self._transcript.show_head(summary(loaded))
+        self._ears = ears(loaded.microphone)
+        self._parts_found = summary(loaded)
+        self._show_head()
         if loaded.microphone is None:
             self._samples.offer()
         self._show_mode()
-        self._brain.update(loaded.brain)
+        name, bracket, about = loaded.brain.partition(" (")
+        self._brain.update(name)
+        self._about.update(bracket + about)
         self._bar.border_subtitle = loaded.microphone or "no microphone"
         self._bar.meter.show(0.0)
-        self._loudest = 0.0
+        self._panel.devices_add(self._device_offset(loaded.speaker))
+        self._loudest, self._peak = 0.0, None
         if loaded.microphone is not None:
-            self.set_timer(LEVEL_CHECK_SECONDS, partial(self._check_level, loaded.microphone))
+            check = partial(self._check_level, loaded.microphone, other)
+            self.set_timer(LEVEL_CHECK_SECONDS, check)
         if self._models_are_new:
             self._panel.models_loaded()
             self._models_are_new = False
         rendered("")  # its library is imported now and not behind the first answer
         keep_from_garbage_collection()
 
-    def _check_level(self, microphone: str) -> None:
-        """A quiet room is never exactly zero; a muted or forbidden microphone is."""
-        if self._microphone == microphone and not self._loudest:
-            self._transcript.note(DIGITAL_SILENCE, "warning")
+    def _check_level(self, microphone: str, tell: bool) -> None:
+        """Nobody may have spoken yet, so only what is no sound at all is complained of."""
+        if self._microphone != microphone:
+            return
+        if not self._loudest and (why := complaint(microphone, 0.0)):
+            self._transcript.note(why, "warning")
+        elif tell:
+            level = f"{decibels(self._loudest)} at most in {LEVEL_CHECK_SECONDS:g} s"
+            self._transcript.note(f"Level of {microphone}: {level}.")
+
+    def _show_level(self) -> None:
+        if self._microphone is not None and self._peak is not None:
+            self._bar.border_subtitle = f"{self._microphone}  {decibels(self._peak)}"
+        self._peak = None
 
     def _lose_microphone(self) -> None:
         self._microphone = None
@@ -368,7 +402,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._transcript.note(f"Not sent, as no model could be loaded: “{text}”", "error")
 
     def _begin_turn(self, turn: int, source: str, marks: Marks) -> None:
-        self._record.begin(turn, source)
         self._number, self._marks = turn, marks
         self._began_at = time.monotonic()
         self._first = None
@@ -389,7 +422,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _finish_turn(self, turn: Turn) -> None:
         if self._talking == turn.number:
             self._stop_talking()
-        self._record.finish(turn)
         view = self._view_of(turn.number)
         if view is None:
             return
@@ -473,10 +505,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case State.READY:
                 return f"Press 1-{len(self._clips)} or /" if self._clips else "Press / and type"
             case State.LISTENING if self._talking is not None:
-                ends = f"{key} answers" if self._mode is Mode.TOGGLE else "let go to send"
-                return f"{self._spoken_seconds():.1f} s  {ends}, Esc discards"
+                ends = key if self._mode is Mode.TOGGLE else "let go"
+                return f"{self._spoken_seconds():.1f} s  {ends}: send · Esc: drop"
             case State.LISTENING:
-                return f"{self._spoken_seconds():.1f} s  Esc discards"
+                return f"{self._spoken_seconds():.1f} s  Esc: drop"
             case State.THINKING:
                 return "Esc stops"
             case State.SPEAKING:
@@ -495,6 +527,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         level = self.engine.level
         self._loudest = max(self._loudest, level)
+        self._peak = max(self._peak or 0.0, level)
         self._bar.meter.show(loudness(level))
         if self._marks is not None:
             self._panel.follow(self._marks)
@@ -529,6 +562,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._let_go(answer.time)
         self._talk_key.releases = answer.releases
         self._show_mode()
+        if not self._failed:
+            self._show_head()
 
     def _let_go(self, at: float) -> None:
         """Nobody will say when the key or the button comes up."""
@@ -712,12 +747,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if not self._record.finished:
             self.notify("There is nothing to save yet.", severity="warning")
             return
-        folder = self._config.ui.save_dir
-        self.run_worker(
-            partial(self._save, Path(folder).expanduser() if folder else saved_sessions()),
-            thread=True,
-            group="save",
-        )
+        save = partial(self._save, saved_sessions(self._config.ui.save_dir))
+        self.run_worker(save, thread=True, group="save")
 
     def _save(self, folder: Path) -> None:
         """On a thread of its own: a disk may be slow."""

@@ -50,13 +50,20 @@ def wave(samples: NDArray[np.float32], width: int) -> str:
     peaks = [float(np.abs(part).max(initial=0.0)) for part in np.array_split(samples, width)]
     top = max(peaks)
     # The root: what is half as loud to the ear is far less than half as large.
-    return trend([math.sqrt(peak / top) for peak in peaks], width) if top else ""
+    return _columns([math.sqrt(peak / top) for peak in peaks], LOWER_EIGHTHS) if top else ""
 
 
 def trend(values: list[float], width: int) -> str:
-    """The last `width` values as one row of columns, the tallest the largest."""
-    shown = values[-width:]
-    top = max(shown, default=0.0)
+    """The last `width` values as one row of columns, the tallest the largest.
+
+    None fills its cell, so that such rows one above the other stay apart.
+    """
+    return _columns(values[-width:], LOWER_EIGHTHS[:-1])
+
+
+def _columns(values: list[float], glyphs: str) -> str:
+    top = max(values, default=0.0)
     if top <= 0:
         return ""
-    return "".join(LOWER_EIGHTHS[min(7, int(value / top * 7.999))] for value in shown)
+    last = len(glyphs) - 1
+    return "".join(glyphs[min(last, int(value / top * (last + 0.999)))] for value in values)

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import VerticalScroll
-from textual.content import Content
+from textual.containers import Grid, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -23,15 +22,12 @@ class Help(ModalScreen[None]):
         self._keys = [binding for binding in bindings if binding.tooltip]
 
     def compose(self) -> ComposeResult:
-        width = max(len(binding.key_display or binding.key) for binding in self._keys)
-        lines = [
-            Content.assemble(
-                (f"{binding.key_display or binding.key:>{width}}", "bold $text-accent"),
-                f"  {binding.tooltip}",
-            )
-            for binding in self._keys
-        ]
-        box = VerticalScroll(Static(Content("\n").join(lines)))
+        does = [(binding.key_display or binding.key, binding.tooltip) for binding in self._keys]
+        does.append(("mouse", "hold its button on the bar at the bottom to talk"))
+        cells: list[Static] = []
+        for key, what in does:
+            cells += [Static(key, classes="key", markup=False), Static(what, markup=False)]
+        box = VerticalScroll(Grid(*cells))
         box.border_title = "Keys"
         box.border_subtitle = "Esc closes"
         yield box

@@ -99,12 +99,19 @@ class Numbers(Static):
     def __init__(self, targets: TargetsConfig) -> None:
         super().__init__(markup=False)
         self._targets = targets
+        self.device_ms: float | None = None
+        """what was measured of the speaker, beyond what the first sound counts"""
 
     def show(self, turn: Turn, session: Session) -> None:
         wide = self.content_size.width >= TABLE_CELLS + 2 + TREND_CELLS
         lines = [self._head(session, wide)]
         lines += [self._line(headline, turn, session, wide) for headline in HEADLINES]
-        lines += [Content.styled(line, "dim") for line in self._notes(turn, session, wide)]
+        lines += self._notes(turn, session, wide)
+        if self.device_ms is not None and turn.first_sound_ms is not None:
+            lines.append(_quiet(
+                f"heard at {number(turn.first_sound_ms + self.device_ms)} ms: "
+                f"the devices add {number(self.device_ms)}"
+            ))  # fmt: skip
         self.update(Content("\n").join(lines), layout=False)
 
     def _head(self, session: Session, wide: bool) -> Content:
@@ -128,28 +135,39 @@ class Numbers(Static):
             (f"  {trend(values, TREND_CELLS)}", "$text-secondary") if wide else "",
         )
 
-    def _notes(self, turn: Turn, session: Session, wide: bool) -> list[str]:
+    def _notes(self, turn: Turn, session: Session, wide: bool) -> list[Content]:
         if not len(session.all):
-            return ["p50, p95, p99: of the last 20 turns"]
+            return [_quiet(f"p50, p95, p99: of the last {WINDOW} turns")]
         cold = [number(session.cold.percentile(headline, 50)) for headline in TIMES]
+        memory = f"GPU {turn.gpu_bytes / 1e9:.1f} GB" if turn.gpu_bytes is not None else ""
         if not wide:
-            values, cells = session.all.values(_sounding(session)), TABLE_CELLS - LABEL_CELLS
+            room = TABLE_CELLS - LABEL_CELLS - (len(memory) + 1 if memory else 0)
+            values = folded(session.all.values(_sounding(session)), room)
             return [
-                f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}",
-                f"{'session':<{LABEL_CELLS}}{trend(folded(values, cells), cells)}",
+                Content.assemble(
+                    (f"{'session':<{LABEL_CELLS}}", "dim"),
+                    (f"{trend(values, room):<{room}}", "$text-secondary"),
+                    (f" {memory}" if memory else "", "dim"),
+                ),
+                _quiet(f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
             ]
         several = f"s, p50 of {len(session.cold)}" if len(session.cold) > 1 else ""
         felt = [number(turn.ms(mark, since=Mark.SPEECH_ENDED)) for mark in TIME_MARKS]
+        painted = f"first word painted at {number(turn.ms(Mark.FIRST_SHOWN))} ms"
         return [
             _three(f"above {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
             _three(f"cold turn{several}", cold),
             _three("since the last word", felt),
-            f"first word painted at {number(turn.ms(Mark.FIRST_SHOWN))} ms",
+            _quiet(f"{painted:<36}{memory:>13}"),
         ]
 
 
-def _three(name: str, values: Sequence[str]) -> str:
-    return f"{name:<22}{values[0]:>6}{values[1]:>13}{values[2]:>8}"
+def _quiet(text: str) -> Content:
+    return Content.styled(text, "dim")
+
+
+def _three(name: str, values: Sequence[str]) -> Content:
+    return _quiet(f"{name:<22}{values[0]:>6}{values[1]:>13}{values[2]:>8}")
 
 
 def _sounding(session: Session) -> Headline:
@@ -194,7 +212,7 @@ class Waterfall(Widget):
 
     def show(self, turn: Turn, hidden_s: float) -> None:
         found = stages(turn.marks, hidden_s)
-        if found != self._stages:
+        if found != self._stages or turn.marks.keys() != self._turn.marks.keys():
             self._stages, self._turn = found, turn
             self.refresh()
 
@@ -202,7 +220,7 @@ class Waterfall(Widget):
         width = self.size.width
         label = self.get_component_rich_style("waterfall--label")
         cells = width - LABEL_CELLS - VALUE_CELLS
-        if cells < 4 or not self._stages:
+        if cells < 4 or self._turn is NO_TURN:
             return Strip([Segment(self._empty(y)[:width].ljust(width), label)], width)
         goals = [(target / 1000, headline) for headline in TIMES
                  if (target := headline.target(self._targets)) is not None]  # fmt: skip
@@ -389,6 +407,12 @@ class LatencyPanel(Vertical):
         self._show()
 
     def on_resize(self) -> None:
+        self._show()
+
+    def devices_add(self, ms: float | None) -> None:
+        """To the first sound, as far as it was measured of the speaker in use."""
+        self._numbers.device_ms = ms
+        self._numbers.set_class(ms is not None, "measured")
         self._show()
 
     @property

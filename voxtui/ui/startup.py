@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -10,14 +11,37 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 
 from voxtui.turn import Loaded
+from voxtui.ui.talkkey import Mode
 
 TITLE = "Talk to your computer, and hear it answer."
 
-FIRST_STEPS = (
-    "· The bar below: which key talks, and how loud the microphone is.",
-    "· Private: nothing leaves this machine, and only `s` stores words.",
-    "· ? lists the keys, Ctrl+P what can be chosen.",
-)
+Line: TypeAlias = tuple[str, str]
+"""A label, and what stands beside it."""
+
+DONE, UNDER_WAY, FAILED = "✓", "◌", "✗"
+
+HOW_LOUD = "The bar below shows how loud you are."
+
+
+def first_steps(mode: Mode, key: str, ears: Line) -> list[Line]:
+    """All that has to be known before the first word."""
+    match mode:
+        case Mode.HOLD | Mode.MOUSE:
+            talk = f"Hold {key}, speak, let go."
+        case Mode.TOGGLE:
+            talk = f"Press {key}, speak, press it again."
+        case Mode.HANDS_FREE:
+            talk = "Just speak; a pause ends it."
+    return [
+        ("Talk", talk),
+        ears,
+        ("Data", "Nothing leaves this machine, and only `s` stores words."),
+        ("Keys", "? lists them; Ctrl+P: voice, brain, devices, theme."),
+    ]
+
+
+def ears(microphone: str | None) -> Line:
+    return "Mic", f"{microphone}. {HOW_LOUD}" if microphone else "None found. Type with /."
 
 
 class Steps:
@@ -26,28 +50,22 @@ class Steps:
     def __init__(self) -> None:
         self._done: dict[str, float | None] = {}
 
-    def add(self, step: str, fraction: float | None) -> list[str]:
+    def add(self, step: str, fraction: float | None) -> list[Line]:
         """The lines to show: the latest step is under way, the ones before it are done."""
         self._done[step] = fraction
-        return [TITLE, *FIRST_STEPS, *(self._line(name, name == step) for name in self._done)]
+        reached = "" if fraction is None else f" {fraction:.0%}"
+        done = [(DONE, name) for name in self._done if name != step]
+        return [*done, (UNDER_WAY, f"{step}{reached}")]
 
-    def failed(self) -> list[str]:
-        *done, last = list(self._done) or [""]
-        return [TITLE, *(f"✓ {name}" for name in done), *([f"✗ {last}"] if last else [])]
-
-    def _line(self, name: str, under_way: bool) -> str:
-        if not under_way:
-            return f"✓ {name}"
-        fraction = self._done[name]
-        return f"◌ {name}" if fraction is None else f"◌ {name} {fraction:.0%}"
+    def failed(self) -> list[Line]:
+        *done, last = self._done or [""]
+        return [*((DONE, name) for name in done), *([(FAILED, last)] if last else [])]
 
 
-def summary(loaded: Loaded) -> list[str]:
+def summary(loaded: Loaded) -> list[Line]:
     """Who is talking, and with what."""
-    ears = f"microphone {loaded.microphone}" if loaded.microphone else "no microphone"
     mouth = f"speaker {loaded.speaker}" if loaded.speaker else "no speaker, text only"
-    parts = " · ".join((f"voice {loaded.voice}", ears, mouth))
-    return [TITLE, *FIRST_STEPS, f"✓ {loaded.brain}", f"✓ {parts}"]
+    return [(DONE, loaded.brain), (DONE, f"voice {loaded.voice}, {mouth}")]
 
 
 class Samples(Vertical):

@@ -116,12 +116,14 @@ class Transcript(ScrollView, can_focus=True):
         self._following = True
         """the end is in view, and is kept there"""
 
-    def show_head(self, lines: Iterable[str]) -> None:
-        """What stands above the conversation: a title, then a line each."""
+    def show_head(self, title: str, lines: Iterable[tuple[str, str]]) -> None:
+        """What stands above the conversation: a title, then a label and a sentence each."""
         conversation = self._entries[len(self._head) :]
-        title, *rest = lines
         head = [Entry("head", "", Content(title))]
-        head += [Entry("head", "", Content(line), spaced=False, muted=True) for line in rest]
+        head += [
+            Entry("information", label, Content(line), spaced=not i, muted=True)
+            for i, (label, line) in enumerate(lines)
+        ]
         for entry in head:
             self._wrap(entry)
         with self._rearranging():
@@ -197,6 +199,11 @@ class Transcript(ScrollView, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._following = new_value >= self.max_scroll_y
+
+    def watch_show_vertical_scrollbar(self, shown: bool) -> None:
+        """A bar that comes only now was not there to be told of the place."""
+        if shown:
+            self.vertical_scrollbar.position = self.scroll_y
 
     def notify_style_update(self) -> None:
         super().notify_style_update()

@@ -124,7 +124,7 @@ class KokoroVoice:
         _draw_from(self._noise, self._model.decoder.generator.m_source)
 
     def _loaded(self) -> Any:
-        code = _model_code()
+        code = model_code()
         settings = _read(lambda: json.loads(self._files.config.read_bytes()))
         # An empty configuration would be fetched from the hub.
         if not settings or not isinstance(settings, dict):
@@ -157,7 +157,7 @@ HUB_NAME = "hexgrad/Kokoro-82M"
 REFETCH = "Fetch it again: `voxtui models fetch kokoro`."
 
 
-def _model_code() -> Any:
+def model_code() -> Any:
     """The module `kokoro.model`, without running its package's `__init__`."""
     spec = importlib.util.find_spec("kokoro")
     assert spec is not None

@@ -54,8 +54,14 @@ SLOW_SECONDS = 0.25
 """A machine that takes longer than this for an utterance would still be at the draft of a pause
 when the real one is there: it works ahead on the history only."""
 
+SHARE = 0.25
+"""Of the time the key is held, at most so much goes into work ahead, however often one pauses."""
+
 CAPACITY = 4096
 """Tokens of cache at first: five spoken turns, their replies, and some text."""
+
+CAPTURED_CAPACITY = 8192
+"""Tokens of cache with captured graphs, which read it where it is: it cannot grow. 1 GB."""
 
 WRITING_CAPACITY = 1024
 
@@ -110,13 +116,19 @@ class Following:
 
 
 class VoxtralBrain:
-    """The checkpoint in `directory`: config.json, safetensors, tekken.json."""
+    """The checkpoint in `directory`: config.json, safetensors, tekken.json.
+
+    `say` gets the sentence for what the user set and this machine cannot do.
+    """
 
     name = "voxtral"
 
-    def __init__(self, config: Config, directory: Path) -> None:
+    def __init__(
+        self, config: Config, directory: Path, say: Callable[[str], object] = lambda sentence: None
+    ) -> None:
         self._config = config
         self._directory = directory
+        self._say = say
         self._sampling = config.generation.sampling()
         short = SHORT if self._sampling.one_sentence else ""
         self._instruction = f"{config.brain.instruction}{short}".strip()
@@ -136,17 +148,17 @@ class VoxtralBrain:
     # Start-up.
 
     def warm_up(self, progress: Progress) -> None:
-        decoder, ears = _patiently(progress, "Voxtral", self._load)
-        self._chat = self._loop(decoder, ears, self._sampling, CAPACITY)
-        self._writer = self._loop(decoder, ears, GREEDY, WRITING_CAPACITY)
+        _patiently(progress, "Voxtral", self._load)
         self._thread = ModelThread()
+        if self._config.brain.voxtral.graphs:
+            self._capture(progress)
         _patiently(progress, "warming up", self._rehearse)
 
-    def _load(self) -> tuple[Decoder, Ears]:
+    def _load(self) -> None:
         try:
             import torch
 
-            from voxtui.brains.voxtral import weights
+            from voxtui.brains.voxtral import quantized, weights
 
             self._tekken = Tekken(self._directory)
         except ImportError as error:
@@ -162,10 +174,39 @@ class VoxtralBrain:
             self._device = "the CPU"
             # The sound must not starve.
             torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+        captured = self._config.brain.voxtral.graphs
+        fp8 = self._config.brain.voxtral.quantization == "fp8"
+        if fp8:
+            quantized.check(device)
         try:
-            return weights.load(self._directory, device)
+            decoder, ears = weights.load(self._directory, device)
+            if fp8:
+                self._round(decoder)
+            capacity = CAPTURED_CAPACITY if captured else CAPACITY
+            self._chat = self._loop(decoder, ears, self._sampling, capacity)
+            self._writer = self._loop(decoder, ears, GREEDY, WRITING_CAPACITY)
         except Exception as error:
+            if _is_full(error):
+                raise ModelError(
+                    f"Voxtral does not fit into what is free of the memory of {self._device}.",
+                    "`nvidia-smi` says what has the rest.",
+                ) from error
             raise weights_unusable(self._directory, error) from error
+
+    def _round(self, decoder: Decoder) -> None:
+        """A kernel that does not work here costs its speed, not the answers."""
+        from platformdirs import user_cache_path
+
+        from voxtui.brains.voxtral import quantized
+
+        cache = user_cache_path("voxtui", appauthor=False) / "triton"
+        os.environ.setdefault("TRITON_CACHE_DIR", str(cache))
+        try:
+            quantized.quantise(decoder)
+        except ModelError as error:
+            self._say(f"Voxtral keeps its weights as they are. {error.message}")
+        else:
+            self._device += ", fp8 weights"
 
     def _loop(self, decoder: Decoder, ears: Ears, sampling: Sampling, capacity: int) -> Loop:
         from voxtui.brains.voxtral.loop import Loop
@@ -180,8 +221,33 @@ class VoxtralBrain:
             top_k=sampling.top_k,
             repetition_penalty=sampling.repetition_penalty,
             min_new_tokens=sampling.min_new_tokens,
+            seed=sampling.seed,
         )
         return Loop(decoder, ears, sampler, capacity)
+
+    def _capture(self, progress: Progress) -> None:
+        """Whatever goes wrong with it, the same work without graphs answers.
+
+        Raises ModelLost if the device cannot be used any more after that.
+        """
+        from voxtui.brains.voxtral import graphs
+
+        done = 0.0
+
+        def work() -> Generator[int | None, None, None]:
+            nonlocal done
+            try:
+                for done in self._chat.capture(graphs.CudaRecorder()):  # noqa: B007
+                    yield None
+            except Exception as error:  # noqa: BLE001 - said, and done without
+                self._say(
+                    f"Voxtral answers more slowly, without CUDA graphs: {_first_line(error)}."
+                )
+                self._chat.release()
+
+        draft = Draft(work, Flag(), None)
+        self._ask(draft)
+        _patiently(progress, "capturing CUDA graphs", lambda: [*self._tokens(draft)], lambda: done)
 
     def _rehearse(self) -> None:
         """A turn of noise and its transcript, so that whatever is slow the first time is over."""
@@ -236,8 +302,12 @@ class VoxtralBrain:
             return False
         if self._took > SLOW_SECONDS:
             return False
-        since = (len(recording.frames) - following.guessed_frames) * FRAME_SECONDS
-        return since >= SCHEDULE_SECONDS if speech else recording.quiet_frames == 1
+        since = len(recording.frames) - following.guessed_frames
+        if since * FRAME_SECONDS < self._took / SHARE:
+            return False
+        if speech:
+            return since * FRAME_SECONDS >= SCHEDULE_SECONDS
+        return since >= recording.quiet_frames  # once in a pause
 
     # Answering.
 
@@ -305,6 +375,9 @@ class VoxtralBrain:
         marks.hidden_s += sum(
             min(end, released) - start for start, end in draft.worked if start < released
         )
+        from voxtui.brains.voxtral.weights import gpu_bytes
+
+        marks.gpu_bytes = gpu_bytes()
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
         most = 16 + int(said.seconds * WORDS_PER_SECOND)
@@ -332,7 +405,7 @@ class VoxtralBrain:
 
     def _prompt(self, past: Past, said: Utterance | str | None) -> tuple[Elements, list[Clip]]:
         """The prompt and the clips in it; of a past that is too long, the latest part."""
-        longest = self._chat.decoder.longest - self._sampling.max_new_tokens
+        longest = self._chat.longest - self._sampling.max_new_tokens
         while True:
             exchanges = [Exchange(self._said(turn.said), self._reply(turn)) for turn in past]
             now = None if said is None else self._said(said)
@@ -405,61 +478,71 @@ GREEDY = Sampling(0, 0, 0.0, 1.0, 0, 1.0)
 
 
 def _sentence(error: Exception) -> str | None:
-    import torch
-
     from voxtui.brains.voxtral.loop import NotNumbers, TooLong
 
     match error:
-        case torch.OutOfMemoryError():
-            return "The GPU has no memory left for this turn."
         case NotNumbers():
             return "Voxtral computed something that is not a number."
         case TooLong():
             return "What was said is longer than Voxtral can hear at once."
-        case RuntimeError() if "CUDA" in str(error):
-            return f"The GPU failed: {str(error).splitlines()[0]}."
         case RuntimeError() if "not enough memory" in str(error):
             return "There is no memory left for this turn."
+        case RuntimeError() if _is_full(error):
+            return "The GPU has no memory left for this turn."
+        case RuntimeError() if any(name in str(error) for name in ("CUDA", "CUDNN", "CUFFT")):
+            return f"The GPU failed: {_first_line(error)}."
         case _:
             return None
 
 
-def _is_sticky(error: Exception) -> bool:
-    """After an error of the device, not of an allocation, the process cannot use it any more."""
+def _is_full(error: Exception) -> bool:
+    """Whether the device ran out of memory: CUDA's libraries have words of their own for it."""
     import torch
 
-    return "CUDA" in str(error) and not isinstance(error, torch.OutOfMemoryError)
+    words = ("out of memory", "ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
+
+
+def _is_sticky(error: Exception) -> bool:
+    """After an error of the device, not of an allocation, the process cannot use it any more."""
+    return "CUDA error" in str(error) and not _is_full(error)
 
 
 def weights_unusable(directory: Path, error: Exception) -> ModelError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     return ModelError(
-        f"{directory} holds no Voxtral that can be loaded: {reason}.",
+        f"{directory} holds no Voxtral that can be loaded: {_first_line(error)}.",
         "Fetch it again, or set brain.voxtral.model to another.",
     )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 T = TypeVar("T")
 
 
-def _patiently(progress: Progress, step: str, work: Callable[[], T]) -> T:
-    """Do `work` on a thread of its own and report `step` until it is done.
+def _patiently(
+    progress: Progress, step: str, work: Callable[[], T],
+    done: Callable[[], float | None] = lambda: None,
+) -> T:  # fmt: skip
+    """Do `work` on a thread of its own and report `step`, and how much is `done`, until it is over.
 
     If reporting raises, the work is left to end by itself.
     """
-    done: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+    ended: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
 
     def run() -> None:
         try:
-            done.put((work(), None))
+            ended.put((work(), None))
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            done.put((None, error))
+            ended.put((None, error))
 
     threading.Thread(target=run, name="loading Voxtral", daemon=True).start()
     while True:
-        progress(step, None)
+        progress(step, done())
         with contextlib.suppress(Empty):
-            result, error = done.get(timeout=PATIENCE_SECONDS)
+            result, error = ended.get(timeout=PATIENCE_SECONDS)
             if error is not None:
                 raise error
             return cast("T", result)

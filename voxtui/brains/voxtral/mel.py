@@ -44,9 +44,11 @@ class LogMel:
 
         The copy does not wait for the device.
         """
-        filled = torch.zeros(windows * WINDOW_SAMPLES, pin_memory=self._device.type == "cuda")
-        filled.numpy()[: len(samples)] = samples
-        return filled.to(self._device, non_blocking=True)
+        staged = torch.empty(len(samples), pin_memory=self._device.type == "cuda")
+        staged.numpy()[:] = samples
+        filled = torch.zeros(windows * WINDOW_SAMPLES, device=self._device)
+        filled[: len(samples)].copy_(staged, non_blocking=True)
+        return filled
 
     def __call__(self, filled: Tensor) -> Tensor:
         """(windows * 480000,) samples to (windows, 128, 3000) features.

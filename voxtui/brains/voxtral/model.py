@@ -20,14 +20,19 @@ LONGEST = 32_768
 """Tokens of context the model was trained on."""
 
 
+def on_device(numbers: list[int], device: torch.device) -> Tensor:
+    """`numbers` as a tensor on `device`; the copy does not wait for it."""
+    return torch.tensor(numbers, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+
+
 class Cache:
     """Keys and values of every layer for one sequence, and what stands at each place."""
 
     def __init__(self, decoder: Decoder, capacity: int) -> None:
-        shape = (len(decoder.layers), decoder.kv_heads, capacity, decoder.head_size)
-        weight = decoder.embedding
-        self.keys = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
-        self.values = torch.zeros_like(self.keys)
+        shape = (len(decoder.layers), 2 * decoder.kv_heads, capacity, decoder.head_size)
+        self.both = decoder.embedding.new_zeros(shape)
+        """keys, then values: one write for the two of a layer"""
+        self.keys, self.values = self.both.chunk(2, dim=1)
         self.held: list[int] = []
         """the elements whose keys and values are here, from the first place on"""
 
@@ -46,6 +51,11 @@ class Cache:
             same = next(i for i in range(most) if self.held[i] != prompt[i])
         del self.held[same:]
         return same
+
+    def clear(self) -> None:
+        """Forget all, and what is in memory with it: what is masked must still be a number."""
+        self.held.clear()
+        self.both.zero_()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,9 +90,10 @@ class Decoder:
         places = torch.arange(self.longest, device=self.embedding.device, dtype=torch.float32)
         rotary: Any = language.rotary_emb
         turns = torch.outer(places, rotary.inv_freq.float())
-        turns = torch.cat((turns, turns), dim=-1)
-        self._cos = (turns.cos() * rotary.attention_scaling).to(self.embedding.dtype)
-        self._sin = (turns.sin() * rotary.attention_scaling).to(self.embedding.dtype)
+        cos, sin = turns.cos() * rotary.attention_scaling, turns.sin() * rotary.attention_scaling
+        self._cos = torch.cat((cos, cos), dim=-1).to(self.embedding.dtype)
+        # Half of a head is turned by the other half, and the first by its negative.
+        self._sin = torch.cat((-sin, sin), dim=-1).to(self.embedding.dtype)
 
     @property
     def weights(self) -> list[Tensor]:
@@ -96,16 +107,17 @@ class Decoder:
         """(n, hidden) embeddings at `places` (n,) to hidden states, over the first `span` places.
 
         Writes their keys and values. `masked`: whether anything within `span` is to be hidden from
-        any of them.
+        any of them. Nothing here asks the device for a number, so it can be captured.
         """
-        visible = None
+        mask = None
         if masked:
-            visible = torch.arange(span, device=x.device) <= places[:, None]
+            later = torch.arange(span, device=x.device) > places[:, None]
+            mask = torch.zeros_like(later, dtype=x.dtype).masked_fill_(later, -torch.inf)
+            mask = mask.repeat(self.heads // self.kv_heads, 1)
         cos, sin = self._cos[places][:, None], self._sin[places][:, None]
         for number, layer in enumerate(self.layers):
-            keys, values = cache.keys[number], cache.values[number]
             h = functional.rms_norm(x, (x.shape[-1],), layer.norm, self._eps)
-            x = x + self._attend(h, layer, places, cos, sin, keys, values, span, visible)
+            x = x + self._attend(h, layer, places, cos, sin, cache.both[number], span, mask)
             h = functional.rms_norm(x, (x.shape[-1],), layer.mlp_norm, self._eps)
             gate, up = functional.linear(h, layer.gate_up).chunk(2, dim=-1)
             x = x + functional.linear(functional.silu(gate) * up, layer.down)
@@ -119,30 +131,23 @@ class Decoder:
 
     def _attend(
         self, h: Tensor, layer: Layer, places: Tensor, cos: Tensor, sin: Tensor,
-        keys: Tensor, values: Tensor, span: int, visible: Tensor | None,
+        both: Tensor, span: int, mask: Tensor | None,
     ) -> Tensor:  # fmt: skip
         count = h.shape[0]
         qkv = functional.linear(h, layer.qkv).view(count, -1, self.head_size)
-        turned, value = qkv.split((self.heads + self.kv_heads, self.kv_heads), dim=1)
-        left, right = turned.chunk(2, dim=-1)
-        turned = turned * cos + torch.cat((-right, left), dim=-1) * sin
-        query, key = turned.split((self.heads, self.kv_heads), dim=1)
-        keys.index_copy_(1, places, key.transpose(0, 1))
-        values.index_copy_(1, places, value.transpose(0, 1))
-        keys, values = keys[None, :, :span], values[None, :, :span]
-        group = self.heads // self.kv_heads
-        if count == 1:
-            # The query heads that share a key head are rows of one product: nothing is repeated.
-            query = query.view(1, self.kv_heads, group, self.head_size)
-        else:
-            # With a mask, grouped heads fall to the slowest kernel on CUDA.
-            query = query.transpose(0, 1)[None]
-            keys, values = (
-                x[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2) for x in (keys, values)
-            )
-        mixed = functional.scaled_dot_product_attention(query, keys, values, attn_mask=visible)
-        if count > 1:
-            mixed = mixed[0].transpose(0, 1)
+        swapped = qkv.roll(self.head_size // 2, dims=-1)
+        turned = slice(self.heads + self.kv_heads)
+        qkv[:, turned].mul_(cos).addcmul_(swapped[:, turned], sin)
+        query, new = qkv.split((self.heads, 2 * self.kv_heads), dim=1)
+        both.index_copy_(1, places, new.transpose(0, 1))
+        keys, values = both[None, :, :span].chunk(2, dim=1)
+        # The query heads that share a key head are rows of one product: nothing is repeated, and
+        # no mask over grouped heads makes torch take its slowest kernel.
+        query = query.view(count, self.kv_heads, -1, self.head_size).permute(1, 2, 0, 3)
+        mixed = functional.scaled_dot_product_attention(
+            query.flatten(1, 2)[None], keys, values, attn_mask=mask
+        )
+        mixed = mixed.view(self.kv_heads, -1, count, self.head_size).permute(2, 0, 1, 3)
         return functional.linear(mixed.reshape(count, -1), layer.out)
 
 

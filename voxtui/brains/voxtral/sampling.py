@@ -9,12 +9,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from voxtui.brains.voxtral.model import on_device
+
 BROKEN = -1
 """Picked where the logits are not numbers."""
 
 
 class Sampler:
-    """One reply's choices. All state is on the device, so a captured step can use it.
+    """One reply's choices. All state is on the device, and stays in place for captured steps.
 
     Order and arithmetic are those of transformers' `generate`: repetition penalty, minimum length,
     temperature, top_k, top_p; then a race of exponentials, which is what `torch.multinomial` does.
@@ -44,6 +46,8 @@ class Sampler:
         self._count = torch.zeros((), dtype=torch.long, device=device)
         self._end = torch.zeros(vocabulary, dtype=torch.bool, device=device)
         self._end[end] = True
+        self._race = torch.ones(vocabulary, device=device)
+        self._broken = torch.full((1,), BROKEN, device=device)
 
     def start(self, prompt: list[int]) -> None:
         """A new reply begins, to these token ids. The same prompt makes the same choices."""
@@ -52,7 +56,12 @@ class Sampler:
             self.generator.manual_seed(self._seed + len(prompt))
         if self._penalty != 1.0:
             self._seen.zero_()
-            self._seen[torch.tensor(prompt, device=self._seen.device)] = True
+            self._seen.index_fill_(0, on_device(prompt, self._seen.device), True)
+
+    def draw(self) -> None:
+        """Draw for the next pick: apart from it, as a generator is no part of a captured step."""
+        if self._temperature:
+            self._race.exponential_(1.0, generator=self.generator)
 
     def pick(self, logits: Tensor) -> Tensor:
         """(vocabulary,) logits to a token id, shape (1,); BROKEN where a logit is no number."""
@@ -61,7 +70,7 @@ class Sampler:
         self._count += 1
         if self._penalty != 1.0:
             self._seen.index_fill_(0, token, True)
-        return torch.where(sound, token, BROKEN)
+        return torch.where(sound, token, self._broken)
 
     def _processed(self, logits: Tensor) -> Tensor:
         if self._penalty != 1.0:
@@ -87,6 +96,4 @@ class Sampler:
     def _choose(self, logits: Tensor) -> Tensor:
         if not self._temperature:
             return logits.argmax()
-        chances = logits.softmax(-1)
-        race = torch.empty_like(chances).exponential_(1.0, generator=self.generator)
-        return (chances / race).argmax()
+        return (logits.softmax(-1) / self._race).argmax()

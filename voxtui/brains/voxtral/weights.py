@@ -12,11 +12,17 @@ from typing import Any
 import torch
 
 from voxtui.brains.voxtral.ears import Ears
+from voxtui.brains.voxtral.encoder import Encoder
 from voxtui.brains.voxtral.model import Decoder
 
 
 def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def gpu_bytes() -> int | None:
+    """What torch holds of the GPU's memory, other models of this process included."""
+    return torch.cuda.memory_reserved() if torch.cuda.is_available() else None
 
 
 def best_dtype(device: torch.device) -> torch.dtype | str:
@@ -49,4 +55,4 @@ def load(directory: Path, device: torch.device) -> tuple[Decoder, Ears]:
 def parts(model: Any) -> tuple[Decoder, Ears]:
     """What the loop needs of a transformers model, which is of no further use by itself."""
     with torch.inference_mode():
-        return Decoder(model), Ears(model)
+        return Decoder(model), Ears(Encoder(model))

@@ -1,0 +1,136 @@
+"""CUDA graphs for machines without CUDA: the operations of one run, done again without Python.
+
+What holds of a CUDA graph holds here: the tensors and numbers of the capture are those of every
+replay, results land where they landed first, and nothing may ask for a number on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+ASKS = {
+    getattr(torch.Tensor, name)
+    for name in (
+        "__bool__", "__float__", "__index__", "__int__", "cpu", "equal", "item", "nonzero", "numpy",
+        "tolist",
+    )
+} | {torch.equal, torch.nonzero}  # fmt: skip
+"""What waits for the device to know what to do next."""
+
+
+class Unasked(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in ASKS:
+            raise RuntimeError(f"{func.__name__} is not permitted when a stream is capturing")
+        return func(*args, **(kwargs or {}))
+
+
+class Tape(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self._operations: list[tuple] = []
+        self.replays = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self._operations.append((func, args, kwargs or {}, result))
+        return result
+
+    def replay(self) -> None:
+        self.replays += 1
+        with torch.inference_mode():
+            for func, args, kwargs, result in self._operations:
+                again = func(*args, **kwargs)
+                for old, new in zip(tree_leaves(result), tree_leaves(again), strict=True):
+                    if isinstance(old, torch.Tensor) and not _is_same_memory(old, new):
+                        old.copy_(new)
+
+    @property
+    def launches(self) -> int:
+        """Operations that are no mere views: at least so many launches without a graph."""
+        return sum(not func.is_view for func, *_ in self._operations)
+
+
+def _is_same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+class TapeRecorder:
+    """Stands in for CudaRecorder."""
+
+    def __init__(self) -> None:
+        self.tapes: list[Tape] = []
+
+    def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+        tape = Tape()
+        with Unasked(), tape:
+            work()
+        self.tapes.append(tape)
+        return tape.replay
+
+
+class FakeCuda:
+    """Stands in for `torch.cuda`, as far as capturing goes; notes what it is asked for.
+
+    Like torch's, a capture that fails leaves its stream the current one.
+    """
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.current: object = "default"
+
+    def is_available(self) -> bool:
+        return True
+
+    def graph_pool_handle(self) -> str:
+        return "pool"
+
+    def current_stream(self) -> object:
+        return self.current
+
+    def set_stream(self, stream: object) -> None:
+        self.current = stream
+
+    def Stream(self) -> FakeStream:  # noqa: N802
+        return FakeStream(self.log)
+
+    def CUDAGraph(self) -> FakeGraph:  # noqa: N802
+        return FakeGraph(self.log)
+
+    @contextmanager
+    def stream(self, stream: FakeStream) -> Iterator[None]:
+        before, self.current = self.current, stream
+        yield
+        self.current = before
+
+    @contextmanager
+    def graph(
+        self, graph: FakeGraph, *, pool: str, stream: FakeStream, capture_error_mode: str
+    ) -> Iterator[None]:
+        before, self.current = self.current, stream
+        self.log.append(f"begin in {pool}, {capture_error_mode}")
+        yield
+        self.log.append("end")
+        self.current = before
+
+
+class FakeStream:
+    def __init__(self, log: list[str]) -> None:
+        self._log = log
+
+    def wait_stream(self, other: object) -> None:
+        self._log.append(f"wait for {other}")
+
+
+class FakeGraph:
+    def __init__(self, log: list[str]) -> None:
+        self._log = log
+
+    def replay(self) -> None:
+        self._log.append("replay")

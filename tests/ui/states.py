@@ -1,0 +1,456 @@
+"""Every state a user can see, each brought about in the real App by the scripted engine.
+
+    python -m tests.ui.states DIRECTORY [--size 80x24] [--only NAME,NAME]
+
+draws them as pictures, to be looked at. Needs Pillow and the font DejaVu Sans Mono.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from textual.widgets import Input
+
+from tests.fakes import ScriptedEngine
+from tests.ui.conftest import Screen
+from voxtui.config import Config, UiConfig, VadConfig
+from voxtui.errors import ModelError
+from voxtui.level import complaint
+from voxtui.turn import (
+    MICROPHONE,
+    SAMPLE_RATE,
+    Captured,
+    Loaded,
+    LoadFailed,
+    Loading,
+    Mark,
+    Marks,
+    MicrophoneLost,
+    Notice,
+    Outcome,
+    ReplyText,
+    SpokenUpTo,
+    State,
+    StateChanged,
+    TurnStarted,
+    UserWords,
+    Utterance,
+)
+from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.keyboard import KeyboardAnswer
+
+Act = Callable[[Screen], Awaitable[None]]
+
+SIZES = ((80, 24), (120, 40), (60, 15))
+
+CLIPS = [
+    (name, Path(f"{name}.wav"))
+    for name in ("Why is the sky blue?", "What is the capital of France?", "Tell me a short joke.")
+]
+NOW = 1000.0
+NEVER = 1e6
+"""Seconds until something happens by itself."""
+
+LOADED = Loaded(
+    "embedded: qwen2.5-coder-1.5b (small local model, English)",
+    "embedded (af_heart)",
+    "USB Microphone",
+    "Headphones",
+)
+MARKS = {
+    "speech_ended": -0.152,
+    "released": 0.0,
+    "captured": 0.004,
+    "transcribed": 0.057,
+    "prefilled": 0.121,
+    "first_token": 0.153,
+    "first_shown": 0.166,
+    "first_sentence": 0.29,
+    "first_audio": 0.312,
+    "first_sound": 0.338,
+    "last_token": 0.81,
+    "last_sound": 3.1,
+}
+QUESTION = "Why is the sky blue?"
+ANSWER = "The sky is blue because air scatters blue light more than red light."
+
+
+def speech(seconds: float = 2.1) -> Utterance:
+    """A voice, as far as a drawing of it goes."""
+    at = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    loud = np.abs(np.sin(2.3 * at)) * np.abs(np.sin(7 * at)) + 0.02
+    samples = (loud * np.sin(800 * at)).astype(np.float32)
+    return Utterance(samples, ((0.0, seconds),), NOW)
+
+
+CLIPPING = re.compile(
+    r' clip-path="url\(#terminal-line-\d+\)"'
+    r'|<clipPath id="terminal-line-\d+">\s*<rect [^>]*/>\s*</clipPath>\s*'
+)
+NEIGHBOURS = re.compile(
+    r'(<rect fill="(#\w+)" x="[\d.]+" y="([\d.]+)" width=")([\d.]+)(" height="[\d.]+"/>)'
+    r'<rect fill="\2" x="[\d.]+" y="\3" width="([\d.]+)"[^>]*/>'
+)
+
+
+class Clock:
+    """The time as the screen is told it."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class PicturedApp(VoxtuiApp):
+    def export_screenshot(self, **options: Any) -> str:
+        """The same picture in half the bytes."""
+        svg = CLIPPING.sub("", super().export_screenshot(**options))
+        svg = svg.replace(' shape-rendering="crispEdges"', "").replace("&#160;", "\xa0")
+        svg = svg.replace("<style>", "<style>rect { shape-rendering: crispEdges }", 1)
+        joined = 1
+        while joined:
+            svg, joined = NEIGHBOURS.subn(_joined, svg)
+        return svg
+
+
+def _joined(found: re.Match[str]) -> str:
+    return f"{found[1]}{float(found[4]) + float(found[6]):g}{found[5]}"
+
+
+def make_app(config: Config | None = None) -> VoxtuiApp:
+    app = PicturedApp(ScriptedEngine, config or Config(), CLIPS, lambda engine, path, stop: None)
+    app.NOTIFICATION_TIMEOUT = NEVER
+    return app
+
+
+async def loaded(s: Screen, **other: Any) -> None:
+    s.app.post_message(KeyboardAnswer(releases=True))
+    s.engine.report(replace(LOADED, **other), StateChanged(State.READY))
+    await s.settle()
+
+
+async def listening(s: Screen, seconds: float = 1.4, level: float = 0.2) -> None:
+    """The key is down."""
+    s.app._talking = s.engine.turns = s.engine.turns + 1
+    s.engine.report(TurnStarted(s.engine.turns, MICROPHONE, Marks()))
+    s.engine.report(StateChanged(State.LISTENING))
+    await s.settle()
+    s.clock.now += seconds
+    s.engine.level = level
+    s.app._tick()
+
+
+async def asked(s: Screen, question: str = QUESTION) -> None:
+    """It is up again, and what was said is known."""
+    await listening(s)
+    marks = s.app._marks
+    marks.mark(Mark.RELEASED, s.clock.now)
+    s.engine.report(Captured(s.engine.turns, speech()), StateChanged(State.THINKING))
+    s.engine.report(UserWords(s.engine.turns, question))
+    s.engine.level = 0.002
+    await s.settle()
+
+
+async def answering(s: Screen, question: str = QUESTION, answer: str = ANSWER) -> None:
+    """Halfway through the answer."""
+    await asked(s, question)
+    released = s.app._marks.at(Mark.RELEASED)
+    for name, at in MARKS.items():
+        if name not in ("last_token", "last_sound", "released"):
+            s.app._marks.mark(Mark(name), released + at)
+    s.app._marks.hidden_s = 0.41
+    s.engine.report(ReplyText(s.engine.turns, answer), StateChanged(State.SPEAKING))
+    await s.settle()
+    s.clock.now += 1.0
+    s.app._tick()
+
+
+def turn(
+    s: Screen, question: str = QUESTION, answer: str = ANSWER, times: float = 1.0, gpu: bool = False
+) -> None:
+    """A whole turn, its latencies `times` as long as usual; `gpu`: of a model that hears."""
+    marks = s.engine.begin(at=NOW)
+    for name, at in MARKS.items():
+        heard = Mark.ENCODED if gpu and name == "transcribed" else Mark(name)
+        marks.mark(heard, NOW + at * times)
+    s.engine.report(Captured(s.engine.turns, speech()), UserWords(s.engine.turns, question))
+    s.engine.report(ReplyText(s.engine.turns, answer))
+    memory = 10_270_000_000 if gpu else None
+    s.engine.finish(
+        marks=marks.since_release(), hidden_s=0.41, tokens=17, reply=answer, gpu_bytes=memory
+    )
+
+
+async def conversation(s: Screen) -> None:
+    await loaded(s)
+    turn(s, "What is the capital of France?", "The capital of France is **Paris**.", 2.2)
+    for times in (0.9, 1.3, 0.8):
+        turn(s, "Tell me a joke.", "Why did the scarecrow win a prize?\n\nHe was "
+                   "outstanding in his field.", times)  # fmt: skip
+    turn(s, times=0.72)
+    await s.settle()
+
+
+# The states.
+
+
+async def starting(s: Screen) -> None:
+    s.engine.report(Loading("Voice"), Loading("Speech recogniser"), Loading("Chat model", 0.45))
+
+
+async def ready(s: Screen) -> None:
+    await loaded(s)
+
+
+async def ready_toggle(s: Screen) -> None:
+    await loaded(s)
+    s.app.post_message(KeyboardAnswer(releases=False))
+
+
+async def ready_hands_free(s: Screen) -> None:
+    await loaded(s)
+
+
+async def listening_hold(s: Screen) -> None:
+    await loaded(s)
+    await listening(s)
+
+
+async def listening_toggle(s: Screen) -> None:
+    await ready_toggle(s)
+    await listening(s)
+
+
+async def listening_mouse(s: Screen) -> None:
+    await loaded(s)
+    s.app._by_mouse = True
+    s.app._show_mode()
+    await listening(s)
+
+
+async def listening_hands_free(s: Screen) -> None:
+    await loaded(s)
+    await listening(s)
+    s.app._talking = None
+    s.app._tick()
+
+
+async def thinking(s: Screen) -> None:
+    await conversation(s)
+    await asked(s, "Which country do I live in?")
+
+
+async def speaking(s: Screen) -> None:
+    await conversation(s)
+    await answering(s, "Which country do I live in?", "You have not told me yet. If you name")
+
+
+async def answered(s: Screen) -> None:
+    await conversation(s)
+
+
+async def on_a_gpu(s: Screen) -> None:
+    """With all that is shown only where it is known."""
+    s.app._device_offset = {"Headphones": 38.0}.get
+    await loaded(s, brain="voxtral: Voxtral-Mini-3B-2507 on NVIDIA H200", voice="kokoro (af_heart)")
+    for times in (1.3, 1.0, 1.1):
+        turn(s, times=times * 0.3, gpu=True)
+    await s.settle()
+
+
+async def light(s: Screen) -> None:
+    await conversation(s)
+
+
+async def talked_over(s: Screen) -> None:
+    await conversation(s)
+    answer = "There was a fox who wanted grapes. They hung too high, so it said they were sour."
+    await answering(s, "Tell me a story.", answer)
+    s.engine.report(SpokenUpTo(s.engine.turns, "There was a fox who wanted grapes."))
+    cut = {name: at for name, at in MARKS.items() if name != "last_token"}
+    s.engine.finish(Outcome.CANCELLED, marks={**cut, "cancelled": 1.2}, reply=answer)
+    await s.settle()
+    await listening(s, 0.6)
+
+
+async def nothing_heard(s: Screen) -> None:
+    await conversation(s)
+    await listening(s)
+    s.engine.finish(Outcome.NO_SPEECH)
+
+
+async def silent_microphone(s: Screen) -> None:
+    s.engine.level = 0.0
+    await loaded(s)
+    s.app._check_level(LOADED.microphone, False)
+    await listening(s, level=0.001)
+    s.engine.report(Notice(complaint(LOADED.microphone, 0.001)))
+    s.engine.finish(Outcome.NO_SPEECH)
+
+
+async def failed_turn(s: Screen) -> None:
+    await conversation(s)
+    await asked(s)
+    s.engine.finish(Outcome.FAILED, error="The chat model ran out of memory.")
+
+
+async def failed_voice(s: Screen) -> None:
+    await conversation(s)
+    await asked(s)
+    notice = "The voice took more than 3 s to begin. The answer goes on as text."
+    s.engine.report(ReplyText(s.engine.turns, ANSWER), Notice(notice))
+    silent = {name: at for name, at in MARKS.items() if "sound" not in name and "audio" not in name}
+    s.engine.finish(marks=silent, reply=ANSWER, tokens=17)
+
+
+async def failed_start(s: Screen) -> None:
+    s.engine.report(Loading("Voice"), Loading("Chat model"))
+    error = ModelError("The chat model is not on this machine.", "Fetch it: voxtui models fetch")
+    s.engine.report(LoadFailed(error))
+
+
+async def no_microphone(s: Screen) -> None:
+    await loaded(s, microphone=None)
+
+
+async def lost_microphone(s: Screen) -> None:
+    await conversation(s)
+    s.engine.report(Notice("USB Microphone was unplugged.", "error"), MicrophoneLost())
+
+
+async def typing(s: Screen) -> None:
+    await conversation(s)
+    await s.pilot.press("slash")
+    await s.type("How far is the moon")
+
+
+async def kept_while_loading(s: Screen) -> None:
+    await starting(s)
+    await s.pilot.press("slash")
+    await s.type("Hello")
+    await s.pilot.press("enter")
+    await s.press("escape", "space")
+
+
+async def keys(s: Screen) -> None:
+    await conversation(s)
+    await s.pilot.press("question_mark")
+
+
+async def palette(s: Screen) -> None:
+    await loaded(s)
+    await s.pilot.press("ctrl+p")
+    await s.type("textual")
+    await s.pilot.pause(0.4)
+
+
+async def again(s: Screen) -> None:
+    await conversation(s)
+    s.engine.begin("replay", at=s.clock.now)
+    s.engine.report(Captured(s.engine.turns, speech()), StateChanged(State.THINKING))
+
+
+async def copied(s: Screen) -> None:
+    await conversation(s)
+    await s.press("m")
+    await s.pilot.press("c")
+
+
+async def saved(s: Screen) -> None:
+    await conversation(s)
+    place = "/home/ada/.local/share/voxtui/sessions/2026-11-21 10-00-00"
+    s.engine.report(Notice(f"Saved, with your words: {place}", "information"))
+
+
+HANDS_FREE = Config(vad=VadConfig(hands_free=True))
+
+STATES: dict[str, tuple[Act, Config]] = {
+    act.__name__: (act, config)
+    for act, config in (
+        (starting, Config()),
+        (kept_while_loading, Config()),
+        (failed_start, Config()),
+        (ready, Config()),
+        (ready_toggle, Config()),
+        (ready_hands_free, HANDS_FREE),
+        (no_microphone, Config()),
+        (silent_microphone, Config()),
+        (listening_hold, Config()),
+        (listening_toggle, Config()),
+        (listening_mouse, Config()),
+        (listening_hands_free, HANDS_FREE),
+        (thinking, Config()),
+        (speaking, Config()),
+        (answered, Config()),
+        (on_a_gpu, Config()),
+        (light, Config(ui=UiConfig(theme="textual-light"))),
+        (talked_over, Config()),
+        (nothing_heard, Config()),
+        (failed_turn, Config()),
+        (failed_voice, Config()),
+        (lost_microphone, Config()),
+        (typing, Config()),
+        (keys, Config()),
+        (palette, Config()),
+        (again, Config()),
+        (copied, Config()),
+        (saved, Config()),
+    )
+}
+
+
+def frozen(clock: Clock) -> AbstractContextManager[object]:
+    """Within, the screen's time is that of `clock`, and nothing happens by itself."""
+    never = dict.fromkeys(("TICK_SECONDS", "LEVEL_SECONDS", "LEVEL_CHECK_SECONDS"), NEVER)
+    return patch.multiple("voxtui.ui.app", time=clock, **never)
+
+
+async def brought_about(pilot: Any, act: Act, clock: Clock) -> None:
+    engine = pilot.app.engine
+    shown = Screen(pilot.app, engine, pilot)
+    shown.clock = clock
+    await shown.settle()
+    await act(shown)
+    await shown.settle()
+    for field in pilot.app.screen.query(Input):
+        field.cursor_blink = False
+    pilot.app._tick()
+    pilot.app._show_level()
+    await shown.settle()
+
+
+async def draw(name: str, size: tuple[int, int], path: Path) -> None:
+    from tests.screenshot import save
+
+    act, config = STATES[name]
+    clock, app = Clock(), make_app(config)
+    with frozen(clock):
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await brought_about(pilot, act, clock)
+            save(app, path)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("directory", type=Path)
+    options.add_argument("--size", default="80x24")
+    options.add_argument("--only", default=",".join(STATES))
+    asked = options.parse_args()
+    columns, rows = map(int, asked.size.split("x"))
+    for name in asked.only.split(","):
+        asyncio.run(draw(name, (columns, rows), asked.directory / f"{name}-{asked.size}.png"))
+
+
+if __name__ == "__main__":
+    main()

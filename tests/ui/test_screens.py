@@ -1,0 +1,51 @@
+"""What the screen looks like: each state against the picture of it that somebody has looked at.
+
+After a change that is meant: `pytest tests/ui/test_screens.py --snapshot-update`, and look again
+(`python -m tests.ui.states DIRECTORY`).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ui.states import STATES, Clock, brought_about, frozen, make_app
+
+COMPACT, LARGE, SMALL, TINY = (80, 24), (120, 40), (60, 15), (24, 6)
+
+ALIKE = {
+    "ready_toggle", "ready_hands_free", "listening_toggle", "listening_mouse",
+    "listening_hands_free", "kept_while_loading", "typing", "again", "copied",
+}  # fmt: skip
+"""Where it is large they differ in no more than a word from others."""
+
+
+def looks_the_same(snap_compare, name: str, size: tuple[int, int]) -> bool:
+    act, config = STATES[name]
+    clock = Clock()
+    with frozen(clock):
+        return snap_compare(
+            make_app(config),
+            terminal_size=size,
+            run_before=lambda pilot: brought_about(pilot, act, clock),
+        )
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_each_state_looks_as_it_did_at_80_by_24(snap_compare, name: str) -> None:
+    assert looks_the_same(snap_compare, name, COMPACT)
+
+
+def test_a_tiny_terminal_still_shows_the_state_and_the_answer(snap_compare) -> None:
+    assert looks_the_same(snap_compare, "speaking", TINY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STATES)
+def test_each_state_looks_as_it_did_at_60_by_15(snap_compare, name: str) -> None:
+    assert looks_the_same(snap_compare, name, SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(STATES.keys() - ALIKE))
+def test_each_state_looks_as_it_did_at_120_by_40(snap_compare, name: str) -> None:
+    assert looks_the_same(snap_compare, name, LARGE)

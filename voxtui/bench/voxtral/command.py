@@ -1,0 +1,77 @@
+"""One run, told as it goes: tables on the way, JSON on the way, goals at the end."""
+
+# torch and transformers are typed in part only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from voxtui.bench.voxtral.measure import WHOLE_SECONDS, Bench, Clock
+from voxtui.bench.voxtral.report import Row, goals, ratios, section, table
+from voxtui.bench.voxtral.shape import H200, Shape, counted
+from voxtui.bench.voxtral.systems import PREFIX
+from voxtui.brains.voxtral.weights import best_device
+
+REPEATS = 30
+
+REHEARSAL = "A rehearsal with a tiny shape: it says what our code adds, and nothing about a GPU."
+
+
+def measure(
+    tiny: bool, repeats: int, tell: Callable[[str], object], keep: Path | None = None
+) -> dict[str, Any]:
+    """Measure all there is; `keep` is written anew after each section, so a run may be cut off."""
+    transformers.utils.logging.set_verbosity_error()
+    device = best_device()
+    rehearsal = tiny or device.type != "cuda"
+    about = machine(device, rehearsal)
+    tell(json.dumps(about) + "\n")
+    if rehearsal:
+        if not tiny:
+            tell("There is no CUDA GPU here.")
+        tell(f"{REHEARSAL} The floor of the true shape, counted, on an H200:\n")
+        tell(table(counted(Shape(), H200, PREFIX)) + "\n")
+    found: dict[str, Sequence[Row]] = {}
+
+    def all_of_it() -> dict[str, Any]:
+        said: dict[str, Any] = {"machine": about, **found, "ratios": ratios(found)}
+        said["goals"] = goals(found, not rehearsal)
+        if keep:
+            keep.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+        return said
+
+    for name, rows in Bench(device, rehearsal, repeats, Clock(WHOLE_SECONDS)).run():
+        found[name] = rows
+        tell(section(name, rows))
+        all_of_it()
+    said = all_of_it()
+    tell("Ours to the better of the ways of generate; below 1: faster:\n")
+    tell(table(said["ratios"]) + "\n")
+    tell("The goals, set for an H200:\n")
+    tell(table(said["goals"]))
+    return said
+
+
+def machine(device: torch.device, tiny: bool) -> Mapping[str, Any]:
+    cuda = device.type == "cuda"
+    return {
+        "date": datetime.date.today().isoformat(),
+        "shape": "tiny" if tiny else "Voxtral-Mini-3B",
+        "device": torch.cuda.get_device_name(device) if cuda else platform.machine(),
+        "cores": os.cpu_count(),
+        "load_at_start": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }

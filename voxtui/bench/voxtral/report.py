@@ -1,0 +1,133 @@
+"""The measurements in words: tables, ratios, and what was aimed at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+Row: TypeAlias = "dict[str, Any]"
+Sections: TypeAlias = "Mapping[str, Sequence[Row]]"
+
+TITLES = {
+    "ceilings": "Ceilings of this machine, measured in this run:",
+    "floor": "The floor, counted for this shape at these ceilings:",
+    "kinds": "Our loop in its kinds:",
+    "ttft": "Time to the first token, by seconds of audio:",
+    "turns": "5 s of audio, by turn: the first token, and a whole reply of 32:",
+    "speculation": "Time to the first token of a draft that was kept:",
+    "decode": "Decode, by tokens of context:",
+    "memory": "Memory:",
+    "stages": "Each stage waited for by itself; on a GPU the prefill with the step behind it:",
+    "kernels": "Where the time of a stage goes, without graphs:",
+    "accuracy of fp8": "fp8 weights against the same weights as they were, random ones:",
+    "voice": "Kokoro with random weights, first audio of a clause:",
+    "generate, compiled": "generate, with the step that transformers compiles:",
+}
+
+SHORT, FIRST, LAST, CLIP = 512, 1, 10, 5
+"""Tokens of context, turns, and seconds of audio that goals and ratios are about."""
+
+
+def table(rows: Sequence[Row]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    lines += ["| " + " | ".join(str(row.get(name, "")) for name in names) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def section(name: str, rows: Sequence[Row]) -> str:
+    return f"{TITLES[name]}\n\n{table(rows)}\n" if rows else ""
+
+
+def ratios(found: Sections) -> list[Row]:
+    """Ours, as it is by default and at its best, to the better of the ways of `generate`."""
+    rows: list[Row] = []
+    for what, name, value, about, choose in (
+        ("a token", "decode", "ms_per_token", {"context": SHORT}, min),
+        ("first token of 5 s", "ttft", "p50_ms", {"seconds": CLIP}, min),
+        ("first token, turn 10", "turns", "p50_ms", {"turn": LAST}, min),
+        ("whole turn of 32 tokens, turn 1", "turns", "whole_turn_ms", {"turn": FIRST}, min),
+        ("whole turn of 32 tokens, turn 10", "turns", "whole_turn_ms", {"turn": LAST}, min),
+    ):
+        values = dict(_values(found, name, value, about))
+        if name == "decode":
+            values |= dict(_values(found, "generate, compiled", value, about))
+        theirs = [each for system, each in values.items() if system.startswith("generate")]
+        if not theirs:
+            continue
+        row: Row = {"ours / generate": what}
+        for system, each in values.items():
+            if not system.startswith("generate"):
+                row[system] = round(each / choose(theirs), 3)
+        rows.append(row)
+    return rows
+
+
+def goals(found: Sections, judged: bool) -> list[Row]:
+    """What was aimed at on an H200, and what came out. `judged`: whether this run can tell."""
+    rows: list[Row] = []
+
+    def add(goal: str, most: bool, limit: float, measured: float | None) -> None:
+        sign = "≤" if most else "≥"
+        row: Row = {"goal": goal, "wanted": f"{sign} {limit:g}"}
+        if not judged or measured is None:
+            verdict = "not measured" if judged else "needs a GPU"
+            rows.append(row | {"measured": "–", "verdict": verdict})
+            return
+        met = measured <= limit if most else measured >= limit
+        rows.append(row | {"measured": f"{measured:.4g}", "verdict": "met" if met else "missed"})
+
+    clip: Row = {"seconds": CLIP}
+    ours, theirs = _sides(found, "ttft", "p50_ms", clip, min)
+    add("first token of 5 s, p50, ms", True, 15, ours)
+    slow, _ = _sides(found, "ttft", "p95_ms", clip, min)
+    add("first token of 5 s, p95, ms", True, 25, slow)
+    kept, _ = _sides(found, "speculation", "p50_ms", {}, min)
+    add("first token of a kept draft, p50, ms", True, 3, kept)
+    share, _ = _sides(found, "decode", "floor_share", {"context": SHORT}, max)
+    add("decode, share of the bandwidth floor", False, 0.8, share)
+    rate, their_rate = _sides(found, "decode", "tokens_per_s", {"context": SHORT}, max)
+    small = _best(found, "decode", "tokens_per_s", {"context": SHORT}, max, lambda s: "fp8" in s)
+    add("fp8, tokens/s to our own without", False, 1.6, _quotient(small, rate))
+    add("first token of 5 s, ours / generate", True, round(1 / 3, 3), _quotient(ours, theirs))
+    add("decode, ours / generate", False, 3, _quotient(rate, their_rate))
+    first, _ = _sides(found, "turns", "p50_ms", {"turn": FIRST}, min)
+    last, _ = _sides(found, "turns", "p50_ms", {"turn": LAST}, min)
+    add("first token, turn 1 / turn 10", True, 1.15, _quotient(first, last))
+    (voice,) = found.get("voice") or [{}]
+    add("first audio after the first clause, p50, ms", True, 70, voice.get("p50_ms"))
+    add("decode beside the voice / alone", False, 0.9, voice.get("decode beside it"))
+    return rows
+
+
+def _values(found: Sections, name: str, value: str, about: Row) -> Iterator[tuple[str, float]]:
+    for row in found.get(name, ()):
+        if about.items() <= row.items() and value in row:
+            yield row["system"], row[value]
+
+
+def _best(
+    found: Sections, name: str, value: str, about: Row, choose: Callable[[list[float]], float],
+    wanted: Callable[[str], bool],
+) -> float | None:  # fmt: skip
+    values = [each for system, each in _values(found, name, value, about) if wanted(system)]
+    return choose(values) if values else None
+
+
+def _sides(
+    found: Sections, name: str, value: str, about: Row, choose: Callable[[list[float]], float]
+) -> tuple[float | None, float | None]:
+    """Our best without fp8, and the best of `generate`."""
+    ours = _best(found, name, value, about, choose, lambda s: _is_ours(s) and "fp8" not in s)
+    theirs = _best(found, name, value, about, choose, lambda s: not _is_ours(s))
+    compiled = _best(found, "generate, compiled", value, about, choose, lambda s: True)
+    both = [each for each in (theirs, compiled) if each is not None]
+    return ours, choose(both) if both and name == "decode" else theirs
+
+
+def _is_ours(system: str) -> bool:
+    return not system.startswith("generate")
+
+
+def _quotient(one: float | None, other: float | None) -> float | None:
+    return None if one is None or not other else round(one / other, 3)
