@@ -45,6 +45,8 @@ from voxtui.ui.stderr import native_stderr_in
 TEXT = "The river winds slowly through the middle of the old city, under many bridges."
 WORDS = TEXT.split()
 STARTS = 10
+PAUSE_SECONDS = 0.2
+"""Between two answers, when Markdown is rendered and garbage is looked for."""
 
 
 class MeasuredApp(VoxtuiApp):
@@ -98,6 +100,10 @@ class MeasuredApp(VoxtuiApp):
         per_turn = 160
         for n in range(int(self._rate * self._seconds)):
             if n % per_turn == 0:
+                if n:
+                    self.engine.finish()
+                    time.sleep(PAUSE_SECONDS)
+                    begun += PAUSE_SECONDS
                 self.engine.begin("typed")
                 self.engine.report(StateChanged(State.THINKING), StateChanged(State.SPEAKING))
                 number = self.engine.turns

@@ -98,7 +98,7 @@ async def test_a_new_width_reaches_every_turn_and_what_is_in_view_at_once(monkey
         assert all(entry.look is view._look for entry in view._in_view())
         while any(entry.look is not view._look for entry in view._entries):
             await s.pilot.pause(0.01)
-        longest = max(line.cell_length for entry in view._entries for line in entry.lines)
+        longest = max(len(line) for line in view.text.splitlines())
         assert longest <= view.scrollable_content_region.width
 
 
@@ -125,6 +125,25 @@ async def test_another_look_of_what_has_the_focus_wraps_nothing_anew(monkeypatch
         monkeypatch.setattr(transcript(s), "_wrap", lambda entry: pytest.fail("wrapped anew"))
         await s.press("slash")
         await s.press("escape")
+
+
+async def test_turns_that_are_long_past_are_kept_as_text_and_can_be_read_again(monkeypatch):
+    monkeypatch.setattr("voxtui.ui.transcript.WRAPPED_ENTRIES", 10)
+    async with screen() as s:
+        talk(s, 40)
+        await s.settle()
+        view = transcript(s)
+        assert sum(bool(entry.lines) for entry in view._entries) < 25
+        assert "question 2\n" in view.text
+        await s.pilot.press("home")
+        for _ in range(2):
+            await s.pilot.press("pagedown")
+        await s.settle()
+        assert "question" in s.text
+        await s.pilot.resize_terminal(50, 24)
+        while any(entry.look is not view._look for entry in view._entries):
+            await s.pilot.pause(0.01)
+        assert view._total == view.text.count("\n") + 1
 
 
 async def test_the_lines_that_are_kept_as_drawn_have_a_limit(monkeypatch):

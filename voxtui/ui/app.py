@@ -83,7 +83,7 @@ TERMINATED = 130
 
 GC_THRESHOLDS = gc.get_threshold()
 RARELY_ALL = (*GC_THRESHOLDS[:2], 1000)
-"""A look through everything that is not frozen takes 5 to 10 ms; between turns it comes anyway."""
+"""A look through everything that is not frozen takes 5 to 10 ms; it comes between turns."""
 
 TYPED = "typed"
 
@@ -120,10 +120,11 @@ class Shown(Message):
 
 
 def keep_from_garbage_collection() -> None:
-    """What is there now stays: models, and the conversation so far.
+    """What is there now stays: modules, models.
 
     Looking through it again and again would stop every thread for some 60 ms in the middle of an
-    answer, and for longer with each turn. Done between turns, only what the turn left is looked at.
+    answer. Done once: what is frozen is never freed where it is part of a circle, as what Textual
+    has drawn is.
     """
     gc.collect()
     gc.freeze()
@@ -430,7 +431,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if self._marks and self._marks.at(Mark.FIRST_SHOWN):
             self._panel.complete(self._marks)  # painted after the engine had written the turn down
         self._marks = None
-        self.call_after_refresh(keep_from_garbage_collection)
+        self.call_after_refresh(gc.collect)
 
     def post_display_hook(self) -> None:
         """Textual has just handed what it painted to the thread that writes it."""

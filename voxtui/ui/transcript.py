@@ -32,6 +32,9 @@ KEPT_ENTRIES = 2500
 FORGOTTEN_AT_ONCE = 100
 """So that forgetting, which moves every line, is rare."""
 
+WRAPPED_ENTRIES = 200
+"""As many of the newest keep their lines; an older one is wrapped when it is looked at."""
+
 DRAWN_LINES = 500
 """As many are kept as they were drawn last."""
 
@@ -78,7 +81,10 @@ class Entry:
     spaced: bool = True
     """an empty line above it"""
     muted: bool = False
-    lines: list[Strip] = field(default_factory=list[Strip])
+    lines: list[list[Segment]] = field(default_factory=list[list[Segment]])
+    """not strips, which keep all that was ever made of them; empty where they are not at hand"""
+    height: int = 0
+    """how many they are"""
     look: Look = NO_LOOK
     """that of `lines`"""
     painted: bool = False
@@ -128,6 +134,8 @@ class Transcript(ScrollView, can_focus=True):
         self._wrap(entry)
         with self._rearranging(len(self._entries)):
             self._entries.append(entry)
+        for old in self._entries[-WRAPPED_ENTRIES - 1 : -WRAPPED_ENTRIES]:
+            old.lines = []
         if len(self._entries) - len(self._head) >= KEPT_ENTRIES + FORGOTTEN_AT_ONCE:
             with self._rearranging():
                 del self._entries[len(self._head) : -KEPT_ENTRIES]
@@ -179,7 +187,8 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def text(self) -> str:
-        return "\n".join(line.text for entry in self._entries for line in entry.lines)
+        lines = (line for entry in self._entries for line in entry.lines or self._lines(entry))
+        return "\n".join("".join(segment.text for segment in line) for line in lines)
 
     def on_resize(self, event: events.Resize) -> None:
         self._drawn.clear()
@@ -226,9 +235,13 @@ class Transcript(ScrollView, can_focus=True):
             return Strip.blank(self.size.width, self.rich_style)
         entry = self._entries[index]
         line = number - self._tops[index]
+        if not entry.lines:
+            entry.lines = self._lines(entry)
+        if line >= len(entry.lines):  # not wrapped for this width yet
+            return Strip.blank(self.size.width, self.rich_style)
         if line == len(entry.lines) - 1:
             entry.painted = True
-        return self._selected(entry.lines[line], number).apply_offsets(0, number)
+        return self._selected(Strip(entry.lines[line]), number).apply_offsets(0, number)
 
     def _drawn_line(self, y: int, width: int) -> Strip:
         """Line `y` of what is in view, with the empty cells around it."""
@@ -287,7 +300,10 @@ class Transcript(ScrollView, can_focus=True):
             return
         with self._rearranging():
             while entry is not None and time.monotonic() < until:
+                at_hand = bool(entry.lines)
                 self._wrap(entry)
+                if not at_hand:
+                    entry.lines = []
                 entry = next(stale, None)
         if self._wrapping is not None:
             self._wrapping.stop()
@@ -300,11 +316,14 @@ class Transcript(ScrollView, can_focus=True):
         return self._entries[first:last]
 
     def _wrap(self, entry: Entry) -> None:
-        look, entry.look = self._look, self._look
-        entry.painted = False
+        entry.look, entry.painted = self._look, False
+        entry.lines = self._lines(entry)
+        entry.height = len(entry.lines)
+
+    def _lines(self, entry: Entry) -> list[list[Segment]]:
+        look = self._look
         if look.width <= 0:
-            entry.lines = []
-            return
+            return []
         label_style = look.label(entry.kind)
         style = look.muted if entry.muted else look.ground
         if entry.kind == "head" and not entry.muted:
@@ -320,12 +339,8 @@ class Transcript(ScrollView, can_focus=True):
         )
         labels = [Segment(entry.label[:indent].ljust(indent), label_style.rich_style)]
         blanks = [Segment(" " * indent, look.ground.rich_style)]
-        entry.lines = [
-            Strip([*(blanks if i else labels), *line], indent + line.cell_length)
-            for i, line in enumerate(text)
-        ]
-        if entry.spaced:
-            entry.lines.insert(0, Strip([], 0))
+        above = [list[Segment]()] if entry.spaced else []
+        return above + [[*(blanks if i else labels), *line] for i, line in enumerate(text)]
 
     def _present_look(self) -> Look:
         ground = self.visual_style
@@ -352,7 +367,7 @@ class Transcript(ScrollView, can_focus=True):
         line = top - self._tops[at] if anchor else 0
         yield
         start = self._tops[since] if since < len(self._tops) else self._total
-        heights = [len(entry.lines) for entry in self._entries[since:]]
+        heights = [entry.height for entry in self._entries[since:]]
         tops = [start, *accumulate(heights, initial=start)]
         self._tops[since:], self._total = tops[1:-1], tops[-1]
         for number in [number for number in self._drawn if number >= start]:
@@ -361,7 +376,7 @@ class Transcript(ScrollView, can_focus=True):
         if self._following:
             self.to_end()
         elif anchor is not None and (at := self._index(anchor)) is not None and since <= at:
-            self._scroll(self._tops[at] + min(line, max(0, len(anchor.lines) - 1)))
+            self._scroll(self._tops[at] + min(line, max(0, anchor.height - 1)))
         self.refresh()
 
     def _scroll(self, y: int) -> None:
