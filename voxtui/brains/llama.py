@@ -45,10 +45,9 @@ the 850 tokens after it again would take 14 s on two cores; to move them takes n
 
 BEAT_SECONDS = 0.1
 
-SPINS = "1000"
+SPINS = "300"
 """How often a chat thread looks again before it sleeps for its sibling. OpenMP's own 300,000 are
-no faster on free cores (31 ms a token), and let an answer collapse beside another busy program: 112
-ms instead of 71."""
+hardly faster on free cores, and let an answer collapse beside another busy program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ class Moonshine:
                 "The embedded recogniser is not installed or does not run here.",
                 "pip install 'voxtui[embedded]' (Linux: glibc 2.34 or newer; macOS: Apple silicon)",
             ) from error
+        # Its threads spin on each other: two are slower than one as soon as anything else runs.
+        os.environ.setdefault("MOONSHINE_ORT_SINGLE_THREAD", "1")
         try:
             self._transcriber = Transcriber(
                 os.path.join(str(get_assets_path()), "tiny-en"),
