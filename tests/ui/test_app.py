@@ -772,7 +772,7 @@ async def test_every_size_works_in_every_state(size):
 async def test_no_sequence_of_sizes_breaks_the_screen(seed):
     random = Random(seed)
     sizes = [
-        (random.randint(1, 200), random.randint(1, 60)) for _ in range(20 if seed == 1 else 300)
+        (random.randint(1, 200), random.randint(1, 60)) for _ in range(15 if seed == 1 else 80)
     ]
     async with screen(size=(80, 24)) as s:
         s.app.push_screen(Help(s.app._keys))
