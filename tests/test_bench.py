@@ -90,6 +90,7 @@ def test_without_a_device_a_sound_counts_when_it_is_handed_over(bench):
         assert turn["first_sound_ms"] < 300
 
 
+@pytest.mark.slow
 def test_two_files_of_one_name_are_two_clips(bench):
     (Path("other")).mkdir()
     soundfile.write("other/one.wav", sound("..xxxxxxxx."), 16_000)
@@ -107,6 +108,7 @@ def test_a_budget_that_is_kept_is_no_failure_and_one_that_is_broken_is(bench):
     assert lines_of(broken, "FAIL  budget total")
 
 
+@pytest.mark.slow
 def test_a_budget_that_no_turn_reached_is_broken(bench):
     silent = bench("--runs", "1", "--budget", "first_sound=9000", brain=ScriptedBrain([], [], []))
     assert silent.exit_code == 1
@@ -179,6 +181,7 @@ def test_compare_says_what_changed(bench):
     assert "Compared with old.json of 2026-01-02" in ran.stdout
 
 
+@pytest.mark.slow
 def test_compare_says_when_there_is_too_little_to_tell_and_what_is_not_alike(bench):
     _older(CLIPS, brain="another")
     said = bench("--runs", "1", "--compare", "old.json").stdout

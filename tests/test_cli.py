@@ -419,6 +419,7 @@ def test_nothing_said_is_no_failure(voxtui):
     assert said == "Nothing was heard in silence.wav."
 
 
+@pytest.mark.slow
 @pytest.mark.audio
 @pytest.mark.models
 @pytest.mark.skipif(bool(missing()), reason="needs a virtual sound server")

@@ -199,6 +199,7 @@ def test_a_key_press_silences_the_answer_and_the_next_question_is_heard_whole(
     assert likeness(turn.heard or "", TEXTS["first-month"][0]) >= 0.8
 
 
+@pytest.mark.slow
 def test_with_an_echo_a_key_pressed_right_after_the_answer_hears_none_of_it(
     virtual_audio: VirtualAudio, person: Person
 ) -> None:

@@ -149,6 +149,7 @@ def test_unplugged_while_it_speaks_the_text_goes_on_and_the_next_answer_is_heard
         assert loud_seconds(recorder.stop()) > 0.5
 
 
+@pytest.mark.slow
 def test_with_no_other_device_it_goes_on_as_text_and_ends_at_once(
     first: VirtualAudio, talk: Talk
 ) -> None:
@@ -163,6 +164,7 @@ def test_with_no_other_device_it_goes_on_as_text_and_ends_at_once(
     assert "The answer goes on as text." in talk.notices
 
 
+@pytest.mark.slow
 def test_a_speaker_that_comes_back_is_heard_again(first: VirtualAudio, talk: Talk) -> None:
     talk.engine.say("tell me")
     talk.wait_for(State.SPEAKING)
@@ -175,6 +177,7 @@ def test_a_speaker_that_comes_back_is_heard_again(first: VirtualAudio, talk: Tal
         assert loud_seconds(recorder.stop()) > 0.5
 
 
+@pytest.mark.slow
 def test_a_microphone_that_the_sound_server_replaces_by_itself_is_not_noticed(
     first: VirtualAudio, talk: Talk
 ) -> None:

@@ -15,7 +15,9 @@ from voxtui.protocols import Voice
 from voxtui.voices.hibari import AUDIBLE, HibariVoice
 
 
-@pytest.fixture(scope="module", params=["beep", "hibari", "kokoro"])
+@pytest.fixture(
+    scope="module", params=["beep", "hibari", pytest.param("kokoro", marks=pytest.mark.slow)]
+)
 def voice(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Voice]:

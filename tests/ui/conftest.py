@@ -1,7 +1,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from textual import events
 from textual.pilot import Pilot
 
@@ -10,6 +12,14 @@ from voxtui.config import Config
 from voxtui.ui.app import VoxtuiApp
 
 CLIPS = [("a question", Path("question.wav")), ("a joke", Path("joke.wav"))]
+
+
+@pytest.fixture(autouse=True)
+def collect_garbage_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The app looks through all there is, once: here that is what every other test left, too."""
+    calls = ("collect", "freeze", "unfreeze", "set_threshold")
+    still = SimpleNamespace(**dict.fromkeys(calls, lambda *_: 0))
+    monkeypatch.setattr("voxtui.ui.app.gc", still)
 
 
 class Screen:

@@ -51,6 +51,7 @@ async def test_what_is_read_stays_in_view_while_an_answer_is_written_and_finishe
         assert first_line(s) == read
 
 
+@pytest.mark.slow
 async def test_what_is_read_stays_in_view_when_the_oldest_turns_are_forgotten(monkeypatch):
     monkeypatch.setattr("voxtui.ui.transcript.KEPT_ENTRIES", 60)
     monkeypatch.setattr("voxtui.ui.transcript.FORGOTTEN_AT_ONCE", 10)
@@ -64,6 +65,7 @@ async def test_what_is_read_stays_in_view_when_the_oldest_turns_are_forgotten(mo
         assert view.scroll_offset.y < place and first_line(s) == read
 
 
+@pytest.mark.slow
 async def test_what_is_read_stays_in_view_in_a_narrower_terminal():
     async with screen(size=(100, 24)) as s:
         talk(s, 40)
@@ -127,6 +129,7 @@ async def test_another_look_of_what_has_the_focus_wraps_nothing_anew(monkeypatch
         await s.press("escape")
 
 
+@pytest.mark.slow
 async def test_turns_that_are_long_past_are_kept_as_text_and_can_be_read_again(monkeypatch):
     monkeypatch.setattr("voxtui.ui.transcript.WRAPPED_ENTRIES", 10)
     async with screen() as s:
@@ -146,6 +149,7 @@ async def test_turns_that_are_long_past_are_kept_as_text_and_can_be_read_again(m
         assert view._total == view.text.count("\n") + 1
 
 
+@pytest.mark.slow
 async def test_the_lines_that_are_kept_as_drawn_have_a_limit(monkeypatch):
     monkeypatch.setattr("voxtui.ui.transcript.DRAWN_LINES", 50)
     async with screen() as s:

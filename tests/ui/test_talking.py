@@ -171,7 +171,9 @@ async def test_a_terminal_that_changes_its_mind_about_releases_does_not_keep_the
         assert s.commands == ["talk", "release"]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
+)
 async def test_whatever_happened_before_a_key_that_is_tapped_ends_the_talk(seed):
     chance = random.Random(seed)
     async with screen() as s:
