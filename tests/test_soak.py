@@ -16,8 +16,9 @@ def test_fifty_turns_leave_no_thread_no_file_and_no_memory_behind_and_lose_no_fr
     assert soaked.answered == 50
     assert soaked.frames > 50 * 40 and soaked.lost_frames == 0
     assert (soaked.more_threads, soaked.more_files) == (0, 0)
-    settled = [sample.megabytes for sample in soaked.samples if sample.turn > 20]
-    assert max(settled) - min(settled) < 15
+    settled = np.array([sample.megabytes for sample in soaked.samples if sample.turn > 20])
+    # Less than before is what earlier tests had left behind.
+    assert (settled - np.minimum.accumulate(settled)).max() < 15
 
 
 @pytest.mark.slow
