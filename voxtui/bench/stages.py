@@ -63,6 +63,7 @@ SOURCE = "stub"
 DEVICE_RATE = 48_000
 VOICE_RATE = 24_000
 
+# A chat model's process: its reader must be asleep, as it is while a token is worked out.
 ECHO = """
 import sys, time
 from multiprocessing.connection import Connection
