@@ -94,6 +94,23 @@ def test_a_word_that_begins_between_a_tap_and_the_press_after_it_is_whole() -> N
         assert sum(end - start for start, end in said.speech) == pytest.approx(12 * FRAME_SECONDS)
 
 
+def test_what_a_tap_gives_back_keeps_its_order() -> None:
+    with talking() as talk:
+        assert talk.microphone
+        spoken = frames("." * 20 + "x" * 10 + "....", 1000.0)
+        talk.microphone.push(spoken[:20])
+        at = spoken[19].captured_at
+        talk.engine.release(at, talk.engine.talk(at))
+        assert talk.turn().outcome is Outcome.CANCELLED
+        before = len(talk.brain.frames)
+        turn = talk.engine.talk(at)
+        talk.microphone.push(spoken[20:])
+        talk.engine.release(spoken[-1].captured_at, turn)
+        talk.turn()
+        heard = [frame.captured_at for frame, _ in talk.brain.frames[before:]]
+        assert heard == sorted(set(heard)) and len(heard) >= 11 + 13
+
+
 # Echo.
 
 
@@ -295,6 +312,19 @@ def test_a_clause_that_the_voice_had_not_begun_was_not_heard() -> None:
         for _ in speech.chunks(iter([Token("One. "), Token("Two. "), Token("Three. ")])):
             pass
     assert speech.heard("One. Two. Three. ", 10.0) == "One."
+
+
+def test_an_answer_that_is_not_spoken_and_breaks_off_at_a_key_press_is_a_cancelled_one() -> None:
+    """The brain ends by itself then, as if it had said everything."""
+    more = Flag()
+    with talking(ScriptedBrain(["One", more, " two"]), silent=True) as talk:
+        talk.speak()
+        talk.events.until(ReplyText)
+        talk.engine.interrupt()
+        more.set()
+        turn = talk.turn()
+        assert (turn.outcome, turn.reply) == (Outcome.CANCELLED, "One")
+        assert turn.total_ms is None
 
 
 # Marks.

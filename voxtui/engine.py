@@ -645,7 +645,7 @@ class Engine:
     def _keep(self, capture: Capture, frames: list[Frame]) -> None:
         """Frames that this capture has no use for; a word may have begun in them."""
         if capture.ticket.source == MICROPHONE:
-            self._recent.extend(frames)
+            self._recent = deque([*frames, *self._recent], self._recent.maxlen)
 
     def _abandon_capture(self) -> None:
         if self._capture is None:
@@ -775,6 +775,8 @@ class Engine:
                 answer.tokens.append(item)
                 answer.chunker.add(item.text)
                 yield item
+            if ticket.cancelled.is_set():  # that is why there are no more
+                return
             answer.tokens_ended = True
             if at is not None:
                 marks.mark(Mark.LAST_TOKEN, at)
