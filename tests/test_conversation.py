@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.fakes import BeepVoice
 from voxtui.config import HistoryConfig
-from voxtui.conversation import Conversation, Speech, clauses, speakable
+from voxtui.conversation import Conversation, Speech, VoiceFailed, clauses, speakable
 from voxtui.turn import Marks, Token
 
 
@@ -50,6 +50,17 @@ def test_a_clause_that_breaks_off_is_not_spoken_as_if_it_ended() -> None:
     words = (Token(word) for word in ["The", " capital", " of", " France", " is", " Paris", "."])
     list(Speech(voice, Marks(), 1.0).chunks(words))
     assert voice.clauses == ["The capital of France,", "is Paris."]
+
+
+def test_a_voice_that_fails_writes_nothing_of_the_answer_to_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(clause: str) -> None:
+        raise ValueError(f"cannot say {clause!r}")
+
+    with pytest.raises(VoiceFailed):
+        list(Speech(BeepVoice(broken), Marks(), 1.0).chunks(iter([Token("A secret.")])))
+    assert "secret" not in caplog.text
 
 
 def test_the_first_full_stop_is_not_waited_past() -> None:

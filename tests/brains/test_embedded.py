@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import select
+import subprocess
+import sys
 import tempfile
 import threading
 from multiprocessing import Pipe
@@ -194,7 +197,6 @@ def test_no_process_is_started_for_a_turn(
     brain: EmbeddedBrain, questions: list[Question], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L13: hot workers, sound decoded in process."""
-    import subprocess
 
     def refuse(*args: object, **kwargs: object) -> None:
         pytest.fail("a process was started")
@@ -232,6 +234,44 @@ def test_a_chat_process_that_is_killed_costs_one_turn(brain: EmbeddedBrain) -> N
     with pytest.raises(ModelError, match="ended unexpectedly"):
         reply(brain, "Hello.")
     assert reply(brain, "Hello.")[1]
+
+
+OWNER = """
+import sys
+import threading
+from pathlib import Path
+from voxtui.brains.llama import Llama
+from voxtui.config import Config
+
+def tell():
+    print(llama._process.pid, flush=True)
+    threading.Event().wait()
+
+def say(text):
+    tell()
+
+llama = Llama(512)
+llama.load(Path(sys.argv[1]), tell if sys.argv[2] == "loads" else lambda: None)
+llama.run("Once", Config().generation.sampling(), 400, lambda: False, say, past_end=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
+@pytest.mark.parametrize("when", ["loads", "talks"])
+def test_the_chat_process_ends_with_whoever_started_it_also_if_that_is_killed(
+    when: str, tmp_path: Path
+) -> None:
+    path = str(model_file("smollm2-135m"))
+    arguments = [sys.executable, "-c", OWNER, path, when]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment) as owner:
+        assert owner.stdout is not None
+        chat = os.pidfd_open(int(owner.stdout.readline()))
+        Flag().wait(0.2)  # killed where the server has begun to load, it once stayed
+        owner.kill()
+    ended, _, _ = select.select([chat], [], [], SECONDS)
+    os.close(chat)
+    assert ended
 
 
 def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:

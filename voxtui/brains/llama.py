@@ -189,6 +189,9 @@ def serve(pipe: Connection, path: Path, socket: str, context_tokens: int) -> Non
             request = pipe.recv()
             if isinstance(request, Request):  # a STOP may come after the end of what it stops
                 _answer(server, request, pipe)
+    # At once: a server that is taken down as it starts waits for ever for a thread of its own, and
+    # would outlive whoever was killed while it loaded.
+    os._exit(0)
 
 
 def _load(path: Path, socket: str, context_tokens: int) -> Any:
