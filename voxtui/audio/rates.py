@@ -16,20 +16,34 @@ QUALITY = "sinc_fastest"
 """-100 dB of aliasing; each better quality holds back longer."""
 
 
+HELD_SECONDS = 0.002
+"""More than is held back at any of these rates."""
+
+
 class Resampler:
     """Converts a stream of mono float32, piece by piece, without a click at the joints."""
 
     def __init__(self, rate_in: float, rate_out: float) -> None:
         self._ratio = rate_out / rate_in
+        self._held = round(HELD_SECONDS * rate_in)
         library: Any = _library()
         self._stream: Any = library.Resampler(QUALITY, channels=1) if self._ratio != 1.0 else None
 
     def process(self, samples: Samples, last: bool = False) -> Samples:
-        """What `samples` complete; with `last`, everything that was held back too."""
+        """What `samples` complete; `last`: nothing follows them."""
         if self._stream is None:
             return samples
         converted = self._stream.process(samples, self._ratio, end_of_input=last)
         return np.asarray(converted, np.float32)
+
+    def rest(self) -> Samples:
+        """What was held back of a stream that is over, and a little silence.
+
+        The library gives no more than it gets: for nothing, nothing.
+        """
+        if self._stream is None:
+            return np.zeros(0, np.float32)
+        return self.process(np.zeros(self._held, np.float32), last=True)
 
 
 def resample(samples: Samples, rate_in: float, rate_out: float) -> Samples:

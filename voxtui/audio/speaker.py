@@ -234,7 +234,7 @@ class SounddeviceSpeaker:
     def _flush_resampler(self) -> None:
         if self._resampler is None:
             return
-        rest = self._resampler.process(np.zeros(0, np.float32), last=True)
+        rest = self._resampler.rest()
         self._resampler = None
         self._queue.append(rest)
         self._queued += len(rest)
