@@ -327,6 +327,25 @@ def test_an_answer_that_is_not_spoken_and_breaks_off_at_a_key_press_is_a_cancell
         assert turn.total_ms is None
 
 
+def test_no_clause_is_begun_after_the_key_press() -> None:
+    speaking, go_on = Flag(), Flag()
+
+    def slow(clause: str) -> None:
+        if clause.startswith("Two"):
+            speaking.set()
+            assert go_on.wait(SECONDS)
+
+    words = [f"{word} and so on. " for word in ("One", "Two", "Three", "Four", "Five")]
+    with talking(ScriptedBrain(words), voice=BeepVoice(slow)) as talk:
+        talk.speak()
+        assert speaking.wait(SECONDS)
+        talk.events.until(ReplyText, lambda e: "Five" in text(talk.events))
+        talk.engine.interrupt()
+        go_on.set()
+        assert talk.turn().outcome is Outcome.CANCELLED
+        assert talk.voice and len(talk.voice.clauses) == 2
+
+
 # Marks.
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -114,11 +114,15 @@ class Speech:
     marks: Marks
     timeout_s: float
     """a voice that takes longer for the first chunk of a clause has failed"""
+    stopped: Callable[[], bool] = lambda: False
+    """no clause is begun that nobody will hear: the next turn waits for it to end"""
     spoken: list[SpokenClause] = field(default_factory=list[SpokenClause])
 
     def chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:
         """Speech for `tokens`, each clause once it is complete. Raises VoiceFailed, Stalled."""
         for clause in clauses(token.text for token in tokens):
+            if self.stopped():
+                return
             text = _unfinished(speakable(clause))
             spoken = SpokenClause(len(clause), whole=len(text) < 2)
             self.spoken.append(spoken)

@@ -794,11 +794,11 @@ class Engine:
     ) -> None:
         """Speak `tokens`. A voice or speaker that fails costs the sound of this turn only."""
         ticket = answer.ticket
-        speech = Speech(voice, ticket.marks, self._config.voice.timeout_s)
 
         def stopped() -> bool:
             return ticket.cancelled.is_set() or self._muted
 
+        speech = Speech(voice, ticket.marks, self._config.voice.timeout_s, stopped)
         speaking = False
         try:
             with ahead(speech.chunks(tokens), 4, "speech") as chunks:
