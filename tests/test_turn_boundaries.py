@@ -255,6 +255,17 @@ def test_what_a_failed_answer_had_begun_to_say_is_shown_before_the_turn_is_over(
         assert text(talk.events) == "one two"
 
 
+def test_a_turn_that_a_brain_was_lost_in_bears_its_name() -> None:
+    class Lost(ScriptedBrain):
+        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
+            self.name = "the other"
+            raise OUT_OF_MEMORY
+            yield
+
+    with talking(Lost()) as talk:
+        assert talk.ask().brain == "scripted"
+
+
 def test_a_replay_that_fails_leaves_the_first_answer_in_the_history() -> None:
     brain = ScriptedBrain(["One."], [OUT_OF_MEMORY], ["Three."])
     with talking(brain) as talk:

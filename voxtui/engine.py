@@ -711,7 +711,8 @@ class Engine:
             self._finish(ticket, Outcome.NO_SPEECH)
             return
         self._emit(StateChanged(State.THINKING))
-        answer = _Answer(ticket, said, Chunker(self._config.streaming, self._reply_text(ticket)))
+        chunker = Chunker(self._config.streaming, self._reply_text(ticket))
+        answer = _Answer(ticket, said, self._brain.name, chunker)
         self._answering = True
         try:
             self._respond(answer)
@@ -852,7 +853,7 @@ class Engine:
         ticket.over = True
         turn = Turn(
             number=ticket.number,
-            brain=self._brain.name,
+            brain=answer.brain if answer else self._brain.name,
             outcome=outcome,
             marks=ticket.marks.since_release(),
             clip=None if ticket.source in (MICROPHONE, TYPED, REPLAY) else ticket.source,
@@ -875,6 +876,8 @@ class _Answer:
 
     ticket: Ticket
     said: Utterance | str
+    brain: str
+    """the name of the one that was asked: another may have taken its place since"""
     chunker: Chunker
     words: str | None = None
     tokens: list[Token] = field(default_factory=list[Token])

@@ -288,6 +288,27 @@ def test_a_speaker_whose_server_dies_is_lost_and_comes_back(
     assert seconds == pytest.approx(0.2, abs=0.01)
 
 
+def test_a_bug_on_the_thread_that_writes_does_not_stay_there(
+    virtual_audio: VirtualAudio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaker, go_on = SounddeviceSpeaker(SPEAKER), threading.Event()
+
+    def broken() -> None:
+        assert go_on.wait(SECONDS)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(speaker, "_feed", broken)
+    speaker.open()
+    try:
+        marks = Marks()
+        speaker.play(tone(0.2), marks, never)
+        go_on.set()
+        with pytest.raises(ZeroDivisionError):
+            speaker.finish(marks, never)
+    finally:
+        speaker.close()
+
+
 @pytest.mark.parametrize("wanted", ["voxspeak", "99"])
 def test_a_name_that_does_not_exist_is_refused(virtual_audio: VirtualAudio, wanted: str) -> None:
     sentence = refuses(SounddeviceSpeaker(wanted).open)

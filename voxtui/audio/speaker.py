@@ -122,7 +122,8 @@ class SounddeviceSpeaker:
         self._rinse = 0
         """samples of silence to write yet"""
         self._stretch = Stretch(1.0)
-        self._lost: DeviceError | None = None
+        self._lost: BaseException | None = None
+        """what ended the writer's thread"""
         self._closing = False
         self._writer: threading.Thread | None = None
 
@@ -246,18 +247,23 @@ class SounddeviceSpeaker:
         try:
             self._feed()
         except sounddevice.PortAudioError:
-            self._lose()
+            self._lose(self._unplugged())
+        except BaseException as error:  # noqa: BLE001 - raised again where sound is played
+            self._lose(error)
         finally:
             self._stream.close(ignore_errors=True)
             streams.closed()
 
-    def _lose(self) -> None:
+    def _lose(self, error: BaseException) -> None:
         with self._changed:
-            self._lost = DeviceError(
-                f"The speaker {self._name!r} stopped taking sound; was it unplugged?",
-                "`voxtui devices` lists the others.",
-            )
+            self._lost = error
             self._changed.notify_all()
+
+    def _unplugged(self) -> DeviceError:
+        return DeviceError(
+            f"The speaker {self._name!r} stopped taking sound; was it unplugged?",
+            "`voxtui devices` lists the others.",
+        )
 
     def _feed(self) -> None:
         """Keep the device 200 ms ahead while there is speech, and let it run dry otherwise.
@@ -288,7 +294,7 @@ class SounddeviceSpeaker:
                 room = capacity - period - filled
                 if room <= 0:
                     if now - moved_at > STALL_SECONDS:
-                        self._lose()
+                        self._lose(self._unplugged())
                         return
                     self._changed.wait(self._soon())
                     continue
