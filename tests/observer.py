@@ -30,9 +30,9 @@ import pyte
 from tests.audio.sounds import question
 from tests.ui.pseudo_terminal import PseudoTerminal
 from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
-from voxtui.audio.speaker import AUDIBLE
 from voxtui.bench.machine import machine
 from voxtui.metrics import percentile
+from voxtui.turn import AUDIBLE
 
 PRESS, RELEASE = "\x1b[32;1:1u", "\x1b[32;1:3u"
 COLUMNS, ROWS = 120, 40

@@ -29,6 +29,9 @@ FRAME_SAMPLES = 512
 
 FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
+AUDIBLE = 10 ** (-50 / 20)
+"""-50 dBFS: what is quieter is not heard, so it is neither a first nor a last sound."""
+
 MICROPHONE = "microphone"
 
 REPLAY = "replay"

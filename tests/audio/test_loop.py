@@ -17,13 +17,14 @@ from tests.fakes import Events
 from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.rates import resample
-from voxtui.audio.speaker import AUDIBLE, SounddeviceSpeaker
+from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.brains.embedded import EmbeddedBrain
 from voxtui.brains.moonshine import Moonshine
 from voxtui.config import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.detectors.silero import PySilero
 from voxtui.engine import Engine
 from voxtui.turn import (
+    AUDIBLE,
     SAMPLE_RATE,
     Loaded,
     Mark,
