@@ -123,7 +123,9 @@ class Decoder:
         cos, sin = self.cos[places][:, None], self.sin[places][:, None]
         for number, layer in enumerate(self.layers):
             h = functional.rms_norm(x, (x.shape[-1],), layer.norm, self.eps)
-            x = x + self._attend(h, layer, places, cos, sin, cache.both[number], span, mask)
+            qkv = functional.linear(h, layer.qkv)
+            mixed = self.attend(qkv, places, cos, sin, cache.both[number], span, mask)
+            x = x + functional.linear(mixed, layer.out)
             h = functional.rms_norm(x, (x.shape[-1],), layer.mlp_norm, self.eps)
             gate, up = functional.linear(h, layer.gate_up).chunk(2, dim=-1)
             x = x + functional.linear(functional.silu(gate) * up, layer.down)
@@ -137,12 +139,14 @@ class Decoder:
             functional.rms_norm(x, (x.shape[-1],), self._norm, self.eps), self.head
         )
 
-    def _attend(
-        self, h: Tensor, layer: Layer, places: Tensor, cos: Tensor, sin: Tensor,
+    def attend(
+        self, qkv: Tensor, places: Tensor, cos: Tensor, sin: Tensor,
         both: Tensor, span: int, mask: Tensor | None,
     ) -> Tensor:  # fmt: skip
-        count = h.shape[0]
-        qkv = functional.linear(h, layer.qkv).view(count, -1, self.head_size)
+        """(n, all heads * size) at `places` to what their query heads look up in `both`, to which
+        their keys and values are written; changes `qkv`."""
+        count = qkv.shape[0]
+        qkv = qkv.view(count, -1, self.head_size)
         swapped = qkv.roll(self.head_size // 2, dims=-1)
         turned = slice(self.heads + self.kv_heads)
         qkv[:, turned].mul_(cos).addcmul_(swapped[:, turned], sin)
@@ -156,7 +160,7 @@ class Decoder:
             query.flatten(1, 2)[None], keys, values, attn_mask=mask
         )
         mixed = mixed.view(self.kv_heads, -1, count, self.head_size).permute(2, 0, 1, 3)
-        return functional.linear(mixed.reshape(count, -1), layer.out)
+        return mixed.reshape(count, -1)
 
 
 def _taken(layer: Any) -> Layer:

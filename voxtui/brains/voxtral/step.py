@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -97,7 +97,7 @@ def use(decoder: Decoder, which: Literal["attention", "all"]) -> None:
 
 
 def by_kernel(
-    x: Tensor, weight: Tensor, norm: Tensor | None = None, eps: float = 0.0,
+    x: Tensor, weight: Any, norm: Tensor | None = None, eps: float = 0.0,
     added: Tensor | None = None, gated: bool = False,
 ) -> Tensor:  # fmt: skip
     """As `plain_product`, in one launch."""
