@@ -56,6 +56,7 @@ from voxtui.ui.choices import Choice, Choices, Parts, choices
 from voxtui.ui.help import Help
 from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.markdown import rendered
+from voxtui.ui.paint import paint_now
 from voxtui.ui.panel import LatencyPanel
 from voxtui.ui.startup import HOW_LOUD, TITLE, Line, Samples, Steps, ears, first_steps, summary
 from voxtui.ui.talkbar import TalkBar, loudness
@@ -72,6 +73,9 @@ SpeakClip = Callable[["Engine", Path, threading.Event], object]
 set. Raises InputError."""
 
 TICK_SECONDS = 1 / 20
+
+AFTER_WORDS_SECONDS = 1 / 60
+"""How long what is shown of a state waits for the first words of an answer."""
 
 LEVEL_SECONDS = 1.0
 """How often the microphone's level is told as a number: the loudest since it was told last."""
@@ -329,7 +333,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._show_spoken()
             if self._view:
                 self._view.expect_reply()
-        self._show_state()
+            # An answer that was worked out ahead is close behind, and is painted first.
+            self.set_timer(AFTER_WORDS_SECONDS, self._show_state)
+        else:
+            self._show_state()
         if state is State.READY and self._waiting:
             self._say(self._waiting.popleft())
 
@@ -418,6 +425,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         view.append(text)
         if begins and view.latest and self._marks:
             self._first = (view.latest, self._marks)
+            paint_now(self._transcript)
+            self.let_out()
 
     def _finish_turn(self, turn: Turn) -> None:
         if self._talking == turn.number:
@@ -450,6 +459,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._driver.when_written(tell)
         else:
             tell(time.monotonic())
+
+    def let_out(self) -> None:
+        """Let what was painted leave: the thread that writes it needs the interpreter."""
+        if isinstance(self._driver, KeyboardDriver):
+            self._driver.let_out()
 
     def _first_shown(self, marks: Marks, at: float) -> None:
         marks.mark(Mark.FIRST_SHOWN, at)
