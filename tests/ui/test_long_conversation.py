@@ -112,9 +112,9 @@ async def test_a_token_costs_the_same_however_long_the_conversation_is(monkeypat
         s.engine.report(ReplyText(s.engine.turns, "one "))
         await s.settle()
         view, wrapped, drawn = transcript(s), [], []
-        wrap, draw = view._wrap, view.render_line
+        wrap, draw = view._wrap, view._strip
         monkeypatch.setattr(view, "_wrap", lambda entry: (wrapped.append(entry), wrap(entry)))
-        monkeypatch.setattr(view, "render_line", lambda y: drawn.append(y) or draw(y))
+        monkeypatch.setattr(view, "_strip", lambda number: drawn.append(number) or draw(number))
         s.engine.report(ReplyText(s.engine.turns, "two "))
         await s.settle()
         assert len(wrapped) == 1 and len(drawn) == 1
