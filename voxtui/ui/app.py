@@ -92,8 +92,7 @@ RARELY_ALL = (*GC_THRESHOLDS[:2], 1000)
 
 YOUNG, ALL = 1, 2
 TIDY_TURNS = 20
-"""A look through all there is takes 20 ms after a thousand turns, so it follows every twentieth; what
-is left until then is some 2 MB."""
+"""A look through all there is takes 20 ms after a thousand turns, so it follows every twentieth."""
 
 TYPED = "typed"
 
@@ -441,7 +440,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if begins and view.latest and self._marks:
             self._first = (view.latest, self._marks)
             paint_now(self._transcript)
-            self.let_out()
 
     def _finish_turn(self, turn: Turn) -> None:
         if self._talking == turn.number:
@@ -465,6 +463,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         _, marks = self._first
         self._first = None
         self.when_written(partial(self._first_shown, marks))
+        if isinstance(self._driver, KeyboardDriver):
+            self._driver.let_out()
 
     def when_written(self, tell: Callable[[float], object]) -> None:
         """Call `tell` with the time at which what was painted so far has left for the terminal.
@@ -475,11 +475,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._driver.when_written(tell)
         else:
             tell(time.monotonic())
-
-    def let_out(self) -> None:
-        """Let what was painted leave: the thread that writes it needs the interpreter."""
-        if isinstance(self._driver, KeyboardDriver):
-            self._driver.let_out()
 
     def _first_shown(self, marks: Marks, at: float) -> None:
         marks.mark(Mark.FIRST_SHOWN, at)
