@@ -40,6 +40,8 @@ NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
 
 VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-error", None: ""}
 
+VALUE_DIGITS = 4
+
 LABEL_CELLS = 10
 VALUE_CELLS = 8
 TABLE_CELLS = 39
@@ -72,7 +74,7 @@ class Card(Vertical):
         super().__init__()
         self._headline = headline
         self._target = headline.target(targets)
-        self._digits = Digits("-")
+        self._digits = Digits("-".ljust(VALUE_DIGITS))
         self._verdict = Static(markup=False)
 
     def compose(self) -> ComposeResult:
@@ -84,6 +86,7 @@ class Card(Vertical):
         value = self._headline.of(turn)
         kept = verdict(value, self._target)
         text = "-" if value is None else number(value).removesuffix("s")
+        text = text.ljust(VALUE_DIGITS)  # of one length, so that nothing is laid out for it
         if text != self._digits.value:
             self._digits.update(text)
         goal = f"≤ {self._target:.0f}"
