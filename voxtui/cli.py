@@ -601,6 +601,10 @@ def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
         case "voxtral":
             asked_for = voxtral()  # where it cannot be had, that is said at once
             return AutoBrain(lambda: asked_for, embedded, say, asked_for.name)
+        case "remote":
+            from voxtui.brains.remote import RemoteBrain
+
+            return RemoteBrain(config, say)
         case "auto":
             return AutoBrain(voxtral_on_gpu, embedded, say)
 
