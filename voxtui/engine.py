@@ -400,6 +400,7 @@ class Engine:
                 voice=self._voice.name if self._voice else "none",
                 microphone=self._microphone.name if self._microphone else None,
                 speaker=self._speaker.name if self._speaker else None,
+                sends_to=self._brain.sends_to,
             )
         )
 

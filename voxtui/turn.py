@@ -258,6 +258,8 @@ class Loaded:
     microphone: str | None
     """its device name, or None: no microphone, clips and text only"""
     speaker: str | None
+    sends_to: str = ""
+    """where the user's voice and words go; empty: they stay on this machine"""
 
 
 @dataclass(frozen=True, slots=True)

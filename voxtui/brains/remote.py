@@ -73,7 +73,11 @@ class RemoteBrain:
     @property
     def description(self) -> str:
         model = self._model or "a model"
-        return f"remote: {model} (your voice and words go to {self._config.hosts})"
+        return f"remote: {model} (your voice and words go to {self.sends_to})"
+
+    @property
+    def sends_to(self) -> str:
+        return self._config.hosts
 
     def warm_up(self, progress: Progress) -> None:
         for server in dict.fromkeys((self._chat, self._writer or self._chat)):
