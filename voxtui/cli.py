@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from voxtui.models import Source
     from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
     from voxtui.repositories import Repository
-    from voxtui.turn import Event
+    from voxtui.turn import Event, Samples
 
 FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
 
@@ -89,7 +89,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 def cli(options: Options, plain: bool) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
-    Without a command the screen opens. Nothing leaves this machine.
+    Without a command the screen opens. Nothing leaves this machine, unless brain.name is "remote":
+    then your voice and words go to the server that brain.remote.url names.
     """
     command = click.get_current_context().invoked_subcommand
     if command is not None and plain:
@@ -259,19 +260,41 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     """Write down what is said in sound files."""
     config = options.load().config
     from voxtui.audio.clips import load_clip
-    from voxtui.brains.moonshine import Moonshine
     from voxtui.detectors.silero import PySilero
     from voxtui.transcribe import write
 
     if form in ("srt", "vtt") and len(files) > 1:
         raise InputError(f"--format {form} takes one file at a time.")
     clips = [load_clip(path, float("inf")) for path in files]
-    recogniser = Moonshine()
-    recogniser.load()
-    try:
-        write(clips, form, config.vad, PySilero(), recogniser.recognise)
-    finally:
-        recogniser.close()
+    with recogniser(config) as recognise:
+        write(clips, form, config.vad, PySilero(), recognise)
+
+
+@contextmanager
+def recogniser(config: Config) -> Generator[Callable[[Samples], str]]:
+    """What puts speech into words: the server, where `config` names one to answer."""
+    from voxtui.turn import Utterance
+
+    if config.brain.name != "remote":
+        from voxtui.brains.moonshine import Moonshine
+
+        moonshine = Moonshine()
+        moonshine.load()
+        try:
+            yield moonshine.recognise
+        finally:
+            moonshine.close()
+        return
+    import threading
+
+    with closing(build_brain(config, partial(click.echo, err=True))) as brain:
+
+        def recognise(samples: Samples) -> str:
+            tokens = brain.transcribe(Utterance(samples, (), 0.0), threading.Event())
+            return "".join(token.text for token in tokens).strip()
+
+        brain.warm_up(lambda step, fraction: None)
+        yield recognise
 
 
 @cli.command()
@@ -610,6 +633,10 @@ def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
         case "voxtral":
             asked_for = voxtral()  # where it cannot be had, that is said at once
             return AutoBrain(lambda: asked_for, embedded, say, asked_for.name)
+        case "remote":
+            from voxtui.brains.remote import RemoteBrain
+
+            return RemoteBrain(config, say)
         case "auto":
             return AutoBrain(voxtral_on_gpu, embedded, say)
 

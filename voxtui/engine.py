@@ -214,7 +214,6 @@ class Engine:
         # Hands-free, it is known only after `start_ms` that somebody speaks.
         kept = 1 + config.vad.start_ms / 1000
         self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
-        self._wants_words = config.brain.voxtral.idle_transcript
         self._capture: Capture | None = None
         self._writing: Generator[None, None, None] | None = None
         self._last_said: Utterance | None = None
@@ -418,6 +417,7 @@ class Engine:
                 voice=self._voice.name if self._voice else "none",
                 microphone=self._microphone.name if self._microphone else None,
                 speaker=self._speaker.name if self._speaker else None,
+                sends_to=self._brain.sends_to,
             )
         )
 
@@ -725,7 +725,8 @@ class Engine:
         self._conversation.remember(said, answer.words, tuple(answer.tokens), heard)
         if heard != answer.reply:
             self._emit(SpokenUpTo(ticket.number, heard))
-        if isinstance(said, Utterance) and answer.words is None and self._wants_words:
+        wants_words = self._config.brain.idle_transcript and answer.words is None
+        if isinstance(said, Utterance) and wants_words:
             self._writing = self._write_down(ticket, said)
         whole = answer.tokens_ended and heard == answer.reply
         self._finish(ticket, Outcome.ANSWERED if whole else Outcome.CANCELLED, answer)
@@ -859,6 +860,7 @@ class Engine:
             tokens=len(answer.tokens) if answer else 0,
             hidden_s=ticket.marks.hidden_s,
             gpu_bytes=ticket.marks.gpu_bytes,
+            network_s=ticket.marks.network_s,
             paced=ticket.paced,
             error=error,
         )

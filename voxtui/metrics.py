@@ -182,6 +182,7 @@ class Stage:
 
 _PATH: Sequence[tuple[str, Mark]] = (
     ("listen", Mark.CAPTURED),
+    ("send", Mark.SENT),
     ("encode", Mark.ENCODED),
     ("recognise", Mark.TRANSCRIBED),
     ("prefill", Mark.PREFILLED),

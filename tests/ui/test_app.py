@@ -717,6 +717,15 @@ async def test_the_memory_of_the_gpu_is_shown_where_the_brain_knows_it(size):
         assert "GPU 9.9 GB" in s.text
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_the_network_took_is_shown_where_there_is_one(size):
+    async with screen(size=size) as s:
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, reply="x", network_s=0.0314)
+        await s.settle()
+        assert "network 31 ms" in s.text
+
+
 async def test_marks_are_shown_as_they_are_reached():
     async with screen() as s:
         marks = s.engine.begin(at=100.0)

@@ -204,6 +204,7 @@ class EmbeddedBrain:
     """Moonshine and a GGUF chat model. English only."""
 
     name = "embedded"
+    sends_to = ""
 
     def __init__(self, config: Config) -> None:
         self._model = config.brain.embedded.model

@@ -236,6 +236,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._banner = Static(id="banner", markup=False)
         self._steps = Steps()
         self._ears: Line = ("Mic", HOW_LOUD)
+        self._sends_to = config.brain.remote.hosts if config.brain.name == "remote" else ""
         self._parts_found: Sequence[Line] = ()
         self._samples = Samples([name for name, _ in self._clips])
         self._transcript = Transcript()
@@ -361,7 +362,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._bar.hint(step)
 
     def _show_head(self) -> None:
-        steps = first_steps(self._mode, self._key_name, self._ears)
+        steps = first_steps(self._mode, self._key_name, self._ears, self._sends_to)
         self._transcript.show_head(TITLE, [*steps, *self._parts_found])
 
     def _show_loaded(self, loaded: Loaded) -> None:
@@ -369,6 +370,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._microphone = loaded.microphone
         self.clear_notifications()  # "still loading" is no longer true
         self._ears = ears(loaded.microphone)
+        self._sends_to = loaded.sends_to
         self._parts_found = summary(loaded)
         self._show_head()
         if loaded.microphone is None:

@@ -142,15 +142,15 @@ class Numbers(Static):
         if not len(session.all):
             return [_quiet(f"p50, p95, p99: of the last {WINDOW} turns")]
         cold = [number(session.cold.percentile(headline, 50)) for headline in TIMES]
-        memory = f"GPU {turn.gpu_bytes / 1e9:.1f} GB" if turn.gpu_bytes is not None else ""
+        used = _used(turn)
         if not wide:
-            room = TABLE_CELLS - LABEL_CELLS - (len(memory) + 1 if memory else 0)
+            room = TABLE_CELLS - LABEL_CELLS - (len(used) + 1 if used else 0)
             values = folded(session.all.values(_sounding(session)), room)
             return [
                 Content.assemble(
                     (f"{'session':<{LABEL_CELLS}}", "dim"),
                     (f"{trend(values, room):<{room}}", "$text-secondary"),
-                    (f" {memory}" if memory else "", "dim"),
+                    (f" {used}" if used else "", "dim"),
                 ),
                 _quiet(f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
             ]
@@ -161,8 +161,15 @@ class Numbers(Static):
             _three(f"above {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
             _three(f"cold turn{several}", cold),
             _three("since the last word", felt),
-            _quiet(f"{painted:<36}{memory:>13}"),
+            _quiet(f"{painted:<33}{used:>16}"),
         ]
+
+
+def _used(turn: Turn) -> str:
+    """What the turn took beside time: memory of the GPU, or how much of TTFT was the network."""
+    if turn.network_ms is not None:
+        return f"network {number(turn.network_ms)} ms"
+    return f"GPU {turn.gpu_bytes / 1e9:.1f} GB" if turn.gpu_bytes is not None else ""
 
 
 def _quiet(text: str) -> Content:
@@ -196,6 +203,7 @@ class Waterfall(Widget):
     KINDS: ClassVar[dict[str, str]] = {
         "hidden": "hidden",
         "listen": "wait",
+        "send": "wait",
         "encode": "brain",
         "recognise": "brain",
         "prefill": "brain",

@@ -122,6 +122,7 @@ class VoxtralBrain:
     """
 
     name = "voxtral"
+    sends_to = ""
 
     def __init__(
         self, config: Config, directory: Path, say: Callable[[str], object] = lambda sentence: None
