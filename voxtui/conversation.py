@@ -116,6 +116,7 @@ class Speech:
             with ahead(speech, 4, "voice", first_within=self.timeout_s) as chunks:
                 for chunk in chunks:
                     self.marks.mark(Mark.FIRST_AUDIO)
+                    self.marks.speech_s += chunk.seconds
                     self.spoken[-1].seconds += chunk.seconds
                     yield chunk
 
