@@ -42,6 +42,7 @@ from voxtui.turn import (
     Mark,
     Marks,
     MicrophoneLost,
+    MicrophoneOpened,
     Notice,
     ReplyText,
     SpokenUpTo,
@@ -52,7 +53,7 @@ from voxtui.turn import (
     TurnStarted,
     UserWords,
 )
-from voxtui.ui.choices import Choice, Choices, Parts, choices
+from voxtui.ui.choices import LOOK_AGAIN, Choice, Choices, Parts, choices
 from voxtui.ui.help import Help
 from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.markdown import rendered
@@ -103,6 +104,11 @@ BADGES = {
     State.THINKING: "◐ THINKING",
     State.SPEAKING: "♪ SPEAKING",
 }
+
+WITHOUT = "✗ no microphone"
+"""Stands where else it says how one talks."""
+
+LOST = "There is no microphone any more."
 
 NOT_LOADED = "✗ NOT LOADED"
 
@@ -196,6 +202,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._models_are_new = True
         self._loudest = 0.0
         """of the microphone, since it was chosen"""
+        self._silence: str | None = None
+        """what is probably wrong with it, until something is heard"""
         self._peak: float | None = None
         """of the microphone, since its level was told"""
         self._clips = clips if speak_clip else ()
@@ -203,7 +211,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._clip_stopped = threading.Event()
         self._state = State.LOADING
         self._failed = False
-        self._microphone: str | None = None
+        self._microphone: str | None = ""
+        """its name, empty until it is known; None: there is none"""
+        self._known: frozenset[str] | None = None
+        """the devices there were when others were last looked for, until they are found"""
         self._muted = False
         self._talk_key = TalkKey()
         self._key_name = config.ui.talk_key.capitalize()
@@ -304,10 +315,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._show_loaded(loaded)
             case LoadFailed(error):
                 self._failed = True
+                self._microphone = ""
+                self._bar.name_source("")
                 self._transcript.show_head(TITLE, self._steps.failed())
                 self._show_banner(error.message, error.hint)
                 self._refuse_waiting()
                 self._show_state()
+            case MicrophoneOpened(name):
+                self._use_microphone(name)
             case MicrophoneLost():
                 self._lose_microphone()
             case TurnStarted(turn, source, marks):
@@ -358,62 +373,80 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _show_loading(self, step: str, fraction: float | None) -> None:
         self._parts_found = self._steps.add(step, fraction)
         self._show_head()
-        self._bar.meter.show(fraction or 0.0)
-        self._bar.hint(step)
+        self._show_state()
 
     def _show_head(self) -> None:
-        steps = first_steps(self._mode, self._key_name, self._ears, self._sends_to)
+        mode = None if self._microphone is None else self._mode
+        steps = first_steps(mode, self._key_name, self._ears, self._sends_to)
         self._transcript.show_head(TITLE, [*steps, *self._parts_found])
 
     def _show_loaded(self, loaded: Loaded) -> None:
-        other = self._microphone not in (None, loaded.microphone)
-        self._microphone = loaded.microphone
         self.clear_notifications()  # "still loading" is no longer true
-        self._ears = ears(loaded.microphone)
         self._sends_to = loaded.sends_to
-        self._parts_found = summary(loaded)
-        self._show_head()
-        if loaded.microphone is None:
-            self._samples.offer()
-        self._show_mode()
+        self._steps, self._parts_found = Steps(), summary(loaded)
+        self._use_microphone(loaded.microphone)
         name, bracket, about = loaded.brain.partition(" (")
         self._brain.update(name)
         self._about.update(bracket + about)
-        self._bar.name_source(loaded.microphone or "no microphone")
-        self._bar.meter.show(0.0)
         self._panel.devices_add(self._device_offset(loaded.speaker))
-        self._loudest, self._peak = 0.0, None
-        if loaded.microphone is not None:
-            check = partial(self._check_level, loaded.microphone, other)
-            self.set_timer(LEVEL_CHECK_SECONDS, check)
+        self._tell_found()
         if self._models_are_new:
             self._panel.models_loaded()
             self._models_are_new = False
-        rendered("")  # its library is imported now and not behind the first answer
-        keep_from_garbage_collection()
+            rendered("")  # its library is imported now and not behind the first answer
+            keep_from_garbage_collection()
+
+    def _use_microphone(self, name: str | None) -> None:
+        """It is listened to from now on; None: there is none any more, or never was."""
+        before, self._microphone = self._microphone, name
+        if name != before:
+            self._loudest, self._peak, self._silence = 0.0, None, None
+            self._bar.name_source(name or f"Ctrl+P: {LOOK_AGAIN}")
+            if name is not None:
+                check = partial(self._check_level, name, bool(before))
+                self.set_timer(LEVEL_CHECK_SECONDS, check)
+        if name is None and before:
+            self._show_banner(LOST, f"Plug one in, then Ctrl+P: {LOOK_AGAIN}.")
+        elif name is not None:
+            self._banner.remove_class("shown")
+        self._samples.offer(name is None)
+        self._ears = ears(name, "", None)
+        self._show_head()
+        self._show_mode()
 
     def _check_level(self, microphone: str, tell: bool) -> None:
         """Nobody may have spoken yet, so only what is no sound at all is complained of."""
         if self._microphone != microphone:
             return
-        if not self._loudest and (why := complaint(microphone, 0.0)):
-            self._transcript.note(why, "warning")
+        if not self._loudest:
+            self._silence = complaint(microphone, 0.0)
+            if self._silence and self._number:
+                self._transcript.note(self._silence, "warning")
+            self._show_ears("")
         elif tell:
             level = f"{decibels(self._loudest)} at most in {LEVEL_CHECK_SECONDS:g} s"
             self._transcript.note(f"Level of {microphone}: {level}.")
 
     def _show_level(self) -> None:
-        if self._microphone is not None and self._peak is not None:
-            self._bar.name_source(f"{self._microphone}  {decibels(self._peak)}")
+        if self._microphone and self._peak is not None:
+            level = decibels(self._peak)
+            self._bar.name_source(f"{self._microphone}  {level}")
+            self._show_ears(level)
         self._peak = None
 
+    def _show_ears(self, level: str) -> None:
+        """In the first lines of the screen, which the first turn takes the place of."""
+        if self._loudest:
+            self._silence = None
+        said = ears(self._microphone, level, self._silence)
+        if not self._number and said != self._ears:
+            self._ears = said
+            self._show_head()
+
     def _lose_microphone(self) -> None:
-        self._microphone = None
         if self._talking is not None:
             self._stop_talking()
-        self._samples.offer()
-        self._bar.name_source("no microphone")
-        self._show_state()
+        self._use_microphone(None)
 
     def _show_banner(self, message: str, hint: str) -> None:
         self._banner.update(f"✗ {message}" + (f"\n  {hint}" if hint else ""))
@@ -426,6 +459,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _begin_turn(self, turn: int, source: str, marks: Marks) -> None:
         self._number, self._marks = turn, marks
+        self._panel.begin()
         self._began_at = time.monotonic()
         self._first = None
         self._view = TurnView(self._transcript, source)
@@ -508,7 +542,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         return Mode.HOLD if self._talk_key.releases else Mode.TOGGLE
 
     def _show_mode(self) -> None:
-        self._mode_badge.update(self._mode)
+        self._mode_badge.set_class(self._microphone is None, "without")
+        self._mode_badge.update(self._mode if self._microphone is not None else WITHOUT)
+        self._bar.hint(self._hint())
+        if self._microphone is None:
+            self._bar.explain("type, or let it hear a sample")
+            return
         key = self._key_name
         match self._mode:
             case Mode.HOLD:
@@ -519,7 +558,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._bar.explain("mouse: speak, let go of the button")
             case Mode.HANDS_FREE:
                 self._bar.explain("hands-free: just speak")
-        self._bar.hint(self._hint())
 
     def _hint(self) -> str:
         if self._failed:
@@ -527,7 +565,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         key = self._key_name
         match self._state:
             case State.LOADING:
-                return "Loading…"
+                return self._steps.latest or "Loading…"
             case State.READY if self._microphone and self._mode is Mode.HANDS_FREE:
                 return "Speak"
             case State.READY if self._microphone:
@@ -553,14 +591,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._view.show_spoken(self._spoken_seconds())
 
     def _tick(self) -> None:
-        if self._state is State.LOADING or self._rest is not None:
+        if self._rest is not None:
             return
         level = self.engine.level
         self._loudest = max(self._loudest, level)
         self._peak = max(self._peak or 0.0, level)
         self._bar.meter.show(loudness(level))
         if self._marks is not None:
-            self._panel.follow(self._marks)
+            self._panel.follow(self._marks, time.monotonic())
         if self._state is State.LISTENING:
             self._bar.hint(self._hint())
             if self._view is not None:
@@ -813,6 +851,30 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         self._config = config
         self._chosen[choice.key] = choice.value
+
+    def look_again(self) -> None:
+        """Find what was plugged in since PortAudio began."""
+        if not self._can_answer():
+            return
+        if self._state is not State.READY:
+            self.notify("Devices are looked for between turns: Esc ends this one.")
+            return
+        self._clip_stopped.set()
+        self._stop_talking()
+        self._known = self._devices()
+        self.engine.look_again()
+
+    def _devices(self) -> frozenset[str]:
+        found = (choice for choice, _ in self.offered())
+        return frozenset(choice.title for choice in found if choice.key.startswith("audio."))
+
+    def _tell_found(self) -> None:
+        if self._known is None:
+            return
+        new = sorted(self._devices() - self._known)
+        self._known = None
+        told = f"New: {'; '.join(new)}. Ctrl+P uses it." if new else "No other device was found."
+        self._transcript.note(told)
 
     def _change(self, key: str, config: Config) -> Change:
         parts = self._parts
