@@ -133,6 +133,7 @@ class Speech:
             with ahead(speech, 4, "voice", first_within=self.timeout_s) as chunks:
                 for chunk in chunks:
                     self.marks.mark(Mark.FIRST_AUDIO)
+                    self.marks.speech_s += chunk.seconds
                     spoken.add(chunk)
                     yield chunk
             spoken.whole = True

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -40,6 +40,7 @@ from voxtui.turn import (
     Mark,
     Marks,
     MicrophoneLost,
+    MicrophoneOpened,
     Notice,
     Outcome,
     ReplyText,
@@ -144,6 +145,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAgain:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     sentence: str
 
@@ -154,7 +160,17 @@ class Quit:
 
 
 Item: TypeAlias = (
-    Frame | Talk | Release | Say | Replay | Discard | NewConversation | Change | Lost | Quit
+    Frame
+    | Talk
+    | Release
+    | Say
+    | Replay
+    | Discard
+    | NewConversation
+    | Change
+    | LookAgain
+    | Lost
+    | Quit
 )
 
 
@@ -202,6 +218,8 @@ class Engine:
         self._spares = spares
         self._microphone = microphone
         self._speaker = speaker
+        self._wanted = (microphone, speaker)
+        """those that were asked for, also while others stand in for them"""
         self._detector = detector
         self._brain = brain
         self._voice = voice
@@ -214,7 +232,6 @@ class Engine:
         # Hands-free, it is known only after `start_ms` that somebody speaks.
         kept = 1 + config.vad.start_ms / 1000
         self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
-        self._wants_words = config.brain.voxtral.idle_transcript
         self._capture: Capture | None = None
         self._writing: Generator[None, None, None] | None = None
         self._last_said: Utterance | None = None
@@ -225,6 +242,7 @@ class Engine:
         """the microphone replaced a lost one, and has not delivered anything"""
         self._muted = False
         self._ready = False
+        """models are loaded, and no part is being exchanged"""
         self._answering = False
         self._turns = 0
         self._closing = False
@@ -260,6 +278,8 @@ class Engine:
 
     def hear(self, frame: Frame) -> None:
         """The next frame of any source. Any thread."""
+        if not self._ready:
+            return  # nobody can answer it, and while models load it would wait with thousands more
         listening = self._config.vad.listen_while_speaking and frame.source == MICROPHONE
         if self._answering and listening:
             self._overhear(frame)
@@ -298,6 +318,10 @@ class Engine:
             self._ticket.cancel()
             self._inbox.put(change)
 
+    def look_again(self) -> None:
+        """Find devices that were plugged in; what was asked for is used again if it is back."""
+        self._inbox.put(LookAgain())
+
     def mute(self, muted: bool) -> None:
         """Turn the voice off, also in the middle of a sentence, or on; text goes on."""
         self._muted = muted
@@ -305,7 +329,8 @@ class Engine:
     @property
     def level(self) -> float:
         """The microphone's peak, 0..1."""
-        return self._microphone.level if self._microphone else 0.0
+        microphone = self._microphone
+        return microphone.level if microphone else 0.0
 
     def close(self) -> None:
         """End the turn in progress, or the loading, close every part, and join the thread."""
@@ -335,7 +360,7 @@ class Engine:
                     self._take(item)
                 if self._speaker_lost:
                     self._speaker_lost = False
-                    self._replace(speaker=True)
+                    self._open_anew((self._microphone,), ())
         except _Closing:
             pass
         except BaseException as error:  # noqa: BLE001 - the front end raises it
@@ -386,6 +411,9 @@ class Engine:
             case Change():
                 self._abandon_capture()
                 self._change(item)
+            case LookAgain():
+                self._abandon_capture()
+                self._look_again()
             case Lost(sentence):
                 self._lose_microphone(sentence)
             case Quit():
@@ -393,15 +421,17 @@ class Engine:
 
     def _load(self) -> None:
         self._emit(StateChanged(State.LOADING))
+        self._open_devices()
         try:
             self._detector.probability(_silent_frame())
             if self._voice is not None:
                 self._voice.warm_up(self._progress)
             self._brain.warm_up(self._progress)
         except VoxtuiError as error:
+            if self._microphone is not None:
+                self._microphone.close()
             self._emit(LoadFailed(error))
             return
-        self._open_devices()
         self._ready = True
         self._report_parts()
         self._emit(StateChanged(State.READY))
@@ -418,6 +448,7 @@ class Engine:
                 voice=self._voice.name if self._voice else "none",
                 microphone=self._microphone.name if self._microphone else None,
                 speaker=self._speaker.name if self._speaker else None,
+                sends_to=self._brain.sends_to,
             )
         )
 
@@ -429,6 +460,7 @@ class Engine:
         if self._writing is not None:  # it uses the brain that may go
             self._writing.close()
             self._writing = None
+        self._ready = False
         self._emit(StateChanged(State.LOADING))
         try:
             self._use(change)
@@ -438,6 +470,7 @@ class Engine:
             for part in (change.microphone, change.speaker, change.brain):
                 if part is not None:
                     part.close()
+        self._ready = True
         self._report_parts()
         self._emit(StateChanged(State.READY))
 
@@ -466,6 +499,10 @@ class Engine:
         for part in old:
             if part is not None:
                 part.close()
+        self._wanted = (
+            change.microphone or self._wanted[0],
+            change.speaker or self._wanted[1],
+        )
 
     def _sound_check(self, speaker: Speaker) -> None:
         """A soft tone: which speaker it is can be heard."""
@@ -487,6 +524,7 @@ class Engine:
         self._inbox.put(Lost(sentence))
 
     def _open_devices(self) -> None:
+        """Before the models, so that a microphone that hears nothing is noticed while they load."""
         if self._speaker is not None:
             try:
                 self._speaker.open()
@@ -496,9 +534,11 @@ class Engine:
         if self._microphone is not None:
             try:
                 self._microphone.open(self.hear, self._microphone_lost)
+                self._emit(MicrophoneOpened(self._microphone.name))
             except DeviceError as error:
                 self._microphone = None
                 self._emit(Notice(str(error)))
+                self._emit(MicrophoneLost())
 
     def _close_parts(self) -> None:
         if self._writing is not None:
@@ -509,38 +549,57 @@ class Engine:
 
     def _lose_microphone(self, sentence: str) -> None:
         """What was captured is kept and answered."""
+        if not self._ready:
+            return
         self._emit(Notice(sentence, "error"))
-        self._replace(microphone=True)
+        if self._spares is None or self._unproven:
+            self._do_without_microphone()
+        else:
+            self._open_anew((), (self._speaker,))
         if self._capture is not None and self._capture.ticket.source == MICROPHONE:
             self._release(time.monotonic())
             self._answer_capture()
 
-    def _replace(self, microphone: bool = False, speaker: bool = False) -> None:
-        """The system's default takes the place of what was lost, if it can.
+    def _do_without_microphone(self) -> None:
+        if self._microphone is not None:
+            self._microphone.close()
+        self._microphone = None
+        self._emit(MicrophoneLost())
+
+    def _look_again(self) -> None:
+        if not self._ready:
+            self._refuse()
+            return
+        self._emit(StateChanged(State.LOADING))
+        microphone, speaker = self._wanted
+        self._open_anew((microphone, self._microphone), (speaker, self._speaker))
+        self._emit(StateChanged(State.READY))
+
+    def _open_anew(
+        self, microphones: Sequence[Microphone | None], speakers: Sequence[Speaker | None]
+    ) -> None:
+        """Use the first of each that can be opened, or the system's default.
 
         New devices are found only while none is open: what was not lost is opened anew.
         """
-        had, spoke = self._microphone, self._speaker
-        if self._spares is None or (microphone and self._unproven):
-            if microphone and had is not None:
-                had.close()
-                self._microphone = None
-                self._emit(MicrophoneLost())
+        if self._spares is None:
             return
+        had, spoke = self._microphone, self._speaker
+        names = [part.name if part else None for part in (had, spoke)]
         for part in (had, spoke):
             if part is not None:
                 part.close()
         spare, loud = self._spares()
-        self._microphone = self._open_microphone(None if microphone else had, spare)
-        found = self._open_speaker(None if speaker else spoke, loud)
+        self._microphone = self._open_microphone(*microphones, spare)
+        found = self._open_speaker(*speakers, loud)
         self._speaker = found or spoke  # which tries again with the next answer
         self._report_parts()
         if self._microphone is None:
             self._emit(MicrophoneLost())
-        elif self._microphone is not had:
+        elif self._microphone is not had or self._microphone.name != names[0]:
             self._unproven = True
             self._emit(Notice(f"Listening to {self._microphone.name} now.", "information"))
-        if found is not None and found is not spoke:
+        if found is not None and (found is not spoke or found.name != names[1]):
             self._emit(Notice(f"Speaking through {found.name} now.", "information"))
 
     def _open_microphone(self, *candidates: Microphone | None) -> Microphone | None:
@@ -726,7 +785,8 @@ class Engine:
         self._conversation.remember(said, answer.words, tuple(answer.tokens), heard)
         if heard != answer.reply:
             self._emit(SpokenUpTo(ticket.number, heard))
-        if isinstance(said, Utterance) and answer.words is None and self._wants_words:
+        wants_words = self._config.brain.idle_transcript and answer.words is None
+        if isinstance(said, Utterance) and wants_words:
             self._writing = self._write_down(ticket, said)
         whole = answer.tokens_ended and heard == answer.reply
         self._finish(ticket, Outcome.ANSWERED if whole else Outcome.CANCELLED, answer)
@@ -862,6 +922,7 @@ class Engine:
             tokens=len(answer.tokens) if answer else 0,
             hidden_s=ticket.marks.hidden_s,
             gpu_bytes=ticket.marks.gpu_bytes,
+            network_s=ticket.marks.network_s,
             paced=ticket.paced,
             error=error,
         )

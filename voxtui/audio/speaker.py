@@ -438,7 +438,7 @@ class FileSpeaker(SilentSpeaker):
     def __init__(self, path: Path, rate: int = 24_000) -> None:
         super().__init__()
         self._path = path
-        self._partial = path.with_name(f".{path.name}.partial")
+        self._partial = path.parent / f".{path.name}.partial"
         self._rate = rate
         self._file: Any = None
         self.name = str(path)
@@ -451,12 +451,19 @@ class FileSpeaker(SilentSpeaker):
 
         if self._path.exists() and not self._path.is_file():
             raise InputError(f"{self._path}: is not a file, so no sound can be written there.")
+        if self._path.suffix.lower() not in ("", ".wav", ".wave"):
+            raise InputError(f"{self._path}: the sound is a WAV; name it FILE.wav.")
+        name: Any = os.fsencode(self._partial)  # need not be text
         try:
+            self._partial.touch()  # says why not, which libsndfile does not
             self._file = soundfile.SoundFile(
-                self._partial, "w", self._rate, 1, subtype="PCM_16", format="WAV"
+                name, "w", self._rate, 1, subtype="PCM_16", format="WAV"
             )
-        except (OSError, soundfile.LibsndfileError) as error:
-            raise InputError(f"{self._path}: cannot be written there.") from error
+        except OSError as error:
+            raise InputError(f"{self._path}: cannot be written: {error.strerror}.") from error
+        except soundfile.LibsndfileError as error:
+            self._partial.unlink()
+            raise InputError(f"{self._path}: cannot be written there; a full disk?") from error
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
         super().play(chunk, marks, stopped)

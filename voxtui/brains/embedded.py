@@ -22,7 +22,7 @@ from voxtui.brains.llama import ASK, Llama, chatml
 from voxtui.brains.moonshine import Moonshine, stretches
 from voxtui.config import Config, Sampling
 from voxtui.errors import ModelError
-from voxtui.models import model_file
+from voxtui.models import check_content, model_file
 from voxtui.protocols import Past, Progress
 from voxtui.recording import Recording
 from voxtui.turn import FRAME_SECONDS, Frame, Heard, Mark, Marks, Token, Utterance
@@ -204,6 +204,7 @@ class EmbeddedBrain:
     """Moonshine and a GGUF chat model. English only."""
 
     name = "embedded"
+    sends_to = ""
 
     def __init__(self, config: Config) -> None:
         self._model = config.brain.embedded.model
@@ -233,7 +234,7 @@ class EmbeddedBrain:
         self._recogniser.load()
         self._recogniser.recognise(np.zeros(32_000, np.float32))
         progress("chat model", None)
-        self._llama.load(model_file(self._model), lambda: progress("chat model", None))
+        self._load_chat(lambda: progress("chat model", None))
         self._chat = ChatThread(self._llama, self._sampling)
         progress("warming up", None)
         draft = self._chat.ask(self._prompt((), "Hello, how are you?") + ASK, 4)
@@ -242,6 +243,14 @@ class EmbeddedBrain:
         for _ in self._chat.ask(self._prompt((), ""), 0).texts(Flag()):
             pass
         self._follower.start()
+
+    def _load_chat(self, beat: Callable[[], object]) -> None:
+        path = model_file(self._model)
+        try:
+            self._llama.load(path, beat)
+        except ModelError:
+            check_content(path)
+            raise
 
     def listen(self, past: Past, cancelled: Flag) -> None:
         self._loaded().ask(self._prompt(past, ""), 0)

@@ -50,7 +50,12 @@ class HibariVoice:
             raise ModelError(
                 "The embedded voice is not installed.", "pip install 'voxtui[embedded]'"
             ) from error
-        self._model = Hibari(threads=1)
+        try:
+            self._model = Hibari(threads=1)
+        except (ImportError, RuntimeError, MemoryError) as error:
+            raise ModelError(
+                f"The embedded voice did not load: {error}.", "`voxtui doctor` says more."
+            ) from error
         for clause in (
             "Ready.",
             "The first sentence is as quick as the tenth, numbers like 12 too.",
