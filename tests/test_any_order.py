@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 
 from tests.fakes import (
     OUT_OF_MEMORY,
+    SECONDS,
     BeepVoice,
     Events,
     FakeMicrophone,
@@ -195,6 +196,11 @@ class AnyOrder(RuleBasedStateMachine):
         self.log.append(event)
         self.events(event)
 
+    def until(self, so: Callable[[], bool]) -> None:
+        poll, end = Flag(), time.monotonic() + SECONDS
+        while not so():
+            assert not poll.wait(0.001) and time.monotonic() < end
+
     # What a person does.
 
     @rule()
@@ -294,18 +300,22 @@ class AnyOrder(RuleBasedStateMachine):
         self.gate.hold(False)
         self.turn, self.source = None, "microphone"
         lost.unplug()
-        poll = Flag()
-        while self.engine._microphone is lost:
-            assert not poll.wait(0.001)
+        self.until(lambda: self.engine._microphone is not lost)
 
     @rule(brain=st.booleans())
     def choose(self, brain: bool) -> None:
         self.turn, self.source = None, "microphone"
+        self.gate.hold(False)
+        voice = BeepVoice()
         if brain:
             self.brains.append(self.brain())
             self.engine.change(Change(self.config, brain=self.brains[-1]))
         else:
-            self.engine.change(Change(self.config, voice=BeepVoice()))
+            self.engine.change(Change(self.config, voice=voice))
+        # What is heard meanwhile is lost, and may be.
+        self.until(lambda: brain or self.engine._voice is voice)
+        self.until(lambda: not brain or self.engine._brain is self.brains[-1])
+        self.until(lambda: self.engine._ready)
 
     @rule(held=st.booleans())
     def hold_answers(self, held: bool) -> None:

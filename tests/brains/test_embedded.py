@@ -257,7 +257,7 @@ llama.run("Once", Config().generation.sampling(), 400, lambda: False, say, past_
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
-@pytest.mark.parametrize("when", ["loads", "talks"])
+@pytest.mark.parametrize("when", ["loads", pytest.param("talks", marks=pytest.mark.slow)])
 def test_the_chat_process_ends_with_whoever_started_it_also_if_that_is_killed(
     when: str, tmp_path: Path
 ) -> None:
