@@ -16,7 +16,7 @@ import soundfile
 
 from tests.virtual_audio import VirtualAudio, missing
 from voxtui import cuda
-from voxtui.cli import build_detector
+from voxtui.build import build_detector
 from voxtui.config import BrainConfig, Config
 from voxtui.detectors.silero import PySilero, TorchSilero
 from voxtui.models import MODELS, place
