@@ -168,10 +168,28 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
         ("[vad]\nhands_free = 1", "vad.hands_free: 1 is not true or false."),
         ("[audio]\ninput = 3", 'audio.input: 3 is not a text; did you mean "3"?'),
         ("[audio]\ninput = true", "audio.input: true is not a text."),
-        ("[brain]\nname = []", "brain.name: [] is not one of auto, embedded, voxtral."),
+        ("[brain]\nname = []", "brain.name: [] is not one of auto, embedded, remote, voxtral."),
         (
             "[brain.embedded]\nmodel = ''",
             'brain.embedded.model: "" is not a text with something in it.',
+        ),
+        (
+            "[brain.remote]\nurl = 'far.example/v1'",
+            'brain.remote: url "far.example/v1" is not of the form http://HOST:PORT/v1.',
+        ),
+        (
+            "[brain.remote]\nurl = 'http://far.example:99999/v1'",
+            'brain.remote: url "http://far.example:99999/v1" is not of the form '
+            "http://HOST:PORT/v1.",
+        ),
+        (
+            "[brain.remote]\nurl = 'https://me:secret@far.example/v1'",
+            "brain.remote: url may hold no password: the environment variable VOXTUI_API_KEY is "
+            "for a key.",
+        ),
+        (
+            "[brain.remote]\ntranscription_url = 'http://far.example/v1'",
+            "brain.remote: transcription_url needs a transcription_model.",
         ),
         ("voice = 'loud'", "voice: is a section, not a key; a key of it is voice.engine."),
         ("[streaming]\nmin_words = 3", "streaming: max_words 2 is less than min_words 3."),

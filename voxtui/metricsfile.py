@@ -64,6 +64,7 @@ class Line(msgspec.Struct, frozen=True):
     tokens: int
     hidden_ms: float
     marks: dict[str, float]
+    network_ms: float | None = None
 
     @property
     def turn(self) -> Turn:
@@ -74,6 +75,7 @@ class Line(msgspec.Struct, frozen=True):
             self.marks,
             tokens=self.tokens,
             hidden_s=self.hidden_ms / 1000,
+            network_s=None if self.network_ms is None else self.network_ms / 1000,
         )
 
 

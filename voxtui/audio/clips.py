@@ -130,6 +130,8 @@ def speak(
     In real time: each frame arrives when its last sample would have been captured. Not `paced`: at
     once, with the same spacing of capture times, ending now.
     """
+    if stopped.is_set():  # while it was being read, a key may have begun another turn
+        return
     begin = time.monotonic() - (0.0 if paced else clip.seconds + FRAME_SECONDS)
     turn = engine.talk(begin, source=clip.name, paced=paced)
     released = begin + (clip.seconds if held is None else held)

@@ -24,10 +24,7 @@ from voxtui.audio.devices import (
 )
 from voxtui.audio.rates import Resampler, resample
 from voxtui.errors import DeviceError, InputError
-from voxtui.turn import Mark, Marks, SpeechChunk
-
-AUDIBLE = 10 ** (-50 / 20)
-"""-50 dBFS: quieter is not a first sound."""
+from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk
 
 PERIOD_SECONDS = 0.01
 """How often the device takes sound, where that can be chosen: a sound server begins to play only

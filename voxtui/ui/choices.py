@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SPEEDS = (0.8, 1.0, 1.2, 1.5)
 
+LOOK_AGAIN = "Look for devices again"
+
 DEFAULT_DEVICE = "the system's default"
 
 
@@ -61,7 +63,10 @@ def choices(config: Config, parts: Parts | None, themes: Sequence[str]) -> Itera
     if parts is not None:
         yield from _devices(parts)
         for name in options_of("brain.name"):
-            yield Choice(f"Brain: {name}", "brain.name", name)
+            elsewhere = config.brain.remote.hosts if name == "remote" else ""
+            if elsewhere or name != "remote":
+                there = f", your voice goes to {elsewhere}" if elsewhere else ""
+                yield Choice(f"Brain: {name}{there}", "brain.name", name)
         for name in options_of("voice.engine"):
             yield Choice(f"Voice: {name}", "voice.engine", name)
         for speed in SPEEDS:
@@ -88,6 +93,7 @@ class Choosing(Protocol):
 
     def offered(self) -> Sequence[tuple[Choice, bool]]: ...
     def choose(self, choice: Choice) -> None: ...
+    def look_again(self) -> None: ...
     def action_save_settings(self) -> None: ...
 
 
@@ -103,6 +109,7 @@ class Choices(Provider):
                 choice.key,
                 partial(app.choose, choice),
             )
+        yield LOOK_AGAIN, "offers what was plugged in since the start", app.look_again
         yield "Save settings", "write what was chosen to your config file", app.action_save_settings
 
     async def discover(self) -> Hits:

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 from voxtui.config import VoiceConfig
 from voxtui.errors import ModelError
 from voxtui.protocols import Progress
-from voxtui.turn import SpeechChunk
+from voxtui.turn import AUDIBLE, SpeechChunk
 
 if TYPE_CHECKING:
     from voxtui.turn import Samples
 
 NAME = "af_heart"
-
-AUDIBLE = 10 ** (-50 / 20)
-"""-50 dBFS, the level at which `first_sound` counts."""
 
 MARGIN_SECONDS = 0.012
 """Kept before the first and after the last audible sample: a plosive begins below -50 dBFS."""
