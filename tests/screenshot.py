@@ -24,7 +24,7 @@ from rich.style import Style
 from voxtui.audio.clips import load_clip, speak
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.cli import build_engine, sample_clips
+from voxtui.build import build_engine, sample_clips
 from voxtui.config import Config
 from voxtui.engine import Engine
 from voxtui.turn import Event, State

@@ -26,7 +26,7 @@ from voxtui.audio.clips import load_clip
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded import EmbeddedBrain
-from voxtui.cli import sample_clips
+from voxtui.build import sample_clips
 from voxtui.config import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.detectors.silero import PySilero
 from voxtui.engine import Engine

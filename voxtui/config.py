@@ -490,9 +490,7 @@ def _assemble(said: Mapping[str, Setting]) -> Config:
 def _in_force(config: Config, said: Mapping[str, Setting]) -> Iterator[Setting]:
     sampling = config.generation.sampling()
     for key in _keys():
-        value: Any = config
-        for name in key.split("."):
-            value = getattr(value, name)
+        value = value_of(config, key)
         if value is None:
             value = getattr(sampling, key.rpartition(".")[2])
             yield Setting(key, value, f"preset {config.generation.preset}")

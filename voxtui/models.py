@@ -151,7 +151,8 @@ def model_file(name_or_path: str) -> Path:
     if "/" not in name_or_path and not name_or_path.endswith(".gguf"):
         raise ModelError(
             f"There is no chat model named {name_or_path}.",
-            f"Known: {', '.join(MODELS)}, or the path of a .gguf file (brain.embedded.model).",
+            f"Known: {', '.join(MODELS)}, or the path of a .gguf file (brain.embedded.model); "
+            "`voxtui models list` shows the other models too.",
         )
     path = Path(name_or_path).expanduser()
     _check_gguf(path)

@@ -130,6 +130,14 @@ def test_a_stream_is_understood_however_it_is_cut_and_decorated(server, make, ch
     assert replied(make()) == "Café 🎈"
 
 
+def test_no_command_to_the_terminal_comes_through(server, make):
+    server.answers["chat/completions"] = says("\x1b]0;title\x07Two\n\t", "lines\x9b2J\r.")
+    assert replied(make()) == "]0;titleTwo\n\tlines2J."
+    server.answers["audio/transcriptions"] = returns({"text": "so \x1b[31mit\x00 is"})
+    heard, *_ = make(transcription_model="w").reply((), utterance(), Marks(), Flag())
+    assert heard == Heard("so [31mit is")
+
+
 def test_a_server_that_does_not_stream_is_understood_too(server, make):
     message = {"message": {"content": "All at once."}, "finish_reason": "stop"}
     server.answers["chat/completions"] = returns({"choices": [message]})

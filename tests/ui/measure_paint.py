@@ -35,7 +35,7 @@ from typing import Any
 from tests.fakes import ScriptedEngine
 from tests.ui.pseudo_terminal import PseudoTerminal
 from voxtui.bench.machine import machine
-from voxtui.cli import build_engine, clip_speaker, sample_clips
+from voxtui.build import build_engine, clip_speaker, sample_clips
 from voxtui.config import Config
 from voxtui.metrics import percentile
 from voxtui.turn import Event, ReplyText, State, StateChanged

@@ -16,7 +16,7 @@ from voxtui.bench.lab import MakeEngine, Plan, measure
 from voxtui.bench.machine import machine
 from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.config import Config
-from voxtui.errors import InputError
+from voxtui.errors import InputError, ModelError
 from voxtui.turn import Outcome
 
 
@@ -80,3 +80,16 @@ def run(plan: Plan, make_engine: MakeEngine, config: Config, asked: Asked) -> bo
         click.echo(f"Picture: {asked.plot}", err=asked.as_json)
     answered = all(turn.outcome is not Outcome.FAILED for turn in measured.turns)
     return answered and all(judgement.passed for judgement in judged)
+
+
+def run_random_voxtral(runs: int | None, as_json: bool) -> None:
+    """`python -m voxtui.bench.voxtral`, on a machine that has all of voxtui. Raises ModelError."""
+    try:
+        from voxtui.bench.voxtral.command import REPEATS, measure
+    except ImportError as error:
+        hint = "pip install 'voxtui[voxtral]'"
+        raise ModelError("torch and transformers are not installed.", hint) from error
+
+    said = measure(False, runs or REPEATS, lambda text: click.echo(text, err=as_json))
+    if as_json:
+        click.echo(json.dumps(said, ensure_ascii=False))

