@@ -79,6 +79,7 @@ def test_transcribe_lets_the_server_write_down(server):
     assert (line["file"], line["text"]) == (QUESTION.name, "what was said")
 
 
+@pytest.mark.slow
 def test_the_laboratory_measures_the_network_share(server, capfd):
     ran = run("bench", str(QUESTION), "--runs", "1", "--warm-up", "0", "--json", *remote(server))
     assert ran.exit_code == 0, ran.stderr

@@ -130,6 +130,17 @@ def test_a_stream_is_understood_however_it_is_cut_and_decorated(server, make, ch
     assert replied(make()) == "Café 🎈"
 
 
+def test_a_stream_is_utf8_whatever_it_says(server, make):
+    def answer(exchange):
+        exchange.begin("text/event-stream; charset=latin-1")
+        exchange.chunk('data: {"choices": [{"delta": {"content": "Café"}, "finish_reason": "x"}]}')
+        exchange.chunk("\n\n")
+        exchange.end()
+
+    server.answers["chat/completions"] = answer
+    assert replied(make()) == "Café"
+
+
 def test_a_server_that_does_not_stream_is_understood_too(server, make):
     message = {"message": {"content": "All at once."}, "finish_reason": "stop"}
     server.answers["chat/completions"] = returns({"choices": [message]})
@@ -373,18 +384,25 @@ def test_a_slow_answer_to_the_warming_request_is_not_waited_for_long(server, mak
     assert server.hung_up.wait(SECONDS)
 
 
-def test_what_the_network_took_is_measured(server, make):
-    brain = make()
+def test_what_the_network_took_is_a_part_of_the_time_to_the_first_token(server, make):
+    thinking = 0.1
+
+    def answer(exchange):
+        exchange.begin()
+        threading.Event().wait(thinking)
+        exchange.tokens("One")
+        exchange.chunk(event(finish="stop"))
+        exchange.end()
+
+    server.answers["chat/completions"] = answer
     marks = Marks()
     marks.mark(Mark.RELEASED)
-    replied(brain, utterance(), marks=marks)
-    cold = marks.network_s
-    sent = marks.since_release()["sent"]
-    assert 0 < sent < cold < sent + 1
-    warmed = Marks()
-    warmed.mark(Mark.RELEASED)
-    replied(brain, utterance(), marks=warmed)
-    assert 0 < warmed.network_s < 1
+    for item in warm(make()).reply((), utterance(), marks, Flag()):
+        if isinstance(item, Token):
+            marks.mark(Mark.FIRST_TOKEN)
+    reached = marks.since_release()
+    assert 0 < marks.network_s <= reached["first_token"] - thinking
+    assert 0 < reached["sent"] <= reached["first_token"] - thinking
 
 
 # Patience.
@@ -394,9 +412,7 @@ def test_what_the_network_took_is_measured(server, make):
 def test_a_server_that_says_nothing_is_given_up(server, make, alive):
     def answer(exchange):
         exchange.begin()
-        if alive:
-            exchange.chunk(": still here\n\n")
-        exchange.until_hung_up()
+        exchange.until_hung_up(meanwhile=": still here\n\n" if alive else None)
 
     server.answers["chat/completions"] = answer
     error = refused(make(timeout_s=0.1))
