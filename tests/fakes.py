@@ -310,6 +310,9 @@ class ScriptedEngine:
     def change(self, change: Change) -> None:
         self.calls.append(("change", change))
 
+    def look_again(self) -> None:
+        self.calls.append(("look_again",))
+
     def replay(self, at: float | None = None) -> None:
         self.calls.append(("replay",))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from voxtui.turn import Event, Samples
 
 FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 ENDING_SECONDS = 3.0
 
@@ -68,9 +71,8 @@ def global_options(command: Command) -> Command:
         options.sets += sets
         try:
             return context.invoke(command, options, **rest)
-        except BrokenPipeError:
-            # The reader has gone; so that the interpreter's last flush does not complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # the reader has gone
+            forget_stdout()
             return None
 
     return taking  # type: ignore[return-value]
@@ -105,6 +107,13 @@ def talk(options: Options) -> None:
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise InputError(
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
+        )
+    from voxtui.terminal import shows_screens
+
+    if not shows_screens():
+        term = os.environ.get("TERM", "")
+        raise InputError(
+            f"This terminal cannot show the screen (TERM={term}).", "Without it: voxtui --plain"
         )
     from voxtui.audio.devices import list_devices
     from voxtui.audio.loopback import kept
@@ -723,6 +732,7 @@ def native_log() -> Path:
 
 def main() -> NoReturn:
     """Run the command line; every failure a person can meet is one sentence and an exit code."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show every sign
@@ -739,6 +749,31 @@ def main() -> NoReturn:
         os._exit(INTERRUPTED)  # a thread may be deep in native code, and is not waited for
     except VoxtuiError as error:
         label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
-        click.echo(f"{label}{error}", err=True)
-        raise SystemExit(UNUSABLE) from None
+        refuse(f"{label}{error}")
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        forget_stdout()
+        refuse(f"voxtui: {error.strerror}: what it prints, or a file, was not written.")
+    except MemoryError:
+        refuse("voxtui: There is too little memory. `voxtui doctor` says how much.")
     raise SystemExit(code)  # that of --help and --version, or None
+
+
+def open_closed_streams() -> None:
+    """Else the next file that is opened takes their place, and is written to."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def refuse(sentence: str) -> NoReturn:
+    click.echo(sentence, err=True)
+    raise SystemExit(UNUSABLE)
+
+
+def forget_stdout() -> None:
+    """It takes nothing more; so that the interpreter's last flush does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from voxtui.errors import ConfigError
 ENVIRONMENT = "VOXTUI_"
 
 LOCAL_CONFIG = Path("config.toml")
+
+TEXT = "utf-8-sig"
+"""UTF-8; the mark that some editors put before it is no part of the text."""
 
 LONGEST_SHOWN = 60
 """Characters of a refused value that are shown."""
@@ -40,6 +44,8 @@ class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """whether an utterance is put into words after its reply"""
     graphs: bool = False
     """whether a turn's work is captured as CUDA graphs when the model is loaded"""
+    kernels: Literal["none", "attention", "all"] = "none"
+    """what of a decode step goes through kernels of our own; needs Triton"""
 
 
 class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,6 +150,11 @@ class GenerationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None = None
     seed: Annotated[int, Meta(ge=0, lt=2**31)] = 1
 
+    def __post_init__(self) -> None:
+        most, least = self.max_new_tokens, self.min_new_tokens
+        if most is not None and least is not None and most < least:
+            raise ValueError(f"max_new_tokens {most} is less than min_new_tokens {least}")
+
     def sampling(self) -> Sampling:
         """The values in force: the preset's, with the explicit keys on top."""
         explicit = {
@@ -247,7 +258,7 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
     Raises ConfigError, whose message begins with where the trouble is.
     """
     if path is None:
-        path = next((p for p in (LOCAL_CONFIG, user_config_file()) if _exists(p)), None)
+        path = next((p for p in (LOCAL_CONFIG, user_config_file()) if os.path.lexists(p)), None)
     said: dict[str, Setting] = {}
     for setting in _from_file(path) if path else ():
         said[setting.key] = setting
@@ -293,7 +304,7 @@ def save_values(values: Mapping[str, Any]) -> Path:
 
     path = user_config_file()
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = path.read_text(encoding=TEXT) if path.exists() else ""
         document: Any = tomlkit.parse(text)
         for key, value in values.items():
             *sections, name = key.split(".")
@@ -323,16 +334,9 @@ def toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a directory on the way that may not be searched
-        return False
-
-
 def _from_file(path: Path) -> Iterator[Setting]:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding=TEXT))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such file.") from error
     except IsADirectoryError as error:
@@ -405,13 +409,20 @@ def _checked(place: str, key: str, value: Any) -> Any:
         kind = inspect.type_info(_keys()[key])
         shown = toml_value(value).encode(errors="backslashreplace").decode()
         shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
-        near = ""
-        if isinstance(kind, inspect.LiteralType) and isinstance(value, str):
-            close = difflib.get_close_matches(value, [str(v) for v in kind.values], 1)
-            near = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigError(
-            f"{place}: {key}: {shown} is not {_expected(kind)}{near or '.'}"
-        ) from error
+        near = _meant(kind, value, shown)
+        raise ConfigError(f"{place}: {key}: {shown} is not {_expected(kind)}{near}") from error
+
+
+def _meant(kind: inspect.Type, value: Any, shown: str) -> str:
+    """The end of the sentence: what was probably meant by `value`, which is not of `kind`."""
+    match kind, value:
+        case inspect.LiteralType(values), str():
+            close = difflib.get_close_matches(value, [str(v) for v in values], 1)
+            return f"; did you mean {close[0]}?" if close else "."
+        case inspect.StrType(), int() if not isinstance(value, bool):
+            return f'; did you mean "{shown}"?'
+        case _:
+            return "."
 
 
 def _expected(kind: inspect.Type) -> str:

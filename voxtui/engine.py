@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -40,6 +40,7 @@ from voxtui.turn import (
     Mark,
     Marks,
     MicrophoneLost,
+    MicrophoneOpened,
     Notice,
     Outcome,
     ReplyText,
@@ -89,10 +90,13 @@ class Ticket:
     paced: bool = True
     cancelled: threading.Event = field(default_factory=threading.Event)
     marks: Marks = field(default_factory=Marks)
+    over: bool = False
 
     def cancel(self) -> None:
+        """Also what goes on after the turn is over ends, but then it was not cut off."""
         if not self.cancelled.is_set():
-            self.marks.mark(Mark.CANCELLED)
+            if not self.over:
+                self.marks.mark(Mark.CANCELLED)
             self.cancelled.set()
 
 
@@ -141,6 +145,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAgain:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     sentence: str
 
@@ -151,7 +160,17 @@ class Quit:
 
 
 Item: TypeAlias = (
-    Frame | Talk | Release | Say | Replay | Discard | NewConversation | Change | Lost | Quit
+    Frame
+    | Talk
+    | Release
+    | Say
+    | Replay
+    | Discard
+    | NewConversation
+    | Change
+    | LookAgain
+    | Lost
+    | Quit
 )
 
 
@@ -199,6 +218,8 @@ class Engine:
         self._spares = spares
         self._microphone = microphone
         self._speaker = speaker
+        self._wanted = (microphone, speaker)
+        """those that were asked for, also while others stand in for them"""
         self._detector = detector
         self._brain = brain
         self._voice = voice
@@ -208,7 +229,9 @@ class Engine:
         self._conversation = Conversation(config.history)
         self._gate = SpeechGate(config.vad.threshold)
         self._endpointer = Endpointer(config.vad)
-        self._recent: deque[Frame] = deque(maxlen=int(1 / FRAME_SECONDS))
+        # Hands-free, it is known only after `start_ms` that somebody speaks.
+        kept = 1 + config.vad.start_ms / 1000
+        self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
         self._capture: Capture | None = None
         self._writing: Generator[None, None, None] | None = None
         self._last_said: Utterance | None = None
@@ -219,11 +242,14 @@ class Engine:
         """the microphone replaced a lost one, and has not delivered anything"""
         self._muted = False
         self._ready = False
+        """models are loaded, and no part is being exchanged"""
         self._answering = False
         self._turns = 0
         self._closing = False
         self._minting = threading.Lock()
-        self._ticket = Ticket(0, TYPED)
+        """held until what was minted is in the inbox, so that the newest comes last"""
+        self._ticket = self._taken = Ticket(0, TYPED)
+        """the newest, and the newest that has come out of the inbox"""
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
 
     # Called by the front end.
@@ -238,9 +264,10 @@ class Engine:
         `paced` False: a clip that is not played in real time. Returns the turn's number.
         """
         at = time.monotonic() if at is None else at
-        ticket = self._mint(source, paced)
-        self._inbox.put(Talk(ticket, at))
-        return ticket.number
+        with self._minting:
+            ticket = self._mint(source, paced)
+            self._inbox.put(Talk(ticket, at))
+            return ticket.number
 
     def release(self, at: float | None = None, turn: int | None = None) -> None:
         """The key came up at `at`: answer what was said until then.
@@ -251,7 +278,10 @@ class Engine:
 
     def hear(self, frame: Frame) -> None:
         """The next frame of any source. Any thread."""
-        if self._answering and self._config.vad.listen_while_speaking:
+        if not self._ready:
+            return  # nobody can answer it, and while models load it would wait with thousands more
+        listening = self._config.vad.listen_while_speaking and frame.source == MICROPHONE
+        if self._answering and listening:
             self._overhear(frame)
         self._inbox.put(frame)
 
@@ -265,25 +295,32 @@ class Engine:
 
     def say(self, text: str, at: float | None = None) -> None:
         """Enter was pressed on `text` at `at`."""
-        ticket = self._mint(TYPED)
-        ticket.marks.mark(Mark.RELEASED, at)
-        self._inbox.put(Say(ticket, text))
+        with self._minting:
+            ticket = self._mint(TYPED)
+            ticket.marks.mark(Mark.RELEASED, at)
+            self._inbox.put(Say(ticket, text))
 
     def replay(self, at: float | None = None) -> None:
         """Answer the last utterance once more, in place of its last answer."""
-        ticket = self._mint(REPLAY, paced=False)
-        ticket.marks.mark(Mark.RELEASED, at)
-        self._inbox.put(Replay(ticket))
+        with self._minting:
+            ticket = self._mint(REPLAY, paced=False)
+            ticket.marks.mark(Mark.RELEASED, at)
+            self._inbox.put(Replay(ticket))
 
     def new_conversation(self) -> None:
-        self._ticket.cancel()
-        self._inbox.put(NewConversation())
+        with self._minting:
+            self._ticket.cancel()
+            self._inbox.put(NewConversation())
 
     def change(self, change: Change) -> None:
         """Use other parts from now on; an answer in progress ends."""
         with self._minting:
             self._ticket.cancel()
             self._inbox.put(change)
+
+    def look_again(self) -> None:
+        """Find devices that were plugged in; what was asked for is used again if it is back."""
+        self._inbox.put(LookAgain())
 
     def mute(self, muted: bool) -> None:
         """Turn the voice off, also in the middle of a sentence, or on; text goes on."""
@@ -292,7 +329,8 @@ class Engine:
     @property
     def level(self) -> float:
         """The microphone's peak, 0..1."""
-        return self._microphone.level if self._microphone else 0.0
+        microphone = self._microphone
+        return microphone.level if microphone else 0.0
 
     def close(self) -> None:
         """End the turn in progress, or the loading, close every part, and join the thread."""
@@ -303,24 +341,26 @@ class Engine:
             self._thread.join()
 
     def _mint(self, source: str, paced: bool = True) -> Ticket:
-        """A ticket of its own for each turn; the one before it is cancelled."""
-        with self._minting:
-            self._ticket.cancel()
-            self._turns += 1
-            self._ticket = Ticket(self._turns, source, paced)
-            return self._ticket
+        """A ticket of its own for each turn; the one before it is cancelled.
+
+        Whoever calls it holds the lock.
+        """
+        self._ticket.cancel()
+        self._turns += 1
+        self._ticket = Ticket(self._turns, source, paced)
+        return self._ticket
 
     # Runs on the engine thread.
 
     def _run(self) -> None:
         try:
             self._load()
-            while not isinstance(item := self._next(), Quit):
+            while not self._closing and not isinstance(item := self._next(), Quit):
                 if item is not None:
                     self._take(item)
                 if self._speaker_lost:
                     self._speaker_lost = False
-                    self._replace(speaker=True)
+                    self._open_anew((self._microphone,), ())
         except _Closing:
             pass
         except BaseException as error:  # noqa: BLE001 - the front end raises it
@@ -348,16 +388,19 @@ class Engine:
             case Frame():
                 self._hear(item)
             case Talk(ticket, at):
+                self._taken = ticket
                 self._abandon_capture()
                 self._begin(ticket, at)
             case Release(at, turn):
                 if self._capture is not None and self._capture.awaits(at, turn):
                     self._release(at)
             case Say(ticket, text):
+                self._taken = ticket
                 self._abandon_capture()
                 self._emit(TurnStarted(ticket.number, TYPED, ticket.marks))
                 self._answer(ticket, text.strip() or None)
             case Replay(ticket):
+                self._taken = ticket
                 self._abandon_capture()
                 self._replay(ticket)
             case Discard():
@@ -368,6 +411,9 @@ class Engine:
             case Change():
                 self._abandon_capture()
                 self._change(item)
+            case LookAgain():
+                self._abandon_capture()
+                self._look_again()
             case Lost(sentence):
                 self._lose_microphone(sentence)
             case Quit():
@@ -375,15 +421,17 @@ class Engine:
 
     def _load(self) -> None:
         self._emit(StateChanged(State.LOADING))
+        self._open_devices()
         try:
             self._detector.probability(_silent_frame())
             if self._voice is not None:
                 self._voice.warm_up(self._progress)
             self._brain.warm_up(self._progress)
         except VoxtuiError as error:
+            if self._microphone is not None:
+                self._microphone.close()
             self._emit(LoadFailed(error))
             return
-        self._open_devices()
         self._ready = True
         self._report_parts()
         self._emit(StateChanged(State.READY))
@@ -412,6 +460,7 @@ class Engine:
         if self._writing is not None:  # it uses the brain that may go
             self._writing.close()
             self._writing = None
+        self._ready = False
         self._emit(StateChanged(State.LOADING))
         try:
             self._use(change)
@@ -421,6 +470,7 @@ class Engine:
             for part in (change.microphone, change.speaker, change.brain):
                 if part is not None:
                     part.close()
+        self._ready = True
         self._report_parts()
         self._emit(StateChanged(State.READY))
 
@@ -449,6 +499,10 @@ class Engine:
         for part in old:
             if part is not None:
                 part.close()
+        self._wanted = (
+            change.microphone or self._wanted[0],
+            change.speaker or self._wanted[1],
+        )
 
     def _sound_check(self, speaker: Speaker) -> None:
         """A soft tone: which speaker it is can be heard."""
@@ -470,6 +524,7 @@ class Engine:
         self._inbox.put(Lost(sentence))
 
     def _open_devices(self) -> None:
+        """Before the models, so that a microphone that hears nothing is noticed while they load."""
         if self._speaker is not None:
             try:
                 self._speaker.open()
@@ -479,9 +534,11 @@ class Engine:
         if self._microphone is not None:
             try:
                 self._microphone.open(self.hear, self._microphone_lost)
+                self._emit(MicrophoneOpened(self._microphone.name))
             except DeviceError as error:
                 self._microphone = None
                 self._emit(Notice(str(error)))
+                self._emit(MicrophoneLost())
 
     def _close_parts(self) -> None:
         if self._writing is not None:
@@ -492,38 +549,57 @@ class Engine:
 
     def _lose_microphone(self, sentence: str) -> None:
         """What was captured is kept and answered."""
+        if not self._ready:
+            return
         self._emit(Notice(sentence, "error"))
-        self._replace(microphone=True)
+        if self._spares is None or self._unproven:
+            self._do_without_microphone()
+        else:
+            self._open_anew((), (self._speaker,))
         if self._capture is not None and self._capture.ticket.source == MICROPHONE:
             self._release(time.monotonic())
             self._answer_capture()
 
-    def _replace(self, microphone: bool = False, speaker: bool = False) -> None:
-        """The system's default takes the place of what was lost, if it can.
+    def _do_without_microphone(self) -> None:
+        if self._microphone is not None:
+            self._microphone.close()
+        self._microphone = None
+        self._emit(MicrophoneLost())
+
+    def _look_again(self) -> None:
+        if not self._ready:
+            self._refuse()
+            return
+        self._emit(StateChanged(State.LOADING))
+        microphone, speaker = self._wanted
+        self._open_anew((microphone, self._microphone), (speaker, self._speaker))
+        self._emit(StateChanged(State.READY))
+
+    def _open_anew(
+        self, microphones: Sequence[Microphone | None], speakers: Sequence[Speaker | None]
+    ) -> None:
+        """Use the first of each that can be opened, or the system's default.
 
         New devices are found only while none is open: what was not lost is opened anew.
         """
-        had, spoke = self._microphone, self._speaker
-        if self._spares is None or (microphone and self._unproven):
-            if microphone and had is not None:
-                had.close()
-                self._microphone = None
-                self._emit(MicrophoneLost())
+        if self._spares is None:
             return
+        had, spoke = self._microphone, self._speaker
+        names = [part.name if part else None for part in (had, spoke)]
         for part in (had, spoke):
             if part is not None:
                 part.close()
         spare, loud = self._spares()
-        self._microphone = self._open_microphone(None if microphone else had, spare)
-        found = self._open_speaker(None if speaker else spoke, loud)
+        self._microphone = self._open_microphone(*microphones, spare)
+        found = self._open_speaker(*speakers, loud)
         self._speaker = found or spoke  # which tries again with the next answer
         self._report_parts()
         if self._microphone is None:
             self._emit(MicrophoneLost())
-        elif self._microphone is not had:
+        elif self._microphone is not had or self._microphone.name != names[0]:
             self._unproven = True
             self._emit(Notice(f"Listening to {self._microphone.name} now.", "information"))
-        if found is not None and found is not spoke:
+        if found is not None and (found is not spoke or found.name != names[1]):
             self._emit(Notice(f"Speaking through {found.name} now.", "information"))
 
     def _open_microphone(self, *candidates: Microphone | None) -> Microphone | None:
@@ -558,13 +634,21 @@ class Engine:
         if capture is None and self._config.vad.hands_free and self._ready:
             speech = self._gate.verdict(self._detector.probability(frame))
             if self._endpointer.starts(speech):
-                preroll = PREROLL_SECONDS + self._config.vad.start_ms / 1000
-                self._begin(
-                    self._mint(MICROPHONE), frame.captured_at, preroll=preroll, hands_free=True
-                )
+                self._begin_by_itself(frame.captured_at)
+
+    def _begin_by_itself(self, at: float) -> None:
+        """Hands-free, somebody speaks; unless what a key has begun since is still to be taken."""
+        with self._minting:
+            if self._ticket is not self._taken:
+                return
+            ticket = self._taken = self._mint(MICROPHONE)
+        preroll = PREROLL_SECONDS + self._config.vad.start_ms / 1000
+        self._begin(ticket, at, preroll=preroll, hands_free=True)
 
     def _is_echo(self, frame: Frame, until: float) -> bool:
         """Whether any of `frame` was captured while our own speech could be heard."""
+        if frame.source != MICROPHONE or self._config.vad.listen_while_speaking:
+            return False
         return self._echo[0] < frame.captured_at and frame.captured_at - FRAME_SECONDS < until
 
     def _begin(
@@ -613,8 +697,14 @@ class Engine:
             return
         capture.released_at = at
         capture.ticket.marks.mark(Mark.RELEASED, at)
+        self._keep(capture, capture.recording.cut(at))
         if capture.recording.over(at):
             self._answer_capture()
+
+    def _keep(self, capture: Capture, frames: list[Frame]) -> None:
+        """Frames that this capture has no use for; a word may have begun in them."""
+        if capture.ticket.source == MICROPHONE:
+            self._recent.extend(frames)
 
     def _abandon_capture(self) -> None:
         if self._capture is None:
@@ -634,6 +724,7 @@ class Engine:
         said = recording.utterance()
         if said is None or recording.speech_seconds < self._config.vad.min_speech_ms / 1000:
             ticket.cancelled.set()
+            self._keep(capture, recording.frames)
             if capture.tap:
                 self._finish(ticket, Outcome.CANCELLED)
                 return
@@ -654,9 +745,13 @@ class Engine:
         self._emit(Captured(ticket.number, said))
         ticket.marks.mark(Mark.CAPTURED)
         # The same question at the same place, so that two answers can be compared.
+        before = self._conversation.past
         self._conversation.take_back(said)
-        self._brain.listen(self._conversation.past, ticket.cancelled)
+        past = self._conversation.past
+        self._brain.listen(past, ticket.cancelled)
         self._answer(ticket, said)
+        if self._conversation.past is past:  # nothing was heard in its place
+            self._conversation.past = before
 
     def _explain_silence(self, capture: Capture) -> None:
         frames, microphone = capture.recording.frames, self._microphone
@@ -726,22 +821,25 @@ class Engine:
         """Runs on the brain's thread: show each token the moment it exists, then hand it on."""
         ticket, marks = answer.ticket, answer.ticket.marks
         items = self._brain.reply(self._conversation.past, answer.said, marks, ticket.cancelled)
-        for item in items:
-            if ticket.cancelled.is_set():
-                break
-            if isinstance(item, Heard):
-                answer.words = item.text
-                self._emit(UserWords(ticket.number, item.text))
-                continue
-            marks.mark(Mark.FIRST_TOKEN)
-            answer.tokens.append(item)
-            answer.chunker.add(item.text)
-            yield item
-        else:
+        at: float | None = None
+        try:
+            for item in items:
+                if ticket.cancelled.is_set():
+                    return
+                if isinstance(item, Heard):
+                    answer.words = item.text
+                    self._emit(UserWords(ticket.number, item.text))
+                    continue
+                at = time.monotonic()
+                marks.mark(Mark.FIRST_TOKEN, at)
+                answer.tokens.append(item)
+                answer.chunker.add(item.text)
+                yield item
             answer.tokens_ended = True
-            if answer.tokens:
-                marks.mark(Mark.LAST_TOKEN)
-        answer.chunker.close()
+            if at is not None:
+                marks.mark(Mark.LAST_TOKEN, at)
+        finally:
+            answer.chunker.close()
 
     def _can_speak(self) -> bool:
         if self._stalled is not None and self._stalled.is_alive():
@@ -781,6 +879,10 @@ class Engine:
         except DeviceError as error:
             self._speaker_lost = True
             self._silent(None, ticket, str(error))
+        except ModelError:  # the brain's
+            with suppress(DeviceError):
+                speaker.finish(ticket.marks, stopped)
+            raise
 
     def _silent(self, speaker: Speaker | None, ticket: Ticket, sentence: str) -> None:
         """What was already spoken is played to its end; the text goes on."""
@@ -805,6 +907,7 @@ class Engine:
         answer: _Answer | None = None,
         error: str | None = None,
     ) -> None:
+        ticket.over = True
         turn = Turn(
             number=ticket.number,
             brain=self._brain.name,

@@ -180,6 +180,22 @@ class Stage:
         return self.end - self.start
 
 
+class Lead:
+    """How much speech of a turn is made and waits to be heard: whether the voice keeps up."""
+
+    def __init__(self) -> None:
+        self.waited_s = 0.0
+        """seconds in which the speaker had nothing to play, as the voice was too slow"""
+        self._made_s = 0.0
+
+    def seconds(self, made_s: float, sounding_s: float) -> float:
+        """Of `made_s` seconds of speech, when the first sound was `sounding_s` seconds ago."""
+        if self._made_s and made_s > self._made_s:  # a silence before it was one within the answer
+            self.waited_s = max(self.waited_s, sounding_s - self._made_s)
+        self._made_s = made_s
+        return max(0.0, made_s - (sounding_s - self.waited_s))
+
+
 _PATH: Sequence[tuple[str, Mark]] = (
     ("listen", Mark.CAPTURED),
     ("send", Mark.SENT),

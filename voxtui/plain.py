@@ -30,6 +30,7 @@ from voxtui.turn import (
     Mark,
     Marks,
     MicrophoneLost,
+    MicrophoneOpened,
     Notice,
     Outcome,
     ReplyText,
@@ -48,6 +49,7 @@ Text and Enter: send the text.
 /stop: drop what you say, or stop the answer.
 /1 to /9: let it hear a sample clip.
 /again: have your last words answered once more. /save: save the session.
+/look: look for devices again, after one was plugged in.
 /new: new conversation. /mute: voice off or on. /help: this. /quit or Ctrl-D: quit."""
 
 SPOKEN_NAMES = {TTFT: "First token", FIRST_SOUND: "first sound", TOTAL: "total"}
@@ -103,6 +105,7 @@ class Plain:
         self._record = Record(datetime.now())
         self._state = State.LOADING
         self._loading = ""
+        self._introduced = False
         self._microphone: str | None = None
         self._talking: int | None = None
         self._turn = 0
@@ -169,8 +172,8 @@ class Plain:
                 self._microphone = self._talking = None
             case TurnStarted(turn, source, marks):
                 self._turn, self._source, self._marks = turn, source, marks
-            case Captured():
-                pass  # its words follow
+            case Captured() | MicrophoneOpened():
+                pass  # its words follow; it is introduced with the rest
             case UserWords(_, text):
                 if self._source != TYPED:
                     self._say(f"You: {text}")
@@ -199,8 +202,9 @@ class Plain:
         ears = f"Microphone: {loaded.microphone}" if loaded.microphone else "No microphone"
         mouth = f"Speaker: {loaded.speaker}" if loaded.speaker else "No speaker"
         self._say(f"Ready: {loaded.brain}. Voice: {loaded.voice}. {ears}. {mouth}.")
-        if self._typed_live:
+        if self._typed_live and not self._introduced:
             self._say(HELP)
+        self._introduced = True
 
     def _change_state(self, state: State) -> None:
         self._state = state
@@ -282,6 +286,8 @@ class Plain:
                 self._answer_again(at)
             case "/save":
                 self._save()
+            case "/look":
+                self._look_again()
             case "/new":
                 self._stop()
                 self.engine.new_conversation()
@@ -308,6 +314,12 @@ class Plain:
         self._talking = None
         self._asked += 1
         self.engine.replay(at)
+
+    def _look_again(self) -> None:
+        if self._state is not State.READY:
+            self._say("Devices are looked for between turns.")
+            return
+        self.engine.look_again()
 
     def _save(self) -> None:
         if not self._record.finished:

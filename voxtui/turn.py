@@ -29,6 +29,9 @@ FRAME_SAMPLES = 512
 
 FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
+AUDIBLE = 10 ** (-50 / 20)
+"""-50 dBFS: what is quieter is not heard, so it is neither a first nor a last sound."""
+
 MICROPHONE = "microphone"
 
 REPLAY = "replay"
@@ -122,6 +125,8 @@ class Marks:
         self._lock = threading.Lock()
         self.hidden_s = 0.0
         """seconds of work on this turn that were done before `released` and kept"""
+        self.speech_s = 0.0
+        """seconds of speech the voice has made so far"""
         self.gpu_bytes: int | None = None
         """GPU memory the brain holds, where it knows"""
         self.network_s: float | None = None
@@ -263,8 +268,15 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class MicrophoneOpened:
+    """At start-up, before the models are loaded: its level can be seen from now on."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class MicrophoneLost:
-    """There is no microphone any more. What was captured is answered; clips and text go on."""
+    """There is no microphone (any more). What was captured is answered; clips and text go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +353,7 @@ Event: TypeAlias = (
     | Loading
     | Loaded
     | LoadFailed
+    | MicrophoneOpened
     | MicrophoneLost
     | TurnStarted
     | Captured

@@ -35,6 +35,7 @@ from voxtui.turn import (
     Mark,
     Marks,
     MicrophoneLost,
+    MicrophoneOpened,
     Notice,
     Outcome,
     ReplyText,
@@ -169,7 +170,7 @@ async def answering(s: Screen, question: str = QUESTION, answer: str = ANSWER) -
     for name, at in MARKS.items():
         if name not in ("last_token", "last_sound", "released"):
             s.app._marks.mark(Mark(name), released + at)
-    s.app._marks.hidden_s = 0.41
+    s.app._marks.hidden_s, s.app._marks.speech_s = 0.41, 2.6
     s.engine.report(ReplyText(s.engine.turns, answer), StateChanged(State.SPEAKING))
     await s.settle()
     s.clock.now += 1.0
@@ -206,6 +207,8 @@ async def conversation(s: Screen) -> None:
 
 
 async def starting(s: Screen) -> None:
+    s.engine.level = 0.04
+    s.engine.report(MicrophoneOpened(LOADED.microphone))
     s.engine.report(Loading("Voice"), Loading("Speech recogniser"), Loading("Chat model", 0.45))
 
 
@@ -324,6 +327,14 @@ async def no_microphone(s: Screen) -> None:
     await loaded(s, microphone=None)
 
 
+async def silent_while_loading(s: Screen) -> None:
+    await starting(s)
+    s.engine.level = 0.0
+    await s.settle()
+    s.app._loudest = 0.0
+    s.app._check_level(LOADED.microphone, False)
+
+
 async def lost_microphone(s: Screen) -> None:
     await conversation(s)
     s.engine.report(Notice("USB Microphone was unplugged.", "error"), MicrophoneLost())
@@ -385,6 +396,7 @@ STATES: dict[str, tuple[Act, Config]] = {
         (ready_toggle, Config()),
         (ready_hands_free, HANDS_FREE),
         (no_microphone, Config()),
+        (silent_while_loading, Config()),
         (silent_microphone, Config()),
         (listening_hold, Config()),
         (listening_toggle, Config()),

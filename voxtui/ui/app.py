@@ -42,6 +42,7 @@ from voxtui.turn import (
     Mark,
     Marks,
     MicrophoneLost,
+    MicrophoneOpened,
     Notice,
     ReplyText,
     SpokenUpTo,
@@ -52,10 +53,11 @@ from voxtui.turn import (
     TurnStarted,
     UserWords,
 )
-from voxtui.ui.choices import Choice, Choices, Parts, choices
+from voxtui.ui.choices import LOOK_AGAIN, Choice, Choices, Parts, choices
 from voxtui.ui.help import Help
 from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.markdown import rendered
+from voxtui.ui.paint import paint_now
 from voxtui.ui.panel import LatencyPanel
 from voxtui.ui.startup import HOW_LOUD, TITLE, Line, Samples, Steps, ears, first_steps, summary
 from voxtui.ui.talkbar import TalkBar, loudness
@@ -73,6 +75,10 @@ set. Raises InputError."""
 
 TICK_SECONDS = 1 / 20
 
+WORDS_FIRST_SECONDS = 0.05
+"""For so long after an utterance nothing but words is painted: an answer that was worked out ahead
+comes at once, and its first words must find the screen free."""
+
 LEVEL_SECONDS = 1.0
 """How often the microphone's level is told as a number: the loudest since it was told last."""
 
@@ -83,7 +89,11 @@ TERMINATED = 130
 
 GC_THRESHOLDS = gc.get_threshold()
 RARELY_ALL = (*GC_THRESHOLDS[:2], 1000)
-"""A look through everything that is not frozen takes 5 to 10 ms; it comes between turns."""
+"""A look through everything that is not frozen comes between turns only."""
+
+YOUNG, ALL = 1, 2
+TIDY_TURNS = 20
+"""A look through all there is takes 20 ms after a thousand turns, so it follows every twentieth."""
 
 TYPED = "typed"
 
@@ -94,6 +104,11 @@ BADGES = {
     State.THINKING: "◐ THINKING",
     State.SPEAKING: "♪ SPEAKING",
 }
+
+WITHOUT = "✗ no microphone"
+"""Stands where else it says how one talks."""
+
+LOST = "There is no microphone any more."
 
 NOT_LOADED = "✗ NOT LOADED"
 
@@ -187,6 +202,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._models_are_new = True
         self._loudest = 0.0
         """of the microphone, since it was chosen"""
+        self._silence: str | None = None
+        """what is probably wrong with it, until something is heard"""
         self._peak: float | None = None
         """of the microphone, since its level was told"""
         self._clips = clips if speak_clip else ()
@@ -194,16 +211,23 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._clip_stopped = threading.Event()
         self._state = State.LOADING
         self._failed = False
-        self._microphone: str | None = None
+        self._microphone: str | None = ""
+        """its name, empty until it is known; None: there is none"""
+        self._known: frozenset[str] | None = None
+        """the devices there were when others were last looked for, until they are found"""
         self._muted = False
         self._talk_key = TalkKey()
         self._key_name = config.ui.talk_key.capitalize()
         self._settling: Timer | None = None
+        self._rest: Timer | None = None
+        """runs while nothing but words is painted"""
         self._talking: int | None = None
         """the turn for which the key or the mouse button is down"""
         self._by_mouse = False
         self._record = Record(datetime.now())
         self._number = 0
+        self._tidied = 0
+        """turns since the last look for old garbage"""
         self._view: TurnView | None = None
         self._marks: Marks | None = None
         """of the turn under way"""
@@ -291,10 +315,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._show_loaded(loaded)
             case LoadFailed(error):
                 self._failed = True
+                self._microphone = ""
+                self._bar.name_source("")
                 self._transcript.show_head(TITLE, self._steps.failed())
                 self._show_banner(error.message, error.hint)
                 self._refuse_waiting()
                 self._show_state()
+            case MicrophoneOpened(name):
+                self._use_microphone(name)
             case MicrophoneLost():
                 self._lose_microphone()
             case TurnStarted(turn, source, marks):
@@ -330,69 +358,95 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._show_spoken()
             if self._view:
                 self._view.expect_reply()
-        self._show_state()
+            self._rest = self.set_timer(WORDS_FIRST_SECONDS, self._show_rest)
+        else:
+            self._show_rest()
         if state is State.READY and self._waiting:
             self._say(self._waiting.popleft())
+
+    def _show_rest(self) -> None:
+        if self._rest is not None:
+            self._rest.stop()
+            self._rest = None
+        self._show_state()
 
     def _show_loading(self, step: str, fraction: float | None) -> None:
         self._parts_found = self._steps.add(step, fraction)
         self._show_head()
-        self._bar.meter.show(fraction or 0.0)
-        self._bar.hint(step)
+        self._show_state()
 
     def _show_head(self) -> None:
-        steps = first_steps(self._mode, self._key_name, self._ears, self._sends_to)
+        mode = None if self._microphone is None else self._mode
+        steps = first_steps(mode, self._key_name, self._ears, self._sends_to)
         self._transcript.show_head(TITLE, [*steps, *self._parts_found])
 
     def _show_loaded(self, loaded: Loaded) -> None:
-        other = self._microphone not in (None, loaded.microphone)
-        self._microphone = loaded.microphone
         self.clear_notifications()  # "still loading" is no longer true
-        self._ears = ears(loaded.microphone)
         self._sends_to = loaded.sends_to
-        self._parts_found = summary(loaded)
-        self._show_head()
-        if loaded.microphone is None:
-            self._samples.offer()
-        self._show_mode()
+        self._steps, self._parts_found = Steps(), summary(loaded)
+        self._use_microphone(loaded.microphone)
         name, bracket, about = loaded.brain.partition(" (")
         self._brain.update(name)
         self._about.update(bracket + about)
-        self._bar.name_source(loaded.microphone or "no microphone")
-        self._bar.meter.show(0.0)
         self._panel.devices_add(self._device_offset(loaded.speaker))
-        self._loudest, self._peak = 0.0, None
-        if loaded.microphone is not None:
-            check = partial(self._check_level, loaded.microphone, other)
-            self.set_timer(LEVEL_CHECK_SECONDS, check)
+        self._tell_found()
         if self._models_are_new:
             self._panel.models_loaded()
             self._models_are_new = False
-        rendered("")  # its library is imported now and not behind the first answer
-        keep_from_garbage_collection()
+            rendered("")  # its library is imported now and not behind the first answer
+            keep_from_garbage_collection()
+
+    def _use_microphone(self, name: str | None) -> None:
+        """It is listened to from now on; None: there is none any more, or never was."""
+        before, self._microphone = self._microphone, name
+        if name != before:
+            self._loudest, self._peak, self._silence = 0.0, None, None
+            self._bar.name_source(name or f"Ctrl+P: {LOOK_AGAIN}")
+            if name is not None:
+                check = partial(self._check_level, name, bool(before))
+                self.set_timer(LEVEL_CHECK_SECONDS, check)
+        if name is None and before:
+            self._show_banner(LOST, f"Plug one in, then Ctrl+P: {LOOK_AGAIN}.")
+        elif name is not None:
+            self._banner.remove_class("shown")
+        self._samples.offer(name is None)
+        self._ears = ears(name, "", None)
+        self._show_head()
+        self._show_mode()
 
     def _check_level(self, microphone: str, tell: bool) -> None:
         """Nobody may have spoken yet, so only what is no sound at all is complained of."""
         if self._microphone != microphone:
             return
-        if not self._loudest and (why := complaint(microphone, 0.0)):
-            self._transcript.note(why, "warning")
+        if not self._loudest:
+            self._silence = complaint(microphone, 0.0)
+            if self._silence and self._number:
+                self._transcript.note(self._silence, "warning")
+            self._show_ears("")
         elif tell:
             level = f"{decibels(self._loudest)} at most in {LEVEL_CHECK_SECONDS:g} s"
             self._transcript.note(f"Level of {microphone}: {level}.")
 
     def _show_level(self) -> None:
-        if self._microphone is not None and self._peak is not None:
-            self._bar.name_source(f"{self._microphone}  {decibels(self._peak)}")
+        if self._microphone and self._peak is not None:
+            level = decibels(self._peak)
+            self._bar.name_source(f"{self._microphone}  {level}")
+            self._show_ears(level)
         self._peak = None
 
+    def _show_ears(self, level: str) -> None:
+        """In the first lines of the screen, which the first turn takes the place of."""
+        if self._loudest:
+            self._silence = None
+        said = ears(self._microphone, level, self._silence)
+        if not self._number and said != self._ears:
+            self._ears = said
+            self._show_head()
+
     def _lose_microphone(self) -> None:
-        self._microphone = None
         if self._talking is not None:
             self._stop_talking()
-        self._samples.offer()
-        self._bar.name_source("no microphone")
-        self._show_state()
+        self._use_microphone(None)
 
     def _show_banner(self, message: str, hint: str) -> None:
         self._banner.update(f"✗ {message}" + (f"\n  {hint}" if hint else ""))
@@ -405,6 +459,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _begin_turn(self, turn: int, source: str, marks: Marks) -> None:
         self._number, self._marks = turn, marks
+        self._panel.begin()
         self._began_at = time.monotonic()
         self._first = None
         self._view = TurnView(self._transcript, source)
@@ -420,6 +475,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         view.append(text)
         if begins and view.latest and self._marks:
             self._first = (view.latest, self._marks)
+            paint_now(self._transcript)
 
     def _finish_turn(self, turn: Turn) -> None:
         if self._talking == turn.number:
@@ -433,7 +489,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if self._marks and self._marks.at(Mark.FIRST_SHOWN):
             self._panel.complete(self._marks)  # painted after the engine had written the turn down
         self._marks = None
-        self.call_after_refresh(gc.collect)
+        self._tidied = (self._tidied + 1) % TIDY_TURNS
+        self.call_after_refresh(gc.collect, YOUNG if self._tidied else ALL)
 
     def post_display_hook(self) -> None:
         """Textual has just handed what it painted to the thread that writes it."""
@@ -442,6 +499,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         _, marks = self._first
         self._first = None
         self.when_written(partial(self._first_shown, marks))
+        if isinstance(self._driver, KeyboardDriver):
+            self._driver.let_out()
 
     def when_written(self, tell: Callable[[float], object]) -> None:
         """Call `tell` with the time at which what was painted so far has left for the terminal.
@@ -469,8 +528,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         shown = "-failed" if self._failed else f"-{self._state}"
         # Not on the screen: a class there restyles the whole conversation.
         for widget in (self._badge, self._bar):
-            widget.remove_class(*STATE_CLASSES, update=False)
-            widget.add_class(shown)
+            if not widget.has_class(shown):
+                widget.remove_class(*STATE_CLASSES, update=False)
+                widget.add_class(shown)
         self._bar.hint(self._hint())
 
     @property
@@ -482,7 +542,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         return Mode.HOLD if self._talk_key.releases else Mode.TOGGLE
 
     def _show_mode(self) -> None:
-        self._mode_badge.update(self._mode)
+        self._mode_badge.set_class(self._microphone is None, "without")
+        self._mode_badge.update(self._mode if self._microphone is not None else WITHOUT)
+        self._bar.hint(self._hint())
+        if self._microphone is None:
+            self._bar.explain("type, or let it hear a sample")
+            return
         key = self._key_name
         match self._mode:
             case Mode.HOLD:
@@ -493,7 +558,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._bar.explain("mouse: speak, let go of the button")
             case Mode.HANDS_FREE:
                 self._bar.explain("hands-free: just speak")
-        self._bar.hint(self._hint())
 
     def _hint(self) -> str:
         if self._failed:
@@ -501,7 +565,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         key = self._key_name
         match self._state:
             case State.LOADING:
-                return "Loading…"
+                return self._steps.latest or "Loading…"
             case State.READY if self._microphone and self._mode is Mode.HANDS_FREE:
                 return "Speak"
             case State.READY if self._microphone:
@@ -527,14 +591,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._view.show_spoken(self._spoken_seconds())
 
     def _tick(self) -> None:
-        if self._state is State.LOADING:
+        if self._rest is not None:
             return
         level = self.engine.level
         self._loudest = max(self._loudest, level)
         self._peak = max(self._peak or 0.0, level)
         self._bar.meter.show(loudness(level))
         if self._marks is not None:
-            self._panel.follow(self._marks)
+            self._panel.follow(self._marks, time.monotonic())
         if self._state is State.LISTENING:
             self._bar.hint(self._hint())
             if self._view is not None:
@@ -787,6 +851,30 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         self._config = config
         self._chosen[choice.key] = choice.value
+
+    def look_again(self) -> None:
+        """Find what was plugged in since PortAudio began."""
+        if not self._can_answer():
+            return
+        if self._state is not State.READY:
+            self.notify("Devices are looked for between turns: Esc ends this one.")
+            return
+        self._clip_stopped.set()
+        self._stop_talking()
+        self._known = self._devices()
+        self.engine.look_again()
+
+    def _devices(self) -> frozenset[str]:
+        found = (choice for choice, _ in self.offered())
+        return frozenset(choice.title for choice in found if choice.key.startswith("audio."))
+
+    def _tell_found(self) -> None:
+        if self._known is None:
+            return
+        new = sorted(self._devices() - self._known)
+        self._known = None
+        told = f"New: {'; '.join(new)}. Ctrl+P uses it." if new else "No other device was found."
+        self._transcript.note(told)
 
     def _change(self, key: str, config: Config) -> Change:
         parts = self._parts

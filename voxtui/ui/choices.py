@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SPEEDS = (0.8, 1.0, 1.2, 1.5)
 
+LOOK_AGAIN = "Look for devices again"
+
 DEFAULT_DEVICE = "the system's default"
 
 
@@ -91,6 +93,7 @@ class Choosing(Protocol):
 
     def offered(self) -> Sequence[tuple[Choice, bool]]: ...
     def choose(self, choice: Choice) -> None: ...
+    def look_again(self) -> None: ...
     def action_save_settings(self) -> None: ...
 
 
@@ -106,6 +109,7 @@ class Choices(Provider):
                 choice.key,
                 partial(app.choose, choice),
             )
+        yield LOOK_AGAIN, "offers what was plugged in since the start", app.look_again
         yield "Save settings", "write what was chosen to your config file", app.action_save_settings
 
     async def discover(self) -> Hits:

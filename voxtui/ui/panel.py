@@ -26,6 +26,7 @@ from voxtui.metrics import (
     TTFT,
     WINDOW,
     Headline,
+    Lead,
     Session,
     Stage,
     Verdict,
@@ -39,6 +40,8 @@ from voxtui.ui.bars import LOWER_EIGHTHS, bar, trend
 NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
 
 VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-error", None: ""}
+
+VALUE_DIGITS = 4
 
 LABEL_CELLS = 10
 VALUE_CELLS = 8
@@ -72,7 +75,7 @@ class Card(Vertical):
         super().__init__()
         self._headline = headline
         self._target = headline.target(targets)
-        self._digits = Digits("-")
+        self._digits = Digits("-".ljust(VALUE_DIGITS))
         self._verdict = Static(markup=False)
 
     def compose(self) -> ComposeResult:
@@ -84,6 +87,7 @@ class Card(Vertical):
         value = self._headline.of(turn)
         kept = verdict(value, self._target)
         text = "-" if value is None else number(value).removesuffix("s")
+        text = text.ljust(VALUE_DIGITS)  # of one length, so that nothing is laid out for it
         if text != self._digits.value:
             self._digits.update(text)
         goal = f"≤ {self._target:.0f}"
@@ -101,6 +105,8 @@ class Numbers(Static):
         self._targets = targets
         self.device_ms: float | None = None
         """what was measured of the speaker, beyond what the first sound counts"""
+        self.queue = ""
+        """the speech that is made and not heard yet, while there is some"""
 
     def show(self, turn: Turn, session: Session) -> None:
         wide = self.content_size.width >= TABLE_CELLS + 2 + TREND_CELLS
@@ -137,7 +143,8 @@ class Numbers(Static):
 
     def _notes(self, turn: Turn, session: Session, wide: bool) -> list[Content]:
         if not len(session.all):
-            return [_quiet(f"p50, p95, p99: of the last {WINDOW} turns")]
+            about = _quiet(f"p50, p95, p99: of the last {WINDOW} turns")
+            return [about, _quiet(self.queue)] if self.queue else [about]
         cold = [number(session.cold.percentile(headline, 50)) for headline in TIMES]
         used = _used(turn)
         if not wide:
@@ -149,14 +156,14 @@ class Numbers(Static):
                     (f"{trend(values, room):<{room}}", "$text-secondary"),
                     (f" {used}" if used else "", "dim"),
                 ),
-                _quiet(f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
+                _quiet(self.queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
             ]
         several = f"s, p50 of {len(session.cold)}" if len(session.cold) > 1 else ""
         felt = [number(turn.ms(mark, since=Mark.SPEECH_ENDED)) for mark in TIME_MARKS]
         painted = f"first word painted at {number(turn.ms(Mark.FIRST_SHOWN))} ms"
         return [
             _three(f"above {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
-            _three(f"cold turn{several}", cold),
+            _quiet(self.queue) if self.queue else _three(f"cold turn{several}", cold),
             _three("since the last word", felt),
             _quiet(f"{painted:<33}{used:>16}"),
         ]
@@ -403,6 +410,7 @@ class LatencyPanel(Vertical):
         self._history = History(targets)
         self._turn = NO_TURN
         self._hidden_s = 0.0
+        self._lead = Lead()
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="cards"):
@@ -432,16 +440,35 @@ class LatencyPanel(Vertical):
         """The next turn is a cold one."""
         self._session.models_loaded()
 
-    def follow(self, marks: Marks) -> None:
+    def begin(self) -> None:
+        """The next turn."""
+        self._lead, self._numbers.queue = Lead(), ""
+
+    def follow(self, marks: Marks, now: float) -> None:
         """Show the marks reached so far; the turn before stays until the release."""
         reached = marks.since_release()
+        queue = self._queue(marks, now)
+        told, self._numbers.queue = self._numbers.queue, queue
         if reached and reached != self._turn.marks:
             self._turn = Turn(0, "", Outcome.ANSWERED, reached)
             self._hidden_s = marks.hidden_s
             self._show()
+        elif queue != told:
+            self._numbers.show(self._turn, self._session)
+
+    def _queue(self, marks: Marks, now: float) -> str:
+        """How far the voice is ahead of the speaker, until the last sound."""
+        over = marks.at(Mark.LAST_SOUND) or marks.at(Mark.CANCELLED)
+        if over is not None or marks.at(Mark.FIRST_AUDIO) is None:
+            return ""
+        first_sound = marks.at(Mark.FIRST_SOUND)
+        ahead = self._lead.seconds(marks.speech_s, now - first_sound if first_sound else 0.0)
+        waited = self._lead.waited_s
+        late = f", {waited:.1f} s too late" if waited >= 0.05 else ""
+        return f"voice: {ahead:.1f} s ahead{late}"
 
     def finish(self, turn: Turn) -> None:
-        self._turn, self._hidden_s = turn, turn.hidden_s
+        self._turn, self._hidden_s, self._numbers.queue = turn, turn.hidden_s, ""
         self._session.add(turn)
         self._history.show(self._session)
         self._show()

@@ -23,27 +23,34 @@ DONE, UNDER_WAY, FAILED = "✓", "◌", "✗"
 HOW_LOUD = "The bar below shows how loud you are."
 
 
-def first_steps(mode: Mode, key: str, ears: Line, sends_to: str) -> list[Line]:
-    """All that has to be known before the first word."""
+def first_steps(mode: Mode | None, key: str, ears: Line, sends_to: str) -> list[Line]:
+    """All that has to be known before the first word. `mode` None: there is no microphone."""
     match mode:
         case Mode.HOLD | Mode.MOUSE:
-            talk = f"Hold {key}, speak, let go."
+            talk = [("Talk", f"Hold {key}, speak, let go.")]
         case Mode.TOGGLE:
-            talk = f"Press {key}, speak, press it again."
+            talk = [("Talk", f"Press {key}, speak, press it again.")]
         case Mode.HANDS_FREE:
-            talk = "Just speak; a pause ends it."
+            talk = [("Talk", "Just speak; a pause ends it.")]
+        case None:
+            talk = []
     where = f"Your voice and words go to {sends_to}" if sends_to else "Nothing leaves this machine"
     here = " here" if sends_to else ""
     return [
-        ("Talk", talk),
+        *talk,
         ears,
         ("Data", f"{where}, and only `s` stores words{here}."),
         ("Keys", "? lists them; Ctrl+P: voice, brain, devices, theme."),
     ]
 
 
-def ears(microphone: str | None) -> Line:
-    return "Mic", f"{microphone}. {HOW_LOUD}" if microphone else "None found. Type with /."
+def ears(microphone: str | None, level: str, silence: str | None) -> Line:
+    """What listens, how loud it is, or why it is probably silent."""
+    if microphone is None:
+        return "Mic", "None found. Type with /, or plug one in and press Ctrl+P."
+    if silence:
+        return "! Mic", silence
+    return "Mic", f"{microphone}{level and ', '}{level}. {HOW_LOUD}"
 
 
 class Steps:
@@ -51,13 +58,15 @@ class Steps:
 
     def __init__(self) -> None:
         self._done: dict[str, float | None] = {}
+        self.latest = ""
+        """the step under way, and how much of it is done"""
 
     def add(self, step: str, fraction: float | None) -> list[Line]:
         """The lines to show: the latest step is under way, the ones before it are done."""
         self._done[step] = fraction
-        reached = "" if fraction is None else f" {fraction:.0%}"
+        self.latest = step if fraction is None else f"{step} {fraction:.0%}"
         done = [(DONE, name) for name in self._done if name != step]
-        return [*done, (UNDER_WAY, f"{step}{reached}")]
+        return [*done, (UNDER_WAY, self.latest)]
 
     def failed(self) -> list[Line]:
         *done, last = self._done or [""]
@@ -92,8 +101,8 @@ class Samples(Vertical):
         options = (f"{n}  {name}" for n, name in enumerate(self._names, 1))
         yield OptionList(*options, markup=False, compact=True)
 
-    def offer(self) -> None:
-        self.add_class("offered")
+    def offer(self, offered: bool) -> None:
+        self.set_class(offered, "offered")
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
