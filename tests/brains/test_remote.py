@@ -590,7 +590,7 @@ def test_a_proxy_that_cannot_be_used_is_told(make, monkeypatch):
 
 def test_the_start_finds_the_only_model(server, make):
     brain = warm(make(model=""))
-    assert brain.description == (f"remote: a-model (your voice and words go to {server.host})")
+    assert brain.description == f"remote: {server.host} gets your voice and words (a-model)"
     replied(brain)
     assert server.chats()[0].json["model"] == "a-model"
     assert make.said == []
@@ -681,7 +681,9 @@ def test_the_two_models_may_be_at_two_servers(server, make):
         assert {request.path for request in other.requests} == {
             "/v1/models", "/v1/audio/transcriptions",
         }  # fmt: skip
-        assert brain.description.endswith(f"go to {other.host} and {server.host})")
+        assert brain.description.startswith(
+            f"remote: {other.host} and {server.host} get your voice"
+        )
         assert (server.connections, other.connections) == (1, 1)
 
 

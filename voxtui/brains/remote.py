@@ -72,8 +72,9 @@ class RemoteBrain:
 
     @property
     def description(self) -> str:
-        model = self._model or "a model"
-        return f"remote: {model} (your voice and words go to {self.sends_to})"
+        model = self._model.rpartition("/")[2] or "a model"
+        get = "get" if " and " in self.sends_to else "gets"
+        return f"remote: {self.sends_to} {get} your voice and words ({model})"
 
     @property
     def sends_to(self) -> str:
