@@ -62,7 +62,8 @@ class Exchange(BaseHTTPRequestHandler):
     # What an answer is made of.
 
     def whole(self, body: Any, status: int = 200, kind: str = "application/json", **head: str):
-        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        text = body if isinstance(body, str | bytes) else json.dumps(body)
+        data = text.encode() if isinstance(text, str) else text
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))

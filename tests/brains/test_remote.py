@@ -465,6 +465,11 @@ def test_a_web_page_in_place_of_an_answer_is_told(server, make):
     assert "something that is no answer" in str(refused(make()))
 
 
+def test_an_answer_that_is_no_text_is_told(server, make):
+    server.answers["chat/completions"] = lambda exchange: exchange.whole(b"\xff\xfe{}")
+    assert "something that is no answer" in str(refused(make()))
+
+
 def test_an_answer_without_end_is_left(server, make, monkeypatch):
     monkeypatch.setattr(wire, "LARGEST_EVENT", 1000)
     server.answers["chat/completions"] = returns("x" * 2000, 500)
@@ -494,6 +499,14 @@ def test_a_server_that_repeats_the_key_does_not_get_it_shown(server, make, monke
     error = refused(make())
     assert "refuses the key: “bad key …!”" in str(error)
     assert KEY not in str(error)
+
+
+def test_nor_in_the_middle_of_an_answer(server, make, monkeypatch):
+    monkeypatch.setenv("VOXTUI_API_KEY", KEY)
+    server.answers["chat/completions"] = sends(
+        event("One"), f'data: {{"error": "{KEY} has no credit"}}\n\n'
+    )
+    assert "“… has no credit”" in str(refused(make()))
 
 
 def test_without_a_key_none_is_sent(server, make):
@@ -533,6 +546,10 @@ def test_a_host_that_is_not_there_is_told(make, monkeypatch):
     assert refused(make(url="https://nowhere.example/v1")).message == (
         "There is no host nowhere.example."
     )
+
+
+def test_a_host_that_cannot_be_one_is_told(make):
+    assert "is no address" in str(refused(make(url=f"http://{'a' * 300}.example/v1")))
 
 
 def test_a_certificate_is_verified(make):
