@@ -62,7 +62,8 @@ class Exchange(BaseHTTPRequestHandler):
     # What an answer is made of.
 
     def whole(self, body: Any, status: int = 200, kind: str = "application/json", **head: str):
-        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        text = body if isinstance(body, str | bytes) else json.dumps(body)
+        data = text.encode() if isinstance(text, str) else text
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
@@ -92,11 +93,17 @@ class Exchange(BaseHTTPRequestHandler):
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
-    def until_hung_up(self) -> None:
-        """Wait until nobody is there any more."""
-        self.connection.settimeout(SECONDS)
+    def until_hung_up(self, meanwhile: str | None = None) -> None:
+        """Wait until nobody is there any more; `meanwhile` is sent again and again."""
+        self.connection.settimeout(0.02 if meanwhile else SECONDS)
         with suppress(ConnectionError):
-            assert self.connection.recv(1) == b""
+            while True:
+                try:
+                    assert self.connection.recv(1) == b""
+                    break
+                except TimeoutError:
+                    assert meanwhile
+                    self.chunk(meanwhile)
         self.close_connection = True
         self.server.told.hung_up.set()
 

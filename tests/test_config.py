@@ -9,7 +9,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from voxtui.config import Config, GenerationConfig, load_config, toml_value
+from voxtui.config import (
+    BrainConfig,
+    Config,
+    GenerationConfig,
+    RemoteBrainConfig,
+    load_config,
+    toml_value,
+)
 from voxtui.errors import ConfigError
 
 SHIPPED = Path(__file__).parent.parent / "config.toml"
@@ -105,6 +112,21 @@ def test_every_value_in_force_has_a_source_also_those_of_the_preset():
     assert values["generation.preset"] == ("ultra", "--set")
     assert values["generation.max_new_tokens"] == (25, "preset ultra")
     assert values["generation.top_k"] == (7, "--set")
+
+
+def test_whether_words_are_written_down_afterwards_is_said_for_each_brain():
+    off = {"remote": RemoteBrainConfig(idle_transcript=False)}
+    assert BrainConfig(**off).idle_transcript
+    assert not BrainConfig(name="remote", **off).idle_transcript
+
+
+def test_where_the_voice_would_go_is_told_without_paths():
+    both = RemoteBrainConfig(
+        url="https://far.example/v1",
+        transcription_model="whisper",
+        transcription_url="http://127.0.0.1:8081/v1",
+    )
+    assert both.hosts == "127.0.0.1:8081 and far.example"
 
 
 # What a text means.

@@ -138,6 +138,17 @@ def test_no_command_to_the_terminal_comes_through(server, make):
     assert heard == Heard("so [31mit is")
 
 
+def test_a_stream_is_utf8_whatever_it_says(server, make):
+    def answer(exchange):
+        exchange.begin("text/event-stream; charset=latin-1")
+        exchange.chunk('data: {"choices": [{"delta": {"content": "Café"}, "finish_reason": "x"}]}')
+        exchange.chunk("\n\n")
+        exchange.end()
+
+    server.answers["chat/completions"] = answer
+    assert replied(make()) == "Café"
+
+
 def test_a_server_that_does_not_stream_is_understood_too(server, make):
     message = {"message": {"content": "All at once."}, "finish_reason": "stop"}
     server.answers["chat/completions"] = returns({"choices": [message]})
@@ -381,18 +392,25 @@ def test_a_slow_answer_to_the_warming_request_is_not_waited_for_long(server, mak
     assert server.hung_up.wait(SECONDS)
 
 
-def test_what_the_network_took_is_measured(server, make):
-    brain = make()
+def test_what_the_network_took_is_a_part_of_the_time_to_the_first_token(server, make):
+    thinking = 0.1
+
+    def answer(exchange):
+        exchange.begin()
+        threading.Event().wait(thinking)
+        exchange.tokens("One")
+        exchange.chunk(event(finish="stop"))
+        exchange.end()
+
+    server.answers["chat/completions"] = answer
     marks = Marks()
     marks.mark(Mark.RELEASED)
-    replied(brain, utterance(), marks=marks)
-    cold = marks.network_s
-    sent = marks.since_release()["sent"]
-    assert 0 < sent < cold < sent + 1
-    warmed = Marks()
-    warmed.mark(Mark.RELEASED)
-    replied(brain, utterance(), marks=warmed)
-    assert 0 < warmed.network_s < 1
+    for item in warm(make()).reply((), utterance(), marks, Flag()):
+        if isinstance(item, Token):
+            marks.mark(Mark.FIRST_TOKEN)
+    reached = marks.since_release()
+    assert 0 < marks.network_s <= reached["first_token"] - thinking
+    assert 0 < reached["sent"] <= reached["first_token"] - thinking
 
 
 # Patience.
@@ -402,9 +420,7 @@ def test_what_the_network_took_is_measured(server, make):
 def test_a_server_that_says_nothing_is_given_up(server, make, alive):
     def answer(exchange):
         exchange.begin()
-        if alive:
-            exchange.chunk(": still here\n\n")
-        exchange.until_hung_up()
+        exchange.until_hung_up(meanwhile=": still here\n\n" if alive else None)
 
     server.answers["chat/completions"] = answer
     error = refused(make(timeout_s=0.1))
@@ -457,6 +473,11 @@ def test_a_web_page_in_place_of_an_answer_is_told(server, make):
     assert "something that is no answer" in str(refused(make()))
 
 
+def test_an_answer_that_is_no_text_is_told(server, make):
+    server.answers["chat/completions"] = lambda exchange: exchange.whole(b"\xff\xfe{}")
+    assert "something that is no answer" in str(refused(make()))
+
+
 def test_an_answer_without_end_is_left(server, make, monkeypatch):
     monkeypatch.setattr(wire, "LARGEST_EVENT", 1000)
     server.answers["chat/completions"] = returns("x" * 2000, 500)
@@ -486,6 +507,14 @@ def test_a_server_that_repeats_the_key_does_not_get_it_shown(server, make, monke
     error = refused(make())
     assert "refuses the key: “bad key …!”" in str(error)
     assert KEY not in str(error)
+
+
+def test_nor_in_the_middle_of_an_answer(server, make, monkeypatch):
+    monkeypatch.setenv("VOXTUI_API_KEY", KEY)
+    server.answers["chat/completions"] = sends(
+        event("One"), f'data: {{"error": "{KEY} has no credit"}}\n\n'
+    )
+    assert "“… has no credit”" in str(refused(make()))
 
 
 def test_without_a_key_none_is_sent(server, make):
@@ -525,6 +554,10 @@ def test_a_host_that_is_not_there_is_told(make, monkeypatch):
     assert refused(make(url="https://nowhere.example/v1")).message == (
         "There is no host nowhere.example."
     )
+
+
+def test_a_host_that_cannot_be_one_is_told(make):
+    assert "is no address" in str(refused(make(url=f"http://{'a' * 300}.example/v1")))
 
 
 def test_a_certificate_is_verified(make):
@@ -582,7 +615,7 @@ def test_a_proxy_that_cannot_be_used_is_told(make, monkeypatch):
 
 def test_the_start_finds_the_only_model(server, make):
     brain = warm(make(model=""))
-    assert brain.description == (f"remote: a-model (your voice and words go to {server.host})")
+    assert brain.description == f"remote: {server.host} gets your voice and words (a-model)"
     replied(brain)
     assert server.chats()[0].json["model"] == "a-model"
     assert make.said == []
@@ -673,7 +706,9 @@ def test_the_two_models_may_be_at_two_servers(server, make):
         assert {request.path for request in other.requests} == {
             "/v1/models", "/v1/audio/transcriptions",
         }  # fmt: skip
-        assert brain.description.endswith(f"go to {other.host} and {server.host})")
+        assert brain.description.startswith(
+            f"remote: {other.host} and {server.host} get your voice"
+        )
         assert (server.connections, other.connections) == (1, 1)
 
 

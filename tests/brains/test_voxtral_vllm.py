@@ -1,4 +1,5 @@
-"""The Voxtral brain against a real vLLM that serves the same checkpoint, token for token.
+"""The Voxtral brain against a real vLLM that serves the same checkpoint, token for token; and the
+remote brain as its client.
 
 Opt-in: VOXTUI_VLLM_PYTHON names the Python of an environment with vLLM, on a CPU such as
 
@@ -12,6 +13,7 @@ import base64
 import io
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -29,10 +31,12 @@ import soundfile
 from tests.brains import mistral_format, tiny_voxtral
 from tests.brains.voxtral_turns import answered, ids, made, utterance
 from tests.fakes import Flag
+from voxtui.brains.remote import RemoteBrain
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.prompt import EOS, without_trailing_zeros
+from voxtui.config import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
 from voxtui.protocols import PastTurn
-from voxtui.turn import SAMPLE_RATE, Token, Utterance
+from voxtui.turn import SAMPLE_RATE, Mark, Marks, Token, Utterance
 
 PYTHON = os.environ.get("VOXTUI_VLLM_PYTHON", "")
 
@@ -70,6 +74,7 @@ class Server:
             "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1",
         }
+        self.url = f"http://127.0.0.1:{self._port}/v1"
         self._log = log
         with log.open("w") as output:
             self._process = subprocess.Popen(
@@ -94,8 +99,15 @@ class Server:
             "model": NAME, "messages": messages, "max_tokens": TOKENS, "temperature": 0,
             "return_token_ids": True,
         }  # fmt: skip
+        return without_end(self._completed(body)["token_ids"])
+
+    def text(self, messages: list[dict[str, Any]]) -> str:
+        body = {"model": NAME, "messages": messages, "max_tokens": TOKENS, "temperature": 0}
+        return self._completed(body)["message"]["content"]
+
+    def _completed(self, body: dict[str, Any]) -> dict[str, Any]:
         said = self._post("/v1/chat/completions", json.dumps(body).encode(), "application/json")
-        return without_end(said["choices"][0]["token_ids"])
+        return said["choices"][0]
 
     def transcript(self, samples: np.ndarray, most: int) -> str:
         fields = {"model": NAME, "temperature": "0", "max_completion_tokens": str(most)}
@@ -121,6 +133,18 @@ class Server:
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
             pytest.fail(f"{path}: {error.code} {error.read().decode()[:500]}")
+
+    def idle(self) -> bool:
+        """Whether, within some seconds, nothing is worked on any more."""
+        tick, until = threading.Event(), time.monotonic() + 10
+        while time.monotonic() < until:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics") as answer:
+                text = answer.read().decode()
+            running = re.findall(r"^vllm:num_requests_running\S* (\S+)$", text, re.MULTILINE)
+            if running and float(running[0]) == 0:
+                return True
+            tick.wait(0.2)
+        return False
 
     def stop(self) -> None:
         self._process.terminate()
@@ -241,3 +265,56 @@ def test_a_transcription_is_what_vllm_writes(brain: VoxtralBrain, server: Server
     text = "".join(token.text for token in ours)
     assert text.rstrip("\ufffd") == theirs  # vLLM leaves out a last character that is cut in two
     assert len(theirs) > 10
+
+
+# The same server behind the remote brain.
+
+
+@pytest.fixture
+def remote(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteBrain]:
+    monkeypatch.delenv("VOXTUI_API_KEY", raising=False)
+    config = Config(
+        brain=BrainConfig(name="remote", remote=RemoteBrainConfig(url=server.url)),
+        generation=GenerationConfig(temperature=0, max_new_tokens=TOKENS),
+    )
+    remote = RemoteBrain(config)
+    remote.warm_up(lambda step, fraction: None)
+    yield remote
+    remote.close()
+
+
+def spoken(remote: RemoteBrain, said: Utterance, *past: PastTurn) -> tuple[list[str], Marks]:
+    marks = Marks()
+    marks.mark(Mark.RELEASED)
+    items = list(remote.reply(past, said, marks, Flag()))
+    return [item.text for item in items if isinstance(item, Token)], marks
+
+
+def test_a_remote_conversation_streams_what_vllm_says(server: Server, remote: RemoteBrain) -> None:
+    first, second, third = (utterance(seconds, number) for number, seconds in enumerate((1, 2, 3)))
+    past = (
+        PastTurn(first, "what it was about", (Token("Yes."),)),
+        PastTurn(second, None, (Token("Well,"),)),
+    )
+    texts, marks = spoken(remote, third, *past)
+    assert len(texts) > 2  # one by one
+    assert "".join(texts) == server.text(remote._messages(past, third))
+    assert 0 < marks.network_s < marks.since_release()["sent"] + 1
+
+
+def test_a_remote_turn_that_is_cancelled_ends_on_the_server_too(
+    server: Server, remote: RemoteBrain
+) -> None:
+    cancelled = Flag()
+    remote._options["max_tokens"] = 3000
+    for _ in remote.reply((), utterance(1.0), Marks(), cancelled):
+        cancelled.set()
+    assert server.idle()
+    remote._options["max_tokens"] = TOKENS
+    assert spoken(remote, utterance(1.0))[0]
+
+
+def test_a_remote_transcript_comes_from_the_address_for_it(remote: RemoteBrain) -> None:
+    written = "".join(token.text for token in remote.transcribe(utterance(1.0), Flag()))
+    assert len(written) > 10
+    assert remote._writes

@@ -190,11 +190,15 @@ async def test_where_the_voice_goes_is_said_from_the_start_and_as_it_changes():
         s.engine.load()
         await s.settle()
         assert "Nothing leaves this machine" in s.text  # that is what was loaded
-        about = "remote: m (your voice and words go to far.example)"
+        about = "remote: far.example gets your voice and words (m)"
         s.engine.report(Loaded(about, "a voice", None, None, sends_to="far.example"))
         await s.settle()
         assert "Nothing leaves this machine" not in s.text
-        assert "(your voice and words go to far.example)" in s.line("voxtui")
+        assert "remote: far.example gets your voice and words" in s.line("voxtui")
+    async with screen(size=(80, 24)) as s:
+        s.engine.report(Loaded(about, "a voice", None, None, sends_to="far.example"))
+        await s.settle()
+        assert "remote: far.example gets your" in s.line("voxtui")
 
 
 async def test_a_microphone_of_pure_zeros_is_named_with_its_likely_cause():

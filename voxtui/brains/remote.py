@@ -24,7 +24,6 @@ from voxtui.brains.wire import (
     Server,
     Timing,
     complaint,
-    on_one_line,
 )
 from voxtui.config import Config, RemoteBrainConfig, Sampling
 from voxtui.errors import RemoteError
@@ -36,6 +35,9 @@ if TYPE_CHECKING:
 
 WARM_AGAIN_SECONDS = 4.0
 """Servers close a connection that is idle for 5 s, and a sentence may take longer."""
+
+NO_SOUND = (400, 404, 415, 422, 500, 501)
+"""What servers answer where the model cannot hear; their words say whether it is that."""
 
 WRITE_DOWN = "Write down word for word what is said here. Answer with these words only."
 
@@ -76,8 +78,9 @@ class RemoteBrain:
 
     @property
     def description(self) -> str:
-        model = self._model or "a model"
-        return f"remote: {model} (your voice and words go to {self.sends_to})"
+        model = self._model.rpartition("/")[2] or "a model"
+        get = "get" if " and " in self.sends_to else "gets"
+        return f"remote: {self.sends_to} {get} your voice and words ({model})"
 
     @property
     def sends_to(self) -> str:
@@ -199,7 +202,9 @@ class RemoteBrain:
             if event is None:
                 continue
             if why := complaint(event):
-                raise RemoteError(f"{self._chat.host} broke the answer off: “{on_one_line(why)}”.")
+                raise RemoteError(
+                    f"{self._chat.host} broke the answer off: “{self._chat.shown(why)}”."
+                )
             try:
                 text, ended = _piece(event)
             except msgspec.ValidationError as error:
@@ -232,7 +237,7 @@ class RemoteBrain:
 
     def _explained(self, refusal: Refused, body: Json) -> RemoteError:
         with_sound = any(isinstance(m["content"], list) for m in body["messages"])
-        if with_sound and refusal.status != 401 and "audio" in refusal.said.lower():
+        if with_sound and refusal.status in NO_SOUND and "audio" in refusal.said.lower():
             return RemoteError(
                 f"{self._model} at {self._chat.host} does not take sound: “{refusal.said}”",
                 "brain.remote.transcription_model names one that writes it down for it.",

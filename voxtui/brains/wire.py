@@ -76,7 +76,7 @@ class Timing:
 
 
 class Server:
-    """The server at `url`. `section` is where the configuration speaks of it.
+    """The server at `url`. `setting` is where the configuration speaks of it.
 
     Of a program on this machine no proxy is asked. A redirect is never followed.
     """
@@ -232,8 +232,10 @@ class Server:
                 what = f"{self.host} accepts no connection within {CONNECT_SECONDS:g} s."
             case http.ConnectError():
                 return self._not_connected(error, where)
+            case http.InvalidURL() | UnicodeError() if not isinstance(error, UnicodeDecodeError):
+                what = f"{self.host} is no address: {error}."
             case http.ProxyError():
-                what = f"The proxy on the way to {self.host} refuses: {error}."
+                what = f"The proxy on the way to {self.host} refuses: {self.shown(str(error))}."
                 where = "HTTPS_PROXY and NO_PROXY say which proxy is used for what."
             case TimeoutError() | http.TimeoutException():
                 what = f"{self.host} sent nothing for {self._timeout_s:g} s."
@@ -267,7 +269,7 @@ class Server:
         return RemoteError(f"{self.host} cannot be reached: {error}.", where)
 
     def _refusal(self, answer: Answered) -> Refused:
-        said = self._shown(answer.body)
+        said = self.shown(complaint(answer.body) or "")
         quoted = f": “{said}”" if said else "."
         where = f"{self._setting} usually ends with /v1."
         match answer.status:
@@ -293,9 +295,8 @@ class Server:
                 what, hint = f"{self.host} refused with {status}{quoted}", ""
         return Refused(what, hint, answer.status, said)
 
-    def _shown(self, body: str) -> str:
-        """What the server says of itself, on one line, and never the key."""
-        said = complaint(body) or ""
+    def shown(self, said: str) -> str:
+        """What the server says, on one line, and never the key."""
         if self._key:
             said = said.replace(self._key, "…")
         return on_one_line(said)
@@ -406,7 +407,7 @@ class Exchange:
             head = response.headers
             body = _body(response).decode(errors="replace")
             location = urlsplit(head.get("location", "")).hostname or ""
-            seconds = re.sub(r"\D.*", "", head.get("retry-after", ""))
+            seconds = re.sub(r"\D.*", "", head.get("retry-after", ""))[:6]
             self._items.put((Answered(response.status_code, body, seconds, location), True))
         elif response.headers.get("content-type", "").startswith("text/event-stream"):
             self._read_events(response)
