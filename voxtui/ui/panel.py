@@ -153,9 +153,7 @@ class Numbers(Static):
                     (f"{trend(values, room):<{room}}", "$text-secondary"),
                     (f" {memory}" if memory else "", "dim"),
                 ),
-                _quiet(
-                    self.queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"
-                ),
+                _quiet(self.queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
             ]
         several = f"s, p50 of {len(session.cold)}" if len(session.cold) > 1 else ""
         felt = [number(turn.ms(mark, since=Mark.SPEECH_ENDED)) for mark in TIME_MARKS]
