@@ -50,7 +50,7 @@ lock: $(VENV)/.installed-test
 	@echo '# Every version that `make setup` and `make test` install, as pip constraints, by `make lock`.' > $@.new
 	@echo '# torch stands without its CUDA packages: the build for a CPU and that for a GPU both fit.' >> $@.new
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-header \
-		--extra embedded --extra voxtral --extra kokoro --group test pyproject.toml > $@.all
+		--extra embedded --extra remote --extra voxtral --extra kokoro --group test pyproject.toml > $@.all
 	@grep -Ev '^(cuda-|nvidia-|torch=|triton=)' $@.all >> $@.new
 	@grep -Eom1 '^torch==[0-9.]+' $@.all >> $@.new
 	@rm $@.all

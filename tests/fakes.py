@@ -65,6 +65,7 @@ class ScriptedBrain:
 
     name = "scripted"
     description = "scripted brain"
+    sends_to = ""
 
     def __init__(
         self,

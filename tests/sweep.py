@@ -25,9 +25,9 @@ import numpy as np
 from tests.observer import calibrate
 from tests.virtual_audio import RATE, SPEAKER, VirtualAudio
 from voxtui.audio import speaker as speakers
-from voxtui.audio.speaker import AUDIBLE, SounddeviceSpeaker
+from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.bench.machine import machine
-from voxtui.turn import Mark, Marks, SpeechChunk
+from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk
 
 CLAUSE_SECONDS = 0.8
 VOICE_RATE = 24_000

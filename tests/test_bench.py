@@ -43,6 +43,7 @@ def bench(monkeypatch, tmp_path, capfd):
 
         monkeypatch.setattr(voxtui.cli, "build_engine", build)
         ran = CliRunner().invoke(voxtui.cli.cli, ["bench", *files, *arguments])
+        run.printed = ran.stdout
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):
             raise ran.exception
         return Ran(ran.exit_code, ran.stdout, capfd.readouterr().err)
@@ -148,6 +149,15 @@ def test_the_picture_is_drawn_and_a_place_for_none_refused_before_anything_runs(
     for path in ("out.jpg", "nowhere/out.png"):
         with pytest.raises(InputError, match=path):
             bench("--plot", path, brain=ScriptedBrain([ZeroDivisionError()]))
+
+
+@pytest.mark.slow
+def test_a_picture_that_cannot_be_written_costs_the_picture_only(bench):
+    pytest.importorskip("matplotlib")
+    Path("out.png").symlink_to("nowhere/out.png")
+    with pytest.raises(InputError, match=r"out\.png: the picture cannot be written: No such file"):
+        bench("--runs", "1", "--plot", "out.png")
+    assert "TTFT" in bench.printed
 
 
 def test_without_matplotlib_a_sentence_says_what_to_install(bench, monkeypatch):

@@ -140,6 +140,14 @@ def bad_inputs(folder):
     ]
 
 
+def test_what_is_no_file_is_refused_and_not_waited_for(voxtui):
+    os.mkfifo(voxtui.here / "pipe.wav")
+    wanted = "Write the sound to a file first."
+    assert sentence(voxtui("ask", "-")) == f"-: there is no such file. {wanted}"
+    said = sentence(voxtui("ask", "pipe.wav"))
+    assert said == f"pipe.wav: is a pipe or a device, not a sound file. {wanted}"
+
+
 def test_a_file_that_is_no_question_is_refused_before_anything_is_loaded_or_written(voxtui):
     for name, said in bad_inputs(voxtui.here):
         ran = voxtui("ask", str(QUESTION), name, "--json", "--speak", "answer.wav")
@@ -154,9 +162,9 @@ def test_a_file_that_cannot_be_transcribed_is_refused(voxtui):
 
 def test_a_place_where_no_sound_can_be_written_is_refused_before_the_first_turn(voxtui):
     (voxtui.here / "folder").mkdir()
-    for path in ("folder", "nowhere/answer.wav", "/dev/null"):
+    for path in ("folder", "nowhere/answer.wav", "/dev/null", "", "answer.mp3"):
         said = sentence(voxtui("ask", str(QUESTION), "--speak", path))
-        assert said.startswith(f"{path}: ")
+        assert said.startswith(f"{path or '.'}: ")
     assert Path("/dev/null").is_char_device()
     assert list((voxtui.here / "folder").iterdir()) == []
 
@@ -328,6 +336,44 @@ def test_a_reader_that_goes_away_is_no_error(voxtui):
     )  # fmt: skip
     os.close(writing)
     assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+@pytest.mark.parametrize("command", ["config", "--help", "stats --json"])
+def test_a_full_disk_behind_stdout_is_one_sentence(voxtui, command):
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [VOXTUI, *command.split()], env=voxtui.environment, stdout=full, stderr=subprocess.PIPE,
+            text=True, check=False,
+        )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (
+        2,
+        "voxtui: No space left on device: what it prints, or a file, was not written.\n",
+    )
+
+
+def test_a_standard_stream_that_is_closed_is_not_mistaken_for_a_file(voxtui):
+    """What is opened first gets the number of the stream, and what is printed lands in it."""
+    command = f"{VOXTUI} transcribe {QUESTION} <&- >&- 2>&-"
+    ran = subprocess.run(command, shell=True, env=voxtui.environment, check=False)
+    assert ran.returncode == 0
+
+
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_a_terminal_that_cannot_show_the_screen_is_told_of_the_lines(voxtui, term):
+    primary, secondary = os.openpty()
+    with open(primary, "rb") as terminal:
+        ran = subprocess.run(
+            [VOXTUI], env=voxtui.environment | {"TERM": term}, check=False,
+            stdin=secondary, stdout=secondary, stderr=secondary,
+        )  # fmt: skip
+        said = os.read(terminal.fileno(), 1000).decode()
+        os.close(secondary)
+    assert ran.returncode == 2
+    assert (
+        said
+        == f"This terminal cannot show the screen (TERM={term}). Without it: voxtui --plain\r\n"
+    )
 
 
 def test_a_home_that_cannot_be_written_to_is_no_obstacle(voxtui, tmp_path):

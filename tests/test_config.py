@@ -166,13 +166,37 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
             "vad.end_ms: 1" + "0" * 59 + "… is not a whole number from 64 to 10000.",
         ),
         ("[vad]\nhands_free = 1", "vad.hands_free: 1 is not true or false."),
-        ("[brain]\nname = []", "brain.name: [] is not one of auto, embedded, voxtral."),
+        ("[audio]\ninput = 3", 'audio.input: 3 is not a text; did you mean "3"?'),
+        ("[audio]\ninput = true", "audio.input: true is not a text."),
+        ("[brain]\nname = []", "brain.name: [] is not one of auto, embedded, remote, voxtral."),
         (
             "[brain.embedded]\nmodel = ''",
             'brain.embedded.model: "" is not a text with something in it.',
         ),
+        (
+            "[brain.remote]\nurl = 'far.example/v1'",
+            'brain.remote: url "far.example/v1" is not of the form http://HOST:PORT/v1.',
+        ),
+        (
+            "[brain.remote]\nurl = 'http://far.example:99999/v1'",
+            'brain.remote: url "http://far.example:99999/v1" is not of the form '
+            "http://HOST:PORT/v1.",
+        ),
+        (
+            "[brain.remote]\nurl = 'https://me:secret@far.example/v1'",
+            "brain.remote: url may hold no password: the environment variable VOXTUI_API_KEY is "
+            "for a key.",
+        ),
+        (
+            "[brain.remote]\ntranscription_url = 'http://far.example/v1'",
+            "brain.remote: transcription_url needs a transcription_model.",
+        ),
         ("voice = 'loud'", "voice: is a section, not a key; a key of it is voice.engine."),
         ("[streaming]\nmin_words = 3", "streaming: max_words 2 is less than min_words 3."),
+        (
+            "[generation]\nmin_new_tokens = 9\nmax_new_tokens = 8",
+            "generation: max_new_tokens 8 is less than min_new_tokens 9.",
+        ),
         ("[voice]\n= 1", "is not valid TOML: Invalid statement (at line 2, column 1)."),
         ("[voice]\nspeed = fast", "is not valid TOML: Invalid value (at line 2, column 9)."),
         ("a = " + "[" * 5000, "is nested too deeply."),
@@ -226,6 +250,16 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path):
 def test_a_directory_in_the_place_of_the_file_is_not_passed_over():
     Path("config.toml").mkdir()
     assert refusal() == "config.toml: is a directory, not a file."
+
+
+def test_a_link_that_leads_nowhere_is_not_passed_over():
+    Path("config.toml").symlink_to("dotfiles/voxtui.toml")
+    assert refusal() == "config.toml: there is no such file."
+
+
+def test_a_mark_that_an_editor_put_before_the_text_is_no_part_of_it():
+    written("\ufeff[voice]\nspeed = 1.5\n")
+    assert load_config(None, (), {}).config.voice.speed == 1.5
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -79,6 +79,25 @@ def test_without_the_weights_the_command_that_fetches_them_is_named(machine, cap
     assert "brain.embedded.model" in mend
 
 
+def test_weights_that_are_damaged_are_said(machine, capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "check_content", damaged)
+    possible, (what, mend) = machine.examine(capsys)
+    assert not possible
+    assert (what.split(), mend.strip()) == (["missing", "chat", "model:", "Damaged."], "Delete it.")
+
+
+def damaged(path):
+    raise ModelError("Damaged.", "Delete it.")
+
+
+def test_memory_that_is_there_and_not_free_is_said(machine, capsys, monkeypatch):
+    found = [("in all", 16.0), ("free", 0.05)]
+    monkeypatch.setattr(doctor, "_memory_found", lambda: iter(found))
+    possible, lines = machine.examine(capsys)
+    assert possible
+    assert lines[0] == "note     memory: 0.1 GB free; 0.1 GB are needed"
+
+
 def test_a_voice_that_cannot_be_is_missing(machine, capsys):
     machine.voice_fails = ModelError("No such voice.", "Take another.")
     possible, lines = machine.examine(capsys)

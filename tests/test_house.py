@@ -13,6 +13,7 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 HEAVY = {
     "hibari",
+    "httpx2",
     "kokoro",
     "moonshine_voice",
     "numpy",
@@ -76,6 +77,7 @@ def test_the_lock_pins_what_the_project_asks_for_and_names_no_place():
     asked = [
         *project["project"]["dependencies"],
         *project["project"]["optional-dependencies"]["embedded"],
+        *project["project"]["optional-dependencies"]["remote"],
         *project["dependency-groups"]["test"],
     ]
     assert {_name(requirement) for requirement in asked} <= names

@@ -8,6 +8,7 @@ import pytest
 
 HEAVY = {
     "hibari",
+    "httpx2",
     "kokoro",
     "moonshine_voice",
     "numpy",

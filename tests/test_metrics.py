@@ -175,6 +175,8 @@ def test_a_stage_that_was_over_before_the_release_takes_no_time_after_it():
 
 
 def test_a_turn_that_is_under_way_has_the_stages_it_has_reached():
+    sent = {"released": 0.0, "captured": 0.05, "sent": 0.06, "first_token": 0.2}
+    assert [stage.name for stage in stages(sent)] == ["listen", "send", "token"]
     assert stages({}) == []
     assert [stage.name for stage in stages({"released": 0.0, "captured": 0.1})] == ["listen"]
 

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, datetime
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.fakes import LoudIsSpeech, ScriptedBrain, frames
 from voxtui import metricsfile
 from voxtui.config import Config, MetricsConfig
 from voxtui.engine import Engine
+from voxtui.errors import InputError
 from voxtui.metricsfile import MetricsLog, metrics_file, read
 from voxtui.turn import (
     Loaded,
@@ -156,10 +158,11 @@ def test_a_folder_that_may_not_be_written_to_costs_only_the_file(tmp_path):
     assert read(tmp_path / "metrics.jsonl").lines == []
 
 
-def test_a_directory_in_its_place_costs_only_the_file(path):
+def test_a_directory_in_its_place_costs_only_the_file_and_is_not_taken_for_no_turns(path):
     path.mkdir(parents=True)
     note(path, turn())
-    assert read(path) == metricsfile.Past([], 0)
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        read(path)
 
 
 DAMAGE = [
@@ -193,6 +196,20 @@ def test_a_line_with_a_number_that_is_none_or_a_time_without_its_zone_is_damaged
         with path.open("a") as file:
             file.write(json.dumps(good | bad) + "\n")
     assert (len(read(path).lines), read(path).damaged) == (1, 3)
+
+
+def test_a_line_from_the_end_of_time_or_of_a_turn_without_end_is_damaged(path, monkeypatch):
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    time.tzset()
+    note(path, turn())
+    good = json.loads(path.read_text())
+    for bad in ({"at": "9999-12-31T23:59:59Z"}, {"marks": {"first_token": 1e306}}):
+        with path.open("a") as file:
+            file.write(json.dumps(good | bad) + "\n")
+    found = read(path)
+    monkeypatch.undo()
+    time.tzset()
+    assert (len(found.lines), found.damaged) == (1, 2)
 
 
 def test_what_a_newer_version_adds_does_no_harm(path):

@@ -13,7 +13,7 @@ from filelock import FileLock
 from tests.package_index import PackageIndex
 from voxtui import models
 from voxtui.errors import ModelError
-from voxtui.models import ChatModel, Part, fetch, model_file, models_directory
+from voxtui.models import ChatModel, Part, check_content, fetch, model_file, models_directory
 
 PART = 100_000
 CONTENT = b"GGUF" + random.Random(1).randbytes(2 * PART + 50_000)
@@ -238,6 +238,24 @@ def test_a_hub_that_cannot_be_reached_is_said_in_one_sentence(closed_port):
         fetch("tiny", source="hub")
 
 
+@pytest.mark.parametrize("source", ["auto", "hub"])
+def test_an_endpoint_that_is_no_address_is_said(index, monkeypatch, source):
+    monkeypatch.setenv("HF_ENDPOINT", "hub.example")
+    with pytest.raises(ModelError, match=r"HF_ENDPOINT: hub\.example is no address"):
+        fetch("tiny", source=source)
+
+
+def test_a_page_in_place_of_the_file_costs_nothing_of_what_is_here(hub):
+    hub.breaks_after[ON_HUB] = 123_456
+    with pytest.raises(ModelError, match="connection to the hub broke"):
+        fetch("tiny", source="hub")
+    hub.breaks_after.clear()
+    hub.ranges, hub.files[ON_HUB] = False, b"<html>Log in first</html>"
+    with pytest.raises(ModelError, match=r"not tiny\.gguf: another length"):
+        fetch("tiny", source="hub")
+    assert (models_directory() / PARTIAL).stat().st_size == 123_456
+
+
 def test_the_hub_is_asked_first_when_it_answers(hub):
     assert fetch("tiny").read_bytes() == CONTENT
     assert hub.paths("/simple") == []
@@ -355,6 +373,26 @@ def test_a_model_file_of_the_wrong_size_is_damaged():
     (models_directory() / "tiny.gguf").write_bytes(CONTENT[:-1])
     with pytest.raises(ModelError, match=f"damaged: {TINY.size - 1} bytes instead of {TINY.size}"):
         model_file("tiny")
+
+
+def test_a_model_file_of_other_content_is_damaged():
+    path = fetch_from_nowhere(CONTENT)
+    check_content(path)
+    path.write_bytes(CONTENT[:-1] + b"?")
+    with pytest.raises(ModelError, match=r"damaged: its SHA-256 .*Delete it, then .* fetch tiny`"):
+        check_content(path)
+
+
+def test_a_model_of_ones_own_may_have_any_content(tmp_path):
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+    check_content(tmp_path / "tiny.gguf")
+
+
+def fetch_from_nowhere(content):
+    models_directory().mkdir(parents=True)
+    path = models_directory() / "tiny.gguf"
+    path.write_bytes(content)
+    return path
 
 
 def test_a_name_nobody_knows_lists_the_known_ones():

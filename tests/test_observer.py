@@ -1,6 +1,7 @@
 """What the screen says of its latency is true, seen from outside the process."""
 
 import statistics
+import time
 
 import pytest
 
@@ -8,6 +9,19 @@ from tests import observer
 from tests.audio.sounds import report
 from tests.virtual_audio import missing
 from voxtui.models import MODELS, is_here
+
+
+def test_the_screen_is_read_as_it_came_however_late_somebody_looks():
+    command = ["sh", "-c", "printf one; read word; printf two; read word"]
+    with observer.Watched(command, {}) as terminal:
+        terminal.until(lambda: b"one" in terminal.output)
+        told = terminal.send("\n")
+        terminal.until(lambda: b"two" in terminal.output)
+        came = time.monotonic()
+        assert told <= terminal.first(lambda screen: "two" in screen.shown[1]) <= came
+        assert "two" in terminal.lines[1]
+        terminal.send("\n")
+        terminal.ends()
 
 
 @pytest.mark.slow

@@ -213,6 +213,19 @@ def test_a_hub_with_troubles_of_its_own_is_said(fetch, hub):
     assert refusal(fetch()) == f"voxtui: The hub's answer about {NAME} cannot be understood."
 
 
+@pytest.mark.parametrize("path", ["/tmp/model.safetensors", "model/../../../model.safetensors"])
+def test_a_repository_that_would_write_elsewhere_is_not_understood(fetch, hub, path):
+    siblings = [sibling(path, b"")]
+    hub.files[API] = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
+    assert refusal(fetch()) == f"voxtui: The hub's answer about {NAME} cannot be understood."
+
+
+def test_a_hub_that_sends_one_in_circles_is_said(fetch, hub):
+    hub.moved[API] = API
+    said = refusal(fetch())
+    assert said.startswith(f"voxtui: The hub refuses to send {NAME}: 302 ")
+
+
 def test_a_repository_of_another_format_is_said(fetch, hub):
     siblings = [sibling(path, content) for path, content in USELESS.items()]
     siblings += [sibling(path, FILES[path]) for path in ("config.json", "tekken.json")]

@@ -253,7 +253,7 @@ class VirtualAudio:
                 self._pactl("unload-module", number)
         if not percent:
             return
-        loop = ("source=voxspk.monitor", "sink=voxcable", "latency_msec=40")
+        loop = ("source=voxspk.monitor", "sink=voxcable", "latency_msec=20")
         self._pactl("load-module", "module-loopback", *loop)
         for line in self._pactl("list", "short", "sink-inputs").splitlines():
             if "module-loopback" in line:

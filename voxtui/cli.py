@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from voxtui.models import Source
     from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
     from voxtui.repositories import Repository
-    from voxtui.turn import Event
+    from voxtui.turn import Event, Samples
 
 FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 ENDING_SECONDS = 3.0
 
@@ -68,9 +71,8 @@ def global_options(command: Command) -> Command:
         options.sets += sets
         try:
             return context.invoke(command, options, **rest)
-        except BrokenPipeError:
-            # The reader has gone; so that the interpreter's last flush does not complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # the reader has gone
+            forget_stdout()
             return None
 
     return taking  # type: ignore[return-value]
@@ -87,7 +89,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 def cli(options: Options, plain: bool) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
-    Without a command the screen opens. Nothing leaves this machine.
+    Without a command the screen opens. Nothing leaves this machine, unless brain.name is "remote":
+    then your voice and words go to the server that brain.remote.url names.
     """
     command = click.get_current_context().invoked_subcommand
     if command is not None and plain:
@@ -104,6 +107,13 @@ def talk(options: Options) -> None:
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise InputError(
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
+        )
+    from voxtui.terminal import shows_screens
+
+    if not shows_screens():
+        term = os.environ.get("TERM", "")
+        raise InputError(
+            f"This terminal cannot show the screen (TERM={term}).", "Without it: voxtui --plain"
         )
     from voxtui.audio.devices import list_devices
     from voxtui.audio.loopback import kept
@@ -250,19 +260,41 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     """Write down what is said in sound files."""
     config = options.load().config
     from voxtui.audio.clips import load_clip
-    from voxtui.brains.moonshine import Moonshine
     from voxtui.detectors.silero import PySilero
     from voxtui.transcribe import write
 
     if form in ("srt", "vtt") and len(files) > 1:
         raise InputError(f"--format {form} takes one file at a time.")
     clips = [load_clip(path, float("inf")) for path in files]
-    recogniser = Moonshine()
-    recogniser.load()
-    try:
-        write(clips, form, config.vad, PySilero(), recogniser.recognise)
-    finally:
-        recogniser.close()
+    with recogniser(config) as recognise:
+        write(clips, form, config.vad, PySilero(), recognise)
+
+
+@contextmanager
+def recogniser(config: Config) -> Generator[Callable[[Samples], str]]:
+    """What puts speech into words: the server, where `config` names one to answer."""
+    from voxtui.turn import Utterance
+
+    if config.brain.name != "remote":
+        from voxtui.brains.moonshine import Moonshine
+
+        moonshine = Moonshine()
+        moonshine.load()
+        try:
+            yield moonshine.recognise
+        finally:
+            moonshine.close()
+        return
+    import threading
+
+    with closing(build_brain(config, partial(click.echo, err=True))) as brain:
+
+        def recognise(samples: Samples) -> str:
+            tokens = brain.transcribe(Utterance(samples, (), 0.0), threading.Event())
+            return "".join(token.text for token in tokens).strip()
+
+        brain.warm_up(lambda step, fraction: None)
+        yield recognise
 
 
 @cli.command()
@@ -601,6 +633,10 @@ def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
         case "voxtral":
             asked_for = voxtral()  # where it cannot be had, that is said at once
             return AutoBrain(lambda: asked_for, embedded, say, asked_for.name)
+        case "remote":
+            from voxtui.brains.remote import RemoteBrain
+
+            return RemoteBrain(config, say)
         case "auto":
             return AutoBrain(voxtral_on_gpu, embedded, say)
 
@@ -696,6 +732,7 @@ def native_log() -> Path:
 
 def main() -> NoReturn:
     """Run the command line; every failure a person can meet is one sentence and an exit code."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show every sign
@@ -712,6 +749,31 @@ def main() -> NoReturn:
         os._exit(INTERRUPTED)  # a thread may be deep in native code, and is not waited for
     except VoxtuiError as error:
         label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
-        click.echo(f"{label}{error}", err=True)
-        raise SystemExit(UNUSABLE) from None
+        refuse(f"{label}{error}")
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        forget_stdout()
+        refuse(f"voxtui: {error.strerror}: what it prints, or a file, was not written.")
+    except MemoryError:
+        refuse("voxtui: There is too little memory. `voxtui doctor` says how much.")
     raise SystemExit(code)  # that of --help and --version, or None
+
+
+def open_closed_streams() -> None:
+    """Else the next file that is opened takes their place, and is written to."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def refuse(sentence: str) -> NoReturn:
+    click.echo(sentence, err=True)
+    raise SystemExit(UNUSABLE)
+
+
+def forget_stdout() -> None:
+    """It takes nothing more; so that the interpreter's last flush does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, inspect
@@ -20,6 +22,9 @@ from voxtui.errors import ConfigError
 ENVIRONMENT = "VOXTUI_"
 
 LOCAL_CONFIG = Path("config.toml")
+
+TEXT = "utf-8-sig"
+"""UTF-8; the mark that some editors put before it is no part of the text."""
 
 LONGEST_SHOWN = 60
 """Characters of a refused value that are shown."""
@@ -39,16 +44,69 @@ class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """whether an utterance is put into words after its reply"""
     graphs: bool = False
     """whether a turn's work is captured as CUDA graphs when the model is loaded"""
+    kernels: Literal["none", "attention", "all"] = "none"
+    """what of a decode step goes through kernels of our own; needs Triton"""
+
+
+class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A server that speaks OpenAI's protocol."""
+
+    url: str = ""
+    """empty: there is none"""
+    model: str = ""
+    """empty: the only one that the server has"""
+    transcription_model: str = ""
+    """empty: `model` hears the sound itself"""
+    transcription_url: str = ""
+    """empty: `url`"""
+    idle_transcript: bool = True
+    """whether sound that `model` heard is put into words after its reply, which sends it again"""
+    timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("url", "transcription_url"):
+            _check_url(name, getattr(self, name))
+        if self.transcription_url and not self.transcription_model:
+            raise ValueError("transcription_url needs a transcription_model")
+
+    @property
+    def hosts(self) -> str:
+        """Where the user's voice and words go."""
+        urls = (self.transcription_url, self.url) if self.transcription_model else (self.url,)
+        return " and ".join(dict.fromkeys(urlsplit(url).netloc for url in urls if url))
+
+
+def _check_url(name: str, url: str) -> None:
+    """Raises ValueError."""
+    if not url:
+        return
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.query:
+        raise ValueError(
+            f"{name} may hold no password: the environment variable VOXTUI_API_KEY is for a key"
+        )
+    try:
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not url.isprintable() or " " in url:
+        raise ValueError(f'{name} "{url}" is not of the form http://HOST:PORT/v1')
 
 
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: Literal["auto", "embedded", "voxtral"] = "auto"
+    name: Literal["auto", "embedded", "voxtral", "remote"] = "auto"
     instruction: str = (
         "You are Vox, a friendly voice assistant. Answer in one or two short spoken sentences. "
         "Plain text only, no lists, no code."
     )
     embedded: EmbeddedBrainConfig = EmbeddedBrainConfig()
     voxtral: VoxtralBrainConfig = VoxtralBrainConfig()
+    remote: RemoteBrainConfig = RemoteBrainConfig()
+
+    @property
+    def idle_transcript(self) -> bool:
+        """Whether what was said is put into words once nothing else is to do."""
+        return (self.remote if self.name == "remote" else self.voxtral).idle_transcript
 
 
 class KokoroConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +149,11 @@ class GenerationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     top_k: Annotated[int, Meta(ge=0)] | None = None
     repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None = None
     seed: Annotated[int, Meta(ge=0, lt=2**31)] = 1
+
+    def __post_init__(self) -> None:
+        most, least = self.max_new_tokens, self.min_new_tokens
+        if most is not None and least is not None and most < least:
+            raise ValueError(f"max_new_tokens {most} is less than min_new_tokens {least}")
 
     def sampling(self) -> Sampling:
         """The values in force: the preset's, with the explicit keys on top."""
@@ -195,7 +258,7 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
     Raises ConfigError, whose message begins with where the trouble is.
     """
     if path is None:
-        path = next((p for p in (LOCAL_CONFIG, user_config_file()) if _exists(p)), None)
+        path = next((p for p in (LOCAL_CONFIG, user_config_file()) if os.path.lexists(p)), None)
     said: dict[str, Setting] = {}
     for setting in _from_file(path) if path else ():
         said[setting.key] = setting
@@ -241,7 +304,7 @@ def save_values(values: Mapping[str, Any]) -> Path:
 
     path = user_config_file()
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = path.read_text(encoding=TEXT) if path.exists() else ""
         document: Any = tomlkit.parse(text)
         for key, value in values.items():
             *sections, name = key.split(".")
@@ -271,16 +334,9 @@ def toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a directory on the way that may not be searched
-        return False
-
-
 def _from_file(path: Path) -> Iterator[Setting]:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding=TEXT))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such file.") from error
     except IsADirectoryError as error:
@@ -353,13 +409,20 @@ def _checked(place: str, key: str, value: Any) -> Any:
         kind = inspect.type_info(_keys()[key])
         shown = toml_value(value).encode(errors="backslashreplace").decode()
         shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
-        near = ""
-        if isinstance(kind, inspect.LiteralType) and isinstance(value, str):
-            close = difflib.get_close_matches(value, [str(v) for v in kind.values], 1)
-            near = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigError(
-            f"{place}: {key}: {shown} is not {_expected(kind)}{near or '.'}"
-        ) from error
+        near = _meant(kind, value, shown)
+        raise ConfigError(f"{place}: {key}: {shown} is not {_expected(kind)}{near}") from error
+
+
+def _meant(kind: inspect.Type, value: Any, shown: str) -> str:
+    """The end of the sentence: what was probably meant by `value`, which is not of `kind`."""
+    match kind, value:
+        case inspect.LiteralType(values), str():
+            close = difflib.get_close_matches(value, [str(v) for v in values], 1)
+            return f"; did you mean {close[0]}?" if close else "."
+        case inspect.StrType(), int() if not isinstance(value, bool):
+            return f'; did you mean "{shown}"?'
+        case _:
+            return "."
 
 
 def _expected(kind: inspect.Type) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from voxtui.ahead import ahead
 from voxtui.config import HistoryConfig
 from voxtui.protocols import PastTurn, Voice
-from voxtui.turn import Mark, Marks, SpeechChunk, Token, Utterance
+from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk, Token, Utterance
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -91,7 +91,19 @@ class SpokenClause:
     length: int
     """characters of the reply it covers"""
     seconds: float = 0.0
-    """how long its speech is"""
+    """how long its speech is, as far as it is known"""
+    audible: float = 0.0
+    """how long until nothing of it can be heard any more but silence"""
+    whole: bool = False
+    """all of its speech is known"""
+
+    def add(self, chunk: SpeechChunk) -> None:
+        import numpy as np
+
+        loud = np.flatnonzero(np.abs(chunk.samples) > AUDIBLE)
+        if len(loud):
+            self.audible = self.seconds + float(loud[-1]) / chunk.rate
+        self.seconds += chunk.seconds
 
 
 @dataclass(slots=True)
@@ -108,8 +120,9 @@ class Speech:
         """Speech for `tokens`, each clause once it is complete. Raises VoiceFailed, Stalled."""
         for clause in clauses(token.text for token in tokens):
             text = _unfinished(speakable(clause))
-            self.spoken.append(SpokenClause(len(clause)))
-            if len(text) < 2:
+            spoken = SpokenClause(len(clause), whole=len(text) < 2)
+            self.spoken.append(spoken)
+            if spoken.whole:
                 continue
             self.marks.mark(Mark.FIRST_SENTENCE)
             speech = self._speech(text)
@@ -117,29 +130,32 @@ class Speech:
                 for chunk in chunks:
                     self.marks.mark(Mark.FIRST_AUDIO)
                     self.marks.speech_s += chunk.seconds
-                    self.spoken[-1].seconds += chunk.seconds
+                    spoken.add(chunk)
                     yield chunk
+            spoken.whole = True
 
     def _speech(self, text: str) -> Generator[SpeechChunk, None, None]:
         try:
             yield from self.voice.speak(text)
         except Exception as error:
-            _log.exception("the voice failed")
+            _log.debug("the voice failed", exc_info=True)  # it may quote the answer
             raise VoiceFailed(str(error) or type(error).__name__) from error
 
     def heard(self, reply: str, seconds: float) -> str:
         """The beginning of `reply` that `seconds` of its speech said, in whole words."""
         end = 0
-        for clause in list(self.spoken):
-            if seconds >= clause.seconds:
-                seconds -= clause.seconds
+        for clause in self.spoken:
+            if clause.whole and seconds >= clause.audible:
+                seconds = max(0.0, seconds - clause.seconds)
                 end += clause.length
                 continue
-            cut = end + int(clause.length * seconds / clause.seconds)
+            cut = end
+            if seconds < clause.audible:
+                cut += int(clause.length * seconds / clause.audible)
             while cut > end and not reply[cut : cut + 1].isspace():
                 cut -= 1
             return reply[:cut]
-        return reply[:end]
+        return reply[:end] if reply[end:].strip() else reply
 
 
 def speakable(text: str) -> str:
@@ -174,6 +190,8 @@ class Conversation:
     def __init__(self, config: HistoryConfig) -> None:
         self._config = config
         self.past: tuple[PastTurn, ...] = ()
+        self._last_said: Utterance | str = ""
+        """in the last turn of `past`, whose sound that need not hold"""
 
     def remember(
         self, said: Utterance | str, words: str | None, reply: tuple[Token, ...], heard: str
@@ -188,18 +206,18 @@ class Conversation:
         while turns and sum(map(_size, turns)) > self._config.max_tokens:
             turns.pop(0)
         self.past = tuple(turns)
+        self._last_said = said
 
     def take_back(self, said: Utterance) -> None:
         """Forget the last turn, if it is the one in which this was said."""
-        if self.past and self.past[-1].said is said:
+        if self._last_said is said:
             self.past = self.past[:-1]
 
     def put_into_words(self, said: Utterance, words: str) -> None:
-        """The words of a turn became known after it was over."""
-        self.past = tuple(
-            PastTurn(turn.said, words, turn.reply) if turn.said is said else turn
-            for turn in self.past
-        )
+        """The words of the last turn, if this was said in it, became known after it was over."""
+        if self.past and self._last_said is said:
+            turn = PastTurn(self.past[-1].said, words, self.past[-1].reply)
+            self.past = (*self.past[:-1], turn if self._config.turns else _as_text(turn))
 
     def forget(self) -> None:
         self.past = ()

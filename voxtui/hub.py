@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
@@ -19,6 +19,8 @@ HUB = "https://huggingface.co"
 BLOCK = 1 << 20
 PAUSES_WITHIN = 30.0
 """seconds without a byte after which a connection to the hub counts as broken"""
+LONGEST_LISTING = 16 << 20
+"""bytes"""
 
 
 class Unreachable(ModelError):
@@ -66,7 +68,7 @@ def listing(repository: str) -> list[HubFile]:
         raise ModelError("HF_HUB_OFFLINE forbids asking the hub.", "Unset it for the fetch.")
     try:
         with urlopen(asking(url), timeout=PAUSES_WITHIN) as response:
-            return list(_files(repository, json.load(response)))
+            return list(_files(repository, json.loads(response.read(LONGEST_LISTING))))
     except HTTPError as error:
         raise _refusal(error, repository, repository) from error
     except URLError as error:
@@ -110,11 +112,15 @@ def _refusal(error: HTTPError, repository: str, name: str) -> Unreachable:
                 "Is your HF_TOKEN still valid?",
             )
         case _:
-            return Unreachable(f"The hub refuses to send {name}: {error.code} {error.reason}.")
+            reason = str(error.reason).partition("\n")[0].rstrip(".")  # of a redirect: three lines
+            return Unreachable(f"The hub refuses to send {name}: {error.code} {reason}.")
 
 
 def _endpoint() -> str:
-    return os.environ.get("HF_ENDPOINT", HUB).rstrip("/")
+    endpoint = os.environ.get("HF_ENDPOINT") or HUB
+    if not endpoint.startswith(("https://", "http://")):
+        raise ModelError(f"HF_ENDPOINT: {endpoint} is no address of a hub.", f"It is like {HUB}.")
+    return endpoint.rstrip("/")
 
 
 def hub_home() -> Path:
@@ -136,10 +142,13 @@ def _token() -> str | None:
 def _files(repository: str, answer: dict[str, Any]) -> Iterator[HubFile]:
     for entry in answer["siblings"]:
         large: dict[str, Any] = entry.get("lfs") or {}
+        path = PurePosixPath(entry["rfilename"])
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(path)  # it would be written outside of the model's directory
         yield HubFile(
             repository=repository,
             commit=str(answer["sha"]),
-            path=str(entry["rfilename"]),
+            path=str(path),
             size=int(large.get("size", entry["size"])),
             sha256=large.get("sha256"),
             blob=str(entry["blobId"]),
@@ -154,6 +163,8 @@ def _blocks(file: BinaryIO, wanted: HubFile) -> Iterator[bytes]:
     try:
         with urlopen(request, timeout=PAUSES_WITHIN) as response:
             if response.status != 206:  # the server sends the whole file, whatever was asked
+                if response.length not in (None, wanted.size):
+                    raise Unreachable(f"What the hub sends is not {wanted.name}: another length.")
                 file.truncate(0)
                 file.seek(0)
             while block := response.read(BLOCK):
@@ -167,7 +178,8 @@ def _blocks(file: BinaryIO, wanted: HubFile) -> Iterator[bytes]:
 
 
 def _unreachable(error: URLError) -> Unreachable:
-    return Unreachable(f"The hub cannot be reached: {error.reason}.", "Check the network.")
+    reason = getattr(error.reason, "strerror", None) or error.reason
+    return Unreachable(f"The hub cannot be reached: {reason}.", "Check the network.")
 
 
 def _broken(wanted: HubFile) -> Unreachable:

@@ -198,6 +198,7 @@ class Lead:
 
 _PATH: Sequence[tuple[str, Mark]] = (
     ("listen", Mark.CAPTURED),
+    ("send", Mark.SENT),
     ("encode", Mark.ENCODED),
     ("recognise", Mark.TRANSCRIBED),
     ("prefill", Mark.PREFILLED),

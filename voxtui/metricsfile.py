@@ -6,7 +6,6 @@ A line of JSON per turn. Several sessions may write at once; a damaged line cost
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
 import uuid
@@ -19,6 +18,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from voxtui.errors import InputError
 from voxtui.turn import (
     MICROPHONE,
     Event,
@@ -41,6 +41,9 @@ LOCK_SECONDS = 2.0
 LATE_SECONDS = 0.5
 """How long after a turn its first painted word is waited for."""
 
+LONGEST = 86_400.0
+"""Seconds. No turn takes a day."""
+
 UNKEPT = ("clip", "heard", "reply", "error")
 """Keys of a turn's JSON that may hold words or names."""
 
@@ -61,6 +64,7 @@ class Line(msgspec.Struct, frozen=True):
     tokens: int
     hidden_ms: float
     marks: dict[str, float]
+    network_ms: float | None = None
 
     @property
     def turn(self) -> Turn:
@@ -71,6 +75,7 @@ class Line(msgspec.Struct, frozen=True):
             self.marks,
             tokens=self.tokens,
             hidden_s=self.hidden_ms / 1000,
+            network_s=None if self.network_ms is None else self.network_ms / 1000,
         )
 
 
@@ -90,7 +95,10 @@ def metrics_file() -> Path:
 
 
 def read(path: Path) -> Past:
-    """Every turn in the older file and in the file at `path`; a missing file holds none."""
+    """Every turn in the older file and in the file at `path`; a missing file holds none.
+
+    Raises InputError.
+    """
     lines: list[Line] = []
     damaged = 0
     for file in (_older(path), path):
@@ -100,18 +108,28 @@ def read(path: Path) -> Past:
             except (msgspec.MsgspecError, ValueError):
                 damaged += 1
                 continue
-            if line.at.tzinfo is None or not all(map(math.isfinite, line.marks.values())):
-                damaged += 1
-            else:
+            if _is_possible(line):
                 lines.append(line)
+            else:
+                damaged += 1
     return Past(sorted(lines, key=lambda line: line.at), damaged)
+
+
+def _is_possible(line: Line) -> bool:
+    try:
+        line.at.astimezone()
+    except OverflowError:  # the first or the last day there is
+        return False
+    return line.at.tzinfo is not None and all(abs(at) < LONGEST for at in line.marks.values())
 
 
 def _lines(file: Path) -> list[bytes]:
     try:
         return [line for line in file.read_bytes().splitlines() if line.strip()]
-    except OSError:
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}.") from error
 
 
 def _older(path: Path) -> Path:

@@ -196,6 +196,16 @@ def _fetched(model: ChatModel) -> Path:
     raise ModelError(f"The chat model {model.name} is not on this machine yet.", hint)
 
 
+def check_content(path: Path) -> None:
+    """Raises ModelError if a fetched file is not the released one any more. Reads all of it."""
+    model = next((model for model in MODELS.values() if place(model) == path), None)
+    if model and _sha256(path) != model.sha256:
+        raise ModelError(
+            f"{path} is damaged: its SHA-256 is not that of the release.",
+            f"Delete it, then run `voxtui models fetch {model.name}`.",
+        )
+
+
 def _check_gguf(path: Path) -> None:
     hint = "Set brain.embedded.model to a .gguf file, or to a name that `voxtui models list` shows."
     try:

@@ -122,6 +122,11 @@ class Brain(Protocol):
         """In words, for the screen."""
         ...
 
+    @property
+    def sends_to(self) -> str:
+        """Where the user's voice and words go; empty: they stay on this machine."""
+        ...
+
     def warm_up(self, progress: Progress) -> None:
         """Load and warm everything, so that the first turn is as fast as the tenth.
 

@@ -76,12 +76,26 @@ class Recording:
         It ends at the capture time of the release; while the last 64 ms held speech, listening
         goes on, for at most 200 ms.
         """
-        if not self.frames:
-            return False
-        last = self.frames[-1].captured_at
-        if last + FRAME_SECONDS <= released_at:
-            return False
-        return self.quiet_frames >= QUIET_FRAMES or last >= released_at + TAIL_SECONDS
+        return self._end(released_at) is not None
+
+    def cut(self, released_at: float) -> list[Frame]:
+        """Let go of the frames after its end, and return them: a release may be known late."""
+        end = self._end(released_at)
+        if end is None:
+            return []
+        after = self.frames[end:]
+        del self.frames[end:], self.verdicts[end:]
+        return after
+
+    def _end(self, released_at: float) -> int | None:
+        """How many frames it has; None while there may be more."""
+        quiet = 0
+        for count, (frame, speech) in enumerate(zip(self.frames, self.verdicts, strict=True), 1):
+            quiet = 0 if speech else quiet + 1
+            past = frame.captured_at - released_at
+            if past > -FRAME_SECONDS and (quiet >= QUIET_FRAMES or past >= TAIL_SECONDS):
+                return count
+        return None
 
     def utterance(self) -> Utterance | None:
         """From the first to the last speech frame, padded; None without any speech."""

@@ -37,6 +37,11 @@ class Answers:
     mouse: bool | None
 
 
+def shows_screens() -> bool:
+    """Whether TERM names a terminal in which a program can draw."""
+    return os.environ.get("TERM", "") not in ("", "dumb")
+
+
 def ask_terminal() -> Answers | None:
     """Ask the terminal that is read from and written to; None where there is none that answers."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -29,6 +29,9 @@ FRAME_SAMPLES = 512
 
 FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
+AUDIBLE = 10 ** (-50 / 20)
+"""-50 dBFS: what is quieter is not heard, so it is neither a first nor a last sound."""
+
 MICROPHONE = "microphone"
 
 REPLAY = "replay"
@@ -100,6 +103,7 @@ class Mark(StrEnum):
     SPEECH_ENDED = "speech_ended"
     RELEASED = "released"
     CAPTURED = "captured"
+    SENT = "sent"
     TRANSCRIBED = "transcribed"
     ENCODED = "encoded"
     PREFILLED = "prefilled"
@@ -125,6 +129,8 @@ class Marks:
         """seconds of speech the voice has made so far"""
         self.gpu_bytes: int | None = None
         """GPU memory the brain holds, where it knows"""
+        self.network_s: float | None = None
+        """seconds to the first token that were the network's, where the brain uses one"""
 
     def mark(self, name: Mark, at: float | None = None) -> None:
         at = time.monotonic() if at is None else float(at)  # it may come out of an array
@@ -167,6 +173,7 @@ class Turn:
     tokens: int = 0
     hidden_s: float = 0.0
     gpu_bytes: int | None = None
+    network_s: float | None = None
     paced: bool = True
     error: str | None = None
 
@@ -187,6 +194,11 @@ class Turn:
     @property
     def total_ms(self) -> float | None:
         return self.ms(Mark.LAST_TOKEN)
+
+    @property
+    def network_ms(self) -> float | None:
+        """How much of TTFT was the network, at least."""
+        return None if self.network_s is None else self.network_s * 1000
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -211,6 +223,7 @@ class Turn:
             "first_sound_ms": rounded(self.first_sound_ms),
             "total_ms": rounded(self.total_ms),
             "hidden_ms": round(self.hidden_s * 1000, 1),
+            "network_ms": rounded(self.network_ms),
             "paced": self.paced,
             "outcome": self.outcome.value,
             "error": self.error,
@@ -250,6 +263,8 @@ class Loaded:
     microphone: str | None
     """its device name, or None: no microphone, clips and text only"""
     speaker: str | None
+    sends_to: str = ""
+    """where the user's voice and words go; empty: they stay on this machine"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from tests.audio.sounds import edges, find, question, report
 from tests.fakes import SECONDS
 from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.rates import resample
-from voxtui.audio.speaker import AUDIBLE, SounddeviceSpeaker
+from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.errors import DeviceError
-from voxtui.turn import Mark, Marks, SpeechChunk
+from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk
 
 pytestmark = pytest.mark.audio
 

@@ -14,11 +14,12 @@ from tests.fakes import BeepVoice, Events, LoudIsSpeech, ScriptedBrain
 from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
 from voxtui.audio.devices import list_devices
 from voxtui.audio.microphone import SounddeviceMicrophone
-from voxtui.audio.speaker import AUDIBLE, SounddeviceSpeaker
+from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.config import Config
 from voxtui.engine import Engine
 from voxtui.protocols import Microphone, Speaker
 from voxtui.turn import (
+    AUDIBLE,
     MicrophoneLost,
     Notice,
     Outcome,

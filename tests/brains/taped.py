@@ -97,7 +97,8 @@ class FakeCuda:
     def set_stream(self, stream: object) -> None:
         self.current = stream
 
-    def Stream(self) -> FakeStream:  # noqa: N802
+    def Stream(self, priority: int) -> FakeStream:  # noqa: N802
+        assert priority < 0
         return FakeStream(self.log)
 
     def CUDAGraph(self) -> FakeGraph:  # noqa: N802

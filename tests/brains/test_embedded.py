@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import sys
 import tempfile
 import threading
 from multiprocessing import Pipe
@@ -23,7 +24,7 @@ from voxtui.brains.llama import Llama, chatml
 from voxtui.brains.moonshine import LONG_SECONDS, Moonshine, stretches
 from voxtui.config import GenerationConfig
 from voxtui.errors import ModelError
-from voxtui.models import model_file
+from voxtui.models import MODELS, model_file, place
 from voxtui.protocols import PastTurn
 from voxtui.turn import SAMPLE_RATE, Heard, Mark, Marks, Token, Utterance
 
@@ -239,6 +240,72 @@ def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     broken.write_bytes(b"GGUF" + bytes(1000))
     with pytest.raises(ModelError, match=r"broken\.gguf did not load"):
         Llama(512).load(broken)
+
+
+def test_a_recogniser_that_does_not_load_is_one_sentence_and_goes_quietly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from moonshine_voice import transcriber
+    from moonshine_voice.errors import MoonshineError
+
+    def no_room() -> None:
+        raise MoonshineError("No room for the library.")
+
+    monkeypatch.setattr(transcriber, "_MoonshineLib", no_room)
+    with pytest.raises(
+        ModelError, match=r"did not load: No room for the library\. Is there memory"
+    ):
+        Moonshine().load()
+
+
+def test_a_release_that_does_not_load_is_told_from_too_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = MODELS["smollm2-135m"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place(model).parent.mkdir(parents=True)
+    with place(model).open("wb") as file:
+        file.truncate(model.size)
+    brain = EmbeddedBrain(small())
+    with pytest.raises(ModelError, match="is damaged: its SHA-256"):
+        brain.warm_up(lambda step, fraction: None)
+    brain.close()
+
+
+def test_a_process_that_cannot_be_started_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(ModelError, match=r"cannot be started: .*No such file"):
+        Llama(512).load(Path("any.gguf"))
+
+
+def test_a_long_place_for_temporary_files_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("long" * 25)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    llama = Llama(512)
+    llama.load(model_file("smollm2-135m"))
+    llama.close()
+
+
+def test_nothing_is_left_of_a_loading_that_nobody_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Ctrl-C: this process may end at once, and takes nothing away any more."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    os.mkfifo(tmp_path / "slow.gguf")  # nobody ever writes to it
+    beats: list[int] = []
+
+    def beat() -> None:
+        left = [path.name for path in tmp_path.iterdir()]
+        beats.append(len(left))
+        if left == ["slow.gguf"]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Llama(512).load(tmp_path / "slow.gguf", beat)
+    assert beats[-1] == 1
 
 
 def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: EmbeddedBrain) -> None:

@@ -12,12 +12,15 @@ import soundfile
 import torch
 
 from tests.brains.conftest import Question
+from tests.brains.tiny_voxtral import model
 from tests.brains.voxtral_turns import Oracle, answered, ids, instruction, made, sound, utterance
 from tests.fakes import Flag
 from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
 from voxtui.brains.voxtral.encoder import Encoder
+from voxtui.brains.voxtral.loop import Loop
 from voxtui.brains.voxtral.prompt import (
     BEGIN_AUDIO,
+    EOS,
     WINDOW_SAMPLES,
     WINDOW_TOKENS,
     Clip,
@@ -27,7 +30,9 @@ from voxtui.brains.voxtral.prompt import (
     transcription,
     without_trailing_zeros,
 )
+from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.text import Detokenizer, Tekken
+from voxtui.brains.voxtral.weights import parts
 from voxtui.config import Config, GenerationConfig, HistoryConfig
 from voxtui.conversation import Conversation
 from voxtui.errors import ModelError, ModelLost
@@ -511,6 +516,21 @@ def test_a_failure_costs_one_turn_and_the_second_the_model(
                 answered(brain, (), utterance(1.0))
     finally:
         brain.close()
+
+
+def test_a_cache_that_grew_is_emptied_all_the_same() -> None:
+    loop = Loop(*parts(model()), Sampler(4096, EOS, torch.device("cpu")), 16)
+    for _ in loop.prepare([1] * 100, []):
+        pass
+    assert loop.cache.capacity > 100 and loop.cache.both.any()
+    loop.forget()
+    assert not loop.cache.held and not loop.cache.both.any()
+
+
+def test_torch_may_not_take_the_attention_that_is_planned_anew_for_every_length() -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    parts(model())
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_a_bug_is_not_explained_away(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,9 @@
-"""Weights of one byte: what they stand for, who may have them, and their kernel."""
+"""Weights of one byte: what they stand for, and who may have them."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +21,6 @@ from voxtui.protocols import PastTurn
 from voxtui.turn import Marks, Token, Utterance
 
 GPU = torch.device("cuda")
-
-REPOSITORY = Path(__file__).parents[2]
-
-needs_triton = pytest.mark.skipif(not find_spec("triton"), reason="Triton is not installed")
 
 
 def drawn(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
@@ -164,61 +157,3 @@ def test_a_kernel_that_fails_is_said_and_the_weights_stay_as_they_are(
     ]
     assert "fp8" not in brain.description
     brain.close()
-
-
-# The kernel.
-
-
-def run(code: str, **environment: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        cwd=REPOSITORY, capture_output=True, text=True, check=False,
-        env=os.environ | environment,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
-
-
-@needs_triton
-def test_the_kernel_says_what_the_plain_product_says() -> None:
-    code = """
-import torch
-from voxtui.brains.voxtral.fp8_kernel import single
-from voxtui.brains.voxtral.quantized import Fp8Weight, plain
-torch.manual_seed(0)
-for rows, columns in ((6, 8), (37, 1000), (64, 1024), (130, 3072)):
-    weight = Fp8Weight(torch.randn(rows, columns), None)
-    for dtype, off in ((torch.float32, 1e-5), (torch.bfloat16, 1e-2)):
-        x = torch.randn(1, columns, dtype=dtype)
-        rounded = (weight.values, weight.scales)
-        wanted = plain(x.double(), *rounded)
-        assert single(x, *rounded).dtype == dtype
-        for found in (single(x, *rounded), plain(x, *rounded)):
-            assert (found - wanted).norm() < off * wanted.norm(), (rows, columns, dtype)
-print("equal")
-"""
-    assert run(code, TRITON_INTERPRET="1") == "equal\n"
-
-
-@needs_triton
-@pytest.mark.parametrize("capability", [89, 90])
-def test_the_kernel_compiles_for_the_gpus_that_may_have_it(capability: int) -> None:
-    code = f"""
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from voxtui.brains.voxtral.fp8_kernel import COLUMNS, ROWS, _single
-kinds = dict(x="*bf16", values="*fp8e4nv", scales="*fp32", y="*bf16", rows="i32")
-fixed = dict(columns=3072, ROWS=ROWS, COLUMNS=COLUMNS)
-source = ASTSource(
-    fn=_single,
-    signature=kinds | dict.fromkeys(fixed, "constexpr"),
-    constexprs={{(5 + i,): value for i, value in enumerate(fixed.values())}},
-    attrs={{(i,): [["tt.divisibility", 16]] for i in range(5)}},
-)
-made = triton.compile(source, target=GPUTarget("cuda", {capability}, 32))
-assert "cvt.rn.f16x2.e4m3x2" in made.asm["ptx"]  # the GPU's own conversion
-assert "ld.global.v4" in made.asm["ptx"]  # 16 bytes at a time
-print(len(made.asm["cubin"]) > 0)
-"""
-    assert run(code) == "True\n"

@@ -1,6 +1,8 @@
-"""Captured graphs on a real GPU. Needs torch, transformers, numpy and pytest, nothing else:
+"""What only a real GPU can tell. Needs torch, transformers, numpy and pytest, nothing else:
 
 python -m pytest -c /dev/null --noconftest tests/brains/test_voxtral_gpu.py
+
+Captures that fail come last: one leaves CUDA's own generator out of use until the process ends.
 """
 
 from __future__ import annotations
@@ -12,8 +14,12 @@ import pytest
 import torch
 
 from tests.brains.tiny_voxtral import model
+from voxtui.bench.voxtral.measure import SAFE, VARIANTS, Bench, Clock
+from voxtui.bench.voxtral.systems import random_model
+from voxtui.brains.voxtral import quantized, step
 from voxtui.brains.voxtral.graphs import CudaRecorder
 from voxtui.brains.voxtral.loop import Loop, NotNumbers
+from voxtui.brains.voxtral.model import Decoder
 from voxtui.brains.voxtral.prompt import (
     EOS,
     WINDOW_SAMPLES,
@@ -23,6 +29,7 @@ from voxtui.brains.voxtral.prompt import (
     chat,
     token_ids,
 )
+from voxtui.brains.voxtral.quantized import Fp8Weight, quantise
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import parts
 
@@ -34,6 +41,12 @@ pytestmark = [
 DEVICE = torch.device("cuda")
 TOKENS = 12
 CAPACITY = 2048
+
+
+@pytest.fixture(scope="module", autouse=True)
+def exact():
+    """In whole float32: convolutions are rounded to ten bits otherwise, each side's in its way."""
+    torch.backends.cudnn.allow_tf32 = False
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +175,112 @@ def test_after_an_answer_that_was_no_number_the_next_is_sound(captured, plain) -
     assert answered(captured, [], said) == answered(plain, [], said)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_says_the_same_each_time(weights, dtype) -> None:
+    loop = loop_of(copy.deepcopy(weights).to(dtype), captured=True)
+    said = clip(80, 3.0)
+    first = answered(loop, [], said)
+    loop.ears.forget_all_but(set())
+    loop.forget()
+    assert answered(loop, [], said) == first
+    assert len(first) > 2
+
+
+# Kernels and weights of one byte.
+
+
+@pytest.fixture(scope="module")
+def true_shape() -> Decoder:
+    """One layer of the real width."""
+    from transformers import LlamaConfig, VoxtralConfig
+    from transformers.models.voxtral.configuration_voxtral import VoxtralEncoderConfig
+
+    text = VoxtralConfig().text_config.to_dict() | {"num_hidden_layers": 1}
+    config = VoxtralConfig(
+        audio_token_id=24, text_config=LlamaConfig(**text),
+        audio_config=VoxtralEncoderConfig(num_hidden_layers=1),
+    )  # fmt: skip
+    return parts(random_model(config, DEVICE, torch.bfloat16))[0]
+
+
+@pytest.mark.parametrize("fp8", [False, True])
+def test_kernels_do_what_torch_does_at_the_real_width(true_shape, fp8) -> None:
+    decoder = copy.copy(true_shape)
+    decoder.layers = decoder.layers[:]
+    if fp8:
+        quantise(decoder)
+    step.use(decoder, "all")
+    x = torch.randn(decoder.embedding.shape[1]).to(DEVICE, torch.bfloat16)
+    found = decoder.logits(x)
+    decoder.single = None
+    wanted = decoder.logits(x)
+    assert (found - wanted).norm() < 1e-2 * wanted.norm()
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(6144, 3072), (3072, 4096), (16_384, 3072), (3072, 8192)]
+)
+def test_the_product_of_fp8_weights_is_that_of_what_they_stand_for(rows, columns) -> None:
+    from voxtui.brains.voxtral.kernels import product
+
+    weight = Fp8Weight(torch.randn(rows, columns).to(DEVICE), None)
+    x = torch.randn(1, columns).to(DEVICE, torch.bfloat16)
+    wanted = quantized.plain(x.double(), weight.values, weight.scales)
+    found = product(x, weight.values, weight.scales)
+    assert (found - wanted).norm() < 1e-2 * wanted.norm()
+
+
+@pytest.mark.parametrize("place", [0, 1, 511, 512, 4095, 20_479])
+def test_attention_by_kernels_is_that_of_torch_however_full_the_cache_is(true_shape, place) -> None:
+    from voxtui.brains.voxtral.kernels import attend
+
+    heads, size = true_shape.heads, true_shape.head_size
+    both = torch.randn(2 * true_shape.kv_heads, 20_480, size).to(DEVICE, torch.bfloat16)
+    both[:, place:] = torch.nan  # what was never written is never looked at
+    other = both.clone()
+    qkv = torch.randn(1, (heads + 2 * true_shape.kv_heads) * size).to(DEVICE, torch.bfloat16)
+    at = torch.tensor([place], device=DEVICE)
+    with torch.inference_mode():
+        cos, sin = true_shape.cos[at][:, None], true_shape.sin[at][:, None]
+        found = attend(qkv, at, true_shape.cos, true_shape.sin, both, heads)
+        wanted = true_shape.attend(qkv.clone(), at, cos, sin, other, place + 1, None)
+    assert (found - wanted).norm() < 1e-2 * wanted.norm()
+    written = both[:, place].float()
+    assert (written - other[:, place].float()).norm() < 1e-2 * written.norm()
+
+
+@pytest.mark.parametrize("fp8", [False, True])
+@pytest.mark.parametrize("which", ["none", "attention", "all"])
+def test_captured_steps_of_every_kind_say_what_the_plain_loop_says(weights, fp8, which) -> None:
+    def made(kernels: str, captured: bool) -> Loop:
+        decoder, ears = parts(copy.deepcopy(weights))
+        if fp8:
+            quantise(decoder)
+        if kernels != "none":
+            step.use(decoder, kernels)  # type: ignore[arg-type]
+        loop = Loop(decoder, ears, Sampler(decoder.head.shape[0], EOS, DEVICE), CAPACITY)
+        if captured:
+            assert [*loop.capture(CudaRecorder())][-1] == 1.0
+        return loop
+
+    said = clip(90, 2.0)
+    wanted = answered(made("none", captured=False), [], said)
+    assert answered(made(which, captured=True), [], said) == wanted
+    assert answered(made(which, captured=False), [], said) == wanted
+
+
+def test_every_kind_of_our_loop_is_measured() -> None:
+    bench = Bench(DEVICE, tiny=True, repeats=1, clock=Clock(600))
+    rows = [*bench._kinds(SAFE, []), *bench._kinds(VARIANTS, []), *bench._speculation()]
+    rows += bench._parts()
+    # An older torch may have no attention for lengths on the device.
+    assert not [row for row in rows if "failed" in row and row.get("way") != "varlen"]
+    assert list(bench.ours) == [kind.name for kind in (*SAFE, *VARIANTS)]
+
+
+# Captures that fail, last.
+
+
 def test_work_that_asks_the_device_for_a_number_cannot_be_captured_and_the_next_can() -> None:
     recorder = CudaRecorder()
     numbers = torch.ones(3, device=DEVICE)
@@ -191,14 +310,3 @@ def test_a_capture_that_fails_half_way_leaves_the_plain_loop(weights, plain) -> 
     loop.release()
     said = clip(70, 1.0)
     assert answered(loop, [], said) == answered(plain, [], said)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_says_the_same_each_time(weights, dtype) -> None:
-    loop = loop_of(copy.deepcopy(weights).to(dtype), captured=True)
-    said = clip(80, 3.0)
-    first = answered(loop, [], said)
-    loop.ears.forget_all_but(set())
-    loop.forget()
-    assert answered(loop, [], said) == first
-    assert len(first) > 2

@@ -10,20 +10,31 @@ import pytest
 
 from tests.brains.conftest import small
 from tests.fakes import ScriptedBrain
+from tests.openai_server import Told, serving
 from voxtui.brains.embedded import EmbeddedBrain
+from voxtui.brains.remote import RemoteBrain
 from voxtui.brains.voxtral.brain import VoxtralBrain
-from voxtui.config import Config, GenerationConfig
+from voxtui.config import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
 from voxtui.protocols import Brain
 from voxtui.turn import Heard, Marks, Token, Utterance
 
 Flag = threading.Event
 
 
-@pytest.fixture(params=["scripted", "embedded", "voxtral"])
+@pytest.fixture
+def server() -> Iterator[Told]:
+    with serving() as told:
+        yield told
+
+
+@pytest.fixture(params=["scripted", "embedded", "voxtral", "remote"])
 def brain(request: pytest.FixtureRequest) -> Iterator[Brain]:
     brain: Brain
     if request.param == "scripted":
         brain = ScriptedBrain(["One", " two."], ["Three."])
+    elif request.param == "remote":
+        remote = RemoteBrainConfig(url=request.getfixturevalue("server").url)
+        brain = RemoteBrain(Config(brain=BrainConfig(remote=remote)))
     elif request.param == "voxtral":
         generation = GenerationConfig(max_new_tokens=8)
         brain = VoxtralBrain(Config(generation=generation), request.getfixturevalue("tiny_voxtral"))

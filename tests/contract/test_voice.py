@@ -12,7 +12,8 @@ from tests.fakes import BeepVoice
 from voxtui.config import VoiceConfig
 from voxtui.errors import ModelError
 from voxtui.protocols import Voice
-from voxtui.voices.hibari import AUDIBLE, HibariVoice
+from voxtui.turn import AUDIBLE
+from voxtui.voices.hibari import HibariVoice
 
 
 @pytest.fixture(

@@ -36,6 +36,7 @@ class WaitingBrain:
 
     name = "stub"
     description = "models that only wait"
+    sends_to = ""
     texts = (*common.ONE_CLAUSE, *common.REST)
 
     def warm_up(self, progress: Progress) -> None: ...

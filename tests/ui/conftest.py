@@ -31,6 +31,8 @@ class Screen:
 
     async def settle(self) -> None:
         await self.pilot.pause()
+        while self.app._rest is not None:
+            await self.pilot.pause(0.005)
 
     async def press(self, *keys: str, after: float = 2.0) -> float:
         """Press each key `after` seconds past the one before; the time of the last."""

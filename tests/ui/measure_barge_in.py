@@ -26,12 +26,12 @@ import numpy as np
 from tests.fakes import FakeMicrophone, LoudIsSpeech, ScriptedBrain
 from tests.ui.pseudo_terminal import PseudoTerminal
 from tests.virtual_audio import RATE, SPEAKER, VirtualAudio
-from voxtui.audio.speaker import AUDIBLE, SounddeviceSpeaker
+from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.config import Config
 from voxtui.engine import Engine
 from voxtui.metrics import percentile
 from voxtui.protocols import Progress
-from voxtui.turn import SpeechChunk
+from voxtui.turn import AUDIBLE, SpeechChunk
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.stderr import native_stderr_in
 

@@ -20,6 +20,7 @@ from voxtui.turn import (
     SpokenUpTo,
     State,
     StateChanged,
+    Turn,
     UserWords,
 )
 from voxtui.ui.help import Help
@@ -176,6 +177,63 @@ async def test_the_first_text_is_marked_as_shown_once_it_is_painted():
             await s.settle()
         assert marks.at(Mark.FIRST_SHOWN) > handed_over
         assert "Hello" in s.text
+
+
+async def test_the_first_words_are_painted_before_all_else_that_came_with_them():
+    async with screen() as s:
+        painted = []
+
+        def note(tell):
+            painted.append((s.app._view.text, s.app._badge.content))
+
+        s.app.when_written = note
+        s.engine.begin()
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        s.engine.report(StateChanged(State.THINKING), UserWords(1, "What is it?"))
+        s.engine.report(ReplyText(1, "It "), ReplyText(1, "is."), StateChanged(State.SPEAKING))
+        await s.settle()
+        assert painted == [("It ", "● LISTENING")]
+        assert "What is it?" in s.line("You") and "It is." in s.line("Vox")
+        assert "♪ SPEAKING" in s.text
+
+
+async def test_words_that_come_under_the_help_are_there_when_it_goes():
+    async with screen() as s:
+        s.engine.begin("typed")
+        await s.press("question_mark")
+        s.engine.report(ReplyText(1, "Hello"))
+        await s.settle()
+        await s.press("escape")
+        assert "Hello" in s.line("Vox")
+
+
+async def test_old_garbage_is_looked_for_after_every_twentieth_turn(monkeypatch):
+    looks = []
+    monkeypatch.setattr("voxtui.ui.app.gc.collect", lambda generation=2: looks.append(generation))
+    async with screen() as s:
+        looks.clear()
+        for n in range(40):
+            s.engine.begin("typed")
+            s.engine.finish()
+            await s.settle()
+            assert len(looks) == n + 1
+    assert looks == ([1] * 19 + [2]) * 2
+
+
+async def test_a_number_that_grows_lays_nothing_out(monkeypatch):
+    async with screen(size=(120, 40)) as s:
+        s.engine.begin("typed")
+        await s.settle()
+        compositor, laid_out = s.app.screen._compositor, []
+        lay_out = compositor.reflow
+        monkeypatch.setattr(compositor, "reflow", lambda *at: laid_out.append(at) or lay_out(*at))
+        for ms in (8, 84, 1234):
+            marks = {"released": 0.0, "first_token": ms / 1000}
+            s.app._panel.finish(Turn(1, "b", Outcome.ANSWERED, marks))
+            await s.settle()
+            await s.settle()
+        assert laid_out == []
 
 
 async def test_text_that_is_scrolled_out_of_view_is_not_marked_as_shown():
@@ -658,6 +716,15 @@ async def test_the_memory_of_the_gpu_is_shown_where_the_brain_knows_it(size):
         s.engine.finish(marks=MARKS, reply="x", gpu_bytes=9_870_000_000)
         await s.settle()
         assert "GPU 9.9 GB" in s.text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_the_network_took_is_shown_where_there_is_one(size):
+    async with screen(size=size) as s:
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, reply="x", network_s=0.0314)
+        await s.settle()
+        assert "network 31 ms" in s.text
 
 
 async def test_marks_are_shown_as_they_are_reached():

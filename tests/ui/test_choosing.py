@@ -11,10 +11,17 @@ from tests.fakes import (
 )
 from tests.ui.conftest import Screen, screen
 from tests.ui.test_with_engine import live
-from voxtui.config import Config, UiConfig, VoiceConfig, load_config
+from voxtui.config import (
+    BrainConfig,
+    Config,
+    RemoteBrainConfig,
+    UiConfig,
+    VoiceConfig,
+    load_config,
+)
 from voxtui.engine import Change
 from voxtui.errors import DeviceError, ModelError
-from voxtui.turn import LoadFailed, Loading, MicrophoneOpened, State, StateChanged
+from voxtui.turn import Loaded, LoadFailed, Loading, MicrophoneOpened, State, StateChanged
 from voxtui.ui.choices import Choice, Choices, Parts
 
 
@@ -61,6 +68,19 @@ async def test_everything_that_can_be_chosen_is_in_the_palette_and_marked_if_cho
         assert "Speaker: USB Microphone" not in titles
         found = [hit async for hit in Choices(s.app.screen).search("ultra")]
         assert [hit.text for hit in found] == ["Preset: ultra"]
+
+
+async def test_a_server_is_in_the_palette_once_it_is_named_and_says_where_the_voice_goes():
+    def brains(s):
+        return [choice.title for choice, _ in s.app.offered() if choice.key == "brain.name"]
+
+    async with screen() as s:
+        s.app._parts = parts()
+        assert not any("remote" in title for title in brains(s))
+    there = RemoteBrainConfig(url="https://far.example:8000/v1")
+    async with screen(config=Config(brain=BrainConfig(remote=there))) as s:
+        s.app._parts = parts()
+        assert "Brain: remote, your voice goes to far.example:8000" in brains(s)
 
 
 async def test_the_palette_opens_and_chooses_by_key():
@@ -225,6 +245,21 @@ async def test_devices_are_not_looked_for_in_the_middle_of_a_turn(state):
         await s.settle()
         s.app.look_again()
         assert s.commands == []
+
+
+async def test_where_the_voice_goes_is_said_from_the_start_and_as_it_changes():
+    there = RemoteBrainConfig(url="https://far.example/v1")
+    config = Config(brain=BrainConfig(name="remote", remote=there))
+    async with screen(size=(200, 40), loaded=False, config=config) as s:
+        assert "Your voice and words go to far.example, and only `s` stores words here." in s.text
+        s.engine.load()
+        await s.settle()
+        assert "Nothing leaves this machine" in s.text  # that is what was loaded
+        about = "remote: m (your voice and words go to far.example)"
+        s.engine.report(Loaded(about, "a voice", None, None, sends_to="far.example"))
+        await s.settle()
+        assert "Nothing leaves this machine" not in s.text
+        assert "(your voice and words go to far.example)" in s.line("voxtui")
 
 
 async def test_a_microphone_of_pure_zeros_is_named_with_its_likely_cause():

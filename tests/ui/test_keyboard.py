@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from textual import events
 from textual.keys import Keys
 
-from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyParser, KeyUp, Note, Output
+from voxtui.ui.keyboard import (
+    Key,
+    KeyboardAnswer,
+    KeyboardDriver,
+    KeyParser,
+    KeyUp,
+    Note,
+    Output,
+)
 
 
 def parse(*pieces):
@@ -156,3 +164,18 @@ def test_what_was_painted_counts_as_shown_once_it_was_written_and_flushed() -> N
     output.flush()
     output.flush()
     assert len(told) == 1 and file.buffer.getvalue() == b"painted"
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_what_was_painted_is_let_out_before_the_screen_goes_on(reads, monkeypatch):
+    notes: list[Note] = []
+    driver = KeyboardDriver.__new__(KeyboardDriver)
+
+    def write(note: Note) -> None:
+        notes.append(note)
+        if reads:
+            note.tell(1.0)
+
+    monkeypatch.setattr(driver, "write", write)
+    driver.let_out()  # a terminal that reads nothing holds it for a frame only
+    assert len(notes) == 1

@@ -112,12 +112,22 @@ async def test_a_token_costs_the_same_however_long_the_conversation_is(monkeypat
         s.engine.report(ReplyText(s.engine.turns, "one "))
         await s.settle()
         view, wrapped, drawn = transcript(s), [], []
-        wrap, draw = view._wrap, view.render_line
+        wrap, draw = view._wrap, view._strip
         monkeypatch.setattr(view, "_wrap", lambda entry: (wrapped.append(entry), wrap(entry)))
-        monkeypatch.setattr(view, "render_line", lambda y: drawn.append(y) or draw(y))
+        monkeypatch.setattr(view, "_strip", lambda number: drawn.append(number) or draw(number))
         s.engine.report(ReplyText(s.engine.turns, "two "))
         await s.settle()
         assert len(wrapped) == 1 and len(drawn) == 1
+
+
+async def test_lines_that_were_drawn_are_kept_for_a_few_screens_only():
+    async with screen() as s:
+        view = transcript(s)
+        for _ in range(40):
+            talk(s, 1)
+            await s.settle()
+            assert len(view._drawn) <= 2 * len(view._numbers())
+        assert set(view._numbers()) <= set(view._drawn)
 
 
 async def test_another_look_of_what_has_the_focus_wraps_nothing_anew(monkeypatch):

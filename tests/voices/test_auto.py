@@ -3,8 +3,10 @@
 import pytest
 
 from tests.fakes import BeepVoice
+from voxtui.config import VoiceConfig
 from voxtui.errors import ModelError
 from voxtui.voices.auto import AutoVoice
+from voxtui.voices.hibari import HibariVoice
 
 
 class Other(BeepVoice):
@@ -20,6 +22,15 @@ class Broken(BeepVoice):
 
 def impossible():
     raise ModelError("There is no GPU.")
+
+
+def test_an_embedded_voice_whose_runtime_does_not_load_is_one_sentence(monkeypatch):
+    def no_room(threads):
+        raise ImportError("failed to map segment from shared object")
+
+    monkeypatch.setattr("hibari.Hibari", no_room)
+    with pytest.raises(ModelError, match=r"voice did not load: failed to map.*`voxtui doctor`"):
+        HibariVoice(VoiceConfig()).warm_up(lambda step, fraction: None)
 
 
 def warm(best, other=Other):

@@ -25,6 +25,8 @@ RATES = range(1000, 384_001)
 """Hz. A file that says otherwise is damaged: a rate in the millions would make hours of memory of
 a second."""
 
+NOT_PIPED = "Write the sound to a file first."
+
 SILENT_FRAMES = 7
 """Frames of zeros after a clip: speech at its very end is listened to for 200 ms past it."""
 
@@ -46,7 +48,9 @@ def load_clip(path: Path, max_seconds: float) -> Clip:
     if path.is_dir():
         raise InputError(f"{path}: is a directory, not a sound file.")
     if not path.exists():
-        raise InputError(f"{path}: there is no such file.")
+        raise InputError(f"{path}: there is no such file.", NOT_PIPED if str(path) == "-" else "")
+    if not path.is_file():
+        raise InputError(f"{path}: is a pipe or a device, not a sound file.", NOT_PIPED)
     if not os.access(path, os.R_OK):
         raise InputError(f"{path}: may not be read.")
     if path.stat().st_size == 0:
@@ -57,8 +61,9 @@ def load_clip(path: Path, max_seconds: float) -> Clip:
 def _read(path: Path, max_seconds: float) -> Samples:
     import soundfile
 
+    name: Any = os.fsencode(path)  # need not be text
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(name) as file:
             _check_rate(path, file.samplerate)
             _check_length(path, file.frames / file.samplerate, max_seconds)
             mono = _mono(path, file, max_seconds)
@@ -125,6 +130,8 @@ def speak(
     In real time: each frame arrives when its last sample would have been captured. Not `paced`: at
     once, with the same spacing of capture times, ending now.
     """
+    if stopped.is_set():  # while it was being read, a key may have begun another turn
+        return
     begin = time.monotonic() - (0.0 if paced else clip.seconds + FRAME_SECONDS)
     turn = engine.talk(begin, source=clip.name, paced=paced)
     released = begin + (clip.seconds if held is None else held)

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from voxtui.audio.rates import resample
-from voxtui.audio.speaker import AUDIBLE
 from voxtui.errors import DeviceError, InputError
 from voxtui.protocols import Microphone, Speaker
-from voxtui.turn import FRAME_SECONDS, SAMPLE_RATE, Frame, Mark, Marks, SpeechChunk
+from voxtui.turn import AUDIBLE, FRAME_SECONDS, SAMPLE_RATE, Frame, Mark, Marks, SpeechChunk
 
 if TYPE_CHECKING:
     from voxtui.turn import Samples

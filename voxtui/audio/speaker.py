@@ -24,10 +24,7 @@ from voxtui.audio.devices import (
 )
 from voxtui.audio.rates import Resampler, resample
 from voxtui.errors import DeviceError, InputError
-from voxtui.turn import Mark, Marks, SpeechChunk
-
-AUDIBLE = 10 ** (-50 / 20)
-"""-50 dBFS: quieter is not a first sound."""
+from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk
 
 PERIOD_SECONDS = 0.01
 """How often the device takes sound, where that can be chosen: a sound server begins to play only
@@ -435,7 +432,7 @@ class FileSpeaker(SilentSpeaker):
     def __init__(self, path: Path, rate: int = 24_000) -> None:
         super().__init__()
         self._path = path
-        self._partial = path.with_name(f".{path.name}.partial")
+        self._partial = path.parent / f".{path.name}.partial"
         self._rate = rate
         self._file: Any = None
         self.name = str(path)
@@ -448,12 +445,19 @@ class FileSpeaker(SilentSpeaker):
 
         if self._path.exists() and not self._path.is_file():
             raise InputError(f"{self._path}: is not a file, so no sound can be written there.")
+        if self._path.suffix.lower() not in ("", ".wav", ".wave"):
+            raise InputError(f"{self._path}: the sound is a WAV; name it FILE.wav.")
+        name: Any = os.fsencode(self._partial)  # need not be text
         try:
+            self._partial.touch()  # says why not, which libsndfile does not
             self._file = soundfile.SoundFile(
-                self._partial, "w", self._rate, 1, subtype="PCM_16", format="WAV"
+                name, "w", self._rate, 1, subtype="PCM_16", format="WAV"
             )
-        except (OSError, soundfile.LibsndfileError) as error:
-            raise InputError(f"{self._path}: cannot be written there.") from error
+        except OSError as error:
+            raise InputError(f"{self._path}: cannot be written: {error.strerror}.") from error
+        except soundfile.LibsndfileError as error:
+            self._partial.unlink()
+            raise InputError(f"{self._path}: cannot be written there; a full disk?") from error
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
         super().play(chunk, marks, stopped)

@@ -67,9 +67,6 @@ def run(plan: Plan, make_engine: MakeEngine, config: Config, asked: Asked) -> bo
     lines = report(measured, about, config.targets)
     if old and asked.compare:
         lines += ["", *comparison.compare(old, asked.compare, measured.turns, said)]
-    if asked.plot:
-        picture.plot(measured, config.targets, asked.plot)
-        lines += ["", f"Picture: {asked.plot}"]
     judged = budgets(measured, asked.budgets or {})
     if asked.check:
         judged += check(measured, config.targets)
@@ -78,5 +75,8 @@ def run(plan: Plan, make_engine: MakeEngine, config: Config, asked: Asked) -> bo
         verdict = f"FAIL: {failed} of {len(judged)}" if failed else "PASS"
         lines += ["", *map(str, judged), verdict]
     click.echo("\n".join(lines), err=asked.as_json)
+    if asked.plot:
+        picture.plot(measured, config.targets, asked.plot)
+        click.echo(f"Picture: {asked.plot}", err=asked.as_json)
     answered = all(turn.outcome is not Outcome.FAILED for turn in measured.turns)
     return answered and all(judgement.passed for judgement in judged)

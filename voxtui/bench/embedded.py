@@ -48,6 +48,7 @@ from voxtui.detectors.silero import PySilero
 from voxtui.engine import Engine
 from voxtui.metrics import percentile
 from voxtui.turn import (
+    AUDIBLE,
     FRAME_SAMPLES,
     SAMPLE_RATE,
     Died,
@@ -61,7 +62,7 @@ from voxtui.turn import (
     Turn,
     TurnFinished,
 )
-from voxtui.voices.hibari import AUDIBLE, HibariVoice, trim
+from voxtui.voices.hibari import HibariVoice, trim
 
 VOICED = 10 ** (-40 / 20)
 """-40 dBFS: the last sample above it is the last voiced one of a clip."""

@@ -30,16 +30,24 @@ PROCESSING = Headline(
 
 MEASURED = (TTFT, PROCESSING, FIRST_SOUND, TOTAL, SPEED)
 
+NETWORK = Headline("Network", "ms", lambda turn: turn.network_ms, lambda targets: None)
+"""How much of TTFT was the network, at least; of a remote brain only."""
+
 HEAD = "p50", "p95", "p99", "min", "max"
 
 JUDGED = "p95"
 """What a target is compared with: a promise holds nearly always, not half of the time."""
 
 
-def headline_lines(
-    turns: Sequence[Turn], headlines: Sequence[Headline], targets: TargetsConfig
-) -> list[str]:
+def measured_of(turns: Sequence[Turn]) -> Sequence[Headline]:
+    """The headlines that these turns have."""
+    remote = any(turn.network_ms is not None for turn in turns)
+    return (*MEASURED, NETWORK) if remote else MEASURED
+
+
+def headline_lines(turns: Sequence[Turn], targets: TargetsConfig) -> list[str]:
     """A table with a line per headline, then another from the end of the speech."""
+    headlines = measured_of(turns)
     lines = [table_head("ms from the release")]
     lines += [_line(turns, headline, headline.of, targets) for headline in headlines]
     timed = [headline for headline in headlines if headline.mark]
@@ -84,11 +92,9 @@ def judge(found: Spread | None, target: float | None) -> Verdict | None:
     return verdict(found.p95 if found else None, target)
 
 
-def headlines_json(
-    turns: Sequence[Turn], headlines: Sequence[Headline], targets: TargetsConfig
-) -> dict[str, Any]:
+def headlines_json(turns: Sequence[Turn], targets: TargetsConfig) -> dict[str, Any]:
     """Headline -> its spread from both origins, its target, the share within it, its verdict."""
-    return {headline.key: _json(turns, headline, targets) for headline in headlines}
+    return {headline.key: _json(turns, headline, targets) for headline in measured_of(turns)}
 
 
 def _json(turns: Sequence[Turn], headline: Headline, targets: TargetsConfig) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def plot(measured: Measured, targets: TargetsConfig, path: Path) -> None:
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written there.") from error
+        raise InputError(f"{path}: the picture cannot be written: {error.strerror}.") from error
 
 
 def _stages(axes: Any, measured: Measured) -> None:

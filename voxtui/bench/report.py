@@ -79,7 +79,7 @@ def report(measured: Measured, machine: Mapping[str, Any], targets: TargetsConfi
         f"{len(measured.clips)} clips, {len(measured.runs)} runs: "
         + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()),
         "",
-        *headline_lines(turns, MEASURED, targets),
+        *headline_lines(turns, targets),
         "",
         table_head("ms per stage"),
         *(row(f"  {name}", found) for name, found in stage_spreads(turns).items()),
@@ -116,7 +116,7 @@ def as_json(
         "speaker": measured.speaker,
         "targets": msgspec.to_builtins(targets),
         "clips": [{"name": c.name, "seconds": round(c.seconds, 3)} for c in measured.clips],
-        "headlines": headlines_json(turns, MEASURED, targets),
+        "headlines": headlines_json(turns, targets),
         "stages": {name: spread_json(found) for name, found in stage_spreads(turns).items()},
         "steadiness": {
             headline.key: {

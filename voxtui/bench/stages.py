@@ -81,6 +81,7 @@ class Stub:
     """Detector, brain, voice and speaker in one: they take no time, and note when they are used."""
 
     name = description = SOURCE
+    sends_to = ""
 
     def __init__(self) -> None:
         self.times: Times = defaultdict(list)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from voxtui.bench.figures import MEASURED, headline_lines, headlines_json, judge, number
+from voxtui.bench.figures import headline_lines, headlines_json, judge, number
 from voxtui.config import TargetsConfig
 from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, Headline, spread
 from voxtui.metricsfile import Line, Past
@@ -72,7 +72,7 @@ def _title(group: Group) -> str:
 
 
 def _overall(group: Group, targets: TargetsConfig) -> list[str]:
-    return headline_lines([line.turn for line in group.lines], MEASURED, targets)
+    return headline_lines([line.turn for line in group.lines], targets)
 
 
 def _daily(days: Sequence[Group], targets: TargetsConfig) -> list[str]:
@@ -116,5 +116,5 @@ def _group_json(group: Group, targets: TargetsConfig) -> dict[str, Any]:
         "day": group.day.isoformat() if group.day else None,
         "turns": len(turns),
         "outcomes": Counter(turn.outcome.value for turn in turns),
-        "headlines": headlines_json(turns, MEASURED, targets),
+        "headlines": headlines_json(turns, targets),
     }

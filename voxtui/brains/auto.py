@@ -43,6 +43,10 @@ class AutoBrain:
     def description(self) -> str:
         return self._brain.description if self._brain else "no brain yet"
 
+    @property
+    def sends_to(self) -> str:
+        return self._brain.sends_to if self._brain else ""
+
     def warm_up(self, progress: Progress) -> None:
         try:
             self._brain = self._best()

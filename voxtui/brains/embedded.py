@@ -9,6 +9,7 @@ for exactly those words is the answer; any other is thrown away.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from voxtui.brains.llama import ASK, Llama, chatml
 from voxtui.brains.moonshine import Moonshine, stretches
 from voxtui.config import Config, Sampling
 from voxtui.errors import ModelError
-from voxtui.models import model_file
+from voxtui.models import check_content, model_file
 from voxtui.protocols import Past, Progress
 from voxtui.recording import Recording
 from voxtui.turn import FRAME_SECONDS, Frame, Heard, Mark, Marks, Token, Utterance
@@ -52,7 +53,7 @@ class Draft:
         self.max_tokens = max_tokens
         self.prefilled_at: float | None = None
         self.worked: list[tuple[float, float]] = []
-        """when the chat model was at it, start and end"""
+        """when the chat model was at it: start, and end once it has stopped"""
         self.ended = False
         self._texts: list[str] = []
         self._error: BaseException | None = None
@@ -67,6 +68,7 @@ class Draft:
     def work(self, chat: Llama, sampling: Sampling, wanted: Callable[[], bool]) -> None:
         """Go on with the reply until it ends or is no longer `wanted`."""
         started = time.monotonic()
+        self.worked.append((started, math.inf))
 
         def prefilled() -> bool:
             if not self._texts:
@@ -91,7 +93,7 @@ class Draft:
         except BaseException as error:  # noqa: BLE001 - raised again where the reply is read
             self._error = error
         with self._changed:
-            self.worked.append((started, time.monotonic()))
+            self.worked[-1] = (started, time.monotonic())
             self.ended = wanted() or self._error is not None
             self._changed.notify_all()
 
@@ -194,12 +196,15 @@ class Following:
     """frames that the latest pass saw"""
     known: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     """words of the stretches that can no longer change"""
+    bug: BaseException | None = None
+    """what nobody foresaw, raised again where the reply is asked for"""
 
 
 class EmbeddedBrain:
     """Moonshine and a GGUF chat model. English only."""
 
     name = "embedded"
+    sends_to = ""
 
     def __init__(self, config: Config) -> None:
         self._model = config.brain.embedded.model
@@ -229,7 +234,7 @@ class EmbeddedBrain:
         self._recogniser.load()
         self._recogniser.recognise(np.zeros(32_000, np.float32))
         progress("chat model", None)
-        self._llama.load(model_file(self._model), lambda: progress("chat model", None))
+        self._load_chat(lambda: progress("chat model", None))
         self._chat = ChatThread(self._llama, self._sampling)
         progress("warming up", None)
         draft = self._chat.ask(self._prompt((), "Hello, how are you?") + ASK, 4)
@@ -238,6 +243,14 @@ class EmbeddedBrain:
         for _ in self._chat.ask(self._prompt((), ""), 0).texts(Flag()):
             pass
         self._follower.start()
+
+    def _load_chat(self, beat: Callable[[], object]) -> None:
+        path = model_file(self._model)
+        try:
+            self._llama.load(path, beat)
+        except ModelError:
+            check_content(path)
+            raise
 
     def listen(self, past: Past, cancelled: Flag) -> None:
         self._loaded().ask(self._prompt(past, ""), 0)
@@ -254,7 +267,8 @@ class EmbeddedBrain:
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[Heard | Token]:
         released = marks.at(Mark.RELEASED) or time.monotonic()
-        words = said if isinstance(said, str) else self._words(said, marks, released)
+        following = self._stop_following()
+        words = said if isinstance(said, str) else self._words(said, following, marks, released)
         if not words:
             return
         yield Heard(words)
@@ -300,14 +314,22 @@ class EmbeddedBrain:
 
     # The final pass.
 
-    def _words(self, said: Utterance, marks: Marks, released: float) -> str:
-        """The words of `said`: from the follower if it has recognised exactly these samples."""
+    def _stop_following(self) -> Following | None:
+        """What was followed; nothing is paused or asked for in its name any more."""
         with self._changed:
             following, self._following = self._following, None
             if following is not None:
                 following.released = True
-            # A pass under way may be over these very samples; if not, it is in the way anyhow.
+            # A pass under way may be over the final samples; if not, it is in the way anyhow.
             self._changed.wait_for(lambda: not self._busy)
+        if following is not None and following.bug is not None:
+            raise following.bug
+        return following
+
+    def _words(
+        self, said: Utterance, following: Following | None, marks: Marks, released: float
+    ) -> str:
+        """The words of `said`: from the follower if it has recognised exactly these samples."""
         known = following.known if following is not None else {}
         final = next((p for p in following.passes if _same(p, said)), None) if following else None
         if final is None:
@@ -347,6 +369,10 @@ class EmbeddedBrain:
                 continue
             try:
                 self._advance(following, said)
+            except ModelError:
+                pass  # the final pass says it, if it fails too
+            except BaseException as error:  # noqa: BLE001 - raised again in the reply
+                following.bug = error
             finally:
                 with self._changed:
                     self._busy = False

@@ -33,7 +33,7 @@ import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 from voxtui.brains.llama import serve
-serve(Connection(int(sys.argv[1])), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+serve(Connection(int(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3]))
 """
 """What the process runs. The `multiprocessing` module would start it, and a second one to watch it,
 with the standard error of a screen that has none."""
@@ -42,6 +42,8 @@ REUSED_RUN = 16
 """Tokens. What stood elsewhere in the last prompt is moved to its new place, if at least so many in
 a row are the same. The oldest turn of a long conversation is forgotten in every turn, and to read
 the 850 tokens after it again would take 14 s on two cores; to move them takes none."""
+
+SOCKET = "chat.sock"
 
 BEAT_SECONDS = 0.1
 
@@ -87,14 +89,38 @@ class Llama:
 
     def load(self, path: Path, beat: Callable[[], object] = lambda: None) -> None:
         """Calls `beat` now and then; what it raises ends the loading. Raises ModelError."""
-        self._pipe, theirs = Pipe()
         self._path = path
-        # It always listens somewhere: a socket that is gone before anybody could find it.
+        try:
+            answer = self._begin(path, beat)
+        except (EOFError, OSError) as error:
+            answer = _lost(path) if self._process else _not_started(error)
+        except BaseException:
+            self.close()
+            raise
+        if isinstance(answer, Failure):
+            self.close()
+            raise ModelError(answer.message, answer.hint)
+
+    def _begin(self, path: Path, beat: Callable[[], object]) -> Signal | Failure:
+        # It always listens somewhere: a socket that is gone before anybody could find it. That is
+        # there before the model is loaded, so that nothing is left if this process ends meanwhile.
         with tempfile.TemporaryDirectory(prefix="voxtui-") as folder:
-            socket = os.path.join(folder, "chat.sock")
-            arguments = [str(theirs.fileno()), path, socket, str(self._context_tokens)]
+            pipe = self._start(path, folder)
+            socket = Path(folder, SOCKET)
+            while not socket.exists() and not pipe.poll(BEAT_SECONDS):
+                beat()
+        while not pipe.poll(BEAT_SECONDS):
+            beat()
+        return pipe.recv()
+
+    def _start(self, path: Path, folder: str) -> Connection:
+        """The process works in `folder`: a socket's whole path must not be long."""
+        self._pipe, theirs = Pipe()
+        with theirs:
+            arguments = [str(theirs.fileno()), path.absolute(), str(self._context_tokens)]
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", SERVE, *arguments],
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -103,23 +129,7 @@ class Llama:
                 | os.environ
                 | {"PYTHONPATH": str(Path(__file__).parents[2])},
             )
-            theirs.close()
-            answer = self._loaded(path, beat)
-        if isinstance(answer, Failure):
-            self.close()
-            raise ModelError(answer.message, answer.hint)
-
-    def _loaded(self, path: Path, beat: Callable[[], object]) -> Signal | Failure:
-        assert self._pipe is not None
-        try:
-            while not self._pipe.poll(BEAT_SECONDS):
-                beat()
-            return self._pipe.recv()
-        except (EOFError, OSError):
-            return _lost(path)
-        except BaseException:
-            self.close()
-            raise
+        return self._pipe
 
     def run(
         self,
@@ -176,11 +186,15 @@ def _lost(path: Path) -> Failure:
     )
 
 
-def serve(pipe: Connection, path: Path, socket: str, context_tokens: int) -> None:
+def _not_started(error: EOFError | OSError) -> Failure:
+    return Failure(f"The process of the chat model cannot be started: {error}.")
+
+
+def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
     """The other process: load, then answer one request after another until the pipe is closed."""
     with suppress(EOFError, OSError):
         try:
-            server = _load(path, socket, context_tokens)
+            server = _load(path, context_tokens)
         except ModelError as error:
             pipe.send(Failure(error.message, error.hint))
             return
@@ -191,7 +205,7 @@ def serve(pipe: Connection, path: Path, socket: str, context_tokens: int) -> Non
                 _answer(server, request, pipe)
 
 
-def _load(path: Path, socket: str, context_tokens: int) -> Any:
+def _load(path: Path, context_tokens: int) -> Any:
     try:
         xllamacpp: Any = import_module("xllamacpp")
     except ImportError as error:
@@ -210,13 +224,13 @@ def _load(path: Path, socket: str, context_tokens: int) -> Any:
     params.n_cache_reuse = REUSED_RUN
     params.verbosity = -1
     params.ui = params.endpoint_slots = False
-    params.hostnames = [socket]
+    params.hostnames = [SOCKET]
     try:
         return xllamacpp.Server(params)
     except RuntimeError as error:
         raise ModelError(
             f"The chat model {path.name} did not load: too little memory or a damaged file.",
-            "`voxtui doctor` says which; `voxtui models fetch` gets the file anew.",
+            "`voxtui doctor` says which.",
         ) from error
 
 

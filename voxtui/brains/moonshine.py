@@ -44,6 +44,7 @@ class Moonshine:
             ) from error
         # Its threads spin on each other: two are slower than one as soon as anything else runs.
         os.environ.setdefault("MOONSHINE_ORT_SINGLE_THREAD", "1")
+        Transcriber._handle = None  # or one that did not load complains as it goes
         try:
             self._transcriber = Transcriber(
                 os.path.join(str(get_assets_path()), "tiny-en"),
@@ -52,7 +53,10 @@ class Moonshine:
                 options={"vad_threshold": "0.0", "return_audio_data": "false"},
             )
         except MoonshineError as error:
-            raise ModelError(f"The embedded recogniser did not load: {error}.") from error
+            raise ModelError(
+                f"The embedded recogniser did not load: {str(error).rstrip('.')}.",
+                "Is there memory left? `voxtui doctor` says how much.",
+            ) from error
 
     def recognise(self, samples: Samples) -> str:
         """The words in `samples` (float32, 16 kHz, up to about 30 s). Raises ModelError."""

@@ -57,6 +57,7 @@ from voxtui.ui.choices import LOOK_AGAIN, Choice, Choices, Parts, choices
 from voxtui.ui.help import Help
 from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.markdown import rendered
+from voxtui.ui.paint import paint_now
 from voxtui.ui.panel import LatencyPanel
 from voxtui.ui.startup import HOW_LOUD, TITLE, Line, Samples, Steps, ears, first_steps, summary
 from voxtui.ui.talkbar import TalkBar, loudness
@@ -74,6 +75,10 @@ set. Raises InputError."""
 
 TICK_SECONDS = 1 / 20
 
+WORDS_FIRST_SECONDS = 0.05
+"""For so long after an utterance nothing but words is painted: an answer that was worked out ahead
+comes at once, and its first words must find the screen free."""
+
 LEVEL_SECONDS = 1.0
 """How often the microphone's level is told as a number: the loudest since it was told last."""
 
@@ -84,7 +89,11 @@ TERMINATED = 130
 
 GC_THRESHOLDS = gc.get_threshold()
 RARELY_ALL = (*GC_THRESHOLDS[:2], 1000)
-"""A look through everything that is not frozen takes 5 to 10 ms; it comes between turns."""
+"""A look through everything that is not frozen comes between turns only."""
+
+YOUNG, ALL = 1, 2
+TIDY_TURNS = 20
+"""A look through all there is takes 20 ms after a thousand turns, so it follows every twentieth."""
 
 TYPED = "typed"
 
@@ -210,11 +219,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._talk_key = TalkKey()
         self._key_name = config.ui.talk_key.capitalize()
         self._settling: Timer | None = None
+        self._rest: Timer | None = None
+        """runs while nothing but words is painted"""
         self._talking: int | None = None
         """the turn for which the key or the mouse button is down"""
         self._by_mouse = False
         self._record = Record(datetime.now())
         self._number = 0
+        self._tidied = 0
+        """turns since the last look for old garbage"""
         self._view: TurnView | None = None
         self._marks: Marks | None = None
         """of the turn under way"""
@@ -234,6 +247,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._banner = Static(id="banner", markup=False)
         self._steps = Steps()
         self._ears: Line = ("Mic", HOW_LOUD)
+        self._sends_to = config.brain.remote.hosts if config.brain.name == "remote" else ""
         self._parts_found: Sequence[Line] = ()
         self._samples = Samples([name for name, _ in self._clips])
         self._transcript = Transcript()
@@ -344,9 +358,17 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._show_spoken()
             if self._view:
                 self._view.expect_reply()
-        self._show_state()
+            self._rest = self.set_timer(WORDS_FIRST_SECONDS, self._show_rest)
+        else:
+            self._show_rest()
         if state is State.READY and self._waiting:
             self._say(self._waiting.popleft())
+
+    def _show_rest(self) -> None:
+        if self._rest is not None:
+            self._rest.stop()
+            self._rest = None
+        self._show_state()
 
     def _show_loading(self, step: str, fraction: float | None) -> None:
         self._parts_found = self._steps.add(step, fraction)
@@ -355,11 +377,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _show_head(self) -> None:
         mode = None if self._microphone is None else self._mode
-        steps = first_steps(mode, self._key_name, self._ears)
+        steps = first_steps(mode, self._key_name, self._ears, self._sends_to)
         self._transcript.show_head(TITLE, [*steps, *self._parts_found])
 
     def _show_loaded(self, loaded: Loaded) -> None:
         self.clear_notifications()  # "still loading" is no longer true
+        self._sends_to = loaded.sends_to
         self._steps, self._parts_found = Steps(), summary(loaded)
         before = self._microphone
         self._use_microphone(loaded.microphone)
@@ -453,6 +476,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         view.append(text)
         if begins and view.latest and self._marks:
             self._first = (view.latest, self._marks)
+            paint_now(self._transcript)
 
     def _finish_turn(self, turn: Turn) -> None:
         if self._talking == turn.number:
@@ -466,7 +490,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if self._marks and self._marks.at(Mark.FIRST_SHOWN):
             self._panel.complete(self._marks)  # painted after the engine had written the turn down
         self._marks = None
-        self.call_after_refresh(gc.collect)
+        self._tidied = (self._tidied + 1) % TIDY_TURNS
+        self.call_after_refresh(gc.collect, YOUNG if self._tidied else ALL)
 
     def post_display_hook(self) -> None:
         """Textual has just handed what it painted to the thread that writes it."""
@@ -475,6 +500,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         _, marks = self._first
         self._first = None
         self.when_written(partial(self._first_shown, marks))
+        if isinstance(self._driver, KeyboardDriver):
+            self._driver.let_out()
 
     def when_written(self, tell: Callable[[float], object]) -> None:
         """Call `tell` with the time at which what was painted so far has left for the terminal.
@@ -502,8 +529,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         shown = "-failed" if self._failed else f"-{self._state}"
         # Not on the screen: a class there restyles the whole conversation.
         for widget in (self._badge, self._bar):
-            widget.remove_class(*STATE_CLASSES, update=False)
-            widget.add_class(shown)
+            if not widget.has_class(shown):
+                widget.remove_class(*STATE_CLASSES, update=False)
+                widget.add_class(shown)
         self._bar.hint(self._hint())
 
     @property
@@ -564,6 +592,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._view.show_spoken(self._spoken_seconds())
 
     def _tick(self) -> None:
+        if self._rest is not None:
+            return
         level = self.engine.level
         self._loudest = max(self._loudest, level)
         self._peak = max(self._peak or 0.0, level)

@@ -63,7 +63,10 @@ def choices(config: Config, parts: Parts | None, themes: Sequence[str]) -> Itera
     if parts is not None:
         yield from _devices(parts)
         for name in options_of("brain.name"):
-            yield Choice(f"Brain: {name}", "brain.name", name)
+            elsewhere = config.brain.remote.hosts if name == "remote" else ""
+            if elsewhere or name != "remote":
+                there = f", your voice goes to {elsewhere}" if elsewhere else ""
+                yield Choice(f"Brain: {name}{there}", "brain.name", name)
         for name in options_of("voice.engine"):
             yield Choice(f"Voice: {name}", "voice.engine", name)
         for speed in SPEEDS:

@@ -10,6 +10,7 @@ has been written, this file goes.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TextIO
@@ -31,6 +32,9 @@ _TYPED_KEY = re.compile(r"(\x1b\[[\d:]*;\d*):(\d)((?:;[\d:]*)?[u~A-HPQRS])")
 _GRANTED = re.compile(r"\x1b\[\?(\d+)u")
 _STATUS = "\x1b[0n"
 _REPEAT, _RELEASE = "2", "3"
+
+
+WRITE_SECONDS = 1 / 60
 
 
 class KeyUp(Message):
@@ -141,6 +145,15 @@ class KeyboardDriver(linux_driver.LinuxDriver):
         note = Note()
         note.tell = tell
         self.write(note)
+
+    def let_out(self) -> None:
+        """Wait until what was written so far has left, but no longer than a frame.
+
+        Whoever goes on instead keeps the interpreter from the output thread for milliseconds.
+        """
+        left = threading.Event()
+        self.when_written(lambda at: left.set())
+        left.wait(WRITE_SECONDS)
 
     def start_application_mode(self) -> None:
         linux_driver.XTermParser = KeyParser  # pyright: ignore[reportPrivateImportUsage]

@@ -41,6 +41,8 @@ NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
 
 VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-error", None: ""}
 
+VALUE_DIGITS = 4
+
 LABEL_CELLS = 10
 VALUE_CELLS = 8
 TABLE_CELLS = 39
@@ -73,7 +75,7 @@ class Card(Vertical):
         super().__init__()
         self._headline = headline
         self._target = headline.target(targets)
-        self._digits = Digits("-")
+        self._digits = Digits("-".ljust(VALUE_DIGITS))
         self._verdict = Static(markup=False)
 
     def compose(self) -> ComposeResult:
@@ -85,6 +87,7 @@ class Card(Vertical):
         value = self._headline.of(turn)
         kept = verdict(value, self._target)
         text = "-" if value is None else number(value).removesuffix("s")
+        text = text.ljust(VALUE_DIGITS)  # of one length, so that nothing is laid out for it
         if text != self._digits.value:
             self._digits.update(text)
         goal = f"≤ {self._target:.0f}"
@@ -143,15 +146,15 @@ class Numbers(Static):
             about = _quiet(f"p50, p95, p99: of the last {WINDOW} turns")
             return [about, _quiet(self.queue)] if self.queue else [about]
         cold = [number(session.cold.percentile(headline, 50)) for headline in TIMES]
-        memory = f"GPU {turn.gpu_bytes / 1e9:.1f} GB" if turn.gpu_bytes is not None else ""
+        used = _used(turn)
         if not wide:
-            room = TABLE_CELLS - LABEL_CELLS - (len(memory) + 1 if memory else 0)
+            room = TABLE_CELLS - LABEL_CELLS - (len(used) + 1 if used else 0)
             values = folded(session.all.values(_sounding(session)), room)
             return [
                 Content.assemble(
                     (f"{'session':<{LABEL_CELLS}}", "dim"),
                     (f"{trend(values, room):<{room}}", "$text-secondary"),
-                    (f" {memory}" if memory else "", "dim"),
+                    (f" {used}" if used else "", "dim"),
                 ),
                 _quiet(self.queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
             ]
@@ -162,8 +165,15 @@ class Numbers(Static):
             _three(f"above {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
             _quiet(self.queue) if self.queue else _three(f"cold turn{several}", cold),
             _three("since the last word", felt),
-            _quiet(f"{painted:<36}{memory:>13}"),
+            _quiet(f"{painted:<33}{used:>16}"),
         ]
+
+
+def _used(turn: Turn) -> str:
+    """What the turn took beside time: memory of the GPU, or how much of TTFT was the network."""
+    if turn.network_ms is not None:
+        return f"network {number(turn.network_ms)} ms"
+    return f"GPU {turn.gpu_bytes / 1e9:.1f} GB" if turn.gpu_bytes is not None else ""
 
 
 def _quiet(text: str) -> Content:
@@ -197,6 +207,7 @@ class Waterfall(Widget):
     KINDS: ClassVar[dict[str, str]] = {
         "hidden": "hidden",
         "listen": "wait",
+        "send": "wait",
         "encode": "brain",
         "recognise": "brain",
         "prefill": "brain",

@@ -23,7 +23,7 @@ DONE, UNDER_WAY, FAILED = "✓", "◌", "✗"
 HOW_LOUD = "The bar below shows how loud you are."
 
 
-def first_steps(mode: Mode | None, key: str, ears: Line) -> list[Line]:
+def first_steps(mode: Mode | None, key: str, ears: Line, sends_to: str) -> list[Line]:
     """All that has to be known before the first word. `mode` None: there is no microphone."""
     match mode:
         case Mode.HOLD | Mode.MOUSE:
@@ -34,10 +34,12 @@ def first_steps(mode: Mode | None, key: str, ears: Line) -> list[Line]:
             talk = [("Talk", "Just speak; a pause ends it.")]
         case None:
             talk = []
+    where = f"Your voice and words go to {sends_to}" if sends_to else "Nothing leaves this machine"
+    here = " here" if sends_to else ""
     return [
         *talk,
         ears,
-        ("Data", "Nothing leaves this machine, and only `s` stores words."),
+        ("Data", f"{where}, and only `s` stores words{here}."),
         ("Keys", "? lists them; Ctrl+P: voice, brain, devices, theme."),
     ]
 

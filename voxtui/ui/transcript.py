@@ -35,8 +35,8 @@ FORGOTTEN_AT_ONCE = 100
 WRAPPED_ENTRIES = 200
 """As many of the newest keep their lines; an older one is wrapped when it is looked at."""
 
-DRAWN_LINES = 500
-"""As many are kept as they were drawn last."""
+DRAWN_SCREENS = 2
+"""As many lines are kept as they were drawn last: each is some fifty objects."""
 
 WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
 """A long conversation takes a new width or new colours in slices: the screen must not stall."""
@@ -229,32 +229,50 @@ class Transcript(ScrollView, can_focus=True):
         return strips
 
     def render_line(self, y: int) -> Strip:
-        number = y + self.scroll_offset.y - self._space_above()
+        """As it is drawn, with the places in it: Textual asks for it where the mouse selects."""
+        number = self._number(y)
+        return self._strip(number).apply_offsets(0, number)
+
+    def _strip(self, number: int) -> Strip:
+        """Line `number` of the conversation."""
         index = bisect_right(self._tops, number) - 1
-        if number < 0 or index < 0 or number >= self._total:
-            return Strip.blank(self.size.width, self.rich_style)
+        if not 0 <= number < self._total or index < 0:
+            return Strip([])
         entry = self._entries[index]
         line = number - self._tops[index]
         if not entry.lines:
             entry.lines = self._lines(entry)
         if line >= len(entry.lines):  # not wrapped for this width yet
-            return Strip.blank(self.size.width, self.rich_style)
+            return Strip([])
         if line == len(entry.lines) - 1:
             entry.painted = True
-        return self._selected(Strip(entry.lines[line]), number).apply_offsets(0, number)
+        return self._selected(Strip(entry.lines[line]), number)
 
     def _drawn_line(self, y: int, width: int) -> Strip:
         """Line `y` of what is in view, with the empty cells around it."""
+        ground = self._look.ground.rich_style
         if not 0 <= y < self.scrollable_content_region.height:
-            return Strip.blank(width, self.rich_style)
-        number = y + self.scroll_offset.y - self._space_above()
+            return Strip.blank(width, ground)
+        number = self._number(y)
         if number not in self._drawn:
-            if len(self._drawn) >= DRAWN_LINES:
-                self._drawn.clear()
-            before = Strip.blank(self.styles.padding.left, self.rich_style)
-            whole = Strip.join([before, self.render_line(y)])
-            self._drawn[number] = whole.adjust_cell_length(width, self.rich_style)
+            in_view = self._numbers()
+            if len(self._drawn) >= DRAWN_SCREENS * len(in_view):
+                self._drawn = {n: self._drawn[n] for n in in_view if n in self._drawn}
+            line = self._strip(number)
+            before = self.styles.padding.left
+            after = width - before - line.cell_length
+            segments = [Segment(" " * before, ground), *line, Segment(" " * after, ground)]
+            self._drawn[number] = Strip(segments, width)
         return self._drawn[number]
+
+    def _number(self, y: int) -> int:
+        """Of the line at `y` in view: less than 0 above a conversation that is shorter."""
+        return y + self.scroll_offset.y - self._space_above()
+
+    def _numbers(self) -> range:
+        """Of the lines in view."""
+        first = self._number(0)
+        return range(first, first + self.scrollable_content_region.height)
 
     def _selected(self, strip: Strip, number: int) -> Strip:
         selection = self.text_selection
@@ -340,6 +358,8 @@ class Transcript(ScrollView, can_focus=True):
         labels = [Segment(entry.label[:indent].ljust(indent), label_style.rich_style)]
         blanks = [Segment(" " * indent, look.ground.rich_style)]
         above = [list[Segment]()] if entry.spaced else []
+        # Without the places of its characters, which make a style of its own of each piece.
+        text = [strip.discard_meta() for strip in text]
         return above + [[*(blanks if i else labels), *line] for i, line in enumerate(text)]
 
     def _present_look(self) -> Look:

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 from voxtui.config import VoiceConfig
 from voxtui.errors import ModelError
 from voxtui.protocols import Progress
-from voxtui.turn import SpeechChunk
+from voxtui.turn import AUDIBLE, SpeechChunk
 
 if TYPE_CHECKING:
     from voxtui.turn import Samples
 
 NAME = "af_heart"
-
-AUDIBLE = 10 ** (-50 / 20)
-"""-50 dBFS, the level at which `first_sound` counts."""
 
 MARGIN_SECONDS = 0.012
 """Kept before the first and after the last audible sample: a plosive begins below -50 dBFS."""
@@ -53,7 +50,12 @@ class HibariVoice:
             raise ModelError(
                 "The embedded voice is not installed.", "pip install 'voxtui[embedded]'"
             ) from error
-        self._model = Hibari(threads=1)
+        try:
+            self._model = Hibari(threads=1)
+        except (ImportError, RuntimeError, MemoryError) as error:
+            raise ModelError(
+                f"The embedded voice did not load: {error}.", "`voxtui doctor` says more."
+            ) from error
         for clause in (
             "Ready.",
             "The first sentence is as quick as the tenth, numbers like 12 too.",

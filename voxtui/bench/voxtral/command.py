@@ -10,7 +10,9 @@ import datetime
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ REHEARSAL = "A rehearsal with a tiny shape: it says what our code adds, and noth
 def measure(
     tiny: bool, repeats: int, tell: Callable[[str], object], keep: Path | None = None
 ) -> dict[str, Any]:
-    """Measure all there is; `keep` is written anew after each section, so a run may be cut off."""
+    """Measure all there is; `keep` is written anew after each row, so a run may be cut off."""
     transformers.utils.logging.set_verbosity_error()
     device = best_device()
     rehearsal = tiny or device.type != "cuda"
@@ -42,7 +44,7 @@ def measure(
             tell("There is no CUDA GPU here.")
         tell(f"{REHEARSAL} The floor of the true shape, counted, on an H200:\n")
         tell(table(counted(Shape(), H200, PREFIX)) + "\n")
-    found: dict[str, Sequence[Row]] = {}
+    found: dict[str, list[Row]] = {}
 
     def all_of_it() -> dict[str, Any]:
         said: dict[str, Any] = {"machine": about, **found, "ratios": ratios(found)}
@@ -51,10 +53,14 @@ def measure(
             keep.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
         return said
 
-    for name, rows in Bench(device, rehearsal, repeats, Clock(WHOLE_SECONDS)).run():
-        found[name] = rows
-        tell(section(name, rows))
-        all_of_it()
+    bench = Bench(device, rehearsal, repeats, Clock(WHOLE_SECONDS))
+    for name, rows in groupby(bench.run(), key=itemgetter(0)):
+        new: list[Row] = []
+        for _, row in rows:
+            new.append(row)
+            found.setdefault(name, []).append(row)
+            all_of_it()
+        tell(section(name, new))
     said = all_of_it()
     tell("Ours to the better of the ways of generate; below 1: faster:\n")
     tell(table(said["ratios"]) + "\n")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import math
 import os
@@ -15,10 +16,10 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import torch
 
@@ -39,14 +40,16 @@ from voxtui.bench.voxtral.systems import (
 from voxtui.brains.voxtral.drafts import Draft, ModelThread
 from voxtui.brains.voxtral.ears import Ears
 from voxtui.brains.voxtral.graphs import CudaRecorder
-from voxtui.brains.voxtral.model import Decoder
+from voxtui.brains.voxtral.model import Cache, Decoder
 from voxtui.brains.voxtral.prompt import Exchange
 from voxtui.brains.voxtral.quantized import quantise
+from voxtui.brains.voxtral.step import by_kernel, plain_product, use
 
-SECONDS = (2, 5, 15, 40)
+SECONDS = (5, 2, 15, 40)
+"""First what the goals are about; so with the turns."""
 CONTEXTS = (512, 4096, 16_384)
 TINY_CONTEXTS = (512, 2048)
-TURNS = (1, 5, 10)
+TURNS = (1, 10, 5)
 AUDIO_TURNS = 5
 """Of so many turns the sound stays in the context; older ones are text."""
 
@@ -64,9 +67,35 @@ COMPILING_SECONDS = 120.0
 
 Row: TypeAlias = "dict[str, Any]"
 
-PLAIN, GRAPHS, FP8, BOTH = (
-    "voxtui", "voxtui, graphs", "voxtui, fp8", "voxtui, fp8 and graphs",
-)  # fmt: skip
+Work: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
+"""The keys and values of a layer to what is looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Of our loop."""
+
+    name: str
+    graphs: bool = False
+    fp8: bool = False
+    kernels: Literal["none", "attention", "all"] = "none"
+
+
+PLAIN, GRAPHS, FP8 = "voxtui", "voxtui, graphs", "voxtui, fp8"
+
+SAFE = (Kind(PLAIN), Kind(GRAPHS, graphs=True))
+"""Without kernels of ours: one that goes astray would take the whole run with it."""
+
+VARIANTS = (
+    Kind("voxtui, graphs, attention", graphs=True, kernels="attention"),
+    Kind("voxtui, graphs, kernels", graphs=True, kernels="all"),
+    Kind(FP8, fp8=True),
+    Kind("voxtui, graphs, fp8", graphs=True, fp8=True),
+    Kind("voxtui, graphs, kernels, fp8", graphs=True, fp8=True, kernels="all"),
+)
+
+REPLAYS = 20
+"""Of a part of a step in a row, so that waiting for the last is no part of it."""
 
 
 class Clock:
@@ -91,7 +120,8 @@ class Clock:
         self._section = section
         self._until = self.elapsed + seconds
         if not sys.stderr.isatty():
-            sys.stderr.write(f"{self.elapsed:4.0f} s  {section}\n")
+            sys.stderr.write(f"{self.elapsed:4.0f} s  {section}, {seconds:.0f} s at most\n")
+            sys.stderr.flush()
 
     def at(self, what: str) -> None:
         if sys.stderr.isatty():
@@ -119,6 +149,13 @@ class Bench:
         size = 2 if self._cuda else 4
         self.shape = shape_of(config, size, size)
         self.ceilings = H200
+        self._capacity = 4096
+        if self._cuda and not tiny:  # what is captured cannot grow
+            large = torch.cuda.get_device_properties(device).total_memory > 60e9
+            self._capacity = 20_480 if large else 8192
+        self._decoders: dict[bool, tuple[Decoder, Ears]] = {}
+        """without fp8 weights and with them"""
+        self._measured: list[System] = []
         self.ours: dict[str, Ours] = {}
         self.theirs = [
             Generate(self._model, "generate, dynamic cache"),
@@ -129,26 +166,39 @@ class Bench:
             ),
         ]  # fmt: skip
 
-    def run(self) -> Iterator[tuple[str, list[Row]]]:
-        """Every section with its rows, as soon as they are there."""
+    def run(self) -> Iterator[tuple[str, Row]]:
+        """Every row and its section, as soon as it is there: what the goals ask for first, then
+        what may fail, then what would change what comes after it.
+
+        A section comes twice where it is measured for the variants too.
+        """
         sections: list[tuple[str, float, Callable[[], Iterator[Row]]]] = [
-            ("ceilings", 30, self._measure_ceilings),
+            ("ceilings", 15, self._measure_ceilings),
             ("floor", 5, self._floor),
-            ("kinds", 120, self._kinds),
-            ("ttft", 120, self._first_tokens),
-            ("turns", 120, self._turns),
-            ("speculation", 30, self._speculation),
-            ("decode", 120, self._decode),
-            ("memory", 30, self._memory),
-            ("stages", 60, self._stages),
-            ("kernels", 60, self._kernels),
-            ("accuracy of fp8", 30, self._accuracy),
-            ("voice", 60, self._voice),
-            ("generate, compiled", 240, self._compiled),
+            ("kinds", 60, partial(self._kinds, SAFE, self.theirs)),
+            ("decode", 60, self._decode),
+            ("ttft", 60, self._first_tokens),
+            ("speculation", 20, self._speculation),
+            ("turns", 90, self._turns),
+            ("voice", 45, self._voice),
+            ("kinds", 90, partial(self._kinds, VARIANTS, [])),
+            ("decode", 40, self._decode),
+            ("parts", 40, self._parts),
+            ("ttft", 40, self._first_tokens),
+            ("turns", 40, self._turns),
+            ("speculation", 20, self._speculation),
+            ("accuracy of fp8", 15, self._accuracy),
+            ("memory", 15, self._memory),
+            ("stages", 30, self._stages),
+            # What is compiled clears the workspaces of cuBLAS, which captured work writes to; and a
+            # profiler that has run once slows every launch down.
+            ("generate, compiled", 150, self._compiled),
+            ("kernels", 30, self._kernels),
         ]
         for name, seconds, section in sections:
             self._clock.begin(name, seconds)
-            yield name, list(section())
+            for row in section():
+                yield name, row
         self._clock.end()
 
     def _row(self, about: Row, work: Callable[[], Row], needs: float = 0) -> Row:
@@ -164,10 +214,6 @@ class Bench:
             if self._cuda and torch.cuda.is_available():
                 torch.cuda.empty_cache()
             return about | {"failed": said[:120]}
-
-    @property
-    def _systems(self) -> list[System]:
-        return [*self.ours.values(), *self.theirs]
 
     def _shape(self, name: str) -> Shape:
         return replace(self.shape, weight_bytes=1) if "fp8" in name else self.shape
@@ -198,39 +244,38 @@ class Bench:
 
     # Building the kinds of our loop.
 
-    def _kinds(self) -> Iterator[Row]:
-        capacity = 4096
-        if self._cuda and not self._tiny:  # what is captured cannot grow
-            large = torch.cuda.get_device_properties(self.device).total_memory > 60e9
-            capacity = 20_480 if large else 8192
-        decoders: dict[bool, tuple[Decoder, Ears]] = {}
+    def _kinds(self, kinds: Sequence[Kind], beside: Sequence[System]) -> Iterator[Row]:
+        """Makes them; from now on they and those `beside` them are measured."""
+        self._measured = list(beside)
+        for kind in kinds:
+            yield self._row({"system": kind.name}, partial(self._make, kind))
+        made = [self.ours[kind.name] for kind in kinds if kind.name in self.ours]
+        self._measured = [*made, *beside]
 
-        def make(name: str, fp8: bool, graphs: bool) -> Row:
-            began = time.perf_counter()
-            if fp8 not in decoders:
-                decoder, ears = taken(self._model)
-                if fp8:
-                    quantise(decoder)
-                decoders[fp8] = decoder, ears
-            decoder, ears = decoders[fp8]
-            if graphs:
-                ears = Ears(ears.encoder)  # what is captured is its own
-            system = Ours(name, decoder, ears, capacity)
-            if graphs:
-                capture(system)
-            self.ours[name] = system
-            return {"built_s": round(time.perf_counter() - began, 2)}
-
-        for name, fp8, graphs in (
-            (PLAIN, False, False), (GRAPHS, False, True), (FP8, True, False), (BOTH, True, True),
-        ):  # fmt: skip
-            yield self._row({"system": name}, partial(make, name, fp8, graphs))
+    def _make(self, kind: Kind) -> Row:
+        began = time.perf_counter()
+        if kind.fp8 not in self._decoders:
+            decoder, ears = taken(self._model)
+            if kind.fp8:
+                quantise(decoder)
+            self._decoders[kind.fp8] = decoder, ears
+        decoder, ears = self._decoders[kind.fp8]
+        if kind.kernels != "none":
+            decoder = copy.copy(decoder)
+            use(decoder, kind.kernels)
+        if kind.graphs:
+            ears = Ears(ears.encoder)  # what is captured is its own
+        system = Ours(kind.name, decoder, ears, self._capacity)
+        if kind.graphs:
+            capture(system)
+        self.ours[kind.name] = system
+        return {"built_s": round(time.perf_counter() - began, 2)}
 
     # The sections.
 
     def _first_tokens(self) -> Iterator[Row]:
         for seconds in SECONDS:
-            for system in self._systems:
+            for system in self._measured:
                 about = {"seconds": seconds, "system": system.name}
                 yield self._row(about, partial(self._first_token, system, seconds))
 
@@ -252,7 +297,7 @@ class Bench:
                 Exchange(noise(5) if i >= turn - 1 - AUDIO_TURNS else "x" * 60, words(TOKENS))
                 for i in range(turn - 1)
             ]
-            for system in self._systems:
+            for system in self._measured:
                 about = {"turn": turn, "system": system.name}
                 yield self._row(about, partial(self._turn, system, past))
 
@@ -270,8 +315,9 @@ class Bench:
 
     def _speculation(self) -> Iterator[Row]:
         """From asking for a reply that was drafted at a pause to having its first token."""
-        for system in self.ours.values():
-            yield self._row({"system": system.name}, partial(self._kept_draft, system))
+        for system in self._measured:
+            if isinstance(system, Ours):
+                yield self._row({"system": system.name}, partial(self._kept_draft, system))
 
     def _kept_draft(self, system: Ours) -> Row:
         thread, waits = ModelThread(), list[float]()
@@ -297,7 +343,7 @@ class Bench:
     def _decode(self) -> Iterator[Row]:
         """Tokens per second between the first and the last token, behind so much text."""
         for context in self._contexts:
-            for system in self._systems:
+            for system in self._measured:
                 about = {"context": context, "system": system.name}
                 yield self._row(about, partial(self._rate, system, context))
 
@@ -320,8 +366,70 @@ class Bench:
             **self._share(rate * least),
         }
 
+    def _parts(self) -> Iterator[Row]:
+        """What a step is made of, by each way there is, without the rest: microseconds a layer.
+
+        A part is done for every layer in turn, which have more weights than a GPU has cache.
+        """
+        products = [(PLAIN, plain_product), (FP8, plain_product)]
+        looks: list[Callable[[Decoder, torch.Tensor, int], Work]] = [masked]
+        if self._cuda:
+            products.append((PLAIN, by_kernel))
+            looks += [varlen, split]
+        for kind, way in products:
+            for name in ("qkv", "out", "gate_up", "down") if kind in self.ours else ():
+                about = {"part": name, "system": kind, "way": way.__name__}
+                yield self._row(about, partial(self._product, kind, name, way))
+        if PLAIN in self.ours:
+            for context in self._contexts:
+                for way in looks:
+                    about = {"part": f"attention behind {context}", "way": way.__name__}
+                    yield self._row(about, partial(self._attention, way, context))
+
+    def _product(self, kind: str, name: str, way: Callable[..., torch.Tensor]) -> Row:
+        weights = [getattr(layer, name) for layer in self.ours[kind].loop.decoder.layers]
+        x = self._drawn(1, self._columns(name))
+
+        def work() -> None:
+            for weight in weights:
+                way(x, weight)
+
+        return self._part(work, sum(w.numel() * w.element_size() for w in weights))
+
+    def _columns(self, name: str) -> int:
+        shape = self.shape
+        return {"out": shape.heads * shape.head_size, "down": shape.inner}.get(name, shape.width)
+
+    def _attention(self, way: Callable[[Decoder, torch.Tensor, int], Work], context: int) -> Row:
+        decoder = self.ours[PLAIN].loop.decoder
+        cache = Cache(decoder, context)
+        cache.both.copy_(self._drawn(*cache.both.shape[1:]))
+        qkv = self._drawn(1, (decoder.heads + 2 * decoder.kv_heads) * decoder.head_size)
+        look_up = way(decoder, qkv, context)
+
+        def work() -> None:
+            for both in cache.both:
+                look_up(both)
+
+        return self._part(work, context * self.shape.place_bytes)
+
+    def _part(self, work: Callable[[], None], least_bytes: float) -> Row:
+        with torch.inference_mode():
+            replay = CudaRecorder()(work) if self._cuda else work
+
+            def often() -> None:
+                for _ in range(REPLAYS):
+                    replay()
+
+            seconds = fastest(often, self.device) / REPLAYS
+        share = least_bytes / self.ceilings.bandwidth / seconds
+        return {"us": round(seconds * 1e6 / self.shape.layers, 2)} | self._share(share)
+
+    def _drawn(self, *shape: int) -> torch.Tensor:
+        return torch.randn(shape).to(self.device, self._model.dtype)
+
     def _memory(self) -> Iterator[Row]:
-        for system in self._systems:
+        for system in (*self.ours.values(), *self.theirs):
             yield self._row({"system": system.name}, partial(self._memory_of, system))
 
     def _memory_of(self, system: System) -> Row:
@@ -462,6 +570,40 @@ class Bench:
         for _ in tokens:  # to its end: what is left must not run into the next measurement
             pass
         return at
+
+
+# Ways of a step's attention at the last place of a context. What they look at is written already.
+
+
+def masked(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
+    """torch's, as a captured step has it: a mask hides what is not used."""
+    place = torch.tensor([context - 1], device=qkv.device)
+    cos, sin = decoder.cos[place][:, None], decoder.sin[place][:, None]
+    mask = qkv.new_zeros(decoder.heads // decoder.kv_heads, context)
+    return lambda both: decoder.attend(qkv, place, cos, sin, both, context, mask)
+
+
+def varlen(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
+    """torch's for sequences whose length is on the device, without the turn and the write."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    query = qkv.view(1, -1, decoder.head_size)[:, : decoder.heads]
+    one, used = (torch.tensor([0, n], dtype=torch.int32).to(qkv.device) for n in (1, context))
+
+    def look_up(both: torch.Tensor) -> torch.Tensor:
+        keys, values = both.transpose(0, 1).chunk(2, dim=1)
+        more: Any = {"enable_gqa": True}
+        return cast("torch.Tensor", varlen_attn(query, keys, values, one, used, 1, context, **more))
+
+    return look_up
+
+
+def split(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
+    """Ours."""
+    from voxtui.brains.voxtral.kernels import attend
+
+    place = torch.tensor([context - 1], device=qkv.device)
+    return lambda both: attend(qkv, place, decoder.cos, decoder.sin, both, decoder.heads)
 
 
 def capture(system: Ours) -> None:

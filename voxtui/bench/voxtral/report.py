@@ -16,6 +16,7 @@ TITLES = {
     "turns": "5 s of audio, by turn: the first token, and a whole reply of 32:",
     "speculation": "Time to the first token of a draft that was kept:",
     "decode": "Decode, by tokens of context:",
+    "parts": "A step's products and its attention by themselves, microseconds a layer:",
     "memory": "Memory:",
     "stages": "Each stage waited for by itself; on a GPU the prefill with the step behind it:",
     "kernels": "Where the time of a stage goes, without graphs:",

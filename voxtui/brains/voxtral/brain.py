@@ -122,6 +122,7 @@ class VoxtralBrain:
     """
 
     name = "voxtral"
+    sends_to = ""
 
     def __init__(
         self, config: Config, directory: Path, say: Callable[[str], object] = lambda sentence: None
@@ -175,13 +176,11 @@ class VoxtralBrain:
             # The sound must not starve.
             torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
         captured = self._config.brain.voxtral.graphs
-        fp8 = self._config.brain.voxtral.quantization == "fp8"
-        if fp8:
+        if self._config.brain.voxtral.quantization == "fp8":
             quantized.check(device)
         try:
             decoder, ears = weights.load(self._directory, device)
-            if fp8:
-                self._round(decoder)
+            self._change(decoder)
             capacity = CAPTURED_CAPACITY if captured else CAPACITY
             self._chat = self._loop(decoder, ears, self._sampling, capacity)
             self._writer = self._loop(decoder, ears, GREEDY, WRITING_CAPACITY)
@@ -193,20 +192,27 @@ class VoxtralBrain:
                 ) from error
             raise weights_unusable(self._directory, error) from error
 
-    def _round(self, decoder: Decoder) -> None:
-        """A kernel that does not work here costs its speed, not the answers."""
+    def _change(self, decoder: Decoder) -> None:
+        """What does not work here costs its speed, not the answers."""
         from platformdirs import user_cache_path
 
-        from voxtui.brains.voxtral import quantized
+        from voxtui.brains.voxtral import quantized, step
 
         cache = user_cache_path("voxtui", appauthor=False) / "triton"
         os.environ.setdefault("TRITON_CACHE_DIR", str(cache))
-        try:
-            quantized.quantise(decoder)
-        except ModelError as error:
-            self._say(f"Voxtral keeps its weights as they are. {error.message}")
-        else:
-            self._device += ", fp8 weights"
+        wanted = self._config.brain.voxtral
+        if wanted.quantization == "fp8":
+            try:
+                quantized.quantise(decoder)
+                self._device += ", fp8 weights"
+            except ModelError as error:
+                self._say(f"Voxtral keeps its weights as they are. {error.message}")
+        if wanted.kernels != "none":
+            try:
+                step.use(decoder, wanted.kernels)
+                self._device += ", kernels"
+            except ModelError as error:
+                self._say(f"Voxtral does without kernels. {error.message}")
 
     def _loop(self, decoder: Decoder, ears: Ears, sampling: Sampling, capacity: int) -> Loop:
         from voxtui.brains.voxtral.loop import Loop

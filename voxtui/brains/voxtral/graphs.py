@@ -50,7 +50,8 @@ class CudaRecorder:
         if not torch.cuda.is_available():
             raise RuntimeError("there is no CUDA device")
         self._pool = torch.cuda.graph_pool_handle()
-        self._stream = torch.cuda.Stream()
+        # What is captured keeps the priority of its stream: it goes before the voice's work.
+        self._stream = torch.cuda.Stream(priority=-1)
 
     def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
         before = torch.cuda.current_stream()

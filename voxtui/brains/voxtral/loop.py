@@ -90,8 +90,9 @@ class Loop:
 
     def forget(self) -> None:
         """Start over with an empty cache, as after an error."""
-        self.cache.clear()
-        self._x.zero_()
+        with torch.inference_mode():  # in which a cache that grew was made
+            self.cache.clear()
+            self._x.zero_()
 
     def capture(self, record: Record) -> Generator[float, None, None]:
         """Capture whatever a turn launches; tells after each part how much of it is done.
@@ -102,7 +103,7 @@ class Loop:
         while (last := spans[-1]) < self.cache.capacity:
             spans.append(min(last + SPAN if last < COARSE else 2 * last, self.cache.capacity))
         parts: list[tuple[str, Work, tuple[int, ...]]] = [("first", self._choose_first, ())]
-        parts += [("step", self._take_step, (span, True)) for span in spans]
+        parts += [("step", self._take_step, (span, True)) for span in self._of_steps(spans)]
         parts += [
             ("prefill", self._fill, (count, span, True))
             for count in CHUNKS
@@ -213,12 +214,12 @@ class Loop:
         if self._spans:
             for count in CHUNKS:
                 if new <= count <= self.cache.capacity - first:
-                    return count, self._span(first + count), True
+                    return count, _least(self._spans, first + count), True
         return new, first + new, new > 1
 
-    def _span(self, end: int) -> int:
-        """How many places work looks at that must see so many."""
-        return next((span for span in self._spans if span >= end), end)
+    def _of_steps(self, spans: list[int]) -> list[int]:
+        """Which of `spans` steps are captured for: kernels look at what is used of any."""
+        return spans if self.decoder.single is None else spans[-1:]
 
     def _embed(self, elements: Elements) -> None:
         """Embeddings of `elements`, to where captured work finds them."""
@@ -238,7 +239,7 @@ class Loop:
     def _step(self) -> None:
         """The token after the last one, whose keys and values go to the next place."""
         self._next_place += 1
-        span = self._span(self._next_place)
+        span = _least(self._of_steps(self._spans), self._next_place)
         with torch.inference_mode():
             self.sampler.draw()
             self._graphs.run("step", self._take_step, span, bool(self._spans))
@@ -288,3 +289,8 @@ class Loop:
         self.prefilled_at = time.monotonic()
         if encoded is not None and prefilled is not None:
             self.encoded_at = self.prefilled_at - encoded.elapsed_time(prefilled) / 1000
+
+
+def _least(spans: list[int], end: int) -> int:
+    """The least of `spans` that holds `end` places; if there is none, just as many."""
+    return next((span for span in spans if span >= end), end)

@@ -16,6 +16,8 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from transformers import VoxtralForConditionalGeneration
 
+    from voxtui.brains.voxtral.step import Step
+
 LONGEST = 32_768
 """Tokens of context the model was trained on."""
 
@@ -81,19 +83,21 @@ class Decoder:
         self.heads: int = text.num_attention_heads
         self.kv_heads: int = text.num_key_value_heads
         self.head_size: int = text.head_dim
-        self._eps: float = text.rms_norm_eps
+        self.eps: float = text.rms_norm_eps
         self.embedding: Tensor = language.embed_tokens.weight.data
         self.head: Tensor = model.lm_head.weight.data
         self._norm: Tensor = language.norm.weight.data
         self.layers = [_taken(layer) for layer in language.layers]
+        self.single: Step | None = None
+        """what a single place goes through, if not the operations below"""
         self.longest = min(LONGEST, int(text.max_position_embeddings))
         places = torch.arange(self.longest, device=self.embedding.device, dtype=torch.float32)
         rotary: Any = language.rotary_emb
         turns = torch.outer(places, rotary.inv_freq.float())
         cos, sin = turns.cos() * rotary.attention_scaling, turns.sin() * rotary.attention_scaling
-        self._cos = torch.cat((cos, cos), dim=-1).to(self.embedding.dtype)
+        self.cos = torch.cat((cos, cos), dim=-1).to(self.embedding.dtype)
         # Half of a head is turned by the other half, and the first by its negative.
-        self._sin = torch.cat((-sin, sin), dim=-1).to(self.embedding.dtype)
+        self.sin = torch.cat((-sin, sin), dim=-1).to(self.embedding.dtype)
 
     @property
     def weights(self) -> list[Tensor]:
@@ -109,32 +113,40 @@ class Decoder:
         Writes their keys and values. `masked`: whether anything within `span` is to be hidden from
         any of them. Nothing here asks the device for a number, so it can be captured.
         """
+        if self.single is not None and len(x) == 1:
+            return self.single(self, x, places, cache)
         mask = None
         if masked:
             later = torch.arange(span, device=x.device) > places[:, None]
             mask = torch.zeros_like(later, dtype=x.dtype).masked_fill_(later, -torch.inf)
             mask = mask.repeat(self.heads // self.kv_heads, 1)
-        cos, sin = self._cos[places][:, None], self._sin[places][:, None]
+        cos, sin = self.cos[places][:, None], self.sin[places][:, None]
         for number, layer in enumerate(self.layers):
-            h = functional.rms_norm(x, (x.shape[-1],), layer.norm, self._eps)
-            x = x + self._attend(h, layer, places, cos, sin, cache.both[number], span, mask)
-            h = functional.rms_norm(x, (x.shape[-1],), layer.mlp_norm, self._eps)
+            h = functional.rms_norm(x, (x.shape[-1],), layer.norm, self.eps)
+            qkv = functional.linear(h, layer.qkv)
+            mixed = self.attend(qkv, places, cos, sin, cache.both[number], span, mask)
+            x = x + functional.linear(mixed, layer.out)
+            h = functional.rms_norm(x, (x.shape[-1],), layer.mlp_norm, self.eps)
             gate, up = functional.linear(h, layer.gate_up).chunk(2, dim=-1)
             x = x + functional.linear(functional.silu(gate) * up, layer.down)
         return x
 
     def logits(self, x: Tensor) -> Tensor:
         """(hidden,) state of one place to (vocabulary,) logits."""
+        if self.single is not None and x.dim() == 1:
+            return self.single.product(x[None], self.head, norm=self._norm, eps=self.eps)[0]
         return functional.linear(
-            functional.rms_norm(x, (x.shape[-1],), self._norm, self._eps), self.head
+            functional.rms_norm(x, (x.shape[-1],), self._norm, self.eps), self.head
         )
 
-    def _attend(
-        self, h: Tensor, layer: Layer, places: Tensor, cos: Tensor, sin: Tensor,
+    def attend(
+        self, qkv: Tensor, places: Tensor, cos: Tensor, sin: Tensor,
         both: Tensor, span: int, mask: Tensor | None,
     ) -> Tensor:  # fmt: skip
-        count = h.shape[0]
-        qkv = functional.linear(h, layer.qkv).view(count, -1, self.head_size)
+        """(n, all heads * size) at `places` to what their query heads look up in `both`, to which
+        their keys and values are written; changes `qkv`."""
+        count = qkv.shape[0]
+        qkv = qkv.view(count, -1, self.head_size)
         swapped = qkv.roll(self.head_size // 2, dims=-1)
         turned = slice(self.heads + self.kv_heads)
         qkv[:, turned].mul_(cos).addcmul_(swapped[:, turned], sin)
@@ -148,7 +160,7 @@ class Decoder:
             query.flatten(1, 2)[None], keys, values, attn_mask=mask
         )
         mixed = mixed.view(self.kv_heads, -1, count, self.head_size).permute(2, 0, 1, 3)
-        return functional.linear(mixed.reshape(count, -1), layer.out)
+        return mixed.reshape(count, -1)
 
 
 def _taken(layer: Any) -> Layer:

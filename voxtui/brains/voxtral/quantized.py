@@ -111,12 +111,13 @@ def quantise(decoder: Decoder) -> None:
 
 def _kernel(device: torch.device) -> Product:
     """The product of one row on the GPU, tried once. Raises ModelError if it fails or is wrong."""
-    from voxtui.brains.voxtral.fp8_kernel import single
+    from voxtui.brains.voxtral.kernels import product
 
     try:
-        x = torch.randn(1, 256, device=device, dtype=torch.bfloat16)
-        weight = Fp8Weight(torch.randn(64, 256, device=device), None)
-        mine, theirs = single(x, weight.values, weight.scales), weight.linear(x)
+        # Drawn on the CPU: a capture that failed leaves CUDA's own generator out of use.
+        x = torch.randn(1, 256).to(device, torch.bfloat16)
+        weight = Fp8Weight(torch.randn(64, 256).to(device), None)
+        mine, theirs = product(x, weight.values, weight.scales), weight.linear(x)
         good = torch.allclose(mine.float(), theirs.float(), rtol=2e-2, atol=2e-1)
     except Exception as error:
         raise ModelError(
@@ -124,4 +125,4 @@ def _kernel(device: torch.device) -> Product:
         ) from error
     if not good:
         raise ModelError("The kernel for fp8 is wrong on this GPU.", HINT)
-    return single
+    return product

@@ -54,5 +54,8 @@ def load(directory: Path, device: torch.device) -> tuple[Decoder, Ears]:
 
 def parts(model: Any) -> tuple[Decoder, Ears]:
     """What the loop needs of a transformers model, which is of no further use by itself."""
+    # Where torch prefers cuDNN's attention (Hopper, from cuDNN 9.15.1 on), it would plan anew for
+    # every length it has not seen: at each token of a reply that is not captured.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     with torch.inference_mode():
         return Decoder(model), Ears(Encoder(model))

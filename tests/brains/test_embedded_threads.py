@@ -1,0 +1,170 @@
+"""The threads of the embedded brain, on a recogniser and a chat model that do as they are told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.fakes import SECONDS, Flag, frames
+from voxtui.brains.embedded import ChatThread, EmbeddedBrain
+from voxtui.config import Config, Sampling
+from voxtui.errors import ModelError
+from voxtui.recording import Recording
+from voxtui.turn import Heard, Mark, Marks, Token, Utterance
+
+
+class ScriptedRecogniser:
+    """Each pass is the next script: a str is heard, an exception raised."""
+
+    def __init__(self) -> None:
+        self.script: list[str | Exception] = []
+        self.passes = 0
+        self.passed = Flag()
+
+    def recognise(self, samples: object) -> str:
+        self.passes += 1
+        heard = self.script.pop(0) if self.script else "hello there"
+        self.passed.set()
+        if isinstance(heard, Exception):
+            raise heard
+        return heard
+
+    def close(self) -> None: ...
+
+
+class ScriptedChat:
+    """Stands in for Llama: answers in three tokens; `before` is called with each prompt."""
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+        self.before: Callable[[str], object] = lambda prompt: None
+
+    def run(
+        self,
+        prompt: str,
+        sampling: Sampling,
+        max_tokens: int,
+        on_prefilled: Callable[[], bool],
+        on_text: Callable[[str], bool],
+        *,
+        past_end: bool = False,
+    ) -> None:
+        self.prompts.append(prompt)
+        self.before(prompt)
+        if on_prefilled():
+            return
+        for text in ["It ", "is ", "so."][:max_tokens]:
+            if on_text(text):
+                return
+
+    def close(self) -> None: ...
+
+
+class Brain(EmbeddedBrain):
+    """As after its warm-up."""
+
+    def __init__(self) -> None:
+        super().__init__(Config())
+        self.recogniser, self.llama = ScriptedRecogniser(), ScriptedChat()
+        self._recogniser = self.recogniser  # type: ignore[assignment]
+        self._llama = self.llama  # type: ignore[assignment]
+        self._chat = ChatThread(self._llama, self._sampling)
+        self._follower.start()
+
+    def answers(self, said: Utterance | str, marks: Marks | None = None) -> str:
+        items = self.reply((), said, marks or Marks(), Flag())
+        return "".join(item.text for item in items if isinstance(item, Token | Heard))
+
+
+@pytest.fixture
+def brain() -> Iterator[Brain]:
+    brain = Brain()
+    yield brain
+    brain.close()
+
+
+def speak(brain: Brain, cancelled: Flag | None = None, pattern: str = "x" * 20) -> Utterance:
+    """Hold the key while `pattern` is heard, until a pass over some of it has begun."""
+    brain.recogniser.passed.clear()
+    brain.listen((), cancelled or Flag())
+    recording = Recording()
+    for frame in frames(pattern):
+        speech = bool(frame.samples.any())
+        recording.append(frame, speech)
+        brain.hear(frame, speech)
+    assert brain.recogniser.passed.wait(SECONDS)
+    said = recording.utterance()
+    assert said is not None
+    return said
+
+
+def test_a_pass_that_fails_while_the_key_is_held_costs_nothing_but_its_time(brain: Brain) -> None:
+    brain.recogniser.script = [ModelError("Not now.")]
+    said = speak(brain)
+    assert brain.answers(said) == "hello thereIt is so."
+    assert speak(brain) is not None
+
+
+def test_a_bug_while_the_key_is_held_does_not_stay_unknown(brain: Brain) -> None:
+    brain.recogniser.script = [ZeroDivisionError()]
+    said = speak(brain)
+    with pytest.raises(ZeroDivisionError):
+        brain.answers(said)
+    assert speak(brain) is not None
+
+
+def test_what_is_typed_is_answered_whatever_an_utterance_that_was_dropped_still_asks_for(
+    brain: Brain,
+) -> None:
+    """The chat model works on the newest prompt only: that must be the one that is waited for."""
+    asking, go_on, asked, cancelled, typed = Flag(), Flag(), Flag(), Flag(), Flag()
+    inner, advance = brain._prompt, brain._advance
+
+    def prompt(past, words):  # type: ignore[no-untyped-def]
+        if threading.current_thread() is brain._follower:
+            asking.set()
+            assert go_on.wait(SECONDS)
+        return inner(past, words)
+
+    def advanced(following, said):  # type: ignore[no-untyped-def]
+        advance(following, said)
+        asked.set()
+
+    def before(prompt: str) -> None:
+        if "typed" in prompt:
+            typed.set()
+            assert asked.wait(SECONDS)
+
+    brain._prompt, brain._advance = prompt, advanced  # type: ignore[method-assign]
+    brain.llama.before = before
+    speak(brain, cancelled)
+    assert asking.wait(SECONDS)
+    cancelled.set()
+    answered: list[str] = []
+    reply = threading.Thread(target=lambda: answered.append(brain.answers("typed")), daemon=True)
+    reply.start()
+    typed.wait(0.1)  # it may have begun before the other asks
+    go_on.set()
+    reply.join(SECONDS)
+    assert answered == ["typedIt is so."]
+
+
+def test_work_that_is_under_way_at_the_release_counts_as_hidden(brain: Brain) -> None:
+    working, go_on, marks = Flag(), Flag(), Marks()
+
+    def before(prompt: str) -> None:
+        if "hello there" in prompt:
+            marks.mark(Mark.RELEASED, time.monotonic() + 0.5)
+            working.set()
+            assert go_on.wait(SECONDS)
+
+    brain.llama.before = before
+    said = speak(brain, pattern="x" * 20 + "..")
+    assert working.wait(SECONDS)
+    for item in brain.reply((), said, marks, Flag()):
+        if isinstance(item, Heard):
+            go_on.set()
+    assert marks.hidden_s >= 0.5

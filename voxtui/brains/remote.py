@@ -1,0 +1,355 @@
+"""A brain on a server that speaks OpenAI's protocol, and that the user has named.
+
+Either its chat model hears the sound itself, or another model writes it down first. Nothing is sent
+before the key comes up: what was said may yet be discarded.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import wave
+from collections.abc import Callable, Generator, Iterator
+from threading import Event as Flag
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from voxtui.brains.embedded import SHORT
+from voxtui.brains.wire import (
+    EndedEarly,
+    Json,
+    Refused,
+    Server,
+    Timing,
+    complaint,
+    on_one_line,
+)
+from voxtui.config import Config, RemoteBrainConfig, Sampling
+from voxtui.errors import RemoteError
+from voxtui.protocols import Past, Progress
+from voxtui.turn import SAMPLE_RATE, Frame, Heard, Mark, Marks, Token, Utterance
+
+if TYPE_CHECKING:
+    from voxtui.turn import Samples
+
+WARM_AGAIN_SECONDS = 4.0
+"""Servers close a connection that is idle for 5 s, and a sentence may take longer."""
+
+WRITE_DOWN = "Write down word for word what is said here. Answer with these words only."
+
+WORDS_PER_SECOND = 10
+"""A transcript has fewer tokens than this for each second, however fast one speaks."""
+
+_UNKNOWN = re.compile(
+    r"unsupported|not supported|does not support|unrecogni[sz]ed|unknown|not permitted|unexpected",
+    re.IGNORECASE,
+)
+"""How servers say that they do not know a parameter, rather than that its value is wrong."""
+
+
+class RemoteBrain:
+    """`say` gets what the user should know and is no failure."""
+
+    name = "remote"
+
+    def __init__(
+        self, config: Config, say: Callable[[str], object] = lambda sentence: None
+    ) -> None:
+        remote = config.brain.remote
+        self._config = remote
+        self._say = say
+        self._chat = chat_server(remote)
+        self._writer = writing_server(remote, self._chat)
+        self._sampling = config.generation.sampling()
+        short = SHORT if self._sampling.one_sentence else ""
+        self._instruction = f"{config.brain.instruction}{short}".strip()
+        self._options = options(self._sampling)
+        self._model = remote.model
+        self._writes = True
+        """the server has an address for transcriptions, as far as is known"""
+
+    @property
+    def description(self) -> str:
+        model = self._model or "a model"
+        return f"remote: {model} (your voice and words go to {self.sends_to})"
+
+    @property
+    def sends_to(self) -> str:
+        return self._config.hosts
+
+    def warm_up(self, progress: Progress) -> None:
+        for server in dict.fromkeys((self._chat, self._writer or self._chat)):
+            if server.in_the_open:
+                self._say(
+                    f"What goes to {server.host} is not encrypted: "
+                    "everybody on the way can listen. https:// prevents that."
+                )
+        self._model = _waited(check(self._chat, self._config.model, self._say), progress)
+        if self._writer is not None and self._writer is not self._chat:
+            model = self._config.transcription_model
+            _waited(check(self._writer, model, self._say), progress)
+
+    def listen(self, past: Past, cancelled: Flag) -> None:
+        self._warm()
+
+    def hear(self, frame: Frame, speech: bool) -> None:
+        if self._chat.idle_s > WARM_AGAIN_SECONDS:
+            self._warm()
+
+    def _warm(self) -> None:
+        self._chat.warm()
+        if self._writer is not None and self._writer is not self._chat:
+            self._writer.warm()
+
+    def reply(
+        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
+    ) -> Iterator[Heard | Token]:
+        timing = Timing()
+        if self._writer is not None and not isinstance(said, str):
+            words = ""
+            for piece in self._written(self._writer, said, cancelled, timing):
+                words += piece
+            if cancelled.is_set() or not words.strip():
+                return
+            marks.mark(Mark.TRANSCRIBED)
+            said = words.strip()
+        if isinstance(said, str):
+            yield Heard(said)
+        body = self._options | {"messages": self._messages(past, said)}
+        for number, text in enumerate(self._texts(body, cancelled, timing), 1):
+            if number > self._sampling.max_new_tokens:
+                return
+            if number == 1:
+                marks.mark(Mark.SENT, timing.sent_at)
+                marks.network_s = timing.network_s
+            yield Token(text)
+
+    def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
+        """Through the server's address for transcriptions; where it has none, by the chat model.
+
+        Yields an empty token now and then while nothing has come.
+        """
+        if self._writes:
+            try:
+                for piece in self._written(self._writer or self._chat, said, cancelled):
+                    yield Token(piece)
+                return
+            except Refused as refusal:
+                if self._writer is not None or refusal.status in (401, 403, 413, 429):
+                    raise
+                self._writes = False
+        most = 16 + int(said.seconds * WORDS_PER_SECOND)
+        parts = [heard(said), {"type": "text", "text": WRITE_DOWN}]
+        body = {"messages": [{"role": "user", "content": parts}]}
+        limit = "max_tokens" if "max_tokens" in self._options else "max_completion_tokens"
+        for text in self._texts(body | {limit: most, "temperature": 0}, cancelled):
+            yield Token(text)
+
+    def close(self) -> None:
+        self._chat.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    # What is asked.
+
+    def _messages(self, past: Past, said: Utterance | str) -> list[Json]:
+        """Voxtral takes no system prompt together with sound: there the instruction comes first."""
+        before = self._instruction
+        messages: list[Json] = []
+        if self._writer is not None:
+            messages, before = [{"role": "system", "content": before}], ""
+        for turn in past:
+            as_sound = self._writer is None and turn.words is None
+            messages.append(_user(before, turn.said if as_sound else turn.user_text))
+            messages.append({"role": "assistant", "content": turn.reply_text})
+            before = ""
+        return [*messages, _user(before, said)]
+
+    def _texts(
+        self, body: Json, cancelled: Flag, timing: Timing | None = None
+    ) -> Generator[str, None, None]:
+        """The reply, piece by piece, until `cancelled`. Raises RemoteError."""
+        while True:
+            try:
+                yield from self._streamed(body, cancelled, timing)
+                return
+            except Refused as refusal:  # so nothing has come yet
+                name = _refused_parameter(refusal, body)
+                if name is None:
+                    raise self._explained(refusal, body) from refusal
+                for asked in (body, self._options):
+                    value = asked.pop(name, None)
+                    if name == "max_tokens" and value is not None:
+                        asked["max_completion_tokens"] = value
+
+    def _streamed(
+        self, body: Json, cancelled: Flag, timing: Timing | None
+    ) -> Generator[str, None, None]:
+        asked = body | {"model": self._model, "stream": True}
+        finished = words = False
+        for event in self._chat.ask("POST", "chat/completions", timing, json=asked):
+            if cancelled.is_set():
+                return
+            if event is None:
+                continue
+            if why := complaint(event):
+                raise RemoteError(f"{self._chat.host} broke the answer off: “{on_one_line(why)}”.")
+            try:
+                text, ended = _piece(event)
+            except msgspec.ValidationError as error:
+                raise RemoteError(f"{self._chat.host} sent something that is no answer.") from error
+            finished = finished or ended
+            if text:
+                words = True
+                yield text
+        if not finished:
+            raise EndedEarly(f"{self._chat.host} ended the answer early.", "Ask again.")
+        if not words:
+            raise RemoteError(
+                f"{self._model} answered with no words.",
+                "One that reasons first needs a larger generation.max_new_tokens.",
+            )
+
+    def _written(
+        self, server: Server, said: Utterance, cancelled: Flag, timing: Timing | None = None
+    ) -> Generator[str, None, None]:
+        """What was said, in words. Raises RemoteError."""
+        fields = {"model": self._config.transcription_model or self._model,
+                  "response_format": "json", "temperature": "0"}  # fmt: skip
+        file = {"file": ("speech.wav", wav(said.samples), "audio/wav")}
+        for event in server.ask("POST", "audio/transcriptions", timing, data=fields, files=file):
+            if cancelled.is_set():
+                return
+            if event is not None and not isinstance(event.get("text"), str):
+                raise RemoteError(f"{server.host} sent something that is no transcript.")
+            yield event["text"].strip() if event else ""
+
+    def _explained(self, refusal: Refused, body: Json) -> RemoteError:
+        with_sound = any(isinstance(m["content"], list) for m in body["messages"])
+        if with_sound and refusal.status != 401 and "audio" in refusal.said.lower():
+            return RemoteError(
+                f"{self._model} at {self._chat.host} does not take sound: “{refusal.said}”",
+                "brain.remote.transcription_model names one that writes it down for it.",
+            )
+        return refusal
+
+
+def chat_server(remote: RemoteBrainConfig) -> Server:
+    """Raises RemoteError where none is named."""
+    if not remote.url:
+        raise RemoteError(
+            "brain.remote.url names no server.", "Such as: brain.remote.url = http://HOST:PORT/v1"
+        )
+    return Server(remote.url, remote.timeout_s)
+
+
+def writing_server(remote: RemoteBrainConfig, chat: Server) -> Server | None:
+    """The one that writes down what is said, if the chat model does not hear it itself."""
+    if not remote.transcription_model:
+        return None
+    if remote.transcription_url in ("", remote.url):
+        return chat
+    return Server(remote.transcription_url, remote.timeout_s, "brain.remote.transcription_url")
+
+
+def check(server: Server, model: str, say: Callable[[str], object]) -> Generator[None, None, str]:
+    """Reach `server`; the model to use: `model`, or the only one. Raises RemoteError.
+
+    Yields until then. `say` is told where the server does not list the model, which need not
+    mean that it has none.
+    """
+    models = yield from server.models()
+    if not model:
+        if models is not None and len(models) == 1:
+            return models[0]
+        raise RemoteError(server.offer, "brain.remote.model says which to use.")
+    if models is not None and model not in models:
+        say(f"{model} is not listed: {server.offer}")
+    return model
+
+
+def _waited(steps: Generator[None, None, str], progress: Progress) -> str:
+    """The result of `steps`, with a word about each."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as over:
+            return over.value
+        progress("reaching the server", None)
+
+
+def options(sampling: Sampling) -> Json:
+    """The parameters of a request; those that not every server knows only where they matter."""
+    said: Json = {
+        "max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature,
+        "top_p": sampling.top_p, "seed": sampling.seed,
+    }  # fmt: skip
+    if sampling.top_k:
+        said["top_k"] = sampling.top_k
+    if sampling.repetition_penalty != 1.0:
+        said["repetition_penalty"] = sampling.repetition_penalty
+    if sampling.min_new_tokens > 1:
+        said["min_tokens"] = sampling.min_new_tokens
+    return said
+
+
+def _refused_parameter(refusal: Refused, body: Json) -> str | None:
+    """The parameter that the server does not know, if that is what it says."""
+    if refusal.status not in (400, 422) or not _UNKNOWN.search(refusal.said):
+        return None
+    known = (name for name in body if name != "messages")
+    return next((name for name in known if re.search(rf"\b{name}\b", refusal.said)), None)
+
+
+class _Said(msgspec.Struct):
+    content: Any = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Said | None = None
+    """in a stream"""
+    message: _Said | None = None
+    """in a whole answer"""
+    finish_reason: Any = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] | None = None
+
+
+def _piece(event: Json) -> tuple[str, bool]:
+    """The text in one event of a stream, or in a whole answer, and whether it is the end."""
+    choices = msgspec.convert(event, _Event).choices
+    if not choices:
+        return "", False
+    said = choices[0].delta or choices[0].message
+    text = said.content if said else None
+    return (text if isinstance(text, str) else ""), bool(choices[0].finish_reason)
+
+
+def _user(before: str, said: Utterance | str) -> Json:
+    """A turn of the user, with the instruction `before` it in the first."""
+    if isinstance(said, str):
+        return {"role": "user", "content": f"{before}\n\n{said}" if before else said}
+    text = [{"type": "text", "text": before}] if before else []
+    return {"role": "user", "content": [*text, heard(said)]}
+
+
+def heard(said: Utterance) -> Json:
+    data = base64.b64encode(wav(said.samples)).decode()
+    return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
+
+
+def wav(samples: Samples) -> bytes:
+    """16 bit PCM, mono, 16 kHz."""
+    import numpy as np
+
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(SAMPLE_RATE)
+        out.writeframes((np.clip(samples, -1, 1) * 32767).round().astype("<i2").tobytes())
+    return file.getvalue()

@@ -1,0 +1,190 @@
+"""The work of a decode step in Triton: each weight, key and value is read once, by all of the GPU.
+
+Not measured: no GPU has run it. It is held equal to torch's operations by tests on a CPU.
+"""
+
+# Triton comes with torch's builds for CUDA only, and is not typed.
+# pyright: reportMissingImports=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
+# pyright: reportUnknownArgumentType=false, reportMissingParameterType=false
+# pyright: reportUntypedFunctionDecorator=false, reportIndexIssue=false
+# ruff: noqa: ANN001, ANN202, N803
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+ROWS, COLUMNS = 4, 1024
+"""Of a block of a product. The smallest of Voxtral's is 3072 rows: 768 blocks for 132 SMs."""
+
+SPLITS, PLACES = 32, 32
+"""Stretches that the cache is cut into for each key head, and places a block looks at at a time:
+with Voxtral's 8 key heads 256 blocks for 132 SMs from 1,024 places on, 128 at 512."""
+
+GROUP = 16
+"""Rows of the smallest product of the tensor cores; a key head has 4 query heads."""
+
+
+@triton.jit
+def _product(
+    x, weight, scales, norm, added, y, rows, eps,
+    columns: tl.constexpr, SCALED: tl.constexpr, NORMED: tl.constexpr, GATED: tl.constexpr,
+    ADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < rows
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    other = tl.zeros((ROWS, COLUMNS), tl.float32)
+    squares = tl.zeros((COLUMNS,), tl.float32)
+    for start in range(0, columns, COLUMNS):
+        column = start + tl.arange(0, COLUMNS)
+        within = column < columns
+        wanted = inside[:, None] & within[None, :]
+        place = weight + row[:, None] * columns + column[None, :]
+        part = tl.load(x + column, mask=within, other=0.0).to(tl.float32)
+        if NORMED:
+            squares += part * part
+            part *= tl.load(norm + column, mask=within, other=0.0).to(tl.float32)
+        total += tl.load(place, mask=wanted, other=0.0).to(tl.float32) * part[None, :]
+        if GATED:
+            up = tl.load(place + rows * columns, mask=wanted, other=0.0)
+            other += up.to(tl.float32) * part[None, :]
+    # The norm's factor is one for the whole row, so it can wait until the weights were read.
+    factor = tl.rsqrt(tl.sum(squares, axis=0) / columns + eps) if NORMED else 1.0
+    found = tl.sum(total, axis=1) * factor
+    if SCALED:
+        found *= tl.load(scales + row, mask=inside, other=0.0)
+    if GATED:
+        up = tl.sum(other, axis=1) * factor
+        if SCALED:
+            up *= tl.load(scales + rows + row, mask=inside, other=0.0)
+        found = found * tl.sigmoid(found) * up
+    if ADDED:
+        found += tl.load(added + row, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y + row, found.to(y.dtype.element_ty), mask=inside)
+
+
+def product(
+    x: Tensor, weight: Tensor, scales: Tensor | None = None, norm: Tensor | None = None,
+    eps: float = 0.0, added: Tensor | None = None, gated: bool = False,
+) -> Tensor:  # fmt: skip
+    """(1, in) by (out, in) `weight` to (1, out), summed in float32.
+
+    `scales`: (out,), for a weight of e4m3. `norm`: the weight of an RMS norm of `x` before.
+    `gated`: the first half of what is found, through SiLU, times the second. `added`: to that.
+    """
+    rows, columns = weight.shape
+    if gated:
+        rows //= 2
+    y = torch.empty((1, rows), dtype=x.dtype, device=x.device)
+    _product[(triton.cdiv(rows, ROWS),)](
+        x, weight, x if scales is None else scales, x if norm is None else norm,
+        x if added is None else added, y, rows, eps, columns, scales is not None, norm is not None,
+        gated, added is not None, ROWS, COLUMNS, num_warps=4,
+    )  # fmt: skip
+    return y
+
+
+@triton.jit
+def _attend_parts(
+    qkv, place, cos, sin, both, mixed, weights, capacity, scale,
+    KEY_HEADS: tl.constexpr, HEADS: tl.constexpr, SIZE: tl.constexpr, GROUP: tl.constexpr,
+    SPLITS: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    head, split = tl.program_id(0), tl.program_id(1)
+    past = tl.load(place).to(tl.int32)
+    each = tl.cdiv(tl.cdiv(past, SPLITS), PLACES) * PLACES
+    first = split * each
+    last = tl.minimum(first + each, past)
+
+    number = tl.arange(0, GROUP)
+    column = tl.arange(0, SIZE)
+    swapped = (column + SIZE // 2) % SIZE
+    turned_by = tl.load(cos + past * SIZE + column).to(tl.float32)
+    across_by = tl.load(sin + past * SIZE + column).to(tl.float32)
+    row = qkv + (head * HEADS + number[:, None]) * SIZE
+    there = (number < HEADS)[:, None]
+    query = tl.load(row + column[None, :], mask=there, other=0.0).to(tl.float32) * turned_by
+    query += tl.load(row + swapped[None, :], mask=there, other=0.0).to(tl.float32) * across_by
+    query = query.to(both.dtype.element_ty)
+
+    keys = both + head * capacity * SIZE
+    values = keys + KEY_HEADS * capacity * SIZE
+    most = tl.full((GROUP,), float("-inf"), tl.float32)
+    total = tl.zeros((GROUP,), tl.float32)
+    mix = tl.zeros((GROUP, SIZE), tl.float32)
+    if split == 0:
+        # The new place itself: nobody reads it from the cache, so nobody waits for it there.
+        own = qkv + (KEY_HEADS * HEADS + head) * SIZE
+        turned = tl.load(own + column).to(tl.float32) * turned_by
+        turned += tl.load(own + swapped).to(tl.float32) * across_by
+        new_key = turned.to(both.dtype.element_ty)
+        new_value = tl.load(own + KEY_HEADS * SIZE + column)
+        tl.store(keys + past * SIZE + column, new_key)
+        tl.store(values + past * SIZE + column, new_value)
+        most = tl.sum(query.to(tl.float32) * new_key.to(tl.float32)[None, :], axis=1) * scale
+        total += 1.0
+        mix += new_value.to(tl.float32)[None, :]
+    for start in range(first, last, PLACES):
+        looked = start + tl.arange(0, PLACES)
+        used = looked < last
+        key = tl.load(
+            keys + looked[None, :] * SIZE + column[:, None], mask=used[None, :], other=0.0
+        )
+        value = tl.load(
+            values + looked[:, None] * SIZE + column[None, :], mask=used[:, None], other=0.0
+        )
+        score = tl.dot(query, key, input_precision="ieee") * scale
+        score = tl.where(used[None, :], score, float("-inf"))
+        higher = tl.maximum(most, tl.max(score, axis=1))
+        chance = tl.exp2(score - higher[:, None])
+        kept = tl.exp2(most - higher)
+        total = total * kept + tl.sum(chance, axis=1)
+        mix = mix * kept[:, None] + tl.dot(chance.to(value.dtype), value, input_precision="ieee")
+        most = higher
+    part = (head * SPLITS + split) * HEADS + number
+    tl.store(mixed + part[:, None] * SIZE + column[None, :], mix, mask=there)
+    tl.store(weights + part * 2, most, mask=number < HEADS)
+    tl.store(weights + part * 2 + 1, total, mask=number < HEADS)
+
+
+@triton.jit
+def _attend_sum(mixed, weights, y, HEADS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr):
+    head = tl.program_id(0)
+    split = tl.arange(0, SPLITS)
+    column = tl.arange(0, SIZE)
+    part = (head // HEADS * SPLITS + split) * HEADS + head % HEADS
+    most = tl.load(weights + part * 2)
+    share = tl.exp2(most - tl.max(most, axis=0))  # none for a stretch without a place
+    total = tl.sum(share * tl.load(weights + part * 2 + 1), axis=0)
+    mix = tl.load(mixed + part[:, None] * SIZE + column[None, :])
+    found = tl.sum(mix * share[:, None], axis=0) / total
+    tl.store(y + head * SIZE + column, found.to(y.dtype.element_ty))
+
+
+LOG2_E = 1.4426950408889634
+
+
+def attend(
+    qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int
+) -> Tensor:
+    """(1, all heads * size) of one new place to what its `heads` query heads look up.
+
+    `both`: (2 * key heads, capacity, size), keys, then values, of which the places before `place`,
+    (1,) on the device, are looked at; those of the new one are turned by its row of `cos` and `sin`
+    and written to it. So how far the cache is used is asked for on the device alone.
+    """
+    key_heads, capacity, size = both.shape[0] // 2, both.shape[1], both.shape[2]
+    group = heads // key_heads
+    mixed = torch.empty((key_heads, SPLITS, group, size), dtype=torch.float32, device=qkv.device)
+    weights = torch.empty((key_heads, SPLITS, group, 2), dtype=torch.float32, device=qkv.device)
+    _attend_parts[(key_heads, SPLITS)](
+        qkv, place, cos, sin, both, mixed, weights, capacity, LOG2_E * size**-0.5,
+        key_heads, group, size, GROUP, SPLITS, PLACES, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    y = torch.empty((1, heads * size), dtype=qkv.dtype, device=qkv.device)
+    _attend_sum[(heads,)](mixed, weights, y, group, size, SPLITS, num_warps=4)
+    return y
