@@ -201,6 +201,7 @@ class FakeMicrophone:
     def __init__(self, fails: DeviceError | None = None) -> None:
         self.level = 0.0
         self.fails = fails
+        self.opened = 0
         self.closed = False
         self._sink: Callable[[Frame], None] | None = None
         self._lost: Callable[[str], None] | None = None
@@ -209,6 +210,8 @@ class FakeMicrophone:
         if self.fails:
             raise self.fails
         self._sink, self._lost = sink, lost
+        self.opened += 1
+        self.closed = False
 
     def push(self, items: list[Frame]) -> None:
         for frame in items:

@@ -31,7 +31,7 @@ from voxtui.config import (
     VoxtralBrainConfig,
 )
 from voxtui.engine import Engine
-from voxtui.errors import DeviceError
+from voxtui.errors import DeviceError, ModelError
 from voxtui.protocols import Progress
 from voxtui.turn import (
     FRAME_SECONDS,
@@ -43,6 +43,7 @@ from voxtui.turn import (
     Loading,
     Mark,
     MicrophoneLost,
+    MicrophoneOpened,
     Notice,
     Outcome,
     ReplyText,
@@ -628,6 +629,45 @@ def test_a_microphone_that_does_not_open_leaves_text_working() -> None:
         assert "Busy. Close the other program." in str(talk.events.of(Notice)[0])
 
 
+def test_devices_that_were_looked_for_again_are_the_ones_that_were_there() -> None:
+    with talking(spares=lambda: (FakeMicrophone(), FakeSpeaker())) as talk:
+        talk.engine.look_again()
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert talk.speaker and talk.speaker.chunks
+        assert talk.microphone and talk.microphone.opened == 2
+        assert not talk.events.of(Notice)
+
+
+def test_a_microphone_that_came_back_is_used_again_once_it_was_looked_for() -> None:
+    def none() -> tuple[FakeMicrophone, FakeSpeaker]:
+        return FakeMicrophone(DeviceError("There is no microphone.")), FakeSpeaker()
+
+    with talking(spares=none) as talk:
+        assert talk.microphone
+        talk.microphone.fails = DeviceError("It is not there.")
+        talk.microphone.unplug()
+        talk.events.until(MicrophoneLost)
+        talk.engine.look_again()
+        talk.events.until(MicrophoneLost)
+        talk.microphone.fails = None
+        talk.engine.look_again()
+        talk.events.until(Notice, lambda e: "Listening to fake microphone now." in str(e))
+        assert talk.ask().outcome is Outcome.ANSWERED
+
+
+def test_a_microphone_that_was_not_there_at_the_start_is_used_once_it_is_found() -> None:
+    absent, spare = FakeMicrophone(DeviceError("It is not there.")), FakeMicrophone()
+    with talking(microphone=absent, spares=lambda: (spare, FakeSpeaker())) as talk:
+        talk.engine.look_again()
+        talk.events.until(Notice, lambda e: "Listening to" in str(e))
+        assert spare.opened and not absent.opened
+        absent.fails = None
+        talk.engine.look_again()
+        assert talk.events.until(Loaded)
+        assert absent.opened and spare.closed
+
+
 def test_hands_free_speech_starts_a_turn_and_silence_ends_it() -> None:
     config = Config(vad=VadConfig(hands_free=True))
     with talking(config=config) as talk:
@@ -665,8 +705,6 @@ def test_a_clip_is_heard_instead_of_the_microphone() -> None:
 
 
 def test_a_brain_that_does_not_load_is_explained_and_nothing_dies() -> None:
-    from voxtui.errors import ModelError
-
     class Missing(ScriptedBrain):
         def warm_up(self, progress):  # type: ignore[no-untyped-def]
             raise ModelError("The chat model is not here.", "voxtui models fetch")
@@ -713,6 +751,68 @@ def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
     engine.close()
 
 
+class LoadsWhenTold(ScriptedBrain):
+    def __init__(self, error: ModelError | None = None) -> None:
+        super().__init__()
+        self.told, self._error = Flag(), error
+
+    def warm_up(self, progress: Progress) -> None:
+        progress("a model", None)
+        assert self.told.wait(SECONDS)
+        if self._error:
+            raise self._error
+
+
+def test_the_microphone_is_heard_while_models_load_and_nothing_of_it_is_kept() -> None:
+    brain, microphone, events = LoadsWhenTold(), FakeMicrophone(), Events()
+    engine = Engine(
+        microphone=microphone,
+        speaker=FakeSpeaker(),
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=BeepVoice(),
+        config=Config(vad=VadConfig(hands_free=True)),
+        emit=events,
+    )
+    engine.start()
+    events.until(Loading)
+    assert events.of(MicrophoneOpened) == [MicrophoneOpened("fake microphone")]
+    microphone.level = 0.3
+    assert engine.level == 0.3
+    microphone.push(frames("xxxxxxxxxxxx" + "." * 26))
+    assert engine._inbox.empty()
+    brain.told.set()
+    events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+    engine.say("hello")
+    events.until(TurnFinished)
+    assert len(events.of(TurnStarted)) == 1
+    engine.close()
+
+
+def test_the_microphone_is_closed_where_no_model_could_be_loaded() -> None:
+    brain, microphone, events = LoadsWhenTold(OUT_OF_MEMORY), FakeMicrophone(), Events()
+    engine = Engine(
+        microphone=microphone,
+        speaker=None,
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=None,
+        config=Config(),
+        emit=events,
+        spares=lambda: (FakeMicrophone(), FakeSpeaker()),
+    )
+    engine.start()
+    events.until(Loading)
+    microphone.unplug()
+    brain.told.set()
+    events.until(LoadFailed)
+    engine.look_again()
+    events.until(Notice, lambda e: "No model is loaded" in str(e))
+    assert microphone.closed
+    assert not events.of(Loaded)
+    engine.close()
+
+
 class LoadsForever(ScriptedBrain):
     def warm_up(self, progress: Progress) -> None:
         while True:
@@ -720,9 +820,9 @@ class LoadsForever(ScriptedBrain):
 
 
 def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
-    brain, events = LoadsForever(), Events()
+    brain, microphone, events = LoadsForever(), FakeMicrophone(), Events()
     engine = Engine(
-        microphone=None,
+        microphone=microphone,
         speaker=None,
         detector=LoudIsSpeech(),
         brain=brain,
@@ -733,7 +833,7 @@ def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
     engine.start()
     events.until(Loading)
     engine.close()
-    assert brain.closed
+    assert brain.closed and microphone.closed
     assert not events.of(Died) and not events.of(Loaded)
 
 

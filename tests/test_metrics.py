@@ -12,6 +12,7 @@ from voxtui.metrics import (
     SPEED,
     TOTAL,
     TTFT,
+    Lead,
     Session,
     Verdict,
     Window,
@@ -178,3 +179,19 @@ def test_a_turn_that_is_under_way_has_the_stages_it_has_reached():
     assert [stage.name for stage in stages(sent)] == ["listen", "send", "token"]
     assert stages({}) == []
     assert [stage.name for stage in stages({"released": 0.0, "captured": 0.1})] == ["listen"]
+
+
+def test_the_voice_is_ahead_by_what_it_made_and_nobody_heard_yet():
+    lead = Lead()
+    assert lead.seconds(made_s=0.8, sounding_s=0.0) == pytest.approx(0.8)
+    assert lead.seconds(made_s=2.0, sounding_s=0.5) == pytest.approx(1.5)
+    assert lead.seconds(made_s=2.0, sounding_s=2.3) == 0.0
+    assert lead.waited_s == 0.0
+
+
+def test_a_voice_that_makes_more_after_a_silence_was_too_slow_by_as_much():
+    lead = Lead()
+    lead.seconds(made_s=1.0, sounding_s=0.2)
+    assert lead.seconds(made_s=2.0, sounding_s=1.4) == pytest.approx(1.0)
+    assert lead.waited_s == pytest.approx(0.4)
+    assert lead.seconds(made_s=2.0, sounding_s=1.9) == pytest.approx(0.5)

@@ -244,6 +244,22 @@ def test_without_a_microphone_enter_says_what_to_do(converse):
     assert commands == []
 
 
+def test_devices_are_looked_for_again_between_turns(converse):
+    def script(engine, told):
+        engine.load(microphone=None)
+        yield "/look\n"
+        told("look_again")
+        engine.load("a headset")
+        engine.report(LISTENING)
+        yield "/look\n"
+
+    said, commands = converse(script)
+    assert commands == ["look_again"]
+    assert "Microphone: a headset." in " ".join(said)
+    assert sum("Enter: start to talk" in line for line in said) == 1
+    assert said[-1] == "Devices are looked for between turns."
+
+
 def test_a_microphone_that_is_lost_ends_the_talking(converse):
     def script(engine, told):
         engine.load()

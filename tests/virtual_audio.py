@@ -169,8 +169,39 @@ class VirtualAudio:
             "channels=1",
         )
         self._pactl("set-default-source", "second")
+        self._unload(f"source_name={MICROPHONE}")
+
+    def plug_in(self, name: str) -> None:
+        """Another microphone, which hears the same; PortAudio lists it by this name."""
+        master = ("master=voxcable.monitor", "channels=1")
+        self._pactl("load-module", "module-remap-source", f"source_name={name}", *master)
+        self._list(name)
+
+    def plug_in_speaker(self, name: str) -> None:
+        """Another speaker, which is the default now."""
+        self._pactl("load-module", "module-null-sink", f"sink_name={name}", "norewinds=1")
+        self._pactl("set-default-sink", name)
+        self._list(name, f'pcm.!default {{ type asym playback.pcm "{name}" capture.pcm "voxmic" }}')
+
+    def _list(self, name: str, *also: str) -> None:
+        server = f"unix:{self._socket}"
+        line = f'pcm.{name} {{ type pulse server "{server}" device "{name}" }}'
+        with (self._home / "asound.conf").open("a") as devices:
+            devices.write("\n".join((line, *also, "")))
+
+    def remove_speaker(self, with_streams: bool = False) -> None:
+        """The sound server loses its speaker while it goes on.
+
+        What it played moves to the default by itself, unless it ends `with_streams`.
+        """
+        playing = self._pactl("list", "short", "sink-inputs").splitlines()
+        self._unload(f"sink_name={SPEAKER}")
+        for stream in playing if with_streams else []:
+            self._command(f"kill-sink-input {stream.split()[0]}")
+
+    def _unload(self, about: str) -> None:
         for line in self._pactl("list", "short", "modules").splitlines():
-            if f"source_name={MICROPHONE}" in line:
+            if about in line:
                 self._pactl("unload-module", line.split("\t")[0])
 
     @contextmanager
@@ -231,15 +262,7 @@ class VirtualAudio:
     def mute(self, muted: bool) -> tuple[float, float]:
         """The speaker plays nothing, or again what is played on it; the moments between which it
         was told so, monotonic seconds, a millisecond or less apart."""
-        with socket.socket(socket.AF_UNIX) as commands:
-            commands.settimeout(READY_SECONDS)
-            commands.connect(f"{self._socket}-commands")
-            commands.sendall(b"hello\n")
-            _prompt(commands)
-            before = time.monotonic()
-            commands.sendall(f"set-sink-mute {SPEAKER} {int(muted)}\n".encode())
-            _prompt(commands)
-            return before, time.monotonic()
+        return self._command(f"set-sink-mute {SPEAKER} {int(muted)}")
 
     def stall(self) -> None:
         """Freeze both devices: streams stay active, but nothing moves and no error is reported."""
@@ -260,6 +283,18 @@ class VirtualAudio:
         path = self._home / f"said-{self._clips}.wav"
         soundfile.write(path, samples, rate, subtype="PCM_16")
         return path
+
+    def _command(self, line: str) -> tuple[float, float]:
+        """What `pactl` has no name for; when it was told so and when it was done."""
+        with socket.socket(socket.AF_UNIX) as commands:
+            commands.settimeout(READY_SECONDS)
+            commands.connect(f"{self._socket}-commands")
+            commands.sendall(b"hello\n")
+            _prompt(commands)
+            before = time.monotonic()
+            commands.sendall(f"{line}\n".encode())
+            _prompt(commands)
+            return before, time.monotonic()
 
     def _pactl(self, *arguments: str) -> str:
         done = subprocess.run(

@@ -12,6 +12,7 @@ import pytest
 from tests.audio.sounds import report
 from tests.fakes import BeepVoice, Events, LoudIsSpeech, ScriptedBrain
 from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
+from voxtui.audio.devices import list_devices
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.config import Config
@@ -32,6 +33,7 @@ from voxtui.turn import (
 pytestmark = pytest.mark.audio
 
 STORY = "A story that takes more than a second to be told, and goes on and on and on after that."
+LONG_STORY = " ".join([STORY] * 3)
 
 
 class Talk:
@@ -188,4 +190,61 @@ def test_a_microphone_that_the_sound_server_replaces_by_itself_is_not_noticed(
     talk.speak(first)
     talk.engine.release()
     assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
+    assert not talk.events.of(Notice)
+
+
+@pytest.mark.slow
+def test_a_speaker_that_the_sound_server_replaces_by_itself_is_not_noticed(
+    first: VirtualAudio, talk: Talk
+) -> None:
+    talk.brain._scripts[0] = [LONG_STORY]
+    first.plug_in_speaker("headset")
+    with first.record("headset.monitor") as recorder:
+        talk.engine.say("tell me")
+        talk.wait_for(State.SPEAKING)
+        threading.Event().wait(0.3)
+        first.remove_speaker()
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert loud_seconds(recorder.stop()) > 1.5
+    assert not talk.events.of(Notice)
+
+
+@pytest.mark.slow
+def test_a_speaker_that_goes_while_it_speaks_gives_way_to_the_default_and_the_text_goes_on(
+    first: VirtualAudio, talk: Talk
+) -> None:
+    talk.brain._scripts[0] = [LONG_STORY]
+    first.plug_in_speaker("headset")
+    talk.engine.say("tell me")
+    talk.wait_for(State.SPEAKING)
+    threading.Event().wait(0.3)
+    first.remove_speaker(with_streams=True)
+    turn = talk.turn()
+    assert turn.outcome is Outcome.ANSWERED and turn.reply == LONG_STORY
+    talk.events.until(Notice, lambda event: "Speaking through default now" in str(event))
+    assert "'voxspk' stopped taking sound" in talk.notices
+    assert "The answer goes on as text." in talk.notices
+    with first.record("headset.monitor") as recorder:
+        talk.engine.say("once more")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert loud_seconds(recorder.stop()) > 0.5
+    assert talk.brain.pasts[-1][0].reply_text == LONG_STORY
+
+
+@pytest.mark.slow
+def test_what_is_plugged_in_is_listed_once_it_was_looked_for_and_the_devices_in_use_stay(
+    first: VirtualAudio, talk: Talk
+) -> None:
+    first.plug_in("headset")
+    assert "headset" not in [device.name for device in list_devices()]
+    talk.engine.look_again()
+    talk.wait_for(State.READY)
+    assert "headset" in [device.name for device in list_devices()]
+    with first.record() as recorder:
+        talk.engine.talk()
+        talk.wait_for(State.LISTENING)
+        talk.speak(first)
+        talk.engine.release()
+        assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
+        assert loud_seconds(recorder.stop()) > 0.5
     assert not talk.events.of(Notice)

@@ -7,6 +7,7 @@ import pytest
 from textual.widgets import Input, OptionList
 
 from tests.ui.conftest import screen
+from tests.ui.states import Clock
 from voxtui.errors import InputError, ModelError
 from voxtui.turn import (
     Died,
@@ -882,6 +883,29 @@ async def test_growing_and_shrinking_the_terminal_loses_nothing():
 
 
 # Standing still.
+
+
+async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("voxtui.ui.app.time", clock)
+    async with screen() as s:
+        marks = s.engine.begin(at=clock.now)
+        marks.mark(Mark.FIRST_AUDIO, clock.now + 0.2)
+        marks.mark(Mark.FIRST_SOUND, clock.now + 0.3)
+        marks.speech_s = 2.0
+        await s.settle()
+        for now, ahead in ((0.3, "2.0 s ahead"), (1.0, "1.3 s ahead"), (9.0, "0.0 s ahead")):
+            clock.now = 1000.0 + now
+            s.app._tick()
+            await s.settle()
+            assert f"voice: {ahead} " in s.text
+        marks.speech_s = 3.0
+        s.app._tick()
+        await s.settle()
+        assert "voice: 1.0 s ahead, 6.7 s too late" in s.text
+        s.engine.finish(marks={**marks.since_release(), "first_token": 0.1, "last_sound": 9.9})
+        await s.settle()
+        assert "ahead" not in s.text
 
 
 async def test_an_unchanged_level_repaints_nothing():

@@ -21,7 +21,7 @@ from voxtui.config import (
 )
 from voxtui.engine import Change
 from voxtui.errors import DeviceError, ModelError
-from voxtui.turn import Loaded, Loading, State
+from voxtui.turn import Loaded, LoadFailed, Loading, MicrophoneOpened, State, StateChanged
 from voxtui.ui.choices import Choice, Choices, Parts
 
 
@@ -62,7 +62,7 @@ async def test_everything_that_can_be_chosen_is_in_the_palette_and_marked_if_cho
             "Speaker: the system's default ✓", "Speaker: Headphones", "Brain: auto ✓",
             "Voice: none", "Speed of the voice: 1 ✓", "Speed of the voice: 1.5",
             "Preset: ultra", "Preset: balanced ✓", "Theme: textual-light",
-            "Theme: textual-dark ✓", "Save settings",
+            "Theme: textual-dark ✓", "Look for devices again", "Save settings",
         ):  # fmt: skip
             assert title in titles
         assert "Speaker: USB Microphone" not in titles
@@ -180,6 +180,71 @@ async def test_the_first_screen_says_what_to_do_what_loads_and_what_stays_privat
             "Nothing leaves this machine", "Ctrl+P", "◌    Chat model 45%",
         ):  # fmt: skip
             assert words in s.text
+
+
+async def test_the_level_is_shown_while_models_load():
+    async with screen(loaded=False) as s:
+        s.engine.level = 0.1
+        s.engine.report(MicrophoneOpened("USB Microphone"), Loading("Chat model", 0.45))
+        await s.settle()
+        s.app._tick()
+        s.app._show_level()
+        await s.settle()
+        assert "◌ LOADING" in s.lines[0]
+        assert "Mic  USB Microphone, −20 dBFS." in s.text
+        assert "████" in s.lines[-3] and "Chat model 45%" in s.lines[-3]
+
+
+async def test_a_microphone_of_pure_zeros_is_named_while_models_load_until_it_is_heard():
+    async with screen(size=(200, 40), loaded=False) as s:
+        s.engine.level = 0.0
+        s.engine.report(MicrophoneOpened("USB Microphone"), Loading("Chat model"))
+        await s.settle()
+        s.app._check_level("USB Microphone", False)
+        await s.settle()
+        assert "Mic! Only digital silence comes from 'USB Microphone'" in s.text
+        s.engine.level = 0.1
+        s.app._tick()
+        s.app._show_level()
+        await s.settle()
+        assert "Only digital silence" not in s.text
+
+
+async def test_nothing_of_a_microphone_is_shown_where_no_model_could_be_loaded():
+    async with screen(loaded=False) as s:
+        s.engine.report(MicrophoneOpened("USB Microphone"))
+        s.engine.report(LoadFailed(ModelError("There is no model.")))
+        await s.settle()
+        s.app._tick()
+        s.app._show_level()
+        await s.settle()
+        assert "dBFS" not in s.text and "USB Microphone" not in s.lines[-2]
+
+
+async def test_looking_for_devices_again_says_what_is_new():
+    there = list(DEVICES)
+    async with screen(size=(120, 40)) as s:
+        s.app._parts = parts(devices=lambda: there)
+        s.app.look_again()
+        assert s.commands == ["look_again"]
+        there.append(Listed("Headset", 1, 2))
+        s.engine.load()
+        await s.settle()
+        assert "New: Microphone: Headset; Speaker: Headset." in " ".join(s.text.split())
+        s.app.look_again()
+        s.engine.load()
+        await s.settle()
+        assert "No other device was found." in s.text
+
+
+@pytest.mark.parametrize("state", [State.LISTENING, State.SPEAKING])
+async def test_devices_are_not_looked_for_in_the_middle_of_a_turn(state):
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.report(StateChanged(state))
+        await s.settle()
+        s.app.look_again()
+        assert s.commands == []
 
 
 async def test_where_the_voice_goes_is_said_from_the_start_and_as_it_changes():

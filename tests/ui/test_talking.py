@@ -385,3 +385,17 @@ async def test_a_microphone_that_goes_away_ends_the_talking_and_offers_the_clips
         down(s, 13.0)
         await s.settle()
         assert s.commands == ["talk"]
+
+
+async def test_without_a_microphone_the_screen_says_so_until_there_is_one():
+    async with screen(size=(120, 40)) as s:
+        s.engine.report(MicrophoneLost())
+        await s.settle()
+        assert "✗ no microphone" in s.lines[0]
+        assert "No microphone left." in s.lines[1]
+        assert "Ctrl+P: Look for devices again" in s.lines[2]
+        s.engine.load("another microphone")
+        await s.settle()
+        assert "toggle" in s.lines[0]
+        assert "no microphone" not in s.text.lower()
+        assert "another microphone" in s.lines[-2]

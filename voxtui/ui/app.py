@@ -108,7 +108,7 @@ BADGES = {
 WITHOUT = "✗ no microphone"
 """Stands where else it says how one talks."""
 
-LOST = "There is no microphone any more."
+LOST = "No microphone left."
 
 NOT_LOADED = "✗ NOT LOADED"
 
@@ -384,12 +384,13 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.clear_notifications()  # "still loading" is no longer true
         self._sends_to = loaded.sends_to
         self._steps, self._parts_found = Steps(), summary(loaded)
+        before = self._microphone
         self._use_microphone(loaded.microphone)
+        self._tell_found(loaded.microphone != before)
         name, bracket, about = loaded.brain.partition(" (")
         self._brain.update(name)
         self._about.update(bracket + about)
         self._panel.devices_add(self._device_offset(loaded.speaker))
-        self._tell_found()
         if self._models_are_new:
             self._panel.models_loaded()
             self._models_are_new = False
@@ -402,6 +403,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if name != before:
             self._loudest, self._peak, self._silence = 0.0, None, None
             self._bar.name_source(name or f"Ctrl+P: {LOOK_AGAIN}")
+            self._ears = ears(name, "", None)
             if name is not None:
                 check = partial(self._check_level, name, bool(before))
                 self.set_timer(LEVEL_CHECK_SECONDS, check)
@@ -410,7 +412,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         elif name is not None:
             self._banner.remove_class("shown")
         self._samples.offer(name is None)
-        self._ears = ears(name, "", None)
         self._show_head()
         self._show_mode()
 
@@ -868,13 +869,16 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         found = (choice for choice, _ in self.offered())
         return frozenset(choice.title for choice in found if choice.key.startswith("audio."))
 
-    def _tell_found(self) -> None:
+    def _tell_found(self, in_use: bool) -> None:
+        """What looking for devices has found; `in_use`: it is used already."""
         if self._known is None:
             return
         new = sorted(self._devices() - self._known)
         self._known = None
-        told = f"New: {'; '.join(new)}. Ctrl+P uses it." if new else "No other device was found."
-        self._transcript.note(told)
+        if new:
+            self._transcript.note(f"New: {'; '.join(new)}. Ctrl+P uses it.")
+        elif not in_use:
+            self._transcript.note("No other device was found.")
 
     def _change(self, key: str, config: Config) -> Change:
         parts = self._parts

@@ -49,8 +49,8 @@ def ears(microphone: str | None, level: str, silence: str | None) -> Line:
     if microphone is None:
         return "Mic", "None found. Type with /, or plug one in and press Ctrl+P."
     if silence:
-        return "! Mic", silence
-    return "Mic", f"{microphone}{level and ', '}{level}. {HOW_LOUD}"
+        return "Mic!", silence
+    return "Mic", f"{microphone}, {level}." if level else f"{microphone}. {HOW_LOUD}"
 
 
 class Steps:

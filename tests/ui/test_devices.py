@@ -1,0 +1,177 @@
+"""The real screen on the real engine and on real devices, as far as they are virtual."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from tests.fakes import BeepVoice, Flag, LoudIsSpeech, ScriptedBrain
+from tests.ui.test_with_engine import LiveScreen
+from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
+from voxtui.audio.devices import list_devices
+from voxtui.audio.microphone import SounddeviceMicrophone
+from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.config import AudioConfig, Config
+from voxtui.engine import Engine
+from voxtui.turn import FRAME_SECONDS
+from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.choices import LOOK_AGAIN, Parts
+
+pytestmark = [pytest.mark.audio, pytest.mark.slow]
+
+SECONDS = 20.0
+
+
+@pytest.fixture
+def audio():
+    with VirtualAudio() as audio, audio.environment():
+        yield audio
+
+
+def tone(seconds: float) -> np.ndarray:
+    at = np.arange(round(16_000 * seconds))
+    return (0.4 * np.sin(at * 2 * np.pi * 300 / 16_000)).astype(np.float32)
+
+
+class Person(LiveScreen):
+    def __init__(self, app: VoxtuiApp, pilot, audio: VirtualAudio) -> None:
+        super().__init__(app, app.engine, pilot)
+        self.audio = audio
+
+    async def until(self, *seen: str) -> None:
+        async with asyncio.timeout(SECONDS):
+            while not all(text in self.text for text in seen):
+                await self.pilot.pause(0.02)
+
+    async def gone(self, seen: str) -> None:
+        async with asyncio.timeout(SECONDS):
+            while seen in self.text:
+                await self.pilot.pause(0.02)
+
+    async def choose(self, entry: str) -> None:
+        """With the palette."""
+        await self.pilot.press("ctrl+p")
+        await self.pilot.pause(0.2)
+        await self.pilot.press(*(key if key != " " else "space" for key in entry))
+        await self.until(f"{entry[:4]}")
+        await self.pilot.pause(0.6)
+        await self.pilot.press("down", "enter")
+        await self.pilot.pause(0.1)
+
+    async def says(self, seconds: float) -> None:
+        """Between two taps."""
+        await self.pilot.press("space")
+        await self.until("● LISTENING")
+        saying = self.audio.say(tone(seconds))
+        assert await asyncio.to_thread(saying.wait) == 0
+        await self.pilot.pause(6 * FRAME_SECONDS)
+        await self.pilot.press("space")
+
+
+@asynccontextmanager
+async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Person]:
+    config = Config(audio=AudioConfig(input=MICROPHONE, output=SPEAKER))
+
+    def make_engine(emit):
+        return Engine(
+            microphone=SounddeviceMicrophone(config.audio.input),
+            speaker=SounddeviceSpeaker(config.audio.output),
+            detector=LoudIsSpeech(),
+            brain=brain,
+            voice=BeepVoice(),
+            config=config,
+            emit=emit,
+            spares=lambda: (SounddeviceMicrophone(""), SounddeviceSpeaker("")),
+        )
+
+    parts = Parts(
+        microphone=lambda config: SounddeviceMicrophone(config.audio.input),
+        speaker=lambda config: SounddeviceSpeaker(config.audio.output),
+        brain=lambda config, say: ScriptedBrain(),
+        voice=lambda config, say: BeepVoice(),
+        devices=list_devices,
+    )
+    app = VoxtuiApp(make_engine, config, parts=parts)
+    try:
+        async with app.run_test(size=(120, 40)) as pilot:
+            there = Person(app, pilot, audio)
+            await there.until("○ READY")
+            yield there
+    finally:
+        app.engine.close()
+
+
+async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(audio):
+    brain = ScriptedBrain(["Heard you."])
+    async with person(audio, brain) as s:
+        audio.plug_in("headset")
+        await s.choose(LOOK_AGAIN)
+        await s.until("New: Microphone: headset", "○ READY")
+        await s.choose("Microphone headset")
+        await s.until("Mic! Only digital silence", "headset  digital silence", "○ READY")
+        await s.says(1.0)
+        await s.until("Heard you.", "○ READY")
+        assert brain.said[0].seconds > 0.8
+
+
+async def test_the_microphone_that_is_in_use_can_be_chosen_once_more(audio):
+    brain = ScriptedBrain(["Still heard."])
+    async with person(audio, brain) as s:
+        before = s.app.engine._microphone
+        await s.choose(f"Microphone {MICROPHONE}")
+        async with asyncio.timeout(SECONDS):
+            while s.app.engine._microphone is before:
+                await s.pilot.pause(0.02)
+        await s.until("○ READY")
+        await s.says(1.0)
+        await s.until("Still heard.", "○ READY")
+
+
+async def test_without_any_microphone_the_screen_says_so_until_one_is_found_again(audio):
+    brain = ScriptedBrain(["Heard you."])
+    async with person(audio, brain) as s:
+        await asyncio.to_thread(audio.kill)
+        await s.until("✗ no microphone", "No microphone left.", LOOK_AGAIN)
+        await asyncio.to_thread(audio.start)
+        await s.choose(LOOK_AGAIN)
+        await s.gone("no microphone")
+        await s.until(f"Listening to {MICROPHONE} now.", "○ READY")
+        await s.says(1.0)
+        await s.until("Heard you.", "○ READY")
+
+
+async def test_what_the_microphone_hears_is_seen_while_models_load(audio):
+    loaded = Flag()
+
+    class Waits(ScriptedBrain):
+        def warm_up(self, progress):
+            progress("a large model", 0.4)
+            assert loaded.wait(SECONDS)
+
+    def make_engine(emit):
+        return Engine(
+            microphone=SounddeviceMicrophone(MICROPHONE),
+            speaker=None,
+            detector=LoudIsSpeech(),
+            brain=Waits(),
+            voice=None,
+            config=Config(),
+            emit=emit,
+        )
+
+    app = VoxtuiApp(make_engine, Config())
+    saying = audio.say(tone(10.0))
+    try:
+        async with app.run_test(size=(80, 24)) as pilot:
+            s = Person(app, pilot, audio)
+            await s.until("◌ LOADING", f"Mic  {MICROPHONE}, −8 dBFS.", "a large model 40%")
+            assert "██" in s.lines[-3]
+            loaded.set()
+            await s.until("○ READY")
+    finally:
+        loaded.set()
+        app.engine.close()
+        saying.terminate()
+        saying.wait()
