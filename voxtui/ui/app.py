@@ -75,9 +75,12 @@ set. Raises InputError."""
 
 TICK_SECONDS = 1 / 20
 
-WORDS_FIRST_SECONDS = 0.05
+WORDS_FIRST_SECONDS = 1 / 60
 """For so long after an utterance nothing but words is painted: an answer that was worked out ahead
-comes at once, and its first words must find the screen free."""
+may come at once, and its first words must find the screen free."""
+
+PANEL_WAITS_SECONDS = 0.5
+"""For so long the panel, the largest thing to paint, waits for the first words."""
 
 LEVEL_SECONDS = 1.0
 """How often the microphone's level is told as a number: the loudest since it was told last."""
@@ -221,6 +224,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._settling: Timer | None = None
         self._rest: Timer | None = None
         """runs while nothing but words is painted"""
+        self._words_due = 0.0
+        """until when the panel waits for the first words of an answer"""
         self._talking: int | None = None
         """the turn for which the key or the mouse button is down"""
         self._by_mouse = False
@@ -358,6 +363,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._show_spoken()
             if self._view:
                 self._view.expect_reply()
+            self._words_due = time.monotonic() + PANEL_WAITS_SECONDS
             self._rest = self.set_timer(WORDS_FIRST_SECONDS, self._show_rest)
         else:
             self._show_rest()
@@ -498,7 +504,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if self._first is None or not self._first[0].painted:
             return
         _, marks = self._first
-        self._first = None
+        self._first, self._words_due = None, 0.0
         self.when_written(partial(self._first_shown, marks))
         if isinstance(self._driver, KeyboardDriver):
             self._driver.let_out()
@@ -598,8 +604,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._loudest = max(self._loudest, level)
         self._peak = max(self._peak or 0.0, level)
         self._bar.meter.show(loudness(level))
-        if self._marks is not None:
-            self._panel.follow(self._marks, time.monotonic())
+        now = time.monotonic()
+        if self._marks is not None and now >= self._words_due:
+            self._panel.follow(self._marks, now)
         if self._state is State.LISTENING:
             self._bar.hint(self._hint())
             if self._view is not None:
