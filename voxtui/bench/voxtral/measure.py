@@ -608,6 +608,8 @@ def split(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
 
 def capture(system: Ours) -> None:
     """Raises RuntimeError where there is no CUDA."""
+    gc.collect()
+    gc.freeze()  # some versions of torch look for garbage before each of the captures
     for _ in system.loop.capture(CudaRecorder()):
         pass
 
