@@ -231,7 +231,7 @@ def test_a_reply_by_kernels_is_the_plain_one() -> None:
 from tests.brains.test_voxtral_kernels import loop_with, reply
 from voxtui.brains.voxtral import kernels
 from voxtui.brains.voxtral.step import Step, by_kernel, plain_product
-kernels.ROWS = 512  # the interpreter takes its time for every block
+kernels.BLOCK = (512, 1024, 4)  # the interpreter takes its time for every block
 for fp8, product in ((False, plain_product), (False, by_kernel), (True, by_kernel)):
     plain = reply(loop_with(None, fp8), 4)
     assert reply(loop_with(Step(kernels.attend, product), fp8), 4) == plain
@@ -274,8 +274,8 @@ for weight in (half, "*fp8e4nv")[: 1 + ({capability} > 80)]:
             k._product,
             dict(x=half, weight=weight, scales=single, norm=half, added=half, y=half, rows="i32",
                  eps="fp32"),
-            columns=columns, SCALED=small, NORMED=normed, GATED=gated, ADDED=added, ROWS=k.ROWS,
-            COLUMNS=k.COLUMNS,
+            columns=columns, SCALED=small, NORMED=normed, GATED=gated, ADDED=added, ROWS=k.BLOCK[0],
+            COLUMNS=k.BLOCK[1],
         )
         assert "ld.global.v4" in ptx  # 16 bytes at a time
         assert not small or "cvt.rn.f16x2.e4m3x2" in ptx  # the GPU's own conversion
@@ -283,11 +283,11 @@ ptx = compiled(
     k._attend_parts,
     dict(qkv=half, place="*i64", cos=half, sin=half, both=half, mixed=single, weights=single,
          capacity="i32", scale="fp32"),
-    KEY_HEADS=8, HEADS=4, SIZE=128, GROUP=k.GROUP, SPLITS=k.SPLITS, PLACES=k.PLACES,
+    KEY_HEADS=8, HEADS=4, SIZE=128, GROUP=k.GROUP, SPLITS=k.CUT[0], PLACES=k.CUT[1],
 )
 assert "mma" in ptx and "cp.async" in ptx  # tensor cores; the next places are read ahead
 compiled(
-    k._attend_sum, dict(mixed=single, weights=single, y=half), HEADS=4, SIZE=128, SPLITS=k.SPLITS
+    k._attend_sum, dict(mixed=single, weights=single, y=half), HEADS=4, SIZE=128, SPLITS=k.CUT[0]
 )
 print("compiled")
 """

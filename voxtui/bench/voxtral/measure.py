@@ -42,8 +42,8 @@ from voxtui.brains.voxtral.ears import Ears
 from voxtui.brains.voxtral.graphs import CudaRecorder
 from voxtui.brains.voxtral.model import Cache, Decoder
 from voxtui.brains.voxtral.prompt import Exchange
-from voxtui.brains.voxtral.quantized import quantise
-from voxtui.brains.voxtral.step import by_kernel, plain_product, use
+from voxtui.brains.voxtral.quantized import Fp8Weight, quantise
+from voxtui.brains.voxtral.step import plain_product, use
 
 SECONDS = (5, 2, 15, 40)
 """First what the goals are about; so with the turns."""
@@ -93,6 +93,10 @@ VARIANTS = (
     Kind("voxtui, graphs, fp8", graphs=True, fp8=True),
     Kind("voxtui, graphs, kernels, fp8", graphs=True, fp8=True, kernels="all"),
 )
+
+BLOCKS = ((4, 1024, 4), (2, 1024, 4), (8, 1024, 4), (4, 2048, 8), (2, 2048, 4))
+CUTS = ((32, 32), (16, 64), (32, 64), (64, 32))
+"""Shapes of kernels, as `kernels.BLOCK` and `kernels.CUT`: the first are those that are used."""
 
 REPLAYS = 20
 """Of a part of a step in a row, so that waiting for the last is no part of it."""
@@ -179,20 +183,20 @@ class Bench:
             ("decode", 60, self._decode),
             ("ttft", 60, self._first_tokens),
             ("speculation", 20, self._speculation),
-            ("turns", 90, self._turns),
+            ("turns", 60, self._turns),
             ("voice", 45, self._voice),
             ("kinds", 90, partial(self._kinds, VARIANTS, [])),
             ("decode", 40, self._decode),
-            ("parts", 40, self._parts),
             ("ttft", 40, self._first_tokens),
-            ("turns", 40, self._turns),
-            ("speculation", 20, self._speculation),
+            ("speculation", 10, self._speculation),
+            ("turns", 25, self._turns),
             ("accuracy of fp8", 15, self._accuracy),
             ("memory", 15, self._memory),
-            ("stages", 30, self._stages),
+            ("stages", 20, self._stages),
             # What is compiled clears the workspaces of cuBLAS, which captured work writes to; and a
             # profiler that has run once slows every launch down.
             ("generate, compiled", 150, self._compiled),
+            ("parts", 70, self._parts),
             ("kernels", 30, self._kernels),
         ]
         for name, seconds, section in sections:
@@ -371,22 +375,25 @@ class Bench:
 
         A part is done for every layer in turn, which have more weights than a GPU has cache.
         """
-        products = [(PLAIN, plain_product), (FP8, plain_product)]
-        looks: list[Callable[[Decoder, torch.Tensor, int], Work]] = [masked]
+        products: dict[str, Callable[[torch.Tensor, Any], torch.Tensor]] = {"torch": plain_product}
+        looks: dict[str, Callable[[Decoder, torch.Tensor, int], Work]] = {"torch, masked": masked}
         if self._cuda:
-            products.append((PLAIN, by_kernel))
-            looks += [varlen, split]
-        for kind, way in products:
-            for name in ("qkv", "out", "gate_up", "down") if kind in self.ours else ():
-                about = {"part": name, "system": kind, "way": way.__name__}
-                yield self._row(about, partial(self._product, kind, name, way))
-        if PLAIN in self.ours:
-            for context in self._contexts:
-                for way in looks:
-                    about = {"part": f"attention behind {context}", "way": way.__name__}
-                    yield self._row(about, partial(self._attention, way, context))
+            products |= {f"kernel {block}": partial(product, block=block) for block in BLOCKS}
+            looks["torch, varlen"] = varlen
+            looks |= {f"kernel {cut}": partial(split, cut=cut) for cut in CUTS}
+        for context in self._contexts if PLAIN in self.ours else ():
+            for name, look in looks.items():
+                about = {"part": f"attention behind {context}", "way": name}
+                yield self._row(about, partial(self._attention, look, context))
+        for kind in (kind for kind in (PLAIN, FP8) if kind in self.ours):
+            for part in ("qkv", "out", "gate_up", "down"):
+                for name, way in products.items():
+                    about = {"part": part, "system": kind, "way": name}
+                    yield self._row(about, partial(self._product, kind, part, way))
 
-    def _product(self, kind: str, name: str, way: Callable[..., torch.Tensor]) -> Row:
+    def _product(
+        self, kind: str, name: str, way: Callable[[torch.Tensor, Any], torch.Tensor]
+    ) -> Row:
         weights = [getattr(layer, name) for layer in self.ours[kind].loop.decoder.layers]
         x = self._drawn(1, self._columns(name))
 
@@ -598,16 +605,26 @@ def varlen(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
     return look_up
 
 
-def split(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
+def split(decoder: Decoder, qkv: torch.Tensor, context: int, cut: tuple[int, int]) -> Work:
     """Ours."""
     from voxtui.brains.voxtral.kernels import attend
 
     place = torch.tensor([context - 1], device=qkv.device)
-    return lambda both: attend(qkv, place, decoder.cos, decoder.sin, both, decoder.heads)
+    return lambda both: attend(qkv, place, decoder.cos, decoder.sin, both, decoder.heads, cut)
+
+
+def product(x: torch.Tensor, weight: Any, block: tuple[int, int, int]) -> torch.Tensor:
+    from voxtui.brains.voxtral.kernels import product
+
+    if isinstance(weight, Fp8Weight):
+        return product(x, weight.values, weight.scales, block=block)
+    return product(x, weight, block=block)
 
 
 def capture(system: Ours) -> None:
     """Raises RuntimeError where there is no CUDA."""
+    gc.collect()
+    gc.freeze()  # some versions of torch look for garbage before each of the captures
     for _ in system.loop.capture(CudaRecorder()):
         pass
 

@@ -39,6 +39,9 @@ CONFIG: dict[str, Any] = {
 }  # fmt: skip
 """That of Kokoro-82M (https://huggingface.co/hexgrad/Kokoro-82M/blob/main/config.json)."""
 
+NEEDED = ("kokoro", "loguru", "hibari", "msgspec", "platformdirs")
+"""Packages beside torch, transformers and numpy; they may be installed without their own needs."""
+
 SHORT_PHONEMES = -3.0
 """Bias of the durations: about 2.4 frames of 25 ms for a phoneme, as people speak."""
 
@@ -46,7 +49,7 @@ SHORT_PHONEMES = -3.0
 @contextmanager
 def random_voice() -> Generator[KokoroVoice, None, None]:
     """Raises RuntimeError where it is not installed."""
-    lacking = [name for name in ("msgspec", "kokoro", "hibari") if find_spec(name) is None]
+    lacking = [name for name in NEEDED if find_spec(name) is None]
     if lacking:
         raise RuntimeError(f"not installed: {', '.join(lacking)}")
     from voxtui.config import VoiceConfig

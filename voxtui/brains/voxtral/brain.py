@@ -194,13 +194,15 @@ class VoxtralBrain:
 
     def _change(self, decoder: Decoder) -> None:
         """What does not work here costs its speed, not the answers."""
+        wanted = self._config.brain.voxtral
+        if wanted.quantization == wanted.kernels == "none":
+            return
         from platformdirs import user_cache_path
 
         from voxtui.brains.voxtral import quantized, step
 
         cache = user_cache_path("voxtui", appauthor=False) / "triton"
         os.environ.setdefault("TRITON_CACHE_DIR", str(cache))
-        wanted = self._config.brain.voxtral
         if wanted.quantization == "fp8":
             try:
                 quantized.quantise(decoder)

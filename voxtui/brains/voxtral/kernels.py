@@ -17,10 +17,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS, COLUMNS = 4, 1024
-"""Of a block of a product. The smallest of Voxtral's is 3072 rows: 768 blocks for 132 SMs."""
+BLOCK = (4, 1024, 4)
+"""Rows, columns and warps of a product. Voxtral's smallest has 3072 rows: 768 blocks, 132 SMs."""
 
-SPLITS, PLACES = 32, 32
+CUT = (32, 32)
 """Stretches that the cache is cut into for each key head, and places a block looks at at a time:
 with Voxtral's 8 key heads 256 blocks for 132 SMs from 1,024 places on, 128 at 512."""
 
@@ -70,20 +70,22 @@ def _product(
 def product(
     x: Tensor, weight: Tensor, scales: Tensor | None = None, norm: Tensor | None = None,
     eps: float = 0.0, added: Tensor | None = None, gated: bool = False,
+    block: tuple[int, int, int] | None = None,
 ) -> Tensor:  # fmt: skip
     """(1, in) by (out, in) `weight` to (1, out), summed in float32.
 
     `scales`: (out,), for a weight of e4m3. `norm`: the weight of an RMS norm of `x` before.
     `gated`: the first half of what is found, through SiLU, times the second. `added`: to that.
     """
+    high, wide, warps = block or BLOCK
     rows, columns = weight.shape
     if gated:
         rows //= 2
     y = torch.empty((1, rows), dtype=x.dtype, device=x.device)
-    _product[(triton.cdiv(rows, ROWS),)](
+    _product[(triton.cdiv(rows, high),)](
         x, weight, x if scales is None else scales, x if norm is None else norm,
         x if added is None else added, y, rows, eps, columns, scales is not None, norm is not None,
-        gated, added is not None, ROWS, COLUMNS, num_warps=4,
+        gated, added is not None, high, wide, num_warps=warps,
     )  # fmt: skip
     return y
 
@@ -169,8 +171,9 @@ LOG2_E = 1.4426950408889634
 
 
 def attend(
-    qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int
-) -> Tensor:
+    qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int,
+    cut: tuple[int, int] = CUT,
+) -> Tensor:  # fmt: skip
     """(1, all heads * size) of one new place to what its `heads` query heads look up.
 
     `both`: (2 * key heads, capacity, size), keys, then values, of which the places before `place`,
@@ -178,13 +181,13 @@ def attend(
     and written to it. So how far the cache is used is asked for on the device alone.
     """
     key_heads, capacity, size = both.shape[0] // 2, both.shape[1], both.shape[2]
-    group = heads // key_heads
-    mixed = torch.empty((key_heads, SPLITS, group, size), dtype=torch.float32, device=qkv.device)
-    weights = torch.empty((key_heads, SPLITS, group, 2), dtype=torch.float32, device=qkv.device)
-    _attend_parts[(key_heads, SPLITS)](
+    group, (splits, places) = heads // key_heads, cut
+    mixed = torch.empty((key_heads, splits, group, size), dtype=torch.float32, device=qkv.device)
+    weights = torch.empty((key_heads, splits, group, 2), dtype=torch.float32, device=qkv.device)
+    _attend_parts[(key_heads, splits)](
         qkv, place, cos, sin, both, mixed, weights, capacity, LOG2_E * size**-0.5,
-        key_heads, group, size, GROUP, SPLITS, PLACES, num_warps=4, num_stages=3,
+        key_heads, group, size, GROUP, splits, places, num_warps=4, num_stages=3,
     )  # fmt: skip
     y = torch.empty((1, heads * size), dtype=qkv.dtype, device=qkv.device)
-    _attend_sum[(heads,)](mixed, weights, y, group, size, SPLITS, num_warps=4)
+    _attend_sum[(heads,)](mixed, weights, y, group, size, splits, num_warps=4)
     return y

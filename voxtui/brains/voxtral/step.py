@@ -24,8 +24,8 @@ CAPABILITY = (8, 0)
 
 HINT = 'Set brain.voxtral.kernels = "none".'
 
-PLACES = 40
-"""Of context behind which kernels are tried."""
+PLACES, CAPACITY = 40, 64
+"""Of context behind which kernels are tried, and of the cache they are tried on."""
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int], Tensor]
 """As `kernels.attend`."""
@@ -116,7 +116,7 @@ def is_right(decoder: Decoder, step: Step) -> bool:
         # Small beside what the layer adds, or rounding their sum would hide it.
         x = (torch.randn(PLACES + 1, decoder.embedding.shape[1]) / 10).to(device, dtype)
         places = torch.arange(PLACES + 1, device=device)
-        plain, other = Cache(decoder, PLACES + 1), Cache(decoder, PLACES + 1)
+        plain, other = Cache(decoder, CAPACITY), Cache(decoder, CAPACITY)
         decoder.layers = layers[:1]
         try:
             decoder.run(x[:-1], places[:-1], plain, PLACES, masked=True)
