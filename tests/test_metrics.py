@@ -14,10 +14,12 @@ from voxtui.metrics import (
     TTFT,
     Lead,
     Session,
+    Spread,
     Verdict,
     Window,
     folded,
     percentile,
+    spread,
     stages,
     verdict,
 )
@@ -114,6 +116,18 @@ def test_a_number_a_turn_did_not_reach_is_left_out_and_never_zero():
     assert window.values(FIRST_SOUND) == [pytest.approx(300)]
     assert window.values(TOTAL) == [pytest.approx(510)]
     assert window.values(SPEED) == [pytest.approx(25)]
+
+
+def test_what_a_person_feels_counts_from_the_end_of_the_speech():
+    assert TTFT.felt(turn()) == pytest.approx(260)
+    assert SPEED.felt(turn()) is None
+    assert TTFT.felt(turn(1, released=0.0, first_token=0.1)) is None
+
+
+def test_a_spread_is_over_the_values_that_are_there():
+    assert spread([None, None]) is None
+    found = spread([None, *(float(n) for n in range(100, 0, -1))])
+    assert found == Spread(n=100, p50=50, p95=95, p99=99, least=1, most=100)
 
 
 def test_the_first_turn_after_models_were_loaded_is_cold():

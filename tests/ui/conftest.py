@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from textual import events
+from textual._context import active_app
 from textual.pilot import Pilot
 
 from tests.fakes import ScriptedEngine
@@ -20,6 +21,27 @@ def collect_garbage_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = ("collect", "freeze", "unfreeze", "set_threshold")
     still = SimpleNamespace(**dict.fromkeys(calls, lambda *_: 0))
     monkeypatch.setattr("voxtui.ui.app.gc", still)
+
+
+@pytest.fixture(autouse=True)
+def waits_for_work_and_not_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual takes an app for idle once its process has used no time for a while, which costs 20
+    to 60 ms at each key and pause. Here it is idle as soon as nothing in it is left to do."""
+    for user in ("app", "pilot"):
+        monkeypatch.setattr(f"textual.{user}.wait_for_idle", nothing_left_to_do)
+
+
+async def nothing_left_to_do(_: float = 0.0) -> None:
+    """Paint, until two rounds through all widgets have found no message waiting for one of them."""
+    app = active_app.get()
+    pilot, quiet = Pilot(app), 0
+    while quiet < 2:
+        await pilot._wait_for_screen()
+        if not app.is_running or app._exception is not None:
+            return
+        app.screen._on_timer_update()
+        widgets = app.screen.walk_children(with_self=True)
+        quiet = 0 if any(pump.message_queue_size for pump in (app, *widgets)) else quiet + 1
 
 
 class Screen:

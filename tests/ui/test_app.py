@@ -559,6 +559,15 @@ async def test_a_bug_on_the_engine_thread_ends_the_app_with_its_error():
                 await s.settle()
 
 
+async def test_what_the_engine_reports_while_the_screen_is_taken_down_is_no_error():
+    async with screen() as s:
+        await s.app._transcript.remove()
+        s.engine.load()
+        s.engine.begin()
+        await s.settle()
+        assert s.app.is_running
+
+
 # No microphone.
 
 

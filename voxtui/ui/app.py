@@ -310,6 +310,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     # What the engine reports.
 
     def on_engine_event(self, message: EngineEvent) -> None:
+        if not self._transcript.is_attached and not isinstance(message.event, Died):
+            return  # the screen is being taken down
         self._record.take(message.event)
         match message.event:
             case StateChanged(state):
