@@ -248,14 +248,11 @@ def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: Embed
     assert reply(brain, "Hello.")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "turns"),
-    [
-        ("smollm2-135m", 12),  # behind 512 tokens
-        pytest.param("qwen2.5-coder-1.5b", 0, marks=pytest.mark.slow),
-        pytest.param("qwen2.5-coder-1.5b", 12, marks=pytest.mark.slow),
-    ],
-)
+    [("smollm2-135m", 12), ("qwen2.5-coder-1.5b", 0), ("qwen2.5-coder-1.5b", 12)],
+)  # 12: behind 512 tokens
 def test_a_prompt_has_the_same_numbers_in_whatever_pieces_it_was_evaluated(
     model: str, turns: int, tmp_path: Path
 ) -> None:
@@ -291,6 +288,29 @@ def test_a_prompt_has_the_same_numbers_in_whatever_pieces_it_was_evaluated(
             ahead = question[: question.rindex(said) + said.index(piece)]
             evaluate(ahead.rstrip())
         assert evaluate(question + ASK) == whole
+
+
+@pytest.mark.parametrize(
+    "model", ["smollm2-135m", pytest.param("qwen2.5-coder-1.5b", marks=pytest.mark.slow)]
+)
+def test_a_draft_that_is_paused_at_every_token_ends_as_one_that_is_not(model: str) -> None:
+    sampling = small(temperature=0.0).generation.sampling()
+    chat = Llama(1024)
+    chat.load(model_file(model))
+
+    def drafted(length: int) -> list[str]:
+        draft = Draft(chatml("Be brief.", [], "Which animal says meow, and why?") + ASK, 24)
+        while not draft.ended:
+            before = len(draft._texts)
+            draft.work(chat, sampling, lambda before=before: len(draft._texts) < before + length)
+        return draft._texts
+
+    try:
+        whole = drafted(24)
+        assert len(whole) > 8
+        assert drafted(1) == whole
+    finally:
+        chat.close()
 
 
 def test_forgetting_the_oldest_turn_does_not_cost_reading_all_others_again() -> None:
