@@ -12,6 +12,7 @@ import tempfile
 import threading
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from voxtui.audio.clips import load_clip
 from voxtui.brains import embedded as embedded_module
 from voxtui.brains import llama
 from voxtui.brains.embedded import Draft, EmbeddedBrain
-from voxtui.brains.llama import Llama, chatml
+from voxtui.brains.llama import ASK, Llama, chatml
 from voxtui.brains.moonshine import LONG_SECONDS, Moonshine, stretches
 from voxtui.config import GenerationConfig
 from voxtui.errors import ModelError
@@ -80,7 +81,7 @@ def test_what_the_user_set_reaches_the_chat_model() -> None:
     config = GenerationConfig(temperature=0.7, top_p=0.8, top_k=9, repetition_penalty=1.1, seed=5)
     mine, theirs = Pipe()
     with mine, theirs:
-        llama._answer(Server(), llama.Request("x", config.sampling(), 4, False), theirs)
+        llama._answer(Server(), llama.Request("x", config.sampling(), 4, False), theirs, 0)
         assert mine.recv() is llama.Signal.DONE
     names = ("temperature", "top_p", "top_k", "repeat_penalty", "seed")
     assert [asked[0][name] for name in names] == [0.7, 0.8, 9, 1.1, 5]
@@ -353,12 +354,77 @@ def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: Embed
     assert reply(brain, "Hello.")[1]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "turns"),
+    [("smollm2-135m", 12), ("qwen2.5-coder-1.5b", 0), ("qwen2.5-coder-1.5b", 12)],
+)  # 12: behind 512 tokens
+def test_a_prompt_has_the_same_numbers_in_whatever_pieces_it_was_evaluated(
+    model: str, turns: int, tmp_path: Path
+) -> None:
+    past = [(f"Which number comes after {n}, and why?", f"It is {n + 1}.") for n in range(turns)]
+    question = chatml("You are Vox. Be brief.", past * 2, "Which animal says meow?")
+    server = llama._load(model_file(model), str(tmp_path / "chat.sock"), 1024)
+
+    def evaluate(prompt: str) -> list[tuple[str, float]]:
+        """The likeliest next tokens and their chances."""
+        found: list[tuple[str, float]] = []
+
+        def take(event: Any) -> bool:
+            chances = event["choices"][0].get("logprobs")
+            if chances:
+                found.extend(
+                    (t["token"], t["logprob"]) for t in chances["content"][0]["top_logprobs"]
+                )
+            return "error" in event
+
+        server.handle_completions(
+            {"prompt": prompt, "n_predict": 1, "stream": True, "n_probs": 5, "temperature": 0.0},
+            take,
+        )
+        return found
+
+    whole = evaluate(question + ASK)
+    assert len(whole) == 5
+    said = "Which animal says meow?"
+    for pieces in [["?"], ["meow?"], ["says", "meow?"], ["animal", "says", "meow", "?"]]:
+        ahead = question.removesuffix(said)
+        evaluate(ahead + "something else")
+        for piece in pieces:
+            ahead = question[: question.rindex(said) + said.index(piece)]
+            evaluate(ahead.rstrip())
+        assert evaluate(question + ASK) == whole
+
+
+@pytest.mark.parametrize(
+    "model", ["smollm2-135m", pytest.param("qwen2.5-coder-1.5b", marks=pytest.mark.slow)]
+)
+def test_a_draft_that_is_paused_at_every_token_ends_as_one_that_is_not(model: str) -> None:
+    sampling = small(temperature=0.0).generation.sampling()
+    chat = Llama(1024)
+    chat.load(model_file(model))
+
+    def drafted(length: int) -> list[str]:
+        draft = Draft(chatml("Be brief.", [], "Which animal says meow, and why?") + ASK, 24)
+        while not draft.ended:
+            before = len(draft._texts)
+            draft.work(chat, sampling, lambda before=before: len(draft._texts) < before + length)
+        return draft._texts
+
+    try:
+        whole = drafted(24)
+        assert len(whole) > 8
+        assert drafted(1) == whole
+    finally:
+        chat.close()
+
+
 def test_forgetting_the_oldest_turn_does_not_cost_reading_all_others_again() -> None:
     exchanges = [(f"What is {n} and {n}?", f"It is {2 * n}, I am sure of that.") for n in range(20)]
     llama, sampling = Llama(1024), small().generation.sampling()
     llama.load(model_file("smollm2-135m"))
 
-    def batches(past: list[tuple[str, str]]) -> int:
+    def batches(past: list[tuple[str, str]], words: str = "And now?") -> int:
         count = 0
 
         def prefilled() -> bool:
@@ -366,13 +432,16 @@ def test_forgetting_the_oldest_turn_does_not_cost_reading_all_others_again() -> 
             count += 1
             return False
 
-        llama.run(chatml("Be brief.", past, "And now?"), sampling, 0, prefilled, lambda _: False)
+        llama.run(chatml("Be brief.", past, words), sampling, 0, prefilled, lambda _: False)
         return count
 
     try:
         assert batches(exchanges) > 20
         assert batches(exchanges[1:]) < 5
         assert batches(exchanges[7:]) < 5
+        words = "and what would you say is the sum of all of these numbers, if you had to guess it?"
+        batches(exchanges[7:], f"Well, {words}")
+        assert batches(exchanges[7:], words) > 5  # as it would be, had nobody said "Well"
     finally:
         llama.close()
 
