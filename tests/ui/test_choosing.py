@@ -268,6 +268,7 @@ async def test_where_the_voice_goes_is_said_from_the_start_and_as_it_changes():
 
 async def test_a_microphone_of_pure_zeros_is_named_with_its_likely_cause():
     async with screen(size=(200, 30)) as s:
+        s.app._tick()
         s.app._check_level("a microphone", False)
         await s.settle()
         assert "digital silence" not in s.text
