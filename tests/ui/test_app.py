@@ -725,12 +725,29 @@ async def test_marks_are_shown_as_they_are_reached():
         marks.mark(Mark.FIRST_TOKEN, 100.084)
         s.app._tick()
         await s.settle()
+        assert "✓" not in s.line("TTFT ")  # the first words are painted first
+        s.engine.report(ReplyText(1, "It is"))
+        await s.settle()
+        s.app._tick()
+        await s.settle()
         assert "✓   84" in s.line("TTFT ")
         assert "–" in s.line("First sound ")
         marks.mark(Mark.FIRST_SOUND, 100.512)
         s.app._tick()
         await s.settle()
         assert "✗  512" in s.line("First sound ")
+
+
+async def test_an_answer_that_takes_long_to_begin_is_shown_on_its_way(monkeypatch):
+    monkeypatch.setattr("voxtui.ui.app.PANEL_WAITS_SECONDS", 0.0)
+    async with screen(size=(120, 40)) as s:
+        marks = s.engine.begin(at=100.0)
+        s.engine.report(StateChanged(State.THINKING))
+        marks.mark(Mark.TRANSCRIBED, 100.05)
+        await s.settle()
+        s.app._tick()
+        await s.settle()
+        assert "50 ms" in s.line("recognise ")
 
 
 async def test_the_percentiles_are_over_the_last_twenty_turns():
