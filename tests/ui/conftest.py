@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,6 +41,10 @@ async def nothing_left_to_do(_: float = 0.0) -> None:
         if not app.is_running or app._exception is not None:
             return
         app.screen._on_timer_update()
+        if app._resize_event is not None:  # a new size is taken up to a tick later
+            quiet = 0
+            await asyncio.sleep(0.002)
+            continue
         widgets = app.screen.walk_children(with_self=True)
         quiet = 0 if any(pump.message_queue_size for pump in (app, *widgets)) else quiet + 1
 
