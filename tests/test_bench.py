@@ -100,6 +100,7 @@ def test_two_files_of_one_name_are_two_clips(bench):
     assert [clip["name"] for clip in said["clips"]] == ["one.wav", "one.wav (2)"]
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_kept_is_no_failure_and_one_that_is_broken_is(bench):
     kept = bench("--runs", "1", "--budget", "ttft=9000", "--budget", "first_sound=9000")
     assert (kept.exit_code, kept.stdout.splitlines()[-1]) == (0, "PASS")
@@ -199,6 +200,7 @@ def test_compare_says_when_there_is_too_little_to_tell_and_what_is_not_alike(ben
     assert "Not alike: brain was another, is scripted brain." in said
 
 
+@pytest.mark.slow
 def test_compare_says_when_no_clip_is_in_both(bench):
     _older(["unknown.wav"])
     assert "No clip is in both." in bench("--runs", "1", "--compare", "old.json").stdout

@@ -227,6 +227,7 @@ def test_voxtral_and_kokoro_answer_from_files_of_ones_own(voxtui, tiny_voxtral):
 
 @pytest.mark.models
 @pytest.mark.skipif(cuda.is_likely(), reason="has a GPU")
+@pytest.mark.slow
 def test_a_machine_that_cannot_run_voxtral_says_why_and_answers_all_the_same(voxtui):
     model = f"brain.embedded.model={place(MODELS['smollm2-135m'])}"
     ran = voxtui("ask", str(QUESTION), "--json", "--fast", "--set", model)

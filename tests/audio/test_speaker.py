@@ -145,6 +145,7 @@ def test_finish_without_speech_is_nothing(speaker: SounddeviceSpeaker) -> None:
     assert not marks.since_release()
 
 
+@pytest.mark.slow
 def test_an_idle_speaker_plays_nothing_is_not_lost_and_the_next_reply_is_whole(
     speaker: SounddeviceSpeaker, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +266,7 @@ def lose(speaker: SounddeviceSpeaker, action: Callable[[], object]) -> str:
         actor.join()
 
 
+@pytest.mark.slow
 def test_a_speaker_that_takes_nothing_is_lost_and_comes_back(
     virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
 ) -> None:

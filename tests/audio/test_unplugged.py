@@ -108,6 +108,7 @@ def loud_seconds(samples: np.ndarray) -> float:
     return np.count_nonzero(np.abs(samples) > AUDIBLE) / RATE
 
 
+@pytest.mark.slow
 def test_unplugged_while_it_listens_what_was_said_is_answered_by_the_other_devices(
     first: VirtualAudio, other: VirtualAudio, talk: Talk
 ) -> None:

@@ -419,6 +419,7 @@ def test_a_draft_that_is_paused_at_every_token_ends_as_one_that_is_not(model: st
         chat.close()
 
 
+@pytest.mark.slow
 def test_forgetting_the_oldest_turn_does_not_cost_reading_all_others_again() -> None:
     exchanges = [(f"What is {n} and {n}?", f"It is {2 * n}, I am sure of that.") for n in range(20)]
     llama, sampling = Llama(1024), small().generation.sampling()
