@@ -245,7 +245,7 @@ class VirtualAudio:
             )
         )
 
-    def echo(self, percent: int) -> None:
+    def echo(self, percent: int, delay_ms: int = 20) -> None:
         """Let the microphone hear the speaker at that volume, 0: not at all."""
         for line in self._pactl("list", "short", "modules").splitlines():
             number, name = line.split("\t")[:2]
@@ -253,7 +253,7 @@ class VirtualAudio:
                 self._pactl("unload-module", number)
         if not percent:
             return
-        loop = ("source=voxspk.monitor", "sink=voxcable", "latency_msec=20")
+        loop = ("source=voxspk.monitor", "sink=voxcable", f"latency_msec={delay_ms}")
         self._pactl("load-module", "module-loopback", *loop)
         for line in self._pactl("list", "short", "sink-inputs").splitlines():
             if "module-loopback" in line:

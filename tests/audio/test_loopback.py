@@ -121,7 +121,7 @@ def test_the_way_through_real_devices_is_measured(
     virtual_audio: VirtualAudio, tmp_path, capsys
 ) -> None:
     """The virtual echo delays by 40 ms; what the sound system knows of itself is not counted."""
-    virtual_audio.echo(80)
+    virtual_audio.echo(80, delay_ms=40)
     try:
         found = measure(SounddeviceSpeaker(SPEAKER), SounddeviceMicrophone(MICROPHONE))
     finally:
