@@ -360,11 +360,12 @@ def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: Embed
     [("smollm2-135m", 12), ("qwen2.5-coder-1.5b", 0), ("qwen2.5-coder-1.5b", 12)],
 )  # 12: behind 512 tokens
 def test_a_prompt_has_the_same_numbers_in_whatever_pieces_it_was_evaluated(
-    model: str, turns: int, tmp_path: Path
+    model: str, turns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # where the runtime's socket is made
     past = [(f"Which number comes after {n}, and why?", f"It is {n + 1}.") for n in range(turns)]
     question = chatml("You are Vox. Be brief.", past * 2, "Which animal says meow?")
-    server = llama._load(model_file(model), str(tmp_path / "chat.sock"), 1024)
+    server = llama._load(model_file(model), 1024)
 
     def evaluate(prompt: str) -> list[tuple[str, float]]:
         """The likeliest next tokens and their chances."""
