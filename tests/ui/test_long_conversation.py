@@ -157,15 +157,3 @@ async def test_turns_that_are_long_past_are_kept_as_text_and_can_be_read_again(m
         while any(entry.look is not view._look for entry in view._entries):
             await s.pilot.pause(0.01)
         assert view._total == view.text.count("\n") + 1
-
-
-@pytest.mark.slow
-async def test_the_lines_that_are_kept_as_drawn_have_a_limit(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.transcript.DRAWN_LINES", 50)
-    async with screen() as s:
-        talk(s, 30)
-        await s.settle()
-        for _ in range(6):
-            await s.pilot.press("pageup")
-            await s.settle()
-        assert len(transcript(s)._drawn) <= 50
