@@ -325,3 +325,24 @@ def test_any_bytes_are_a_config_or_one_sentence(raw):
 @given(st.sampled_from(KEYS) | ANY_TEXT, ANY_TEXT)
 def test_any_option_is_taken_or_refused_in_one_sentence(key, text):
     assert said_about(None, [f"{key}={text}"]).startswith("--set")
+
+
+@pytest.mark.parametrize("key", ["url", "transcription_url"])
+def test_a_file_that_happens_to_lie_here_sends_nobodys_voice_away(key):
+    written(
+        f"[brain.remote]\n{key} = 'https://far.example/v1'\n"
+        + ("" if key == "url" else "transcription_model = 'w'\n")
+    )
+    with pytest.raises(ConfigError) as refused:
+        load_config(None, (), {})
+    assert refused.value.message == (
+        f"config.toml: brain.remote.{key}: only a file of your own may send your voice elsewhere."
+    )
+    assert "--config config.toml" in refused.value.hint
+    meant = load_config(Path("config.toml"), (), {}).config
+    assert getattr(meant.brain.remote, key) == "https://far.example/v1"
+
+
+def test_a_server_on_this_machine_may_be_named_by_any_file():
+    written("[brain.remote]\nurl = 'http://127.0.0.1:8000/v1'\n")
+    assert load_config(None, (), {}).config.brain.remote.url == "http://127.0.0.1:8000/v1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import json
 import math
 import os
@@ -22,6 +23,9 @@ from voxtui.errors import ConfigError
 ENVIRONMENT = "VOXTUI_"
 
 LOCAL_CONFIG = Path("config.toml")
+
+SENDS = ("brain.remote.url", "brain.remote.transcription_url")
+"""Where the user's voice, and the key, go: not for a file to say that happens to lie here."""
 
 TEXT = "utf-8-sig"
 """UTF-8; the mark that some editors put before it is no part of the text."""
@@ -74,6 +78,15 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         """Where the user's voice and words go."""
         urls = (self.transcription_url, self.url) if self.transcription_model else (self.url,)
         return " and ".join(dict.fromkeys(urlsplit(url).netloc for url in urls if url))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether what goes to `url` stays on this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _check_url(name: str, url: str) -> None:
@@ -257,10 +270,17 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
 
     Raises ConfigError, whose message begins with where the trouble is.
     """
+    found = False
     if path is None:
         path = next((p for p in (LOCAL_CONFIG, user_config_file()) if os.path.lexists(p)), None)
+        found = path == LOCAL_CONFIG
     said: dict[str, Setting] = {}
     for setting in _from_file(path) if path else ():
+        if found and setting.key in SENDS and setting.value and not is_loopback(setting.value):
+            raise ConfigError(
+                f"{path}: {setting.key}: only a file of your own may send your voice elsewhere.",
+                f"Put it into {user_config_file()}, or start with --config {path}.",
+            )
         said[setting.key] = setting
     for place, key, text in (*_from_environment(environ), *map(_from_option, sets)):
         said[key] = Setting(key, _from_text(place, key, text), place)

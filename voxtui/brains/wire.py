@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import math
 import os
@@ -19,6 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
+from voxtui.config import is_loopback
 from voxtui.errors import RemoteError
 
 if TYPE_CHECKING:
@@ -489,14 +489,6 @@ def on_one_line(said: str) -> str:
     """What a server says, as it may be shown in a terminal."""
     said = " ".join("".join(c if c.isprintable() else " " for c in said).split())
     return said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
-
-
-def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def api_key() -> str:
