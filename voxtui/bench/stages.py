@@ -63,15 +63,15 @@ SOURCE = "stub"
 DEVICE_RATE = 48_000
 VOICE_RATE = 24_000
 
-# A chat model's process: its reader must be asleep, as it is while a token is worked out.
 ECHO = """
 import sys, time
 from multiprocessing.connection import Connection
 pipe = Connection(int(sys.argv[1]))
 while pipe.recv():
-    time.sleep(0.002)
+    time.sleep(0.002)  # in place of a token being worked out: meanwhile its reader falls asleep
     pipe.send((" token", time.monotonic()))
 """
+"""A chat model's process. Its pause is not measured: each token carries the time it was sent at."""
 
 Times = dict[str, list[float]]
 """Stage -> seconds, one value each time."""
