@@ -201,8 +201,7 @@ def _turn(
     terminal.send(PRESS)
     audio.say(question(name)).wait()
     before = len(terminal.output)
-    released = time.monotonic()
-    terminal.send(RELEASE)
+    released = terminal.send(RELEASE)
     terminal.until(lambda: terminal.output.find(b"READY", before) >= 0)
     token_painted = terminal.first(lambda screen: screen.replies > 0) - released
     terminal.until(lambda: terminal.state("READY"))

@@ -99,10 +99,15 @@ class PseudoTerminal:
         fcntl.ioctl(self._here, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def send(self, *pieces: str) -> float:
-        """Type each piece, as bytes that arrive together; when the last was sent."""
+        """Type each piece, as bytes that arrive together; when the last was about to be sent.
+
+        Not when it had been: what it brings about may have come before the write returns.
+        """
+        sent = time.monotonic()
         for piece in pieces:
+            sent = time.monotonic()
             os.write(self._here, piece.encode())
-        return time.monotonic()
+        return sent
 
     def ends(self, how: signal.Signals | None = None) -> int:
         """The exit code, after `how` was sent, where it was."""
