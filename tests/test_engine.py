@@ -31,7 +31,7 @@ from voxtui.config import (
     VoxtralBrainConfig,
 )
 from voxtui.engine import Engine
-from voxtui.errors import DeviceError, ModelError
+from voxtui.errors import DeviceError, ModelError, RemoteError
 from voxtui.protocols import Progress
 from voxtui.turn import (
     FRAME_SECONDS,
@@ -726,6 +726,21 @@ def test_a_brain_that_does_not_load_is_explained_and_nothing_dies() -> None:
     finished = events.until(TurnFinished)
     assert isinstance(finished, TurnFinished) and finished.turn.outcome is Outcome.FAILED
     engine.close()
+
+
+def test_a_server_that_is_not_there_at_the_start_may_answer_later() -> None:
+    down = RemoteError("Nothing listens there.")
+
+    class Remote(ScriptedBrain):
+        def warm_up(self, progress):  # type: ignore[no-untyped-def]
+            raise down
+
+    with talking(Remote([down], ["Yes."])) as talk:
+        assert talk.events.of(Notice) == [Notice("Nothing listens there.", "error")]
+        assert talk.microphone and not talk.microphone.closed
+        failed = talk.ask()
+        assert (failed.outcome, failed.error) == (Outcome.FAILED, "Nothing listens there.")
+        assert talk.ask(at=2000.0).reply == "Yes."
 
 
 def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:

@@ -21,7 +21,7 @@ from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
 from voxtui.config import Config
 from voxtui.conversation import Conversation, Speech, VoiceFailed
-from voxtui.errors import DeviceError, ModelError, VoxtuiError
+from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.recording import Endpointer, Recording, SpeechGate
@@ -427,6 +427,8 @@ class Engine:
             if self._voice is not None:
                 self._voice.warm_up(self._progress)
             self._brain.warm_up(self._progress)
+        except RemoteError as error:  # its next turn may find the server
+            self._emit(Notice(str(error), "error"))
         except VoxtuiError as error:
             if self._microphone is not None:
                 self._microphone.close()
