@@ -237,6 +237,7 @@ class Engine:
         self._last_said: Utterance | None = None
         self._echo = (0.0, 0.0)
         self._stalled: threading.Thread | None = None
+        self._voice_busy = threading.Lock()
         self._speaker_lost = False
         self._unproven = False
         """the microphone replaced a lost one, and has not delivered anything"""
@@ -545,6 +546,8 @@ class Engine:
     def _close_parts(self) -> None:
         if self._writing is not None:
             self._writing.close()
+        if self._voice_busy.acquire(timeout=self._config.voice.timeout_s):
+            self._voice_busy.release()  # native code is not left running while the process ends
         for part in (self._microphone, self._speaker, self._voice, self._brain):
             if part is not None:
                 part.close()
@@ -861,7 +864,8 @@ class Engine:
         def stopped() -> bool:
             return ticket.cancelled.is_set() or self._muted
 
-        speech = Speech(voice, ticket.marks, self._config.voice.timeout_s, stopped)
+        patience = self._config.voice.timeout_s
+        speech = Speech(voice, ticket.marks, patience, stopped, self._voice_busy)
         speaking = False
         try:
             with ahead(speech.chunks(tokens), 4, "speech") as chunks:
@@ -877,8 +881,7 @@ class Engine:
                 answer.heard = speech.heard(answer.reply, seconds)
         except Stalled as error:
             self._stalled = error.thread
-            limit = f"{self._config.voice.timeout_s:g}"
-            self._silent(speaker, ticket, f"The voice took more than {limit} s to begin.")
+            self._silent(speaker, ticket, f"The voice took more than {patience:g} s to begin.")
         except VoiceFailed as error:
             self._silent(speaker, ticket, f"The voice failed: {error}")
         except DeviceError as error:
