@@ -100,6 +100,7 @@ def talking(
     microphone: FakeMicrophone | None = None,
     config: Config | None = None,
     spares: Callable[[], tuple[FakeMicrophone, FakeSpeaker]] | None = None,
+    overhearing: LoudIsSpeech | None = None,
 ) -> Iterator[Talk]:
     brain = brain or ScriptedBrain()
     voice = None if silent else voice or BeepVoice()
@@ -115,6 +116,7 @@ def talking(
         config=config or Config(),
         emit=events,
         spares=spares,
+        overhearing=overhearing,
     )
     engine.start()
     try:
