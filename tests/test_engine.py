@@ -773,6 +773,17 @@ def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
     engine.close()
 
 
+def test_a_bug_on_any_other_thread_reaches_the_front_end_too() -> None:
+    before = threading.excepthook
+    with talking() as talk:
+        converter = threading.Thread(target=lambda: 1 / 0)
+        converter.start()
+        converter.join()
+        with pytest.raises(ZeroDivisionError):
+            talk.events.until(TurnFinished)
+    assert threading.excepthook is before
+
+
 class LoadsWhenTold(ScriptedBrain):
     def __init__(self, error: ModelError | None = None) -> None:
         super().__init__()

@@ -273,12 +273,14 @@ class Engine:
         """held until what was minted is in the inbox, so that the newest comes last"""
         self._ticket = self._taken = Ticket(0, TYPED)
         """the newest, and the newest that has come out of the inbox"""
+        self._excepthook = threading.excepthook
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
 
     # Called by the front end.
 
     def start(self) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
+        threading.excepthook = self._thread_died
         self._thread.start()
 
     def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
@@ -362,6 +364,14 @@ class Engine:
         self._inbox.put(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
+        threading.excepthook = self._excepthook
+
+    def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
+        """On that thread: a bug there, as on the microphone's, ends the app as one here does."""
+        if self._closing or bug.exc_value is None:
+            self._excepthook(bug)
+        else:
+            self._emit(Died(bug.exc_value))
 
     def _mint(self, source: str, paced: bool = True) -> Ticket:
         """A ticket of its own for each turn; the one before it is cancelled.
