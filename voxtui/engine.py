@@ -708,7 +708,7 @@ class Engine:
         recent = [f for f in self._recent if f.captured_at > at - preroll]
         self._recent.clear()
         for frame in recent if ticket.source == MICROPHONE else []:
-            self._record(self._capture, frame)
+            self._hear(frame)
 
     def _refuse(self) -> None:
         self._emit(
