@@ -529,6 +529,7 @@ class Engine:
                 voice.warm_up(self._progress)
             old.append(self._voice)
             self._voice = voice
+            self._voice_busy, self._stalled = threading.Lock(), None
         if change.brain is not None:
             change.brain.warm_up(self._progress)
             old.append(self._brain)
