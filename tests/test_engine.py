@@ -620,6 +620,24 @@ def test_one_that_never_delivered_anything_is_not_replaced_for_ever() -> None:
         assert len(made) == 1
 
 
+def test_a_voice_that_fails_and_a_speaker_that_is_lost_meanwhile_cost_the_sound_only() -> None:
+    class Unplugged(FakeSpeaker):
+        def finish(self, marks, stopped):  # type: ignore[no-untyped-def]
+            raise DeviceError("The speaker was unplugged.")
+
+    def broken(clause: str) -> None:
+        raise ValueError
+
+    brain, speaker = ScriptedBrain(["One."], ["Two."]), FakeSpeaker()
+    spares = (FakeMicrophone(), speaker)
+    with talking(
+        brain, voice=BeepVoice(broken), speaker=Unplugged(), spares=lambda: spares
+    ) as talk:
+        assert talk.ask().reply == "One."
+        talk.events.until(Notice, lambda e: "Speaking through fake speaker" in str(e))
+        assert talk.ask(at=2000.0).reply == "Two."
+
+
 def test_a_lost_speaker_gives_way_to_another_for_the_next_answer() -> None:
     spare = FakeSpeaker()
     with talking(spares=lambda: (FakeMicrophone(), spare)) as talk:

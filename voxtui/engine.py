@@ -930,8 +930,11 @@ class Engine:
     def _silent(self, speaker: Speaker | None, ticket: Ticket, sentence: str) -> None:
         """What was already spoken is played to its end; the text goes on."""
         self._emit(Notice(f"{sentence} The answer goes on as text."))
-        if speaker is not None:
-            speaker.finish(ticket.marks, ticket.cancelled.is_set)
+        try:
+            if speaker is not None:
+                speaker.finish(ticket.marks, ticket.cancelled.is_set)
+        except DeviceError:
+            self._speaker_lost = True
 
     def _remember_echo(self, marks: Marks) -> None:
         first, last = marks.at(Mark.FIRST_SOUND), marks.at(Mark.LAST_SOUND)
