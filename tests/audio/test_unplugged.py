@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.config import Config
 from voxtui.engine import Engine
+from voxtui.errors import DeviceError
 from voxtui.protocols import Microphone, Speaker
 from voxtui.turn import (
     AUDIBLE,
@@ -249,3 +252,30 @@ def test_what_is_plugged_in_is_listed_once_it_was_looked_for_and_the_devices_in_
         assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
         assert loud_seconds(recorder.stop()) > 0.5
     assert not talk.events.of(Notice)
+
+
+def test_a_sound_system_that_does_not_begin_again_is_a_sentence_and_may_do_so_later(
+    virtual_audio: VirtualAudio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sounddevice
+
+    def refusing() -> None:
+        raise sounddevice.PortAudioError("No host API")
+
+    list_devices()
+    with monkeypatch.context() as broken:
+        broken.setattr(sounddevice, "_initialize", refusing)
+        for _ in "ab":
+            with pytest.raises(DeviceError, match="cannot be used: No host API"):
+                list_devices()
+    assert MICROPHONE in [device.name for device in list_devices()]
+
+
+def test_a_sound_system_that_does_not_begin_at_all_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "sounddevice.py").write_text("raise RuntimeError('No host API')")
+    monkeypatch.delitem(sys.modules, "sounddevice")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DeviceError, match="cannot be used: No host API"):
+        list_devices()

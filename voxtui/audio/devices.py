@@ -58,12 +58,18 @@ class Probe:
 
 
 def portaudio() -> ModuleType:
-    """The sounddevice module. Raises DeviceError where PortAudio is missing."""
+    """The sounddevice module. Raises DeviceError where PortAudio is missing, or does not begin."""
     try:
         import sounddevice
     except OSError as error:
         raise DeviceError("PortAudio is not installed, so there is no sound.", install()) from error
+    except Exception as error:  # its PortAudioError, which has no name while it does not load
+        raise unusable(error) from error
     return sounddevice
+
+
+def unusable(error: Exception) -> DeviceError:
+    return DeviceError(f"The sound system cannot be used: {error}.", "`voxtui doctor` tries it.")
 
 
 @contextmanager
@@ -111,7 +117,8 @@ class Streams:
     def look_again(self, sounddevice: Any) -> None:
         """Let PortAudio find what has come or gone, if no stream would end by it."""
         if self._looked and not self._open:
-            sounddevice._terminate()
+            if sounddevice._initialized:  # it did begin, the last time
+                sounddevice._terminate()
             sounddevice._initialize()
         self._looked = True
 
@@ -122,11 +129,14 @@ streams = Streams()
 def list_devices() -> list[Device]:
     """Every device; while a stream is open, of those that were there before. Raises DeviceError."""
     sounddevice: Any = portaudio()
-    with streams.lock:
-        streams.look_again(sounddevice)
-        default_input, default_output = sounddevice.default.device
-        hosts = sounddevice.query_hostapis()
-        listed = list(sounddevice.query_devices())
+    try:
+        with streams.lock:
+            streams.look_again(sounddevice)
+            default_input, default_output = sounddevice.default.device
+            hosts = sounddevice.query_hostapis()
+            listed = list(sounddevice.query_devices())
+    except sounddevice.PortAudioError as error:
+        raise unusable(error) from error
     return [
         Device(
             index=index,
