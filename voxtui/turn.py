@@ -34,6 +34,8 @@ AUDIBLE = 10 ** (-50 / 20)
 
 MICROPHONE = "microphone"
 
+TYPED = "typed"
+
 REPLAY = "replay"
 """The source of a turn that answers the last utterance once more."""
 
