@@ -21,7 +21,7 @@ def collect_garbage_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The app looks through all there is, once: here that is what every other test left, too."""
     calls = ("collect", "freeze", "unfreeze", "set_threshold")
     still = SimpleNamespace(**dict.fromkeys(calls, lambda *_: 0))
-    monkeypatch.setattr("voxtui.ui.app.gc", still)
+    monkeypatch.setattr("voxtui.ui.garbage.gc", still)
 
 
 @pytest.fixture(autouse=True)

@@ -210,7 +210,9 @@ async def test_words_that_come_under_the_help_are_there_when_it_goes():
 
 async def test_old_garbage_is_looked_for_after_every_twentieth_turn(monkeypatch):
     looks = []
-    monkeypatch.setattr("voxtui.ui.app.gc.collect", lambda generation=2: looks.append(generation))
+    monkeypatch.setattr(
+        "voxtui.ui.garbage.gc.collect", lambda generation=2: looks.append(generation)
+    )
     async with screen() as s:
         looks.clear()
         for n in range(40):

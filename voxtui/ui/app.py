@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import threading
 import time
@@ -54,6 +53,7 @@ from voxtui.turn import (
     TurnStarted,
     UserWords,
 )
+from voxtui.ui import garbage
 from voxtui.ui.choices import LOOK_AGAIN, Choice, Choices, Parts, choices
 from voxtui.ui.help import Help
 from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
@@ -91,14 +91,6 @@ LEVEL_CHECK_SECONDS = 3.0
 TERMINATED = 130
 """The exit code after SIGTERM and SIGHUP, as without the screen."""
 
-GC_THRESHOLDS = gc.get_threshold()
-RARELY_ALL = (*GC_THRESHOLDS[:2], 1000)
-"""A look through everything that is not frozen comes between turns only."""
-
-YOUNG, ALL = 1, 2
-TIDY_TURNS = 20
-"""A look through all there is takes 20 ms after a thousand turns, so it follows every twentieth."""
-
 BADGES = {
     State.LOADING: "◌ LOADING",
     State.READY: "○ READY",
@@ -134,18 +126,6 @@ class Shown(Message):
     def __init__(self, marks: Marks) -> None:
         super().__init__()
         self.marks = marks
-
-
-def keep_from_garbage_collection() -> None:
-    """What is there now stays: modules, models.
-
-    Looking through it again and again would stop every thread for some 60 ms in the middle of an
-    answer. Done once: what is frozen is never freed where it is part of a circle, as what Textual
-    has drawn is.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*RARELY_ALL)
 
 
 class VoxtuiApp(App[None], inherit_bindings=False):
@@ -230,8 +210,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._by_mouse = False
         self._record = Record(datetime.now())
         self._number = 0
-        self._tidied = 0
-        """turns since the last look for old garbage"""
+        self._turns_over = 0
         self._view: TurnView | None = None
         self._marks: Marks | None = None
         """of the turn under way"""
@@ -303,8 +282,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def on_unmount(self) -> None:
         self._clip_stopped.set()
-        gc.unfreeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        garbage.forget()
 
     # What the engine reports.
 
@@ -402,7 +380,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._panel.models_loaded()
             self._models_are_new = False
             rendered("")  # its library is imported now and not behind the first answer
-            keep_from_garbage_collection()
+            garbage.keep()
 
     def _use_microphone(self, name: str | None) -> None:
         """It is listened to from now on; None: there is none any more, or never was."""
@@ -497,8 +475,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if self._marks and self._marks.at(Mark.FIRST_SHOWN):
             self._panel.complete(self._marks)  # painted after the engine had written the turn down
         self._marks = None
-        self._tidied = (self._tidied + 1) % TIDY_TURNS
-        self.call_after_refresh(gc.collect, YOUNG if self._tidied else ALL)
+        self._turns_over += 1
+        self.call_after_refresh(garbage.tidy, self._turns_over)
 
     def post_display_hook(self) -> None:
         """Textual has just handed what it painted to the thread that writes it."""
