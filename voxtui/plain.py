@@ -15,12 +15,13 @@ from typing import TypeAlias
 import click
 
 from voxtui.config import TargetsConfig
-from voxtui.engine import TYPED, Engine
+from voxtui.engine import Engine
 from voxtui.errors import InputError
 from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline, verdict
 from voxtui.session import Record, saved_sessions
 from voxtui.turn import (
     MICROPHONE,
+    TYPED,
     Captured,
     Died,
     Event,

@@ -5,8 +5,10 @@ Every time is `time.monotonic()` seconds. Samples are mono float32 in [-1, 1].
 
 from __future__ import annotations
 
+import io
 import threading
 import time
+import wave
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -33,6 +35,8 @@ AUDIBLE = 10 ** (-50 / 20)
 """-50 dBFS: what is quieter is not heard, so it is neither a first nor a last sound."""
 
 MICROPHONE = "microphone"
+
+TYPED = "typed"
 
 REPLAY = "replay"
 """The source of a turn that answers the last utterance once more."""
@@ -64,6 +68,18 @@ class Utterance:
     @property
     def seconds(self) -> float:
         return len(self.samples) / SAMPLE_RATE
+
+    def as_wav(self) -> bytes:
+        """16-bit PCM, mono, 16 kHz."""
+        import numpy as np
+
+        file = io.BytesIO()
+        with wave.open(file, "wb") as out:
+            out.setnchannels(1)
+            out.setsampwidth(2)
+            out.setframerate(SAMPLE_RATE)
+            out.writeframes((np.clip(self.samples, -1, 1) * 32767).round().astype("<i2").tobytes())
+        return file.getvalue()
 
 
 @dataclass(frozen=True, slots=True)

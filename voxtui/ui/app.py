@@ -33,6 +33,7 @@ from voxtui.metrics import DeviceOffset
 from voxtui.session import Record, saved_sessions
 from voxtui.turn import (
     MICROPHONE,
+    TYPED,
     Captured,
     Died,
     Event,
@@ -97,8 +98,6 @@ RARELY_ALL = (*GC_THRESHOLDS[:2], 1000)
 YOUNG, ALL = 1, 2
 TIDY_TURNS = 20
 """A look through all there is takes 20 ms after a thousand turns, so it follows every twentieth."""
-
-TYPED = "typed"
 
 BADGES = {
     State.LOADING: "◌ LOADING",
