@@ -515,9 +515,9 @@ class Engine:
     def _close_parts(self) -> None:
         if self._writing is not None:
             self._writing.close()
+        self._sound.close()
         if self._voice_busy.acquire(timeout=self._config.voice.timeout_s):
             self._voice_busy.release()  # native code is not left running while the process ends
-        self._sound.close()
         for part in (self._voice, self._brain):
             if part is not None:
                 part.close()
