@@ -63,7 +63,7 @@ def measure(period: float, depth: float, turns: int) -> list[Heard]:
         audio = stack.enter_context(VirtualAudio())
         stack.enter_context(audio.environment())
         recorder = stack.enter_context(audio.record(latency_ms=RECORDED_MS))
-        late = calibrate(audio, recorder).late
+        calibration = calibrate(audio, recorder)
         speaker = SounddeviceSpeaker(SPEAKER)
         speaker.open()
         stack.callback(speaker.close)
@@ -75,9 +75,9 @@ def measure(period: float, depth: float, turns: int) -> list[Heard]:
             speaker.play(SpeechChunk(clause(), VOICE_RATE, ""), marks, lambda: False)
             speaker.finish(marks, lambda: False)
             recorder.until(time.monotonic() + 0.2)
-            start = recorder.index(handed_over + late)
+            start = calibration.sample(handed_over)
             loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)
-            sound = recorder.began_at + (start + int(loud[0])) / RATE - late
+            sound = calibration.moment(start + int(loud[0]))
             gaps = int(np.count_nonzero(np.diff(loud) > RATE / 1000))
             marked = marks.at(Mark.FIRST_SOUND)
             assert marked is not None

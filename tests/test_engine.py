@@ -31,7 +31,7 @@ from voxtui.config import (
     VoxtralBrainConfig,
 )
 from voxtui.engine import Engine
-from voxtui.errors import DeviceError, ModelError
+from voxtui.errors import DeviceError, ModelError, RemoteError
 from voxtui.protocols import Progress
 from voxtui.turn import (
     FRAME_SECONDS,
@@ -122,8 +122,16 @@ def talking(
         yield Talk(engine, brain, voice, speaker, microphone, events)
     finally:
         engine.close()
+        join_stragglers()
         left = [t.name for t in threading.enumerate() if t.name.startswith("voxtui")]
         assert left == []
+
+
+def join_stragglers() -> None:
+    """Voices at a clause that nobody wants any more and cancelled timers end by themselves."""
+    for thread in threading.enumerate():
+        if thread.name in ("voxtui-voice", "voxtui-flush"):
+            thread.join(SECONDS)
 
 
 def text(events: Events) -> str:
@@ -291,9 +299,6 @@ def test_a_voice_that_hangs_is_given_up_after_its_timeout() -> None:
         assert talk.ask(at=2000.0).reply == "Two."
         assert talk.voice and talk.voice.clauses == ["One."]
         release.set()
-        for thread in threading.enumerate():
-            if thread.name == "voxtui-voice":
-                thread.join(SECONDS)
 
 
 def test_a_lost_speaker_costs_the_sound_and_nothing_else() -> None:
@@ -332,12 +337,12 @@ def test_a_tap_sends_nothing_unless_something_was_said(pattern: str) -> None:
 
 
 def test_a_tap_stops_the_answer_and_what_was_heard_of_it_is_kept() -> None:
-    speaker = FakeSpeaker(held=True, heard=0.14 + 0.1)
+    speaker, third = FakeSpeaker(held=True, heard=0.14 + 0.1), Flag()
     brain = ScriptedBrain(["One two three. ", "Four five six. ", "Seven."])
-    with talking(brain, speaker=speaker) as talk:
+    voice = BeepVoice(lambda clause: third.set() if clause == "Seven." else None)
+    with talking(brain, voice=voice, speaker=speaker) as talk:
         talk.engine.say("tell me")
-        assert speaker.playing.wait(SECONDS)
-        talk.events.until(ReplyText, lambda e: "Seven" in text(talk.events))
+        assert speaker.playing.wait(SECONDS) and third.wait(SECONDS)
         turn = talk.engine.talk(1000.0)
         talk.engine.release(1000.1, turn)
         assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED] * 2
@@ -462,11 +467,11 @@ def test_nothing_captured_while_it_speaks_enters_the_next_utterance() -> None:
 def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> None:
     reply = ["One two three. ", "Four five six. ", "Seven."]
     brain = ScriptedBrain(reply, ["Next."])
-    speaker = FakeSpeaker(held=True, heard=0.14 + 0.1)
-    with talking(brain, speaker=speaker) as talk:
+    speaker, third = FakeSpeaker(held=True, heard=0.14 + 0.1), Flag()
+    voice = BeepVoice(lambda clause: third.set() if clause == "Seven." else None)
+    with talking(brain, voice=voice, speaker=speaker) as talk:
         talk.speak()
-        assert speaker.playing.wait(SECONDS)
-        talk.events.until(ReplyText, lambda e: "Seven" in text(talk.events))
+        assert speaker.playing.wait(SECONDS) and third.wait(SECONDS)
         talk.engine.interrupt()
         turn = talk.turn()
         assert turn.outcome is Outcome.CANCELLED and "cancelled" in turn.marks
@@ -726,6 +731,21 @@ def test_a_brain_that_does_not_load_is_explained_and_nothing_dies() -> None:
     finished = events.until(TurnFinished)
     assert isinstance(finished, TurnFinished) and finished.turn.outcome is Outcome.FAILED
     engine.close()
+
+
+def test_a_server_that_is_not_there_at_the_start_may_answer_later() -> None:
+    down = RemoteError("Nothing listens there.")
+
+    class Remote(ScriptedBrain):
+        def warm_up(self, progress):  # type: ignore[no-untyped-def]
+            raise down
+
+    with talking(Remote([down], ["Yes."])) as talk:
+        assert talk.events.of(Notice) == [Notice("Nothing listens there.", "error")]
+        assert talk.microphone and not talk.microphone.closed
+        failed = talk.ask()
+        assert (failed.outcome, failed.error) == (Outcome.FAILED, "Nothing listens there.")
+        assert talk.ask(at=2000.0).reply == "Yes."
 
 
 def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:

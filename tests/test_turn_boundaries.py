@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -304,8 +305,7 @@ def test_an_answer_cut_off_in_the_silence_after_its_last_word_was_heard_whole() 
     speaker = FakeSpeaker(held=True, heard=0.14 + 0.1)
     with talking(ScriptedBrain(reply), voice=Pausing(), speaker=speaker) as talk:
         talk.speak()
-        assert speaker.playing.wait(SECONDS)
-        talk.events.until(ReplyText, lambda e: "three." in text(talk.events))
+        assert speaker.finishing.wait(SECONDS)
         talk.engine.interrupt()
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.events.of(SpokenUpTo) == []
@@ -355,6 +355,51 @@ def test_no_clause_is_begun_after_the_key_press() -> None:
         go_on.set()
         assert talk.turn().outcome is Outcome.CANCELLED
         assert talk.voice and len(talk.voice.clauses) == 2
+
+
+def test_a_voice_that_is_still_at_a_clause_keeps_nobody_from_being_heard_and_answered() -> None:
+    speaking, go_on = Flag(), Flag()
+
+    def deep(clause: str) -> None:
+        if clause == "One.":
+            speaking.set()
+            assert go_on.wait(SECONDS)
+
+    with talking(ScriptedBrain(["One."], ["Two."]), voice=BeepVoice(deep)) as talk:
+        talk.engine.say("first")
+        assert speaking.wait(SECONDS)
+        talk.speak()
+        assert talk.turn().outcome is Outcome.CANCELLED
+        talk.events.until(ReplyText, lambda e: e == ReplyText(2, "Two."))
+        assert talk.voice and talk.voice.clauses == ["One."]
+        go_on.set()
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert talk.voice.clauses == ["One.", "Two."]
+        assert talk.speaker and [chunk.text for chunk in talk.speaker.chunks] == ["Two."]
+
+
+def test_closing_waits_for_a_voice_that_is_still_at_a_clause() -> None:
+    speaking, go_on = Flag(), Flag()
+
+    class Deep(BeepVoice):
+        def close(self) -> None:
+            assert go_on.is_set()
+            super().close()
+
+    def deep(clause: str) -> None:
+        speaking.set()
+        assert go_on.wait(SECONDS)
+
+    with talking(voice=Deep(deep)) as talk:
+        talk.engine.say("first")
+        assert speaking.wait(SECONDS)
+        talk.engine.interrupt()
+        talk.turn()
+        closing = threading.Thread(target=talk.engine.close)
+        closing.start()
+        go_on.set()
+        closing.join(SECONDS)
+        assert talk.voice and talk.voice.closed
 
 
 # Marks.

@@ -21,7 +21,7 @@ from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
 from voxtui.config import Config
 from voxtui.conversation import Conversation, Speech, VoiceFailed
-from voxtui.errors import DeviceError, ModelError, VoxtuiError
+from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.recording import Endpointer, Recording, SpeechGate
@@ -230,6 +230,7 @@ class Engine:
         self._last_said: Utterance | None = None
         self._echo = (0.0, 0.0)
         self._stalled: threading.Thread | None = None
+        self._voice_busy = threading.Lock()
         self._speaker_lost = False
         self._muted = False
         self._ready = False
@@ -419,6 +420,8 @@ class Engine:
             if self._voice is not None:
                 self._voice.warm_up(self._progress)
             self._brain.warm_up(self._progress)
+        except RemoteError as error:  # its next turn may find the server
+            self._emit(Notice(str(error), "error"))
         except VoxtuiError as error:
             if self._sound.microphone is not None:
                 self._sound.microphone.close()
@@ -513,6 +516,8 @@ class Engine:
         if self._writing is not None:
             self._writing.close()
         self._sound.close()
+        if self._voice_busy.acquire(timeout=self._config.voice.timeout_s):
+            self._voice_busy.release()  # native code is not left running while the process ends
         for part in (self._voice, self._brain):
             if part is not None:
                 part.close()
@@ -782,7 +787,8 @@ class Engine:
         def stopped() -> bool:
             return ticket.cancelled.is_set() or self._muted
 
-        speech = Speech(voice, ticket.marks, self._config.voice.timeout_s, stopped)
+        patience = self._config.voice.timeout_s
+        speech = Speech(voice, ticket.marks, patience, stopped, self._voice_busy)
         speaking = False
         try:
             with ahead(speech.chunks(tokens), 4, "speech") as chunks:
@@ -798,8 +804,7 @@ class Engine:
                 answer.heard = speech.heard(answer.reply, seconds)
         except Stalled as error:
             self._stalled = error.thread
-            limit = f"{self._config.voice.timeout_s:g}"
-            self._silent(speaker, ticket, f"The voice took more than {limit} s to begin.")
+            self._silent(speaker, ticket, f"The voice took more than {patience:g} s to begin.")
         except VoiceFailed as error:
             self._silent(speaker, ticket, f"The voice failed: {error}")
         except DeviceError as error:

@@ -607,7 +607,9 @@ def test_elsewhere_the_proxy_of_the_environment_is_asked(server, make, monkeypat
 
 def test_a_proxy_that_cannot_be_used_is_told(make, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
-    assert "proxy that the environment names" in str(refused(make(url="http://far.example/v1")))
+    brain = make(url="http://far.example/v1")
+    brain.listen((), Flag())
+    assert "proxy that the environment names" in str(refused(brain))
 
 
 # Start-up.
@@ -649,6 +651,19 @@ def test_a_refused_key_is_told_at_the_start(server, make):
     server.answers["models"] = returns("", 401)
     with pytest.raises(RemoteError, match="wants a key"):
         warm(make())
+
+
+def test_a_server_that_comes_back_after_the_start_answers_with_its_only_model(server, make):
+    brain = make(model="")
+    server.answers["models"] = returns("", 503)
+    with pytest.raises(RemoteError, match="failed with 503"):
+        warm(brain)
+    assert "failed with 503" in str(refused(brain))
+    server.answers["models"] = returns({"data": [{"id": "a-model"}]})
+    replied(brain)
+    replied(brain)
+    assert [chat.json["model"] for chat in server.chats()] == ["a-model", "a-model"]
+    assert [request.path for request in server.requests].count("/v1/models") == 3
 
 
 def test_what_others_can_listen_to_is_told(make, monkeypatch):

@@ -87,10 +87,14 @@ class RemoteBrain:
                     f"What goes to {server.host} is not encrypted: "
                     "everybody on the way can listen. https:// prevents that."
                 )
-        self._model = _waited(check(self._chat, self._config.model, self._say), progress)
+        for _ in self._find_model():
+            progress("reaching the server", None)
+
+    def _find_model(self) -> Generator[None]:
+        """Yields until the servers have answered. Raises RemoteError."""
+        self._model = yield from check(self._chat, self._config.model, self._say)
         if self._writer is not None and self._writer is not self._chat:
-            model = self._config.transcription_model
-            _waited(check(self._writer, model, self._say), progress)
+            yield from check(self._writer, self._config.transcription_model, self._say)
 
     def listen(self, past: Past, cancelled: Flag) -> None:
         self._warm()
@@ -108,6 +112,10 @@ class RemoteBrain:
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[Heard | Token]:
         timing = Timing()
+        if not self._model:  # the server was not there at the start
+            for _ in self._find_model():
+                if cancelled.is_set():
+                    return
         if self._writer is not None and not isinstance(said, str):
             words = ""
             for piece in self._written(self._writer, said, cancelled, timing):
@@ -271,16 +279,6 @@ def check(server: Server, model: str, say: Callable[[str], object]) -> Generator
     if models is not None and model not in models:
         say(f"{model} is not listed: {server.offer}")
     return model
-
-
-def _waited(steps: Generator[None, None, str], progress: Progress) -> str:
-    """The result of `steps`, with a word about each."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as over:
-            return over.value
-        progress("reaching the server", None)
 
 
 def options(sampling: Sampling) -> Json:

@@ -137,12 +137,16 @@ class Server:
             yield item
 
     def warm(self) -> None:
-        """Have a connection by the time there is something to ask. Returns at once."""
+        """Have a connection by the time there is something to ask. Returns at once.
+
+        What goes wrong is told when something is asked.
+        """
         line = self._line
         if line is None or line.free or line.left:
-            self._line = line = self._free_line(False)
-            Exchange(line, "GET", f"{self._url}/models", {})
             self._asked_at = time.monotonic()
+            with suppress(RemoteError):
+                self._line = line = self._free_line(False)
+                Exchange(line, "GET", f"{self._url}/models", {})
 
     @property
     def idle_s(self) -> float:
