@@ -149,6 +149,7 @@ class Marks:
         """seconds to the first token that were the network's, where the brain uses one"""
 
     def mark(self, name: Mark, at: float | None = None) -> None:
+        """`name` was reached at `at` (monotonic seconds), or just now; unless it was before."""
         at = time.monotonic() if at is None else float(at)  # it may come out of an array
         with self._lock:
             self._times.setdefault(name, at)
@@ -184,13 +185,18 @@ class Turn:
     marks: Mapping[str, float]
     """seconds relative to `released`"""
     clip: str | None = None
+    """the name of the clip that was heard in place of the microphone"""
     heard: str | None = None
+    """the user's words, where the brain knows them"""
     reply: str = ""
     tokens: int = 0
+    """of the reply"""
     hidden_s: float = 0.0
     gpu_bytes: int | None = None
     network_s: float | None = None
+    """these three as in Marks"""
     paced: bool = True
+    """False: a clip that was not played in real time, so its times compare with no other's"""
     error: str | None = None
 
     def ms(self, mark: Mark, since: Mark = Mark.RELEASED) -> float | None:

@@ -339,7 +339,7 @@ class EmbeddedBrain:
         return final.text
 
     def _pass(self, said: Utterance, known: dict[tuple[int, int], str]) -> Pass:
-        # Recogniser and chat model both want every core; one after the other is faster for both.
+        # Side by side they take each other's cores; one after the other is faster for both.
         self._loaded().pause()
         started = time.monotonic()
         parts = stretches(said)
