@@ -100,6 +100,7 @@ def talking(
     microphone: FakeMicrophone | None = None,
     config: Config | None = None,
     spares: Callable[[], tuple[FakeMicrophone, FakeSpeaker]] | None = None,
+    overhearing: LoudIsSpeech | None = None,
 ) -> Iterator[Talk]:
     brain = brain or ScriptedBrain()
     voice = None if silent else voice or BeepVoice()
@@ -115,6 +116,7 @@ def talking(
         config=config or Config(),
         emit=events,
         spares=spares,
+        overhearing=overhearing,
     )
     engine.start()
     try:
@@ -769,6 +771,17 @@ def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
     with pytest.raises(ZeroDivisionError):
         events.until(TurnFinished)
     engine.close()
+
+
+def test_a_bug_on_any_other_thread_reaches_the_front_end_too() -> None:
+    before = threading.excepthook
+    with talking() as talk:
+        converter = threading.Thread(target=lambda: 1 / 0)
+        converter.start()
+        converter.join()
+        with pytest.raises(ZeroDivisionError):
+            talk.events.until(TurnFinished)
+    assert threading.excepthook is before
 
 
 class LoadsWhenTold(ScriptedBrain):
