@@ -870,6 +870,26 @@ def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
     assert not events.of(Died) and not events.of(Loaded)
 
 
+def test_who_leaves_does_not_wait_for_what_cannot_be_hurried() -> None:
+    brain, events = LoadsWhenTold(), Events()
+    engine = Engine(
+        microphone=None,
+        speaker=None,
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=None,
+        config=Config(),
+        emit=events,
+    )
+    engine.start()
+    events.until(Loading)
+    engine.close(0.01)
+    assert not brain.closed
+    brain.told.set()
+    engine.close()
+    assert brain.closed
+
+
 def test_what_was_said_is_put_into_words_once_the_answer_is_over() -> None:
     brain = ScriptedBrain(heard=None, transcript=["What is", " said."])
     with talking(brain) as talk:

@@ -71,6 +71,9 @@ SILENT_SOURCE_SECONDS = 0.5
 TAP_SECONDS = 0.25
 """A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
 
+LEAVING_SECONDS = 0.3
+"""How long who quits waits for the parts to be closed. The chat model's process is ended sooner."""
+
 SWITCH_SECONDS = 0.001
 """How long a thread may keep the interpreter from the others. Python's own 5 ms are paid anew at
 every hop from thread to thread while the screen paints: `python -m voxtui.bench.stages`."""
@@ -348,13 +351,16 @@ class Engine:
         """The microphone's peak, 0..1."""
         return self._sound.level
 
-    def close(self) -> None:
-        """End the turn in progress, or the loading, close every part, and join the thread."""
+    def close(self, seconds: float | None = None) -> None:
+        """End the turn in progress, or the loading, close every part, and join the thread.
+
+        Waits no longer than `seconds`: a model that is being loaded cannot be hurried.
+        """
         self._closing = True
         self._ticket.cancel()
         self._inbox.put(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(seconds)
         threading.excepthook = self._excepthook
 
     def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
