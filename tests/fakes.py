@@ -327,5 +327,5 @@ class ScriptedEngine:
     def mute(self, muted: bool) -> None:
         self.calls.append(("mute", muted))
 
-    def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
         self.calls.append(("close",))

@@ -100,6 +100,7 @@ def talking(
     microphone: FakeMicrophone | None = None,
     config: Config | None = None,
     spares: Callable[[], tuple[FakeMicrophone, FakeSpeaker]] | None = None,
+    overhearing: LoudIsSpeech | None = None,
 ) -> Iterator[Talk]:
     brain = brain or ScriptedBrain()
     voice = None if silent else voice or BeepVoice()
@@ -115,6 +116,7 @@ def talking(
         config=config or Config(),
         emit=events,
         spares=spares,
+        overhearing=overhearing,
     )
     engine.start()
     try:
@@ -771,6 +773,17 @@ def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
     engine.close()
 
 
+def test_a_bug_on_any_other_thread_reaches_the_front_end_too() -> None:
+    before = threading.excepthook
+    with talking() as talk:
+        converter = threading.Thread(target=lambda: 1 / 0)
+        converter.start()
+        converter.join()
+        with pytest.raises(ZeroDivisionError):
+            talk.events.until(TurnFinished)
+    assert threading.excepthook is before
+
+
 class LoadsWhenTold(ScriptedBrain):
     def __init__(self, error: ModelError | None = None) -> None:
         super().__init__()
@@ -855,6 +868,26 @@ def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
     engine.close()
     assert brain.closed and microphone.closed
     assert not events.of(Died) and not events.of(Loaded)
+
+
+def test_who_leaves_does_not_wait_for_what_cannot_be_hurried() -> None:
+    brain, events = LoadsWhenTold(), Events()
+    engine = Engine(
+        microphone=None,
+        speaker=None,
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=None,
+        config=Config(),
+        emit=events,
+    )
+    engine.start()
+    events.until(Loading)
+    engine.close(0.01)
+    assert not brain.closed
+    brain.told.set()
+    engine.close()
+    assert brain.closed
 
 
 def test_what_was_said_is_put_into_words_once_the_answer_is_over() -> None:

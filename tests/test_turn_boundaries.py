@@ -15,6 +15,7 @@ from tests.fakes import (
     BeepVoice,
     FakeSpeaker,
     Flag,
+    LoudIsSpeech,
     ScriptedBrain,
     frames,
 )
@@ -139,7 +140,7 @@ def test_a_clip_that_is_not_played_in_real_time_is_heard_after_an_answer() -> No
 def test_with_headphones_the_words_that_interrupt_are_heard_whole() -> None:
     speaker = Speaking(held=True, heard=0.05)
     brain = ScriptedBrain(["A long story."], ["Yes."])
-    with talking(brain, speaker=speaker, config=HEADPHONES) as talk:
+    with talking(brain, speaker=speaker, config=HEADPHONES, overhearing=LoudIsSpeech()) as talk:
         assert talk.microphone
         talk.engine.say("tell me")
         assert speaker.playing.wait(SECONDS)
@@ -151,6 +152,35 @@ def test_with_headphones_the_words_that_interrupt_are_heard_whole() -> None:
         talk.microphone.push(over_it[16:])
         assert talk.turn().outcome is Outcome.ANSWERED
         assert spoken_frames(talk.brain.said[1]) == 6 + 15
+
+
+def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_next() -> None:
+    answering, go_on = Flag(), Flag()
+
+    class Slow(ScriptedBrain):
+        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
+            answering.set()
+            assert go_on.wait(SECONDS)
+            yield from super().reply(past, said, marks, cancelled)
+
+    class Overhearing(LoudIsSpeech):
+        def __init__(self) -> None:
+            self.threads: set[threading.Thread] = set()
+
+        def probability(self, frame):  # type: ignore[no-untyped-def]
+            self.threads.add(threading.current_thread())
+            return super().probability(frame)
+
+    overhearing = Overhearing()
+    config = Config(vad=VadConfig(listen_while_speaking=True))
+    with talking(Slow(), silent=True, config=config, overhearing=overhearing) as talk:
+        talk.engine.say("first")
+        assert answering.wait(SECONDS)
+        overhearing.threads.clear()
+        talk.speak()
+        go_on.set()
+        assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED, Outcome.ANSWERED]
+        assert overhearing.threads == {threading.current_thread()}
 
 
 # Hands-free beside keys.

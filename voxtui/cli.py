@@ -35,7 +35,6 @@ from voxtui.stderr import native_stderr_in
 
 if TYPE_CHECKING:
     from voxtui.config import Config, LoadedConfig
-    from voxtui.engine import Engine
     from voxtui.metricsfile import MetricsLog
     from voxtui.models import Source
     from voxtui.protocols import Speaker
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-ENDING_SECONDS = 3.0
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -126,7 +123,7 @@ def talk(options: Options) -> None:
             f"This terminal cannot show the screen (TERM={term}).", "Without it: voxtui --plain"
         )
     from voxtui.audio.devices import list_devices
-    from voxtui.audio.loopback import kept
+    from voxtui.engine import LEAVING_SECONDS
     from voxtui.ui.app import VoxtuiApp
     from voxtui.ui.choices import Parts
     from voxtui.ui.guard import terminal_given_back
@@ -145,31 +142,18 @@ def talk(options: Options) -> None:
             sample_clips(),
             clip_speaker(config),
             parts,
-            device_offset=partial(kept, loopback_file()),
+            device_offset=device_offset,
         )
         try:
             app.run()
         finally:
-            close(app.engine, ENDING_SECONDS if app.return_code == INTERRUPTED else None)
-    if app.return_code == INTERRUPTED:
-        raise KeyboardInterrupt
-    if app.return_code:
-        raise SystemExit(app.return_code)
-
-
-def close(engine: Engine, seconds: float | None) -> None:
-    """Close `engine`; who was told to end waits no longer than `seconds` for a model that loads."""
-    import threading
-
-    closing = threading.Thread(target=engine.close, name="voxtui-closing", daemon=True)
-    closing.start()
-    closing.join(seconds)
+            app.engine.close(LEAVING_SECONDS)
+    leave(app.return_code or 0)
 
 
 def talk_plainly(options: Options) -> None:
     """Talk in lines on stdin and stdout."""
     config = options.load().config
-    from voxtui.audio.loopback import kept
     from voxtui.plain import Plain, typed_lines
 
     with native_stderr_in(native_log()), metrics_log(config) as log:
@@ -178,11 +162,12 @@ def talk_plainly(options: Options) -> None:
             config.targets,
             sample_clips(),
             clip_speaker(config),
-            device_offset=partial(kept, loopback_file()),
+            device_offset=device_offset,
             typed_live=sys.stdin.isatty(),
             save_dir=config.ui.save_dir,
         )
         plain.run(typed_lines())
+    leave(0)
 
 
 @cli.command()
@@ -429,6 +414,13 @@ def loopback_file() -> Path:
     return state_folder() / "loopback.json"
 
 
+def device_offset(speaker: str | None) -> float | None:
+    """Milliseconds beyond the converter of `speaker`, where the loopback has measured them."""
+    from voxtui.audio.loopback import kept
+
+    return kept(loopback_file(), speaker)
+
+
 def native_log() -> Path:
     """Where native libraries may chatter: nowhere, where nothing can be written."""
     folder = state_folder()
@@ -455,8 +447,7 @@ def main() -> NoReturn:
         error.show()
         raise SystemExit(UNUSABLE) from None
     except (click.Abort, KeyboardInterrupt):
-        sys.stdout.flush()
-        os._exit(INTERRUPTED)  # a thread may be deep in native code, and is not waited for
+        leave(INTERRUPTED)
     except VoxtuiError as error:
         label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
         refuse(f"{label}{error}")
@@ -468,6 +459,12 @@ def main() -> NoReturn:
     except MemoryError:
         refuse("voxtui: There is too little memory. `voxtui doctor` says how much.")
     raise SystemExit(code)  # that of --help and --version, or None
+
+
+def leave(code: int) -> NoReturn:
+    """End at once: a thread may be deep in native code, and is not waited for."""
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def open_closed_streams() -> None:

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 
 from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
-from voxtui.config import Config
+from voxtui.config import Config, VadConfig
 from voxtui.conversation import Conversation, Speech, VoiceFailed
 from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.level import complaint
@@ -70,6 +70,9 @@ SILENT_SOURCE_SECONDS = 0.5
 
 TAP_SECONDS = 0.25
 """A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
+
+LEAVING_SECONDS = 0.3
+"""How long who quits waits for the parts to be closed. The chat model's process is ended sooner."""
 
 SWITCH_SECONDS = 0.001
 """How long a thread may keep the interpreter from the others. Python's own 5 ms are paid anew at
@@ -193,11 +196,32 @@ class Capture:
         return self.ticket.source == MICROPHONE and held < TAP_SECONDS
 
 
+class Overhearing:
+    """Speech over our own answer interrupts it (headphones). On the microphone's thread alone."""
+
+    def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
+        self.detector = detector
+        self._vad = vad
+        self._gate, self._endpointer = SpeechGate(vad.threshold), Endpointer(vad)
+        self._ticket: Ticket | None = None
+
+    def hear(self, frame: Frame, ticket: Ticket) -> None:
+        """The next frame that was captured while `ticket` is answered."""
+        if ticket is not self._ticket:
+            self._ticket = ticket
+            self.detector.reset()
+            self._gate, self._endpointer = SpeechGate(self._vad.threshold), Endpointer(self._vad)
+        if self._endpointer.starts(self._gate.verdict(self.detector.probability(frame))):
+            ticket.cancel()
+
+
 class Engine:
     """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
 
     `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spares` None: no
-    lost device is replaced. `emit` is called on several threads and returns at once.
+    lost device is replaced. `emit` is called on several threads and returns at once. `overhearing`:
+    notices on the microphone's thread, which alone uses it, that somebody talks over an answer
+    (headphones).
     """
 
     def __init__(
@@ -211,6 +235,7 @@ class Engine:
         config: Config,
         emit: Callable[[Event], object],
         spares: Spares | None = None,
+        overhearing: SpeechDetector | None = None,
     ) -> None:
         self._sound = SoundDevices(microphone, speaker, spares, self.hear, self._microphone_lost)
         self._detector = detector
@@ -222,6 +247,7 @@ class Engine:
         self._conversation = Conversation(config.history)
         self._gate = SpeechGate(config.vad.threshold)
         self._endpointer = Endpointer(config.vad)
+        self._overhearing = Overhearing(overhearing, config.vad) if overhearing else None
         # Hands-free, it is known only after `start_ms` that somebody speaks.
         kept = 1 + config.vad.start_ms / 1000
         self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
@@ -235,19 +261,21 @@ class Engine:
         self._muted = False
         self._ready = False
         """models are loaded, and no part is being exchanged"""
-        self._answering = False
+        self._answering: Ticket | None = None
         self._turns = 0
         self._closing = False
         self._minting = threading.Lock()
         """held until what was minted is in the inbox, so that the newest comes last"""
         self._ticket = self._taken = Ticket(0, TYPED)
         """the newest, and the newest that has come out of the inbox"""
+        self._excepthook = threading.excepthook
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
 
     # Called by the front end.
 
     def start(self) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
+        threading.excepthook = self._thread_died
         self._thread.start()
 
     def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
@@ -272,9 +300,9 @@ class Engine:
         """The next frame of any source. Any thread."""
         if not self._ready:
             return  # nobody can answer it, and while models load it would wait with thousands more
-        listening = self._config.vad.listen_while_speaking and frame.source == MICROPHONE
-        if self._answering and listening:
-            self._overhear(frame)
+        answering, overhearing = self._answering, self._overhearing
+        if answering is not None and overhearing is not None and frame.source == MICROPHONE:
+            overhearing.hear(frame, answering)
         self._inbox.put(frame)
 
     def discard(self) -> None:
@@ -323,13 +351,24 @@ class Engine:
         """The microphone's peak, 0..1."""
         return self._sound.level
 
-    def close(self) -> None:
-        """End the turn in progress, or the loading, close every part, and join the thread."""
+    def close(self, seconds: float | None = None) -> None:
+        """End the turn in progress, or the loading, close every part, and join the thread.
+
+        Waits no longer than `seconds`: a model that is being loaded cannot be hurried.
+        """
         self._closing = True
         self._ticket.cancel()
         self._inbox.put(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(seconds)
+        threading.excepthook = self._excepthook
+
+    def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
+        """On that thread: a bug there, as on the microphone's, ends the app as one here does."""
+        if self._closing or bug.exc_value is None:
+            self._excepthook(bug)
+        else:
+            self._emit(Died(bug.exc_value))
 
     def _mint(self, source: str, paced: bool = True) -> Ticket:
         """A ticket of its own for each turn; the one before it is cancelled.
@@ -416,7 +455,9 @@ class Engine:
         for event in self._sound.open():
             self._emit(event)
         try:
-            self._detector.probability(_silent_frame())
+            for detector in (self._detector, self._overhearing and self._overhearing.detector):
+                if detector is not None:
+                    detector.probability(_silent_frame())
             if self._voice is not None:
                 self._voice.warm_up(self._progress)
             self._brain.warm_up(self._progress)
@@ -700,14 +741,14 @@ class Engine:
         self._emit(StateChanged(State.THINKING))
         chunker = Chunker(self._config.streaming, self._reply_text(ticket))
         answer = _Answer(ticket, said, self._brain.name, chunker)
-        self._answering = True
+        self._answering = ticket
         try:
             self._respond(answer)
         except ModelError as error:
             self._finish(ticket, Outcome.FAILED, answer, str(error))
             return
         finally:
-            self._answering = False
+            self._answering = None
             self._remember_echo(ticket.marks)
         heard = answer.reply if answer.heard is None else answer.heard
         self._conversation.remember(said, answer.words, tuple(answer.tokens), heard)
@@ -825,11 +866,6 @@ class Engine:
         first, last = marks.at(Mark.FIRST_SOUND), marks.at(Mark.LAST_SOUND)
         if first is not None:
             self._echo = (first, last or time.monotonic())
-
-    def _overhear(self, frame: Frame) -> None:
-        """On the microphone's thread: speech over our own answer interrupts it (headphones)."""
-        if self._endpointer.starts(self._gate.verdict(self._detector.probability(frame))):
-            self._ticket.cancel()
 
     def _finish(
         self,

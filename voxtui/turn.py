@@ -365,7 +365,7 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A bug on the engine thread. The front end raises it."""
+    """A bug on the engine's or any other thread. The front end raises it."""
 
     error: BaseException
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -197,3 +198,20 @@ def test_a_microphone_whose_server_dies_is_lost_once_and_opens_again(
     again = Capture()
     microphone.open(again.sink, again.lost)
     again.wait(0.2)
+
+
+def test_a_bug_where_sound_is_converted_is_not_quiet(
+    virtual_audio: VirtualAudio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bugs: queue.SimpleQueue[type[BaseException]] = queue.SimpleQueue()
+    monkeypatch.setattr(threading, "excepthook", lambda bug: bugs.put(bug.exc_type))
+
+    def broken(frame: Frame) -> None:
+        raise ZeroDivisionError
+
+    microphone = SounddeviceMicrophone(MICROPHONE)
+    microphone.open(broken, lambda sentence: None)
+    try:
+        assert bugs.get(timeout=SECONDS) is ZeroDivisionError
+    finally:
+        microphone.close()

@@ -307,6 +307,8 @@ def test_a_bug_on_the_thread_that_writes_does_not_stay_there(
         go_on.set()
         with pytest.raises(ZeroDivisionError):
             speaker.finish(marks, never)
+        with pytest.raises(ZeroDivisionError):  # nor is it mended by opening the device anew
+            speaker.play(tone(0.2), marks, never)
     finally:
         speaker.close()
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from voxtui.turn import Samples
 
@@ -34,6 +32,8 @@ class Resampler:
 
     def process(self, samples: Samples, last: bool = False) -> Samples:
         """What `samples` complete; `last`: nothing follows them."""
+        import numpy as np
+
         if self._stream is None:
             return samples
         converted = self._stream.process(samples, self._ratio, end_of_input=last)
@@ -44,6 +44,8 @@ class Resampler:
 
         The library gives no more than it gets: for nothing, nothing.
         """
+        import numpy as np
+
         if self._stream is None:
             return np.zeros(0, np.float32)
         return self.process(np.zeros(self._held, np.float32), last=True)
