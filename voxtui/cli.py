@@ -280,7 +280,7 @@ def bench(
     from voxtui.audio.clips import load_clip
     from voxtui.audio.speaker import HandedOver
     from voxtui.bench.command import Asked, limits, run
-    from voxtui.bench.lab import Plan
+    from voxtui.bench.measure import Plan
     from voxtui.doctor import can_play
 
     asked = Asked(as_json, plot, compare, limits(budgets), check)
