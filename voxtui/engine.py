@@ -455,9 +455,9 @@ class Engine:
         for event in self._sound.open():
             self._emit(event)
         try:
-            for detector in (self._detector, self._overhearing and self._overhearing.detector):
-                if detector is not None:
-                    detector.probability(_silent_frame())
+            self._detector.probability(_silent_frame())
+            if self._overhearing is not None:
+                self._overhearing.detector.probability(_silent_frame())
             if self._voice is not None:
                 self._voice.warm_up(self._progress)
             self._brain.warm_up(self._progress)
