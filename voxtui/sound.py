@@ -17,8 +17,9 @@ Spares = Callable[[], tuple[Microphone, Speaker]]
 
 
 class SoundDevices:
-    """Opens, exchanges and closes them. The engine's thread alone does so; any may read `level`.
+    """The two, either of which may be missing (None).
 
+    The engine's thread alone opens, exchanges and closes them; any thread may read `level`.
     `hear` gets every frame, `lost` a sentence once the microphone is gone; both are called on the
     microphone's thread. Without `spares` nothing replaces what is lost.
     """
