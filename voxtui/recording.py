@@ -147,5 +147,4 @@ class Endpointer:
         return True
 
     def ends(self, recording: Recording) -> bool:
-        """Whether the silence at its end is long enough to end the turn."""
         return recording.quiet_frames * FRAME_SECONDS >= self._end
