@@ -568,6 +568,20 @@ async def test_what_the_engine_reports_while_the_screen_is_taken_down_is_no_erro
         assert s.app.is_running
 
 
+@pytest.mark.parametrize("state", [State.READY, State.LISTENING])
+async def test_what_is_shown_at_intervals_ends_with_the_screen(state):
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.report(StateChanged(state))
+        await s.settle()
+        s.app._number = 0  # the first lines still stand there, with the level in them
+        s.app._tick()
+        await s.app._transcript.remove()
+        s.app._tick()
+        s.app._show_level()
+        s.app._check_level("a microphone", tell=True)
+
+
 # No microphone.
 
 
