@@ -142,7 +142,7 @@ def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 20) -> Cali
     playing = subprocess.Popen(
         ["paplay", f"--device={SPEAKER}", "--latency-msec=20", str(path)], env=audio.environ
     )
-    lowest, highest = -np.inf, np.inf
+    edges: list[tuple[int, float, float]] = []
     try:
         threading.Event().wait(0.5)
         for _ in range(clicks):
@@ -153,13 +153,15 @@ def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 20) -> Cali
             recorder.until(after + 0.1)
             start = recorder.index(quiet_from)
             loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)
-            edge = recorder.began_at + (start + int(loud[0])) / RATE
-            lowest = max(lowest, edge - after - recorder.block)
-            highest = min(highest, edge - before)
+            edges.append((start + int(loud[0]), before, after))
     finally:
         playing.terminate()
         playing.wait()
         audio.mute(False)
+    # By the recording's clock as it is known by now: with each arrival it can only become truer.
+    at = [(recorder.began_at + sample / RATE, before, after) for sample, before, after in edges]
+    lowest = max(edge - after - recorder.block for edge, _, after in at)
+    highest = min(edge - before for edge, before, _ in at)
     assert lowest <= highest, "the recording's clock is not steady"
     return Calibration(float(lowest + highest) / 2, float(highest - lowest) / 2)
 

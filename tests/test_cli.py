@@ -408,7 +408,7 @@ def test_ctrl_c_ends_it_with_130_and_nothing_left_behind(voxtui, command, ending
         (voxtui.here / "mine.gguf").open("wb"),
     ):  # returns once it is being read
         running.send_signal(ending)
-        stdout, stderr = running.communicate(timeout=20)
+        stdout, stderr = running.communicate(timeout=60)
     assert (running.returncode, stdout + stderr.strip()) == (130, "")
     assert [path.name for path in voxtui.here.iterdir()] == ["mine.gguf"]
 

@@ -31,7 +31,7 @@ SAID = "voxcable.monitor"
 
 RATE = 48_000
 PROGRAMS = ("pulseaudio", "pactl", "paplay", "parecord")
-READY_SECONDS = 10.0
+READY_SECONDS = 30.0
 
 CLIENT = """\
 autospawn = no

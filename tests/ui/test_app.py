@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from textual.widgets import Input, OptionList
 
+from tests.fakes import SECONDS
 from tests.ui.conftest import screen
 from tests.ui.states import Clock
 from voxtui.errors import InputError, ModelError
@@ -639,11 +640,11 @@ async def test_a_clip_stops_when_something_else_is_wanted(key):
     def speak(engine, path, stopped):
         flags.append(stopped)
         going.set()
-        stopped.wait(10)
+        stopped.wait(SECONDS)
 
     async with screen(speak_clip=speak) as s:
         await s.pilot.press("1")
-        going.wait(10)
+        assert going.wait(SECONDS)
         s.engine.begin("a question")
         s.engine.report(StateChanged(State.LISTENING))
         await s.settle()
