@@ -174,6 +174,7 @@ def test_a_spoken_question_is_understood_and_its_answer_is_heard(
     assert not person.events.of(Notice)
 
 
+@pytest.mark.slow
 def test_a_key_press_silences_the_answer_and_the_next_question_is_heard_whole(
     virtual_audio: VirtualAudio, person: Person, recogniser: Moonshine
 ) -> None:
