@@ -189,7 +189,7 @@ def test_a_key_press_silences_the_answer_and_the_next_question_is_heard_whole(
     assert isinstance(spoken, SpokenUpTo)
     next_sound = marks.at(Mark.FIRST_SOUND)
     assert next_sound is not None
-    press, after = recorder.index(pressed), recorder.index(next_sound - 0.05)
+    press, after = recorder.index(pressed), recorder.index(next_sound - 0.5)
     loud = np.flatnonzero(np.abs(played[:after]) > AUDIBLE)
     silent_ms = (loud[-1] - press) / RATE * 1000
     understood = recogniser.recognise(resample(played[:after], RATE, SAMPLE_RATE))

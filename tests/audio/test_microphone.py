@@ -96,7 +96,7 @@ def test_every_frame_is_whole_and_none_is_missing(
     # A machine that keeps the capture waiting for long dates a frame or two anew.
     assert np.percentile(np.abs(np.diff(times) - FRAME_SECONDS), 90) < 0.01
     assert times[-1] - times[0] == pytest.approx((len(times) - 1) * FRAME_SECONDS, abs=0.2)
-    late = np.array(capture.came_at) - times
+    late = np.array(capture.came_at[: len(times)]) - times
     report(f"frames came {late.min() * 1000:.1f} to {late.max() * 1000:.1f} ms after their time")
     assert late.min() > -0.02
 
@@ -128,7 +128,9 @@ def test_silence_is_digital_zeros_and_is_noticed_and_the_level_follows_the_sound
     while not capture.samples.any():
         capture.wait(FRAME_SECONDS)
     assert np.abs(capture.samples).max() == pytest.approx(0.25, abs=0.05)
-    assert max(capture.told) == (pytest.approx(0.25, abs=0.05), 0.0)
+    heard = [told for told in capture.told if told[0]]
+    assert np.median([level for level, _ in heard]) == pytest.approx(0.25, abs=0.05)
+    assert {silent_for for _, silent_for in heard} == {0.0}
     while microphone.level:
         capture.wait(FRAME_SECONDS)
     before = len(capture.told)
