@@ -453,17 +453,36 @@ def test_listening_past_the_release_ends_after_200_ms() -> None:
 def test_nothing_captured_while_it_speaks_enters_the_next_utterance() -> None:
     with talking() as talk:
         talk.ask()
-        started = talk.events.of(TurnStarted)[0]
-        assert isinstance(started, TurnStarted)
-        heard = started.marks.at(Mark.LAST_SOUND)
-        assert talk.microphone and heard is not None
-        echo = [Frame(f.samples, heard + 0.05, f.source) for f in frames("xxxxx")]
+        assert talk.microphone
+        ended = last_sound(talk.events)
+        echo = [Frame(f.samples, ended + 0.12, f.source) for f in frames("xxxxx")]
         talk.microphone.push(echo)
-        talk.speak(SPEECH, heard + 0.2)
+        early = frames("xx", ended + 0.11)
+        talk.microphone.push(early)
+        talk.speak("xxxxxxxxxx...", early[-1].captured_at)
         talk.turn()
         said = talk.brain.said[1]
         assert isinstance(said, Utterance)
         assert len(said.samples) - 3200 == (2 + 10) * 512
+
+
+def test_a_key_that_goes_down_as_the_answer_ends_hears_none_of_its_echo() -> None:
+    with talking() as talk:
+        talk.ask()
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        talk.speak("xx" + "...." + "xxxxxxxxxx" + "...", last_sound(talk.events))
+        talk.turn()
+        said = talk.brain.said[1]
+        assert isinstance(said, Utterance)
+        assert len(said.samples) - 3200 == (4 + 10) * 512
+
+
+def last_sound(events: Events) -> float:
+    started = events.of(TurnStarted)[0]
+    assert isinstance(started, TurnStarted)
+    at = started.marks.at(Mark.LAST_SOUND)
+    assert at is not None
+    return at
 
 
 def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> None:
