@@ -34,7 +34,7 @@ from voxtui.turn import (
 )
 
 Flag = threading.Event
-SECONDS = 10.0
+SECONDS = 30.0
 """How long a test waits for something that should happen at once."""
 
 

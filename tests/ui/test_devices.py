@@ -21,7 +21,7 @@ from voxtui.ui.choices import LOOK_AGAIN, Parts
 
 pytestmark = [pytest.mark.audio, pytest.mark.slow]
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 @pytest.fixture

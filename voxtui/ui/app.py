@@ -287,8 +287,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     # What the engine reports.
 
     def on_engine_event(self, message: EngineEvent) -> None:
-        if not self._transcript.is_attached and not isinstance(message.event, Died):
-            return  # the screen is being taken down
+        if self._is_taken_down and not isinstance(message.event, Died):
+            return
         self._record.take(message.event)
         match message.event:
             case StateChanged(state):
@@ -329,6 +329,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._finish_turn(turn)
             case Died(error):
                 raise error
+
+    @property
+    def _is_taken_down(self) -> bool:
+        """There is nothing left to draw on; what was under way comes all the same."""
+        return not self._transcript.is_attached
 
     def _view_of(self, turn: int) -> TurnView | None:
         """Where this turn is shown; None for one that is over or not on screen any more."""
@@ -402,8 +407,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _check_level(self, microphone: str, tell: bool) -> None:
         """Nobody may have spoken yet, so only what is no sound at all is complained of."""
-        if self._microphone != microphone:
+        if self._microphone != microphone or self._is_taken_down:
             return
+        self._loudest = max(self._loudest, self.engine.level)  # a busy machine may have no tick
         if not self._loudest:
             self._silence = complaint(microphone, 0.0)
             if self._silence and self._number:
@@ -414,6 +420,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._transcript.note(f"Level of {microphone}: {level}.")
 
     def _show_level(self) -> None:
+        if self._is_taken_down:
+            return
         if self._microphone and self._peak is not None:
             level = decibels(self._peak)
             self._bar.name_source(f"{self._microphone}  {level}")
@@ -577,7 +585,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._view.show_spoken(self._spoken_seconds())
 
     def _tick(self) -> None:
-        if self._rest is not None:
+        if self._rest is not None or self._is_taken_down:
             return
         level = self.engine.level
         self._loudest = max(self._loudest, level)
