@@ -30,7 +30,7 @@ from voxtui.config import (
     VoiceConfig,
     VoxtralBrainConfig,
 )
-from voxtui.engine import Engine
+from voxtui.engine import Change, Engine
 from voxtui.errors import DeviceError, ModelError, RemoteError
 from voxtui.protocols import Progress
 from voxtui.turn import (
@@ -286,7 +286,7 @@ def test_a_failing_voice_costs_the_sound_and_nothing_else() -> None:
         assert len(talk.brain.pasts[-1]) == 1
 
 
-def test_a_voice_that_hangs_is_given_up_after_its_timeout() -> None:
+def test_a_voice_that_hangs_is_given_up_after_its_timeout_until_another_is_chosen() -> None:
     """L6: its thread cannot be stopped, so it is left alone and the next answer is silent too."""
     release = Flag()
     config = Config(voice=VoiceConfig(timeout_s=0.05))
@@ -300,6 +300,10 @@ def test_a_voice_that_hangs_is_given_up_after_its_timeout() -> None:
         assert "0.05 s" in str(talk.events.of(Notice)[0])
         assert talk.ask(at=2000.0).reply == "Two."
         assert talk.voice and talk.voice.clauses == ["One."]
+        another = BeepVoice()
+        talk.engine.change(Change(Config(), voice=another))
+        assert talk.ask(at=3000.0).reply == "Yes."
+        assert another.clauses == ["Yes."]
         release.set()
 
 

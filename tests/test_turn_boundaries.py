@@ -21,7 +21,7 @@ from tests.fakes import (
 )
 from tests.test_engine import SPEECH, WITHOUT_TRANSCRIPTS, talking, text
 from voxtui.audio.clips import Clip, speak
-from voxtui.config import Config, HistoryConfig, StreamingConfig, VadConfig
+from voxtui.config import AudioConfig, Config, HistoryConfig, StreamingConfig, VadConfig
 from voxtui.conversation import Speech
 from voxtui.turn import (
     FRAME_SAMPLES,
@@ -213,6 +213,28 @@ def test_hands_free_speech_keeps_its_beginning_however_much_of_it_starts_a_turn(
         talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 30, 1000.0))
         talk.turn()
         assert spoken_frames(talk.brain.said[0]) == 6 + 80
+
+
+def test_hands_free_the_silence_before_the_first_word_ends_nothing() -> None:
+    config = Config(vad=VadConfig(hands_free=True, end_ms=64))
+    with talking(config=config) as talk:
+        assert talk.microphone
+        talk.microphone.push(frames("." * 20 + "x" * 10 + "." * 5, 1000.0))
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert spoken_frames(talk.brain.said[0]) == 6 + 10
+
+
+def test_hands_free_what_starts_a_turn_may_be_longer_than_an_utterance() -> None:
+    config = Config(
+        vad=VadConfig(hands_free=True, start_ms=2000), audio=AudioConfig(max_utterance_s=1)
+    )
+    with talking(config=config) as talk:
+        assert talk.microphone
+        talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 40, 1000.0))
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert spoken_frames(talk.brain.said[0]) <= 1.2 / FRAME_SECONDS
+        talk.engine.say("still there?")
+        assert talk.turn().outcome is Outcome.ANSWERED
 
 
 def test_closing_answers_nothing_that_is_still_in_the_inbox() -> None:

@@ -527,6 +527,7 @@ class Engine:
         if change.voice is not None:
             old.append(self._voice)
             self._voice = voice
+            self._voice_busy, self._stalled = threading.Lock(), None
         if change.brain is not None:
             old.append(self._brain)
             self._brain = change.brain
@@ -638,7 +639,7 @@ class Engine:
         recent = [f for f in self._recent if f.captured_at > at - preroll]
         self._recent.clear()
         for frame in recent if ticket.source == MICROPHONE else []:
-            self._record(self._capture, frame)
+            self._hear(frame)
 
     def _refuse(self) -> None:
         self._emit(

@@ -147,4 +147,6 @@ class Endpointer:
         return True
 
     def ends(self, recording: Recording) -> bool:
-        return recording.quiet_frames * FRAME_SECONDS >= self._end
+        """Whether enough silence follows its speech."""
+        quiet = recording.quiet_frames
+        return quiet < len(recording.verdicts) and quiet * FRAME_SECONDS >= self._end

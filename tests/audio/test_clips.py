@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import re
 import struct
@@ -14,7 +15,8 @@ import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from voxtui.audio.clips import SILENT_FRAMES, Clip, load_clip, speak
+from voxtui.audio.clips import BLOCK_SAMPLES, SILENT_FRAMES, Clip, load_clip, speak
+from voxtui.audio.rates import resample
 from voxtui.errors import InputError
 from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 
@@ -47,6 +49,17 @@ def test_every_width_of_sample_is_read(tmp_path: Path, subtype: str) -> None:
 @pytest.mark.parametrize("rate", [8000, 11_025, 16_000, 22_050, 44_100, 48_000, 96_000])
 def test_every_rate_becomes_16_khz(tmp_path: Path, rate: int) -> None:
     assert_is_the_tone(load_clip(written(tmp_path / "tone.wav", rate), LIMIT))
+
+
+@pytest.mark.parametrize("rate", [8000, 44_100])
+def test_a_file_read_in_blocks_is_what_it_would_be_in_one_piece(tmp_path: Path, rate: int) -> None:
+    """A long one is never in memory at its own rate."""
+    sound = np.random.default_rng(0).normal(0, 0.1, BLOCK_SAMPLES * 2 + 77).astype(np.float32)
+    soundfile.write(tmp_path / "noise.wav", sound, rate, subtype="FLOAT")
+    whole = resample(sound, rate, SAMPLE_RATE)
+    read = load_clip(tmp_path / "noise.wav", math.inf).samples
+    assert abs(len(read) - len(whole)) <= 1
+    assert np.abs(read[: len(whole)] - whole[: len(read)]).max() < 1e-6
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 6])
