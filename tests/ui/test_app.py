@@ -410,9 +410,7 @@ async def test_enter_sends_what_was_typed_and_shows_it():
 
 async def test_an_empty_line_is_not_sent():
     async with screen() as s:
-        await s.press("slash")
-        await s.type("  ")
-        await s.pilot.press("enter")
+        await s.press("slash", "enter")
         assert s.commands == []
 
 

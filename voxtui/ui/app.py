@@ -276,6 +276,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             if signal.getsignal(ending) is not signal.SIG_IGN:
                 leave = partial(self.exit, return_code=TERMINATED)
                 asyncio.get_running_loop().add_signal_handler(ending, leave)
+        # After a suspend the terminal shows nothing, and Textual paints what has changed only.
+        self.app_resume_signal.subscribe(self, lambda app: app.refresh())
         self.set_interval(TICK_SECONDS, self._tick)
         self.set_interval(LEVEL_SECONDS, self._show_level)
         self.call_after_refresh(self.engine.start)
@@ -607,12 +609,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             repeated = isinstance(event, Key) and event.repeated
             self._obey(self._talk_key.press(event.time, repeated), event.time)
             return
+        if isinstance(event, events.Key) and event.is_printable:
+            self._bar.begun = self._bar.typing
         await super().on_event(event)
 
     def _talks(self, key: events.Key) -> bool:
         if key.key != self._config.ui.talk_key or len(self.screen_stack) > 1:
             return False
-        return not (key.is_printable and isinstance(self.focused, Input))
+        types = isinstance(self.focused, Input) and self._bar.begun
+        return not (key.is_printable and types)
 
     def on_key_up(self, key: KeyUp) -> None:
         if key.key == self._config.ui.talk_key:
@@ -688,6 +693,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         elif self._talking is None and self._may_talk():
             self._clip_stopped.set()
             self._talking = self.engine.talk(at)
+            if self._bar.typing and not self._bar.begun:
+                self._leave_field()
         else:
             self._talk_key.abandon()
             if not self._by_mouse:
@@ -756,6 +763,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     @on(Input.Submitted)
     def _send(self, event: Input.Submitted) -> None:
         text = event.value.strip()
+        self._bar.begun = False
         if not text:
             return
         if self._failed:
