@@ -277,10 +277,13 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 leave = partial(self.exit, return_code=TERMINATED)
                 asyncio.get_running_loop().add_signal_handler(ending, leave)
         # After a suspend the terminal shows nothing, and Textual paints what has changed only.
-        self.app_resume_signal.subscribe(self, lambda app: app.refresh())
+        self.app_resume_signal.subscribe(self, self._paint_all)  # pyright: ignore[reportUnknownMemberType]
         self.set_interval(TICK_SECONDS, self._tick)
         self.set_interval(LEVEL_SECONDS, self._show_level)
         self.call_after_refresh(self.engine.start)
+
+    def _paint_all(self, _: object) -> None:
+        self.refresh()
 
     def on_unmount(self) -> None:
         self._clip_stopped.set()
