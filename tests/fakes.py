@@ -34,7 +34,7 @@ from voxtui.turn import (
 )
 
 Flag = threading.Event
-SECONDS = 10.0
+SECONDS = 30.0
 """How long a test waits for something that should happen at once."""
 
 
@@ -327,5 +327,5 @@ class ScriptedEngine:
     def mute(self, muted: bool) -> None:
         self.calls.append(("mute", muted))
 
-    def close(self) -> None:
+    def close(self, seconds: float | None = None) -> None:
         self.calls.append(("close",))

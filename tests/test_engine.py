@@ -424,6 +424,13 @@ def test_a_release_that_is_meant_for_the_clip_before_does_not_end_the_talk() -> 
         assert len(talk.brain.frames) >= len(SPEECH) - 1
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frames after a release come from the test, which may be kept waiting."""
+    monkeypatch.setattr("voxtui.engine.SILENT_SOURCE_SECONDS", SECONDS)
+
+
+@pytest.mark.usefixtures("patient")
 def test_speech_that_goes_on_past_the_release_is_heard() -> None:
     with talking() as talk:
         assert talk.microphone
@@ -438,6 +445,7 @@ def test_speech_that_goes_on_past_the_release_is_heard() -> None:
         assert said.ended_at == spoken[11].captured_at
 
 
+@pytest.mark.usefixtures("patient")
 def test_listening_past_the_release_ends_after_200_ms() -> None:
     with talking() as talk:
         assert talk.microphone
@@ -454,20 +462,38 @@ def test_listening_past_the_release_ends_after_200_ms() -> None:
 
 
 def test_nothing_captured_while_it_speaks_enters_the_next_utterance() -> None:
-    import time
-
     with talking() as talk:
         talk.ask()
-        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         assert talk.microphone
-        now = time.monotonic()
-        echo = [Frame(f.samples, now + 0.05, f.source) for f in frames("xxxxx")]
+        ended = last_sound(talk.events)
+        echo = [Frame(f.samples, ended + 0.12, f.source) for f in frames("xxxxx")]
         talk.microphone.push(echo)
-        talk.speak(SPEECH, now + 0.2)
+        early = frames("xx", ended + 0.11)
+        talk.microphone.push(early)
+        talk.speak("xxxxxxxxxx...", early[-1].captured_at)
         talk.turn()
         said = talk.brain.said[1]
         assert isinstance(said, Utterance)
         assert len(said.samples) - 3200 == (2 + 10) * 512
+
+
+def test_a_key_that_goes_down_as_the_answer_ends_hears_none_of_its_echo() -> None:
+    with talking() as talk:
+        talk.ask()
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        talk.speak("xx" + "...." + "xxxxxxxxxx" + "...", last_sound(talk.events))
+        talk.turn()
+        said = talk.brain.said[1]
+        assert isinstance(said, Utterance)
+        assert len(said.samples) - 3200 == (4 + 10) * 512
+
+
+def last_sound(events: Events) -> float:
+    started = events.of(TurnStarted)[0]
+    assert isinstance(started, TurnStarted)
+    at = started.marks.at(Mark.LAST_SOUND)
+    assert at is not None
+    return at
 
 
 def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> None:
@@ -890,6 +916,26 @@ def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
     engine.close()
     assert brain.closed and microphone.closed
     assert not events.of(Died) and not events.of(Loaded)
+
+
+def test_who_leaves_does_not_wait_for_what_cannot_be_hurried() -> None:
+    brain, events = LoadsWhenTold(), Events()
+    engine = Engine(
+        microphone=None,
+        speaker=None,
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=None,
+        config=Config(),
+        emit=events,
+    )
+    engine.start()
+    events.until(Loading)
+    engine.close(0.01)
+    assert not brain.closed
+    brain.told.set()
+    engine.close()
+    assert brain.closed
 
 
 def test_what_was_said_is_put_into_words_once_the_answer_is_over() -> None:

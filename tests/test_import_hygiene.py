@@ -69,3 +69,18 @@ def test_help_imports_no_configuration_either():
 def test_doctor_runs_no_inference_and_opens_no_device():
     modules = imported_by("doctor", "--set", "brain.embedded.model=smollm2-135m")
     assert modules & (HEAVY - {"numpy", "samplerate"}) == set()
+
+
+SCREEN = """
+import sys
+from voxtui.build import devices_engine
+from voxtui.config import Config
+from voxtui.ui.app import VoxtuiApp
+VoxtuiApp(lambda emit: devices_engine(Config(), emit), Config())
+print(*sys.modules)
+"""
+
+
+def test_the_first_frame_of_the_screen_waits_for_none_but_textual():
+    ran = subprocess.run([sys.executable, "-c", SCREEN], capture_output=True, text=True, check=True)
+    assert set(ran.stdout.split()) & HEAVY == {"textual"}

@@ -31,10 +31,10 @@ from voxtui.build import (
     sample_clips,
 )
 from voxtui.errors import ConfigError, InputError, VoxtuiError
+from voxtui.stderr import native_stderr_in
 
 if TYPE_CHECKING:
     from voxtui.config import Config, LoadedConfig
-    from voxtui.engine import Engine
     from voxtui.metricsfile import MetricsLog
     from voxtui.models import Source
     from voxtui.protocols import Speaker
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-ENDING_SECONDS = 3.0
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -125,11 +123,10 @@ def talk(options: Options) -> None:
             f"This terminal cannot show the screen (TERM={term}).", "Without it: voxtui --plain"
         )
     from voxtui.audio.devices import list_devices
-    from voxtui.audio.loopback import kept
+    from voxtui.engine import LEAVING_SECONDS
     from voxtui.ui.app import VoxtuiApp
     from voxtui.ui.choices import Parts
     from voxtui.ui.guard import terminal_given_back
-    from voxtui.ui.stderr import native_stderr_in
 
     parts = Parts(
         microphone=lambda config: build_microphone(config.audio.input),
@@ -145,33 +142,19 @@ def talk(options: Options) -> None:
             sample_clips(),
             clip_speaker(config),
             parts,
-            device_offset=partial(kept, loopback_file()),
+            device_offset=device_offset,
         )
         try:
             app.run()
         finally:
-            close(app.engine, ENDING_SECONDS if app.return_code == INTERRUPTED else None)
-    if app.return_code == INTERRUPTED:
-        raise KeyboardInterrupt
-    if app.return_code:
-        raise SystemExit(app.return_code)
-
-
-def close(engine: Engine, seconds: float | None) -> None:
-    """Close `engine`; who was told to end waits no longer than `seconds` for a model that loads."""
-    import threading
-
-    closing = threading.Thread(target=engine.close, name="voxtui-closing", daemon=True)
-    closing.start()
-    closing.join(seconds)
+            app.engine.close(LEAVING_SECONDS)
+    leave(app.return_code or 0)
 
 
 def talk_plainly(options: Options) -> None:
     """Talk in lines on stdin and stdout."""
     config = options.load().config
-    from voxtui.audio.loopback import kept
     from voxtui.plain import Plain, typed_lines
-    from voxtui.ui.stderr import native_stderr_in
 
     with native_stderr_in(native_log()), metrics_log(config) as log:
         plain = Plain(
@@ -179,11 +162,12 @@ def talk_plainly(options: Options) -> None:
             config.targets,
             sample_clips(),
             clip_speaker(config),
-            device_offset=partial(kept, loopback_file()),
+            device_offset=device_offset,
             typed_live=sys.stdin.isatty(),
             save_dir=config.ui.save_dir,
         )
         plain.run(typed_lines())
+    leave(0)
 
 
 @cli.command()
@@ -207,7 +191,6 @@ def ask(
     from voxtui.audio.clips import load_clip
     from voxtui.audio.speaker import FileSpeaker, SilentSpeaker, TeeSpeaker
     from voxtui.doctor import can_play
-    from voxtui.ui.stderr import native_stderr_in
 
     if (wav or play) and config.voice.engine == "none":
         raise InputError("--speak and --play need a voice, and voice.engine is none.")
@@ -297,9 +280,8 @@ def bench(
     from voxtui.audio.clips import load_clip
     from voxtui.audio.speaker import HandedOver
     from voxtui.bench.command import Asked, limits, run
-    from voxtui.bench.lab import Plan
+    from voxtui.bench.measure import Plan
     from voxtui.doctor import can_play
-    from voxtui.ui.stderr import native_stderr_in
 
     asked = Asked(as_json, plot, compare, limits(budgets), check)
     asked.refuse_early()
@@ -337,7 +319,6 @@ def devices(options: Options) -> None:
     """List microphones and speakers, with a level check."""
     config = options.load().config
     from voxtui.doctor import show_devices
-    from voxtui.ui.stderr import native_stderr_in
 
     with native_stderr_in(native_log()):
         show_devices(config.audio, build_microphone(config.audio.input))
@@ -353,8 +334,6 @@ def doctor(options: Options, loopback: bool) -> None:
     from voxtui.doctor import examine, loop_back
 
     if loopback:
-        from voxtui.ui.stderr import native_stderr_in
-
         with native_stderr_in(native_log()):
             speaker = build_speaker(config.audio.output)
             microphone = build_microphone(config.audio.input)
@@ -435,6 +414,13 @@ def loopback_file() -> Path:
     return state_folder() / "loopback.json"
 
 
+def device_offset(speaker: str | None) -> float | None:
+    """Milliseconds beyond the converter of `speaker`, where the loopback has measured them."""
+    from voxtui.audio.loopback import kept
+
+    return kept(loopback_file(), speaker)
+
+
 def native_log() -> Path:
     """Where native libraries may chatter: nowhere, where nothing can be written."""
     folder = state_folder()
@@ -461,8 +447,7 @@ def main() -> NoReturn:
         error.show()
         raise SystemExit(UNUSABLE) from None
     except (click.Abort, KeyboardInterrupt):
-        sys.stdout.flush()
-        os._exit(INTERRUPTED)  # a thread may be deep in native code, and is not waited for
+        leave(INTERRUPTED)
     except VoxtuiError as error:
         label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
         refuse(f"{label}{error}")
@@ -474,6 +459,12 @@ def main() -> NoReturn:
     except MemoryError:
         refuse("voxtui: There is too little memory. `voxtui doctor` says how much.")
     raise SystemExit(code)  # that of --help and --version, or None
+
+
+def leave(code: int) -> NoReturn:
+    """End at once: a thread may be deep in native code, and is not waited for."""
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def open_closed_streams() -> None:

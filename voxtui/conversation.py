@@ -127,7 +127,7 @@ class Speech:
             if self.stopped():
                 return
             text = _unfinished(speakable(clause))
-            spoken = SpokenClause(len(clause), whole=len(text) < 2)
+            spoken = SpokenClause(len(clause), whole=not text)
             self.spoken.append(spoken)
             if spoken.whole:
                 continue

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -25,10 +25,12 @@ from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.recording import Endpointer, Recording, SpeechGate
+from voxtui.sound import SoundDevices, Spares
 from voxtui.turn import (
     FRAME_SECONDS,
     MICROPHONE,
     REPLAY,
+    TYPED,
     Captured,
     Died,
     Event,
@@ -39,8 +41,6 @@ from voxtui.turn import (
     Loading,
     Mark,
     Marks,
-    MicrophoneLost,
-    MicrophoneOpened,
     Notice,
     Outcome,
     ReplyText,
@@ -71,7 +71,8 @@ SILENT_SOURCE_SECONDS = 0.5
 TAP_SECONDS = 0.25
 """A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
 
-TYPED = "typed"
+LEAVING_SECONDS = 0.3
+"""How long who quits waits for the parts to be closed. The chat model's process is ended sooner."""
 
 SWITCH_SECONDS = 0.001
 """How long a thread may keep the interpreter from the others. Python's own 5 ms are paid anew at
@@ -217,10 +218,10 @@ class Overhearing:
 class Engine:
     """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
 
-    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spares` makes what
-    replaces a lost device, called while neither is open. `emit` is called on several threads and
-    returns at once. `overhearing`: notices on the microphone's thread, which alone uses it, that
-    somebody talks over an answer (headphones).
+    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spares` None: no
+    lost device is replaced. `emit` is called on several threads and returns at once. `overhearing`:
+    notices on the microphone's thread, which alone uses it, that somebody talks over an answer
+    (headphones).
     """
 
     def __init__(
@@ -233,14 +234,10 @@ class Engine:
         voice: Voice | None,
         config: Config,
         emit: Callable[[Event], object],
-        spares: Callable[[], tuple[Microphone, Speaker]] | None = None,
+        spares: Spares | None = None,
         overhearing: SpeechDetector | None = None,
     ) -> None:
-        self._spares = spares
-        self._microphone = microphone
-        self._speaker = speaker
-        self._wanted = (microphone, speaker)
-        """those that were asked for, also while others stand in for them"""
+        self._sound = SoundDevices(microphone, speaker, spares, self.hear, self._microphone_lost)
         self._detector = detector
         self._brain = brain
         self._voice = voice
@@ -261,8 +258,6 @@ class Engine:
         self._stalled: threading.Thread | None = None
         self._voice_busy = threading.Lock()
         self._speaker_lost = False
-        self._unproven = False
-        """the microphone replaced a lost one, and has not delivered anything"""
         self._muted = False
         self._ready = False
         """models are loaded, and no part is being exchanged"""
@@ -354,16 +349,18 @@ class Engine:
     @property
     def level(self) -> float:
         """The microphone's peak, 0..1."""
-        microphone = self._microphone
-        return microphone.level if microphone else 0.0
+        return self._sound.level
 
-    def close(self) -> None:
-        """End the turn in progress, or the loading, close every part, and join the thread."""
+    def close(self, seconds: float | None = None) -> None:
+        """End the turn in progress, or the loading, close every part, and join the thread.
+
+        Waits no longer than `seconds`: a model that is being loaded cannot be hurried.
+        """
         self._closing = True
         self._ticket.cancel()
         self._inbox.put(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(seconds)
         threading.excepthook = self._excepthook
 
     def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
@@ -393,7 +390,7 @@ class Engine:
                     self._take(item)
                 if self._speaker_lost:
                     self._speaker_lost = False
-                    self._open_anew((self._microphone,), ())
+                    self._report_devices(self._sound.replace_speaker())
         except _Closing:
             pass
         except BaseException as error:  # noqa: BLE001 - the front end raises it
@@ -454,19 +451,21 @@ class Engine:
 
     def _load(self) -> None:
         self._emit(StateChanged(State.LOADING))
-        self._open_devices()
+        # Before the models, so that a microphone that hears nothing is noticed while they load.
+        for event in self._sound.open():
+            self._emit(event)
         try:
-            for detector in (self._detector, self._overhearing and self._overhearing.detector):
-                if detector is not None:
-                    detector.probability(_silent_frame())
+            self._detector.probability(_silent_frame())
+            if self._overhearing is not None:
+                self._overhearing.detector.probability(_silent_frame())
             if self._voice is not None:
                 self._voice.warm_up(self._progress)
             self._brain.warm_up(self._progress)
         except RemoteError as error:  # its next turn may find the server
             self._emit(Notice(str(error), "error"))
         except VoxtuiError as error:
-            if self._microphone is not None:
-                self._microphone.close()
+            if self._sound.microphone is not None:
+                self._sound.microphone.close()
             self._emit(LoadFailed(error))
             return
         self._ready = True
@@ -483,8 +482,8 @@ class Engine:
             Loaded(
                 brain=self._brain.description,
                 voice=self._voice.name if self._voice else "none",
-                microphone=self._microphone.name if self._microphone else None,
-                speaker=self._speaker.name if self._speaker else None,
+                microphone=self._sound.microphone.name if self._sound.microphone else None,
+                speaker=self._sound.speaker.name if self._sound.speaker else None,
                 sends_to=self._brain.sends_to,
             )
         )
@@ -512,35 +511,29 @@ class Engine:
         self._emit(StateChanged(State.READY))
 
     def _use(self, change: Change) -> None:
-        """Each new part is ready before the old one goes."""
-        old: list[Microphone | Speaker | Voice | Brain | None] = []
+        """Each new part is ready before an old one goes."""
+        voice = None if change.voice == "none" else change.voice
         if change.microphone is not None:
-            change.microphone.open(self.hear, self._microphone_lost)
-            old.append(self._microphone)
-            self._microphone = change.microphone
+            self._sound.listen(change.microphone)
         if change.speaker is not None:
             change.speaker.open()
             self._sound_check(change.speaker)
-            old.append(self._speaker)
-            self._speaker = change.speaker
+        if voice is not None:
+            voice.warm_up(self._progress)
+        if change.brain is not None:
+            change.brain.warm_up(self._progress)
+        old: list[Microphone | Speaker | Voice | Brain | None] = []
+        old += self._sound.use(change.microphone, change.speaker)
         if change.voice is not None:
-            voice = None if change.voice == "none" else change.voice
-            if voice is not None:
-                voice.warm_up(self._progress)
             old.append(self._voice)
             self._voice = voice
             self._voice_busy, self._stalled = threading.Lock(), None
         if change.brain is not None:
-            change.brain.warm_up(self._progress)
             old.append(self._brain)
             self._brain = change.brain
         for part in old:
             if part is not None:
                 part.close()
-        self._wanted = (
-            change.microphone or self._wanted[0],
-            change.speaker or self._wanted[1],
-        )
 
     def _sound_check(self, speaker: Speaker) -> None:
         """A soft tone: which speaker it is can be heard."""
@@ -561,29 +554,13 @@ class Engine:
         """On the microphone's thread."""
         self._inbox.put(Lost(sentence))
 
-    def _open_devices(self) -> None:
-        """Before the models, so that a microphone that hears nothing is noticed while they load."""
-        if self._speaker is not None:
-            try:
-                self._speaker.open()
-            except DeviceError as error:
-                self._speaker = None
-                self._emit(Notice(str(error)))
-        if self._microphone is not None:
-            try:
-                self._microphone.open(self.hear, self._microphone_lost)
-                self._emit(MicrophoneOpened(self._microphone.name))
-            except DeviceError as error:
-                self._microphone = None
-                self._emit(Notice(str(error)))
-                self._emit(MicrophoneLost())
-
     def _close_parts(self) -> None:
         if self._writing is not None:
             self._writing.close()
+        self._sound.close()
         if self._voice_busy.acquire(timeout=self._config.voice.timeout_s):
             self._voice_busy.release()  # native code is not left running while the process ends
-        for part in (self._microphone, self._speaker, self._voice, self._brain):
+        for part in (self._voice, self._brain):
             if part is not None:
                 part.close()
 
@@ -592,77 +569,30 @@ class Engine:
         if not self._ready:
             return
         self._emit(Notice(sentence, "error"))
-        if self._spares is None or self._unproven:
-            self._do_without_microphone()
-        else:
-            self._open_anew((), (self._speaker,))
+        self._report_devices(self._sound.replace_microphone())
         if self._capture is not None and self._capture.ticket.source == MICROPHONE:
             self._release(time.monotonic())
             self._answer_capture()
-
-    def _do_without_microphone(self) -> None:
-        if self._microphone is not None:
-            self._microphone.close()
-        self._microphone = None
-        self._emit(MicrophoneLost())
 
     def _look_again(self) -> None:
         if not self._ready:
             self._refuse()
             return
         self._emit(StateChanged(State.LOADING))
-        microphone, speaker = self._wanted
-        self._open_anew((microphone, self._microphone), (speaker, self._speaker))
+        self._report_devices(self._sound.look_again())
         self._emit(StateChanged(State.READY))
 
-    def _open_anew(
-        self, microphones: Sequence[Microphone | None], speakers: Sequence[Speaker | None]
-    ) -> None:
-        """Use the first of each that can be opened, or the system's default.
-
-        New devices are found only while none is open: what was not lost is opened anew.
-        """
-        if self._spares is None:
-            return
-        had, spoke = self._microphone, self._speaker
-        names = [part.name if part else None for part in (had, spoke)]
-        for part in (had, spoke):
-            if part is not None:
-                part.close()
-        spare, loud = self._spares()
-        self._microphone = self._open_microphone(*microphones, spare)
-        found = self._open_speaker(*speakers, loud)
-        self._speaker = found or spoke  # which tries again with the next answer
+    def _report_devices(self, told: list[Event]) -> None:
+        """Which are in use now, and `told` of how that came."""
         self._report_parts()
-        if self._microphone is None:
-            self._emit(MicrophoneLost())
-        elif self._microphone is not had or self._microphone.name != names[0]:
-            self._unproven = True
-            self._emit(Notice(f"Listening to {self._microphone.name} now.", "information"))
-        if found is not None and (found is not spoke or found.name != names[1]):
-            self._emit(Notice(f"Speaking through {found.name} now.", "information"))
-
-    def _open_microphone(self, *candidates: Microphone | None) -> Microphone | None:
-        for candidate in candidates:
-            with suppress(DeviceError):
-                if candidate is not None:
-                    candidate.open(self.hear, self._microphone_lost)
-                    return candidate
-        return None
-
-    def _open_speaker(self, *candidates: Speaker | None) -> Speaker | None:
-        for candidate in candidates:
-            with suppress(DeviceError):
-                if candidate is not None:
-                    candidate.open()
-                    return candidate
-        return None
+        for event in told:
+            self._emit(event)
 
     # Listening.
 
     def _hear(self, frame: Frame) -> None:
         if frame.source == MICROPHONE:
-            self._unproven = False
+            self._sound.delivered()
         capture = self._capture
         if capture is not None and frame.source == capture.ticket.source:
             if not self._is_echo(frame, until=self._echo[1] + CUT_OFF_ECHO_SECONDS):
@@ -697,7 +627,7 @@ class Engine:
         if not self._ready:
             self._refuse()
             return
-        if ticket.source == MICROPHONE and self._microphone is None:
+        if ticket.source == MICROPHONE and self._sound.microphone is None:
             self._emit(Notice("There is no microphone: type, or speak a sample clip."))
             return
         self._capture = Capture(ticket, at, hands_free)
@@ -794,7 +724,7 @@ class Engine:
             self._conversation.past = before
 
     def _explain_silence(self, capture: Capture) -> None:
-        frames, microphone = capture.recording.frames, self._microphone
+        frames, microphone = capture.recording.frames, self._sound.microphone
         if capture.ticket.source != MICROPHONE or not frames or microphone is None:
             return
         loudest = max(float(abs(frame.samples).max()) for frame in frames)
@@ -852,7 +782,7 @@ class Engine:
         """Pull the brain's tokens, speak them, and let the text go on whatever the voice does."""
         limit = self._config.generation.sampling().max_new_tokens + 8
         with ahead(self._tokens(answer), limit, "brain") as tokens:
-            voice, speaker = self._voice, self._speaker
+            voice, speaker = self._voice, self._sound.speaker
             if voice is not None and speaker is not None and self._can_speak():
                 self._speak(answer, tokens, voice, speaker)
             for _ in tokens:

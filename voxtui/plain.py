@@ -16,12 +16,13 @@ from typing import TypeAlias
 import click
 
 from voxtui.config import TargetsConfig
-from voxtui.engine import TYPED, Engine
+from voxtui.engine import LEAVING_SECONDS, Engine
 from voxtui.errors import InputError
 from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline, verdict
 from voxtui.session import Record, saved_sessions
 from voxtui.turn import (
     MICROPHONE,
+    TYPED,
     Captured,
     Died,
     Event,
@@ -127,13 +128,9 @@ class Plain:
         try:
             while not self._over():
                 self._take(self._inbox.get())
-        except Exception:
+        finally:
             self._clip_stopped.set()
-            self.engine.close()
-            raise
-        # Not after Ctrl-C: a model that is being loaded cannot be hurried.
-        self._clip_stopped.set()
-        self.engine.close()
+            self.engine.close(LEAVING_SECONDS)
 
     def _read(self, lines: Iterable[str]) -> None:
         for line in lines:

@@ -252,23 +252,27 @@ def say(text):
     tell()
 
 llama = Llama(512)
-llama.load(Path(sys.argv[1]), tell if sys.argv[2] == "loads" else lambda: None)
+llama.load(Path(sys.argv[1]), tell if sys.argv[2] != "talks" else lambda: None)
 llama.run("Once", Config().generation.sampling(), 400, lambda: False, say, past_end=True)
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
-@pytest.mark.parametrize("when", ["loads", pytest.param("talks", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "when", ["loads", "loads for ever", pytest.param("talks", marks=pytest.mark.slow)]
+)
 def test_the_chat_process_ends_with_whoever_started_it_also_if_that_is_killed(
     when: str, tmp_path: Path
 ) -> None:
-    path = str(model_file("smollm2-135m"))
+    path = model_file("smollm2-135m")
+    if when == "loads for ever":
+        os.mkfifo(path := tmp_path / "fifo.gguf")
     arguments = [sys.executable, "-c", OWNER, path, when]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment) as owner:
         assert owner.stdout is not None
         chat = os.pidfd_open(int(owner.stdout.readline()))
-        Flag().wait(0.2)  # killed where the server has begun to load, it once stayed
+        Flag().wait(0.2)  # so that the server has begun to load, or to talk
         owner.kill()
     ended, _, _ = select.select([chat], [], [], SECONDS)
     os.close(chat)

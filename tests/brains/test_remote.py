@@ -393,7 +393,7 @@ def test_a_slow_answer_to_the_warming_request_is_not_waited_for_long(server, mak
 
 
 def test_what_the_network_took_is_a_part_of_the_time_to_the_first_token(server, make):
-    thinking = 0.1
+    thinking = 0.4
 
     def answer(exchange):
         exchange.begin()
@@ -409,8 +409,9 @@ def test_what_the_network_took_is_a_part_of_the_time_to_the_first_token(server, 
         if isinstance(item, Token):
             marks.mark(Mark.FIRST_TOKEN)
     reached = marks.since_release()
-    assert 0 < marks.network_s <= reached["first_token"] - thinking
-    assert 0 < reached["sent"] <= reached["first_token"] - thinking
+    # Not to the millisecond: on a busy machine this side may look up late.
+    assert 0 < marks.network_s <= reached["first_token"] - thinking / 2
+    assert 0 < reached["sent"] <= reached["first_token"] - thinking / 2
 
 
 # Patience.

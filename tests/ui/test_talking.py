@@ -149,16 +149,37 @@ async def test_an_utterance_that_reached_its_limit_is_not_ended_by_the_key():
         assert s.commands == ["talk"]
 
 
-async def test_space_in_the_text_field_is_a_space_and_its_release_nothing():
+async def test_space_in_a_text_is_a_space_and_its_release_nothing():
     async with screen() as s:
         await reports_releases(s)
-        await s.press("slash")
+        await s.press("slash", "a")
         down(s, 10.0)
         down(s, 10.5, repeated=True)
         up(s, 10.6)
         await s.settle()
-        assert s.app.focused.value == "  "
+        assert s.app.focused.value == "a  "
         assert s.commands == []
+
+
+async def test_keys_that_arrive_together_are_text_with_its_spaces():
+    async with screen() as s:
+        for key, character in (("slash", "/"), ("a", "a"), ("space", " "), ("b", "b")):
+            s.app.post_message(events.Key(key, character))
+        await s.settle()
+        assert s.app.focused.value == "a b"
+        assert s.commands == []
+
+
+async def test_space_in_an_empty_text_field_talks_and_leaves_it():
+    async with screen() as s:
+        await reports_releases(s)
+        await s.press("slash", "escape", "slash", "left")
+        down(s, 10.0)
+        down(s, 10.5, repeated=True)
+        up(s, 11.0)
+        await s.settle()
+        assert s.engine.calls[-2:] == [("talk", 10.0), ("release", 11.0)]
+        assert "Hold Space and speak" in s.text
 
 
 @pytest.mark.parametrize("releases", [True, False])

@@ -37,6 +37,7 @@ class Clip:
 
     name: str
     samples: Samples
+    """shape (n,), in [-1, 1]"""
 
     @property
     def seconds(self) -> float:
@@ -44,7 +45,10 @@ class Clip:
 
 
 def load_clip(path: Path, max_seconds: float) -> Clip:
-    """Read any format libsndfile knows. Raises InputError, one sentence naming the file."""
+    """Read any format libsndfile knows, mixed to one channel.
+
+    Raises InputError, one sentence naming the file, also for one longer than `max_seconds`.
+    """
     if path.is_dir():
         raise InputError(f"{path}: is a directory, not a sound file.")
     if not path.exists():

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import numpy as np
-
 from voxtui.audio.devices import find, list_devices, opening_failed, portaudio, streams
 from voxtui.audio.rates import Resampler
 from voxtui.turn import FRAME_SAMPLES, SAMPLE_RATE, Frame
@@ -113,6 +111,8 @@ class SounddeviceMicrophone:
         sink: Callable[[Frame], None],
         lost: Callable[[str], None],
     ) -> None:
+        import numpy as np
+
         framer, waited = Framer(rate), 0
         while True:
             try:
@@ -141,6 +141,8 @@ class Framer:
     """Cuts blocks at any rate into 16 kHz frames, each with the capture time of its last sample."""
 
     def __init__(self, rate: float) -> None:
+        import numpy as np
+
         self._rate = rate
         self._resampler = Resampler(rate, SAMPLE_RATE)
         self._clock: float | None = None
@@ -150,6 +152,8 @@ class Framer:
 
     def frames(self, samples: Any, at: float) -> list[Frame]:
         """Frames completed by `samples` (float32, mono), the last of which was captured at `at`."""
+        import numpy as np
+
         self._taken += len(samples)
         if self._clock is None or abs(at - self._clock - len(samples) / self._rate) > JUMP_SECONDS:
             self._clock = at

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from voxtui.turn import Samples
 
 QUALITY = "sinc_fastest"
 """-100 dB of aliasing; each better quality holds back longer."""
 
-
 HELD_SECONDS = 0.002
 """More than is held back at any of these rates."""
 
 
 class Resampler:
-    """Converts a stream of mono float32, piece by piece, without a click at the joints."""
+    """Converts a stream of mono float32, piece by piece, without a click at the joints.
+
+    Rates are in Hz. Samples have the shape (n,) on both sides; where the rates are the same they
+    are handed on as they are.
+    """
 
     def __init__(self, rate_in: float, rate_out: float) -> None:
         self._ratio = rate_out / rate_in
@@ -31,6 +32,8 @@ class Resampler:
 
     def process(self, samples: Samples, last: bool = False) -> Samples:
         """What `samples` complete; `last`: nothing follows them."""
+        import numpy as np
+
         if self._stream is None:
             return samples
         converted = self._stream.process(samples, self._ratio, end_of_input=last)
@@ -41,13 +44,15 @@ class Resampler:
 
         The library gives no more than it gets: for nothing, nothing.
         """
+        import numpy as np
+
         if self._stream is None:
             return np.zeros(0, np.float32)
         return self.process(np.zeros(self._held, np.float32), last=True)
 
 
 def resample(samples: Samples, rate_in: float, rate_out: float) -> Samples:
-    """A whole sound at another rate."""
+    """A whole sound, mono float32, at another rate (Hz)."""
     return Resampler(rate_in, rate_out).process(samples, last=True)
 
 

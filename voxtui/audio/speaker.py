@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from voxtui.audio.devices import (
     Device,
     find,
@@ -273,6 +271,8 @@ class SounddeviceSpeaker:
         A sound server plays a stream that ran dry only once there is something in it again: a
         little silence kept ahead would never be played, and speech would wait behind it.
         """
+        import numpy as np
+
         stream, rate = self._stream, self._rate
         period = round(PERIOD_SECONDS * rate)
         capacity = stream.write_available
@@ -338,6 +338,8 @@ class SounddeviceSpeaker:
 
     def _note(self, samples: Any, reply: Reply) -> None:
         """Where in the stretch `samples`, to be written next, can be heard."""
+        import numpy as np
+
         stretch = self._stretch
         audible = np.flatnonzero(np.abs(samples) > AUDIBLE)
         if len(audible):
@@ -425,6 +427,8 @@ class HandedOver(SilentSpeaker):
     name = "no device"
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+        import numpy as np
+
         super().play(chunk, marks, stopped)
         audible = np.flatnonzero(np.abs(chunk.samples) > AUDIBLE)
         if len(audible):
@@ -468,6 +472,8 @@ class FileSpeaker(SilentSpeaker):
             raise InputError(f"{self._path}: cannot be written there; a full disk?") from error
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+        import numpy as np
+
         super().play(chunk, marks, stopped)
         samples = resample(chunk.samples, chunk.rate, self._rate)
         try:

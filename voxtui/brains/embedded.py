@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from voxtui.brains.llama import ASK, Llama, chatml
+from voxtui.brains.llama import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.moonshine import Moonshine, stretches
 from voxtui.config import Config, Sampling
 from voxtui.errors import ModelError
@@ -102,6 +102,10 @@ class Draft:
             self._changed.notify_all()
 
     # Called by the one who wants the reply.
+
+    def ends_within(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self.ended, seconds)
 
     def texts(self, cancelled: Flag) -> Iterator[str]:
         """The reply, token by token as it comes. Raises what went wrong."""
@@ -240,12 +244,13 @@ class EmbeddedBrain:
         progress("chat model", None)
         self._load_chat(lambda: progress("chat model", None))
         self._chat = ChatThread(self._llama, self._sampling)
-        progress("warming up", None)
-        draft = self._chat.ask(self._prompt((), "Hello, how are you?") + ASK, 4)
-        for _ in draft.texts(Flag()):
-            pass
-        for _ in self._chat.ask(self._prompt((), ""), 0).texts(Flag()):
-            pass
+        prompt = self._prompt((), "Hello, how are you?") + ASK
+        for text, tokens in ((prompt, 4), (self._prompt((), ""), 0)):
+            draft = self._chat.ask(text, tokens)
+            while not draft.ends_within(BEAT_SECONDS):
+                progress("warming up", None)
+            for _ in draft.texts(Flag()):  # raises what went wrong
+                pass
         self._follower.start()
 
     def _load_chat(self, beat: Callable[[], object]) -> None:
@@ -343,7 +348,7 @@ class EmbeddedBrain:
         return final.text
 
     def _pass(self, said: Utterance, known: dict[tuple[int, int], str]) -> Pass:
-        # Recogniser and chat model both want every core; one after the other is faster for both.
+        # Side by side they take each other's cores; one after the other is faster for both.
         self._loaded().pause()
         started = time.monotonic()
         parts = stretches(said)

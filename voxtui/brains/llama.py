@@ -7,12 +7,13 @@ running out of memory, costs one turn.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from importlib import import_module
@@ -196,7 +197,8 @@ def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
     """The other process: load, then answer one request after another until the pipe is closed."""
     with suppress(EOFError, OSError):
         try:
-            server = _load(path, context_tokens)
+            with _ended_with(pipe):
+                server = _load(path, context_tokens)
         except ModelError as error:
             pipe.send(Failure(error.message, error.hint))
             return
@@ -210,6 +212,23 @@ def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
     # At once: a server that is taken down as it starts waits for ever for a thread of its own, and
     # would outlive whoever was killed while it loaded.
     os._exit(0)
+
+
+@contextmanager
+def _ended_with(pipe: Connection) -> Generator[None, None, None]:
+    """Within, this process ends once the other end of `pipe` is closed, also deep in native code.
+
+    Whatever came through it would end it too, but nothing does while the model loads.
+    """
+    flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)  # sends SIGIO, which nobody handles
+    if pipe.poll():
+        os._exit(0)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(pipe, fcntl.F_SETFL, flags)
 
 
 def _load(path: Path, context_tokens: int) -> Any:

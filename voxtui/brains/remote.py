@@ -7,12 +7,10 @@ before the key comes up: what was said may yet be discarded.
 from __future__ import annotations
 
 import base64
-import io
 import re
-import wave
 from collections.abc import Callable, Generator, Iterator
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -28,10 +26,7 @@ from voxtui.brains.wire import (
 from voxtui.config import Config, RemoteBrainConfig, Sampling
 from voxtui.errors import RemoteError
 from voxtui.protocols import Past, Progress
-from voxtui.turn import SAMPLE_RATE, Frame, Heard, Mark, Marks, Token, Utterance
-
-if TYPE_CHECKING:
-    from voxtui.turn import Samples
+from voxtui.turn import Frame, Heard, Mark, Marks, Token, Utterance
 
 WARM_AGAIN_SECONDS = 4.0
 """Servers close a connection that is idle for 5 s, and a sentence may take longer."""
@@ -49,7 +44,6 @@ _UNKNOWN = re.compile(
     re.IGNORECASE,
 )
 """How servers say that they do not know a parameter, rather than that its value is wrong."""
-
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """What is no text and may be a command to the terminal that shows it."""
@@ -235,7 +229,7 @@ class RemoteBrain:
         """What was said, in words. Raises RemoteError."""
         fields = {"model": self._config.transcription_model or self._model,
                   "response_format": "json", "temperature": "0"}  # fmt: skip
-        file = {"file": ("speech.wav", wav(said.samples), "audio/wav")}
+        file = {"file": ("speech.wav", said.as_wav(), "audio/wav")}
         for event in server.ask("POST", "audio/transcriptions", timing, data=fields, files=file):
             if cancelled.is_set():
                 return
@@ -346,18 +340,5 @@ def _user(before: str, said: Utterance | str) -> Json:
 
 
 def heard(said: Utterance) -> Json:
-    data = base64.b64encode(wav(said.samples)).decode()
+    data = base64.b64encode(said.as_wav()).decode()
     return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
-
-
-def wav(samples: Samples) -> bytes:
-    """16 bit PCM, mono, 16 kHz."""
-    import numpy as np
-
-    file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(SAMPLE_RATE)
-        out.writeframes((np.clip(samples, -1, 1) * 32767).round().astype("<i2").tobytes())
-    return file.getvalue()

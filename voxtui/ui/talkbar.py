@@ -69,6 +69,8 @@ class TalkBar(Horizontal):
         super().__init__()
         self._how = ""
         self._source = ""
+        self.begun = False
+        """whether a key has arrived for the field, which may not have taken it yet"""
         self.meter = Meter()
         self.field = Input(placeholder="Ask something", compact=True)
         self._hint = Hint(markup=False)
@@ -105,6 +107,7 @@ class TalkBar(Horizontal):
     def close_field(self) -> None:
         self.remove_class("typing")
         self._entitle()
+        self.begun = False
         self.field.clear()
 
     def _entitle(self) -> None:
