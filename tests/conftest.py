@@ -12,7 +12,7 @@ from tests.virtual_audio import VirtualAudio, missing
 OURS = "voxtui"
 """What the names of our threads begin with."""
 
-ENDING_SECONDS = 5.0
+ENDING_SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ from voxtui.turn import (
 )
 
 Flag = threading.Event
-SECONDS = 10.0
+SECONDS = 30.0
 """How long a test waits for something that should happen at once."""
 
 
@@ -160,6 +160,7 @@ class FakeSpeaker:
     def __init__(self, held: bool = False, heard: float | None = None) -> None:
         self.chunks: list[SpeechChunk] = []
         self.playing = Flag()
+        self.finishing = Flag()
         self._held = held
         self._heard = heard
         self._queued = 0.0
@@ -181,6 +182,7 @@ class FakeSpeaker:
         self.playing.set()
 
     def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+        self.finishing.set()
         poll = Flag()
         while self._held and not stopped():
             poll.wait(0.001)

@@ -124,25 +124,32 @@ class Seen:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How much later than on the monotonic clock the recording dates a sound, in seconds."""
+    """Where the recording lies on the monotonic clock, in seconds."""
 
-    late: float
+    began_at: float
+    """when its first sample was played"""
     uncertain: float
     """± seconds"""
+
+    def moment(self, sample: int) -> float:
+        return self.began_at + sample / RATE
+
+    def sample(self, at: float) -> int:
+        return round((at - self.began_at) * RATE)
 
 
 def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 20) -> Calibration:
     """A tone is switched on again and again: it is heard from the server's next block on.
 
     So the true moment of each edge lies between the command and its return plus one block, as long
-    as what arrives at once; the recording is late by what is in all of these intervals.
+    as what arrives at once; the recording began at what is in all of these intervals.
     """
     tone = np.tile(np.sign(np.sin(np.arange(48) * 2 * np.pi / 48)) * 0.5, 48 * 1000)
     path = audio.wav(tone.astype(np.float32), RATE)
     playing = subprocess.Popen(
         ["paplay", f"--device={SPEAKER}", "--latency-msec=20", str(path)], env=audio.environ
     )
-    lowest, highest = -np.inf, np.inf
+    edges: list[tuple[int, float, float]] = []
     try:
         threading.Event().wait(0.5)
         for _ in range(clicks):
@@ -153,15 +160,16 @@ def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 20) -> Cali
             recorder.until(after + 0.1)
             start = recorder.index(quiet_from)
             loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)
-            edge = recorder.began_at + (start + int(loud[0])) / RATE
-            lowest = max(lowest, edge - after - recorder.block)
-            highest = min(highest, edge - before)
+            edges.append((start + int(loud[0]), before, after))
     finally:
         playing.terminate()
         playing.wait()
         audio.mute(False)
-    assert lowest <= highest, "the recording's clock is not steady"
-    return Calibration(float(lowest + highest) / 2, float(highest - lowest) / 2)
+    earliest = max(before - edge / RATE for edge, before, _ in edges)
+    bounds = [after + recorder.block - edge / RATE for edge, _, after in edges]
+    # One before that was heard later than from the next block on: the machine was busy.
+    latest = min(bound for bound in bounds if bound >= earliest)
+    return Calibration((earliest + latest) / 2, (latest - earliest) / 2)
 
 
 def observe(
@@ -206,9 +214,9 @@ def _turn(
     token_painted = terminal.first(lambda screen: screen.replies > 0) - released
     terminal.until(lambda: terminal.state("READY"))
     recorder.until(time.monotonic() + 0.1)
-    start = recorder.index(released)
+    start = calibration.sample(released)
     loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)
-    sound = recorder.began_at + (start + int(loud[0])) / RATE - calibration.late - released
+    sound = calibration.moment(start + int(loud[0])) - released
     terminal.until(lambda: terminal.number("First sound") is not None)
     shown = terminal.number("First sound"), terminal.number("TTFT")
     assert shown[0] is not None and shown[1] is not None, "\n".join(terminal.lines)
@@ -224,7 +232,6 @@ def report(calibration: Calibration, seen: list[Seen]) -> dict[str, Any]:
     delays = [turn.paint_delay for turn in seen]
     return {
         "turns": len(seen),
-        "recording_late_ms": round(calibration.late * 1000, 2),
         "calibration_uncertain_ms": round(calibration.uncertain * 1000, 2),
         "first_sound_shown_minus_recorded_ms": _spread(errors, SOUND_MS),
         "first_token_painted_minus_shown_ttft_ms": _spread(delays, ONE_PAINT_MS),

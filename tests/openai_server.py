@@ -16,7 +16,7 @@ from typing import Any
 CERTIFICATE = Path(__file__).parent / "data" / "localhost.pem"
 """Self-signed, for localhost; its key beside it."""
 
-SECONDS = 10.0
+SECONDS = 30.0
 
 Answer = Callable[["Exchange"], object]
 

@@ -31,7 +31,7 @@ from voxtui.config import BrainConfig, Config, EmbeddedBrainConfig, GenerationCo
 from voxtui.detectors.silero import PySilero
 from voxtui.engine import Engine
 from voxtui.headless import headless
-from voxtui.turn import FRAME_SECONDS, SAMPLE_RATE, Event, Frame, Outcome
+from voxtui.turn import FRAME_SECONDS, SAMPLE_RATE, Event, Frame, Loaded, Outcome
 
 SETTLED = 0.2
 """The share of turns after which everything that is made once has been made."""
@@ -190,7 +190,7 @@ def listen(seconds: float, pause: float = 10.0) -> dict[str, Any]:
         engine = Engine(
             microphone=Watched(MICROPHONE, heard.look), speaker=None, detector=PySilero(),
             brain=ScriptedBrain(), voice=None, config=Config(),
-            emit=lambda event: loaded.set() if type(event).__name__ == "Loaded" else None,
+            emit=lambda event: loaded.set() if isinstance(event, Loaded) else None,
         )  # fmt: skip
         engine.start()
         assert loaded.wait(60)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from tests.virtual_audio import RATE, SPEAKER, VirtualAudio
 from voxtui.audio import speaker as speakers
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.bench.machine import machine
+from voxtui.bench.stages import busy
 from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk
 
 CLAUSE_SECONDS = 0.8
@@ -63,7 +63,7 @@ def measure(period: float, depth: float, turns: int) -> list[Heard]:
         audio = stack.enter_context(VirtualAudio())
         stack.enter_context(audio.environment())
         recorder = stack.enter_context(audio.record(latency_ms=RECORDED_MS))
-        late = calibrate(audio, recorder).late
+        calibration = calibrate(audio, recorder)
         speaker = SounddeviceSpeaker(SPEAKER)
         speaker.open()
         stack.callback(speaker.close)
@@ -75,9 +75,9 @@ def measure(period: float, depth: float, turns: int) -> list[Heard]:
             speaker.play(SpeechChunk(clause(), VOICE_RATE, ""), marks, lambda: False)
             speaker.finish(marks, lambda: False)
             recorder.until(time.monotonic() + 0.2)
-            start = recorder.index(handed_over + late)
+            start = calibration.sample(handed_over)
             loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)
-            sound = recorder.began_at + (start + int(loud[0])) / RATE - late
+            sound = calibration.moment(start + int(loud[0]))
             gaps = int(np.count_nonzero(np.diff(loud) > RATE / 1000))
             marked = marks.at(Mark.FIRST_SOUND)
             assert marked is not None
@@ -86,29 +86,18 @@ def measure(period: float, depth: float, turns: int) -> list[Heard]:
 
 
 @contextmanager
-def busy(programs: int) -> Iterator[None]:
-    """So many programs that never rest, and a thread here that holds the interpreter."""
-    others = [multiprocessing.Process(target=_spin, daemon=True) for _ in range(programs)]
-    for other in others:
-        other.start()
+def holding(wanted: bool) -> Iterator[None]:
+    """A thread here that holds the interpreter."""
     ended = threading.Event()
     holder = threading.Thread(target=_hold, args=(ended,))
-    if programs:
+    if wanted:
         holder.start()
     try:
         yield
     finally:
         ended.set()
-        if programs:
+        if wanted:
             holder.join()
-        for other in others:
-            other.terminate()
-            other.join()
-
-
-def _spin() -> None:
-    while True:
-        pass
 
 
 def _hold(ended: threading.Event) -> None:
@@ -142,7 +131,7 @@ def main() -> None:
     write(json.dumps(machine()) + "\n")
     write("| taken at a time | kept ahead | n | sound p50 | p95 | max | mark p50 | mark | gaps |\n")
     write("|---" * 9 + "|\n")
-    with busy(asked.busy):
+    with busy(asked.busy), holding(asked.busy > 0):
         for depth in [int(ms) / 1000 for ms in asked.depths.split(",")]:
             for period in [int(ms) / 1000 for ms in asked.periods.split(",")]:
                 if 2 * period <= depth:

@@ -84,3 +84,39 @@ def test_a_first_item_that_does_not_come_is_not_waited_for() -> None:
     go_on.set()
     thread.join(SECONDS)
     assert not thread.is_alive()
+
+
+def test_what_is_unwanted_is_not_waited_for_and_nobody_reads_what_comes_of_it() -> None:
+    go_on, unwanted, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def deep() -> Generator[int, None, None]:
+        try:
+            yield 1
+            go_on.wait(SECONDS)
+            yield 2
+        finally:
+            closed.set()
+
+    with pytest.raises(Stalled) as stalled, ahead(deep(), 1, "test", 1.0, unwanted.is_set) as items:
+        assert next(items) == 1
+        unwanted.set()
+        next(items)
+    go_on.set()
+    stalled.value.thread.join(SECONDS)
+    assert closed.is_set() and alive() == []
+
+
+def test_leaving_what_is_unwanted_does_not_wait_for_it() -> None:
+    go_on = threading.Event()
+
+    def deep() -> Generator[int, None, None]:
+        yield 1
+        go_on.wait(SECONDS)
+
+    with ahead(deep(), 1, "test", 1.0, lambda: True) as items:
+        assert next(items) == 1
+    assert alive() == ["voxtui-test"]
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == "voxtui-test":
+            thread.join(SECONDS)

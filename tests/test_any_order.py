@@ -295,12 +295,12 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def unplug(self) -> None:
         lost = self.microphones[-1]
-        if self.engine._microphone is not lost:
+        if self.engine._sound.microphone is not lost:
             return
         self.gate.hold(False)
         self.turn, self.source = None, "microphone"
         lost.unplug()
-        self.until(lambda: self.engine._microphone is not lost)
+        self.until(lambda: self.engine._sound.microphone is not lost)
 
     @rule(brain=st.booleans())
     def choose(self, brain: bool) -> None:

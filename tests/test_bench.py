@@ -13,7 +13,7 @@ from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
 from tests.test_ask import Ran, sound
 from voxtui.audio.clips import Clip
 from voxtui.bench.compare import difference
-from voxtui.bench.lab import Measured
+from voxtui.bench.measure import Measured
 from voxtui.bench.report import check, stage_spreads, steadiness
 from voxtui.config import TargetsConfig
 from voxtui.engine import Engine

@@ -34,6 +34,7 @@ OUTSIDE = {"msgspec", "textual", "sounddevice", "samplerate", "mistral_common", 
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 def test_it_needs_torch_transformers_and_numpy_only():
     found = subprocess.run(
         [sys.executable, "-c", "import sys, voxtui.bench.voxtral.__main__; print(*sys.modules)"],
@@ -49,6 +50,7 @@ def test_it_needs_torch_transformers_and_numpy_only():
 # The floor.
 
 
+@pytest.mark.slow
 def test_the_shape_that_is_counted_is_the_one_transformers_makes():
     from transformers import VoxtralConfig, VoxtralForConditionalGeneration
 

@@ -389,7 +389,7 @@ def test_a_home_that_cannot_be_written_to_is_no_obstacle(voxtui, tmp_path):
         ("models fetch", signal.SIGINT),
         (f"ask {QUESTION} --speak answer.wav", signal.SIGINT),
         (f"ask {QUESTION} --speak answer.wav", signal.SIGTERM),
-        (f"ask {QUESTION} --speak answer.wav", signal.SIGHUP),
+        pytest.param(f"ask {QUESTION} --speak answer.wav", signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )
 def test_ctrl_c_ends_it_with_130_and_nothing_left_behind(voxtui, command, ending):
@@ -408,7 +408,7 @@ def test_ctrl_c_ends_it_with_130_and_nothing_left_behind(voxtui, command, ending
         (voxtui.here / "mine.gguf").open("wb"),
     ):  # returns once it is being read
         running.send_signal(ending)
-        stdout, stderr = running.communicate(timeout=20)
+        stdout, stderr = running.communicate(timeout=60)
     assert (running.returncode, stdout + stderr.strip()) == (130, "")
     assert [path.name for path in voxtui.here.iterdir()] == ["mine.gguf"]
 
@@ -421,7 +421,10 @@ def test_ctrl_c_before_anything_is_imported_is_quiet_too():
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("form", ["text", "json", "srt", "vtt"])
+@pytest.mark.parametrize(
+    "form",
+    ["text", "vtt", *(pytest.param(form, marks=pytest.mark.slow) for form in ("json", "srt"))],
+)
 def test_transcribe_writes_what_is_said_with_its_times(voxtui, form):
     ran = voxtui("transcribe", str(QUESTION), "--format", form)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -36,6 +36,7 @@ def cut(text: str) -> list[str]:
         ("It costs 3.50 dollars. Fine.", ["It costs 3.50 dollars.", "Fine."]),
         ("1. Eat well.\n2. Sleep.", ["1. Eat well.", "2. Sleep."]),
         ("no end at all", ["no end at all"]),
+        ("Well, yes, it is nice.", ["Well, yes,", "it is nice."]),
         ("The capital of France is Paris.", ["The capital of France", "is Paris."]),
         ("Paris is nice. The end of it is here.", ["Paris is nice.", "The end of it is here."]),
         ("", []),
@@ -69,6 +70,17 @@ def test_the_first_full_stop_is_not_waited_past() -> None:
         pytest.fail("the clause was complete at its full stop")
 
     assert next(clauses(tokens())) == "It is Paris."
+
+
+def test_the_full_stop_of_an_abbreviation_is_waited_past() -> None:
+    assert next(clauses(iter(["Ask", " Mrs", ".", " Smith", "."]))) == "Ask Mrs. Smith."
+
+
+def test_a_reply_of_signs_is_not_spoken() -> None:
+    voice = BeepVoice()
+    for reply in ("!", "…", "?!"):
+        list(Speech(voice, Marks(), 1.0).chunks(iter([Token(reply)])))
+    assert voice.clauses == []
 
 
 def test_a_text_without_punctuation_is_still_spoken_in_pieces() -> None:

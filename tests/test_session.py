@@ -1,6 +1,7 @@
 import json
 import wave
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,11 +65,11 @@ def test_saving_twice_keeps_both(record, tmp_path):
 
 
 def test_a_save_that_fails_leaves_nothing_and_says_where(record, tmp_path, monkeypatch):
-    def full(path, utterance):
-        path.write_bytes(b"half")
+    def full(path, sound):
+        path.touch()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(session, "_write_wav", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match=r"not saved.*No space left"):
         record.save(tmp_path)
     assert list(tmp_path.iterdir()) == []

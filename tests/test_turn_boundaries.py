@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -14,12 +15,13 @@ from tests.fakes import (
     BeepVoice,
     FakeSpeaker,
     Flag,
+    LoudIsSpeech,
     ScriptedBrain,
     frames,
 )
 from tests.test_engine import SPEECH, WITHOUT_TRANSCRIPTS, talking, text
 from voxtui.audio.clips import Clip, speak
-from voxtui.config import Config, HistoryConfig, StreamingConfig, VadConfig
+from voxtui.config import AudioConfig, Config, HistoryConfig, StreamingConfig, VadConfig
 from voxtui.conversation import Speech
 from voxtui.turn import (
     FRAME_SAMPLES,
@@ -138,7 +140,7 @@ def test_a_clip_that_is_not_played_in_real_time_is_heard_after_an_answer() -> No
 def test_with_headphones_the_words_that_interrupt_are_heard_whole() -> None:
     speaker = Speaking(held=True, heard=0.05)
     brain = ScriptedBrain(["A long story."], ["Yes."])
-    with talking(brain, speaker=speaker, config=HEADPHONES) as talk:
+    with talking(brain, speaker=speaker, config=HEADPHONES, overhearing=LoudIsSpeech()) as talk:
         assert talk.microphone
         talk.engine.say("tell me")
         assert speaker.playing.wait(SECONDS)
@@ -150,6 +152,35 @@ def test_with_headphones_the_words_that_interrupt_are_heard_whole() -> None:
         talk.microphone.push(over_it[16:])
         assert talk.turn().outcome is Outcome.ANSWERED
         assert spoken_frames(talk.brain.said[1]) == 6 + 15
+
+
+def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_next() -> None:
+    answering, go_on = Flag(), Flag()
+
+    class Slow(ScriptedBrain):
+        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
+            answering.set()
+            assert go_on.wait(SECONDS)
+            yield from super().reply(past, said, marks, cancelled)
+
+    class Overhearing(LoudIsSpeech):
+        def __init__(self) -> None:
+            self.threads: set[threading.Thread] = set()
+
+        def probability(self, frame):  # type: ignore[no-untyped-def]
+            self.threads.add(threading.current_thread())
+            return super().probability(frame)
+
+    overhearing = Overhearing()
+    config = Config(vad=VadConfig(listen_while_speaking=True))
+    with talking(Slow(), silent=True, config=config, overhearing=overhearing) as talk:
+        talk.engine.say("first")
+        assert answering.wait(SECONDS)
+        overhearing.threads.clear()
+        talk.speak()
+        go_on.set()
+        assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED, Outcome.ANSWERED]
+        assert overhearing.threads == {threading.current_thread()}
 
 
 # Hands-free beside keys.
@@ -182,6 +213,28 @@ def test_hands_free_speech_keeps_its_beginning_however_much_of_it_starts_a_turn(
         talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 30, 1000.0))
         talk.turn()
         assert spoken_frames(talk.brain.said[0]) == 6 + 80
+
+
+def test_hands_free_the_silence_before_the_first_word_ends_nothing() -> None:
+    config = Config(vad=VadConfig(hands_free=True, end_ms=64))
+    with talking(config=config) as talk:
+        assert talk.microphone
+        talk.microphone.push(frames("." * 20 + "x" * 10 + "." * 5, 1000.0))
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert spoken_frames(talk.brain.said[0]) == 6 + 10
+
+
+def test_hands_free_what_starts_a_turn_may_be_longer_than_an_utterance() -> None:
+    config = Config(
+        vad=VadConfig(hands_free=True, start_ms=2000), audio=AudioConfig(max_utterance_s=1)
+    )
+    with talking(config=config) as talk:
+        assert talk.microphone
+        talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 40, 1000.0))
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert spoken_frames(talk.brain.said[0]) <= 1.2 / FRAME_SECONDS
+        talk.engine.say("still there?")
+        assert talk.turn().outcome is Outcome.ANSWERED
 
 
 def test_closing_answers_nothing_that_is_still_in_the_inbox() -> None:
@@ -304,8 +357,7 @@ def test_an_answer_cut_off_in_the_silence_after_its_last_word_was_heard_whole() 
     speaker = FakeSpeaker(held=True, heard=0.14 + 0.1)
     with talking(ScriptedBrain(reply), voice=Pausing(), speaker=speaker) as talk:
         talk.speak()
-        assert speaker.playing.wait(SECONDS)
-        talk.events.until(ReplyText, lambda e: "three." in text(talk.events))
+        assert speaker.finishing.wait(SECONDS)
         talk.engine.interrupt()
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.events.of(SpokenUpTo) == []
@@ -355,6 +407,51 @@ def test_no_clause_is_begun_after_the_key_press() -> None:
         go_on.set()
         assert talk.turn().outcome is Outcome.CANCELLED
         assert talk.voice and len(talk.voice.clauses) == 2
+
+
+def test_a_voice_that_is_still_at_a_clause_keeps_nobody_from_being_heard_and_answered() -> None:
+    speaking, go_on = Flag(), Flag()
+
+    def deep(clause: str) -> None:
+        if clause == "One.":
+            speaking.set()
+            assert go_on.wait(SECONDS)
+
+    with talking(ScriptedBrain(["One."], ["Two."]), voice=BeepVoice(deep)) as talk:
+        talk.engine.say("first")
+        assert speaking.wait(SECONDS)
+        talk.speak()
+        assert talk.turn().outcome is Outcome.CANCELLED
+        talk.events.until(ReplyText, lambda e: e == ReplyText(2, "Two."))
+        assert talk.voice and talk.voice.clauses == ["One."]
+        go_on.set()
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert talk.voice.clauses == ["One.", "Two."]
+        assert talk.speaker and [chunk.text for chunk in talk.speaker.chunks] == ["Two."]
+
+
+def test_closing_waits_for_a_voice_that_is_still_at_a_clause() -> None:
+    speaking, go_on = Flag(), Flag()
+
+    class Deep(BeepVoice):
+        def close(self) -> None:
+            assert go_on.is_set()
+            super().close()
+
+    def deep(clause: str) -> None:
+        speaking.set()
+        assert go_on.wait(SECONDS)
+
+    with talking(voice=Deep(deep)) as talk:
+        talk.engine.say("first")
+        assert speaking.wait(SECONDS)
+        talk.engine.interrupt()
+        talk.turn()
+        closing = threading.Thread(target=talk.engine.close)
+        closing.start()
+        go_on.set()
+        closing.join(SECONDS)
+        assert talk.voice and talk.voice.closed
 
 
 # Marks.

@@ -31,7 +31,7 @@ SAID = "voxcable.monitor"
 
 RATE = 48_000
 PROGRAMS = ("pulseaudio", "pactl", "paplay", "parecord")
-READY_SECONDS = 10.0
+READY_SECONDS = 30.0
 
 CLIENT = """\
 autospawn = no
@@ -40,9 +40,10 @@ auto-connect-localhost = no
 auto-connect-display = no
 """
 
+# A sound card does not wait for the processor: where that is allowed, its stand-in comes first.
 DAEMON = f"""\
 exit-idle-time = -1
-high-priority = no
+high-priority = yes
 realtime-scheduling = no
 flat-volumes = no
 enable-shm = no
@@ -224,7 +225,8 @@ class VirtualAudio:
         """Play a file or samples into the microphone. Ends when all of it has been played."""
         if isinstance(sound, np.ndarray):
             sound = self.wav(sound, rate)
-        command = ["paplay", "--device=voxcable", "--latency-msec=20", str(sound)]
+        # Far ahead, as nobody falters because a machine is busy.
+        command = ["paplay", "--device=voxcable", "--latency-msec=500", str(sound)]
         return subprocess.Popen(command, env=self.environ, stdin=subprocess.DEVNULL)
 
     def record(self, device: str = f"{SPEAKER}.monitor", latency_ms: int = 10) -> Recorder:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from queue import Empty, Queue
 from threading import Event as Flag
@@ -11,9 +12,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+TICK_SECONDS = 0.02
+"""How soon who waits for an item notices that it is unwanted, or late."""
+
 
 class Stalled(Exception):
-    """The first item did not come in time; `thread` is still at it."""
+    """The first item did not come in time, or the next before all was unwanted.
+
+    `thread` is still at it.
+    """
 
     def __init__(self, thread: Thread) -> None:
         super().__init__(f"{thread.name} gave nothing in time")
@@ -26,21 +33,25 @@ class _Done:
 
 @contextmanager
 def ahead(
-    items: Generator[T, None, None], limit: int, name: str, first_within: float | None = None
+    items: Generator[T, None, None],
+    limit: int,
+    name: str,
+    first_within: float | None = None,
+    unwanted: Callable[[], bool] = lambda: False,
 ) -> Generator[Iterator[T], None, None]:
     """Pull `items` on another thread, up to `limit` of them ahead of the consumer.
 
     An exception there is raised here. Leaving the block stops the thread at its next item, closes
-    the generator on the thread that ran it, and joins. If the first item takes longer than
-    `first_within` seconds, Stalled is raised and the thread, which cannot be stopped, is left to
-    end by itself.
+    the generator on the thread that ran it, and joins. With `first_within` the thread is one that
+    cannot be stopped: if its first item takes longer than so many seconds, or none has come when
+    they are `unwanted`, Stalled is raised, and it is left to end by itself.
     """
     buffer: Queue[T | BaseException | _Done] = Queue(limit)
     left = Flag()
     stalled = False
 
     def put(item: T | BaseException | _Done) -> None:
-        if not stalled:
+        if not left.is_set():
             buffer.put(item)
 
     def produce() -> None:
@@ -55,18 +66,23 @@ def ahead(
             last = error
         put(last)
 
-    def consume() -> Iterator[T]:
+    def take(late: float | None) -> T | BaseException | _Done:
         nonlocal stalled
-        try:
-            item = buffer.get(timeout=first_within)
-        except Empty:
-            stalled = True
-            raise Stalled(producer) from None
+        while True:
+            try:
+                return buffer.get(timeout=None if first_within is None else TICK_SECONDS)
+            except Empty:
+                stalled = unwanted() or (late is not None and time.monotonic() > late)
+                if stalled:
+                    raise Stalled(producer) from None
+
+    def consume() -> Iterator[T]:
+        item = take(first_within and time.monotonic() + first_within)
         while not isinstance(item, _Done):
             if isinstance(item, BaseException):
                 raise item
             yield item
-            item = buffer.get()
+            item = take(None)
 
     producer = Thread(target=produce, name=f"voxtui-{name}", daemon=True)
     producer.start()
@@ -74,8 +90,9 @@ def ahead(
         yield consume()
     finally:
         left.set()
-        while producer.is_alive() and not stalled:  # it may be waiting for room
+        while producer.is_alive():
             try:
-                buffer.get(timeout=0.005)
+                buffer.get(timeout=0.005)  # it may be waiting for room
             except Empty:
-                continue
+                if stalled or unwanted():
+                    break

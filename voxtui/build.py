@@ -64,6 +64,7 @@ def build_engine(
         config=config,
         emit=emit,
         spares=spares,
+        overhearing=build_detector(config) if config.vad.listen_while_speaking else None,
     )
 
 

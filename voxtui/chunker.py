@@ -25,6 +25,7 @@ class Chunker:
         self._timer: threading.Timer | None = None
 
     def add(self, text: str) -> None:
+        """The text of the next token, which may be empty or hold half a word."""
         with self._lock:
             self._text += text
             while _words(self._text) >= self._config.min_words:

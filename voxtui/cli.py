@@ -31,6 +31,7 @@ from voxtui.build import (
     sample_clips,
 )
 from voxtui.errors import ConfigError, InputError, VoxtuiError
+from voxtui.stderr import native_stderr_in
 
 if TYPE_CHECKING:
     from voxtui.config import Config, LoadedConfig
@@ -126,7 +127,6 @@ def talk(options: Options) -> None:
     from voxtui.ui.app import VoxtuiApp
     from voxtui.ui.choices import Parts
     from voxtui.ui.guard import terminal_given_back
-    from voxtui.ui.stderr import native_stderr_in
 
     parts = Parts(
         microphone=lambda config: build_microphone(config.audio.input),
@@ -155,7 +155,6 @@ def talk_plainly(options: Options) -> None:
     """Talk in lines on stdin and stdout."""
     config = options.load().config
     from voxtui.plain import Plain, typed_lines
-    from voxtui.ui.stderr import native_stderr_in
 
     with native_stderr_in(native_log()), metrics_log(config) as log:
         plain = Plain(
@@ -192,7 +191,6 @@ def ask(
     from voxtui.audio.clips import load_clip
     from voxtui.audio.speaker import FileSpeaker, SilentSpeaker, TeeSpeaker
     from voxtui.doctor import can_play
-    from voxtui.ui.stderr import native_stderr_in
 
     if (wav or play) and config.voice.engine == "none":
         raise InputError("--speak and --play need a voice, and voice.engine is none.")
@@ -282,9 +280,8 @@ def bench(
     from voxtui.audio.clips import load_clip
     from voxtui.audio.speaker import HandedOver
     from voxtui.bench.command import Asked, limits, run
-    from voxtui.bench.lab import Plan
+    from voxtui.bench.measure import Plan
     from voxtui.doctor import can_play
-    from voxtui.ui.stderr import native_stderr_in
 
     asked = Asked(as_json, plot, compare, limits(budgets), check)
     asked.refuse_early()
@@ -322,7 +319,6 @@ def devices(options: Options) -> None:
     """List microphones and speakers, with a level check."""
     config = options.load().config
     from voxtui.doctor import show_devices
-    from voxtui.ui.stderr import native_stderr_in
 
     with native_stderr_in(native_log()):
         show_devices(config.audio, build_microphone(config.audio.input))
@@ -338,8 +334,6 @@ def doctor(options: Options, loopback: bool) -> None:
     from voxtui.doctor import examine, loop_back
 
     if loopback:
-        from voxtui.ui.stderr import native_stderr_in
-
         with native_stderr_in(native_log()):
             speaker = build_speaker(config.audio.output)
             microphone = build_microphone(config.audio.input)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from voxtui.ahead import ahead
+from voxtui.ahead import Stalled, ahead
 from voxtui.config import HistoryConfig
 from voxtui.protocols import PastTurn, Voice
 from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk, Token, Utterance
@@ -115,7 +116,9 @@ class Speech:
     timeout_s: float
     """a voice that takes longer for the first chunk of a clause has failed"""
     stopped: Callable[[], bool] = lambda: False
-    """no clause is begun that nobody will hear: the next turn waits for it to end"""
+    """no clause is begun, and none waited for, that nobody will hear"""
+    busy: threading.Lock = field(default_factory=threading.Lock)
+    """held by the thread that is in the voice, perhaps for a turn that is over"""
     spoken: list[SpokenClause] = field(default_factory=list[SpokenClause])
 
     def chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:
@@ -124,23 +127,30 @@ class Speech:
             if self.stopped():
                 return
             text = _unfinished(speakable(clause))
-            spoken = SpokenClause(len(clause), whole=len(text) < 2)
+            spoken = SpokenClause(len(clause), whole=not text)
             self.spoken.append(spoken)
             if spoken.whole:
                 continue
             self.marks.mark(Mark.FIRST_SENTENCE)
             speech = self._speech(text)
-            with ahead(speech, 4, "voice", first_within=self.timeout_s) as chunks:
-                for chunk in chunks:
-                    self.marks.mark(Mark.FIRST_AUDIO)
-                    self.marks.speech_s += chunk.seconds
-                    spoken.add(chunk)
-                    yield chunk
-            spoken.whole = True
+            try:
+                with ahead(speech, 4, "voice", self.timeout_s, self.stopped) as chunks:
+                    for chunk in chunks:
+                        self.marks.mark(Mark.FIRST_AUDIO)
+                        self.marks.speech_s += chunk.seconds
+                        spoken.add(chunk)
+                        yield chunk
+            except Stalled:
+                if self.stopped():
+                    return
+                raise
+            spoken.whole = spoken.seconds > 0 or not self.stopped()
 
     def _speech(self, text: str) -> Generator[SpeechChunk, None, None]:
         try:
-            yield from self.voice.speak(text)
+            with self.busy:
+                if not self.stopped():
+                    yield from self.voice.speak(text)
         except Exception as error:
             _log.debug("the voice failed", exc_info=True)  # it may quote the answer
             raise VoiceFailed(str(error) or type(error).__name__) from error

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -19,16 +19,18 @@ from typing import Literal, TypeAlias
 
 from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
-from voxtui.config import Config
+from voxtui.config import Config, VadConfig
 from voxtui.conversation import Conversation, Speech, VoiceFailed
-from voxtui.errors import DeviceError, ModelError, VoxtuiError
+from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.recording import Endpointer, Recording, SpeechGate
+from voxtui.sound import SoundDevices, Spares
 from voxtui.turn import (
     FRAME_SECONDS,
     MICROPHONE,
     REPLAY,
+    TYPED,
     Captured,
     Died,
     Event,
@@ -39,8 +41,6 @@ from voxtui.turn import (
     Loading,
     Mark,
     Marks,
-    MicrophoneLost,
-    MicrophoneOpened,
     Notice,
     Outcome,
     ReplyText,
@@ -70,8 +70,6 @@ SILENT_SOURCE_SECONDS = 0.5
 
 TAP_SECONDS = 0.25
 """A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
-
-TYPED = "typed"
 
 LEAVING_SECONDS = 0.3
 """How long who quits waits for the parts to be closed. The chat model's process is ended sooner."""
@@ -198,12 +196,32 @@ class Capture:
         return self.ticket.source == MICROPHONE and held < TAP_SECONDS
 
 
+class Overhearing:
+    """Speech over our own answer interrupts it (headphones). On the microphone's thread alone."""
+
+    def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
+        self.detector = detector
+        self._vad = vad
+        self._gate, self._endpointer = SpeechGate(vad.threshold), Endpointer(vad)
+        self._ticket: Ticket | None = None
+
+    def hear(self, frame: Frame, ticket: Ticket) -> None:
+        """The next frame that was captured while `ticket` is answered."""
+        if ticket is not self._ticket:
+            self._ticket = ticket
+            self.detector.reset()
+            self._gate, self._endpointer = SpeechGate(self._vad.threshold), Endpointer(self._vad)
+        if self._endpointer.starts(self._gate.verdict(self.detector.probability(frame))):
+            ticket.cancel()
+
+
 class Engine:
     """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
 
-    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spares` makes what
-    replaces a lost device, called while neither is open. `emit` is called on several threads and
-    returns at once.
+    `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `spares` None: no
+    lost device is replaced. `emit` is called on several threads and returns at once. `overhearing`:
+    notices on the microphone's thread, which alone uses it, that somebody talks over an answer
+    (headphones).
     """
 
     def __init__(
@@ -216,13 +234,10 @@ class Engine:
         voice: Voice | None,
         config: Config,
         emit: Callable[[Event], object],
-        spares: Callable[[], tuple[Microphone, Speaker]] | None = None,
+        spares: Spares | None = None,
+        overhearing: SpeechDetector | None = None,
     ) -> None:
-        self._spares = spares
-        self._microphone = microphone
-        self._speaker = speaker
-        self._wanted = (microphone, speaker)
-        """those that were asked for, also while others stand in for them"""
+        self._sound = SoundDevices(microphone, speaker, spares, self.hear, self._microphone_lost)
         self._detector = detector
         self._brain = brain
         self._voice = voice
@@ -232,6 +247,7 @@ class Engine:
         self._conversation = Conversation(config.history)
         self._gate = SpeechGate(config.vad.threshold)
         self._endpointer = Endpointer(config.vad)
+        self._overhearing = Overhearing(overhearing, config.vad) if overhearing else None
         # Hands-free, it is known only after `start_ms` that somebody speaks.
         kept = 1 + config.vad.start_ms / 1000
         self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
@@ -240,25 +256,26 @@ class Engine:
         self._last_said: Utterance | None = None
         self._echo = (0.0, 0.0)
         self._stalled: threading.Thread | None = None
+        self._voice_busy = threading.Lock()
         self._speaker_lost = False
-        self._unproven = False
-        """the microphone replaced a lost one, and has not delivered anything"""
         self._muted = False
         self._ready = False
         """models are loaded, and no part is being exchanged"""
-        self._answering = False
+        self._answering: Ticket | None = None
         self._turns = 0
         self._closing = False
         self._minting = threading.Lock()
         """held until what was minted is in the inbox, so that the newest comes last"""
         self._ticket = self._taken = Ticket(0, TYPED)
         """the newest, and the newest that has come out of the inbox"""
+        self._excepthook = threading.excepthook
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
 
     # Called by the front end.
 
     def start(self) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
+        threading.excepthook = self._thread_died
         self._thread.start()
 
     def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
@@ -283,9 +300,9 @@ class Engine:
         """The next frame of any source. Any thread."""
         if not self._ready:
             return  # nobody can answer it, and while models load it would wait with thousands more
-        listening = self._config.vad.listen_while_speaking and frame.source == MICROPHONE
-        if self._answering and listening:
-            self._overhear(frame)
+        answering, overhearing = self._answering, self._overhearing
+        if answering is not None and overhearing is not None and frame.source == MICROPHONE:
+            overhearing.hear(frame, answering)
         self._inbox.put(frame)
 
     def discard(self) -> None:
@@ -332,8 +349,7 @@ class Engine:
     @property
     def level(self) -> float:
         """The microphone's peak, 0..1."""
-        microphone = self._microphone
-        return microphone.level if microphone else 0.0
+        return self._sound.level
 
     def close(self, seconds: float | None = None) -> None:
         """End the turn in progress, or the loading, close every part, and join the thread.
@@ -345,6 +361,14 @@ class Engine:
         self._inbox.put(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(seconds)
+        threading.excepthook = self._excepthook
+
+    def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
+        """On that thread: a bug there, as on the microphone's, ends the app as one here does."""
+        if self._closing or bug.exc_value is None:
+            self._excepthook(bug)
+        else:
+            self._emit(Died(bug.exc_value))
 
     def _mint(self, source: str, paced: bool = True) -> Ticket:
         """A ticket of its own for each turn; the one before it is cancelled.
@@ -366,7 +390,7 @@ class Engine:
                     self._take(item)
                 if self._speaker_lost:
                     self._speaker_lost = False
-                    self._open_anew((self._microphone,), ())
+                    self._report_devices(self._sound.replace_speaker())
         except _Closing:
             pass
         except BaseException as error:  # noqa: BLE001 - the front end raises it
@@ -427,15 +451,21 @@ class Engine:
 
     def _load(self) -> None:
         self._emit(StateChanged(State.LOADING))
-        self._open_devices()
+        # Before the models, so that a microphone that hears nothing is noticed while they load.
+        for event in self._sound.open():
+            self._emit(event)
         try:
             self._detector.probability(_silent_frame())
+            if self._overhearing is not None:
+                self._overhearing.detector.probability(_silent_frame())
             if self._voice is not None:
                 self._voice.warm_up(self._progress)
             self._brain.warm_up(self._progress)
+        except RemoteError as error:  # its next turn may find the server
+            self._emit(Notice(str(error), "error"))
         except VoxtuiError as error:
-            if self._microphone is not None:
-                self._microphone.close()
+            if self._sound.microphone is not None:
+                self._sound.microphone.close()
             self._emit(LoadFailed(error))
             return
         self._ready = True
@@ -452,8 +482,8 @@ class Engine:
             Loaded(
                 brain=self._brain.description,
                 voice=self._voice.name if self._voice else "none",
-                microphone=self._microphone.name if self._microphone else None,
-                speaker=self._speaker.name if self._speaker else None,
+                microphone=self._sound.microphone.name if self._sound.microphone else None,
+                speaker=self._sound.speaker.name if self._sound.speaker else None,
                 sends_to=self._brain.sends_to,
             )
         )
@@ -481,34 +511,29 @@ class Engine:
         self._emit(StateChanged(State.READY))
 
     def _use(self, change: Change) -> None:
-        """Each new part is ready before the old one goes."""
-        old: list[Microphone | Speaker | Voice | Brain | None] = []
+        """Each new part is ready before an old one goes."""
+        voice = None if change.voice == "none" else change.voice
         if change.microphone is not None:
-            change.microphone.open(self.hear, self._microphone_lost)
-            old.append(self._microphone)
-            self._microphone = change.microphone
+            self._sound.listen(change.microphone)
         if change.speaker is not None:
             change.speaker.open()
             self._sound_check(change.speaker)
-            old.append(self._speaker)
-            self._speaker = change.speaker
-        if change.voice is not None:
-            voice = None if change.voice == "none" else change.voice
-            if voice is not None:
-                voice.warm_up(self._progress)
-            old.append(self._voice)
-            self._voice = voice
+        if voice is not None:
+            voice.warm_up(self._progress)
         if change.brain is not None:
             change.brain.warm_up(self._progress)
+        old: list[Microphone | Speaker | Voice | Brain | None] = []
+        old += self._sound.use(change.microphone, change.speaker)
+        if change.voice is not None:
+            old.append(self._voice)
+            self._voice = voice
+            self._voice_busy, self._stalled = threading.Lock(), None
+        if change.brain is not None:
             old.append(self._brain)
             self._brain = change.brain
         for part in old:
             if part is not None:
                 part.close()
-        self._wanted = (
-            change.microphone or self._wanted[0],
-            change.speaker or self._wanted[1],
-        )
 
     def _sound_check(self, speaker: Speaker) -> None:
         """A soft tone: which speaker it is can be heard."""
@@ -529,27 +554,13 @@ class Engine:
         """On the microphone's thread."""
         self._inbox.put(Lost(sentence))
 
-    def _open_devices(self) -> None:
-        """Before the models, so that a microphone that hears nothing is noticed while they load."""
-        if self._speaker is not None:
-            try:
-                self._speaker.open()
-            except DeviceError as error:
-                self._speaker = None
-                self._emit(Notice(str(error)))
-        if self._microphone is not None:
-            try:
-                self._microphone.open(self.hear, self._microphone_lost)
-                self._emit(MicrophoneOpened(self._microphone.name))
-            except DeviceError as error:
-                self._microphone = None
-                self._emit(Notice(str(error)))
-                self._emit(MicrophoneLost())
-
     def _close_parts(self) -> None:
         if self._writing is not None:
             self._writing.close()
-        for part in (self._microphone, self._speaker, self._voice, self._brain):
+        self._sound.close()
+        if self._voice_busy.acquire(timeout=self._config.voice.timeout_s):
+            self._voice_busy.release()  # native code is not left running while the process ends
+        for part in (self._voice, self._brain):
             if part is not None:
                 part.close()
 
@@ -558,77 +569,30 @@ class Engine:
         if not self._ready:
             return
         self._emit(Notice(sentence, "error"))
-        if self._spares is None or self._unproven:
-            self._do_without_microphone()
-        else:
-            self._open_anew((), (self._speaker,))
+        self._report_devices(self._sound.replace_microphone())
         if self._capture is not None and self._capture.ticket.source == MICROPHONE:
             self._release(time.monotonic())
             self._answer_capture()
-
-    def _do_without_microphone(self) -> None:
-        if self._microphone is not None:
-            self._microphone.close()
-        self._microphone = None
-        self._emit(MicrophoneLost())
 
     def _look_again(self) -> None:
         if not self._ready:
             self._refuse()
             return
         self._emit(StateChanged(State.LOADING))
-        microphone, speaker = self._wanted
-        self._open_anew((microphone, self._microphone), (speaker, self._speaker))
+        self._report_devices(self._sound.look_again())
         self._emit(StateChanged(State.READY))
 
-    def _open_anew(
-        self, microphones: Sequence[Microphone | None], speakers: Sequence[Speaker | None]
-    ) -> None:
-        """Use the first of each that can be opened, or the system's default.
-
-        New devices are found only while none is open: what was not lost is opened anew.
-        """
-        if self._spares is None:
-            return
-        had, spoke = self._microphone, self._speaker
-        names = [part.name if part else None for part in (had, spoke)]
-        for part in (had, spoke):
-            if part is not None:
-                part.close()
-        spare, loud = self._spares()
-        self._microphone = self._open_microphone(*microphones, spare)
-        found = self._open_speaker(*speakers, loud)
-        self._speaker = found or spoke  # which tries again with the next answer
+    def _report_devices(self, told: list[Event]) -> None:
+        """Which are in use now, and `told` of how that came."""
         self._report_parts()
-        if self._microphone is None:
-            self._emit(MicrophoneLost())
-        elif self._microphone is not had or self._microphone.name != names[0]:
-            self._unproven = True
-            self._emit(Notice(f"Listening to {self._microphone.name} now.", "information"))
-        if found is not None and (found is not spoke or found.name != names[1]):
-            self._emit(Notice(f"Speaking through {found.name} now.", "information"))
-
-    def _open_microphone(self, *candidates: Microphone | None) -> Microphone | None:
-        for candidate in candidates:
-            with suppress(DeviceError):
-                if candidate is not None:
-                    candidate.open(self.hear, self._microphone_lost)
-                    return candidate
-        return None
-
-    def _open_speaker(self, *candidates: Speaker | None) -> Speaker | None:
-        for candidate in candidates:
-            with suppress(DeviceError):
-                if candidate is not None:
-                    candidate.open()
-                    return candidate
-        return None
+        for event in told:
+            self._emit(event)
 
     # Listening.
 
     def _hear(self, frame: Frame) -> None:
         if frame.source == MICROPHONE:
-            self._unproven = False
+            self._sound.delivered()
         capture = self._capture
         if capture is not None and frame.source == capture.ticket.source:
             if not self._is_echo(frame, until=self._echo[1] + CUT_OFF_ECHO_SECONDS):
@@ -663,7 +627,7 @@ class Engine:
         if not self._ready:
             self._refuse()
             return
-        if ticket.source == MICROPHONE and self._microphone is None:
+        if ticket.source == MICROPHONE and self._sound.microphone is None:
             self._emit(Notice("There is no microphone: type, or speak a sample clip."))
             return
         self._capture = Capture(ticket, at, hands_free)
@@ -675,7 +639,7 @@ class Engine:
         recent = [f for f in self._recent if f.captured_at > at - preroll]
         self._recent.clear()
         for frame in recent if ticket.source == MICROPHONE else []:
-            self._record(self._capture, frame)
+            self._hear(frame)
 
     def _refuse(self) -> None:
         self._emit(
@@ -760,7 +724,7 @@ class Engine:
             self._conversation.past = before
 
     def _explain_silence(self, capture: Capture) -> None:
-        frames, microphone = capture.recording.frames, self._microphone
+        frames, microphone = capture.recording.frames, self._sound.microphone
         if capture.ticket.source != MICROPHONE or not frames or microphone is None:
             return
         loudest = max(float(abs(frame.samples).max()) for frame in frames)
@@ -778,14 +742,14 @@ class Engine:
         self._emit(StateChanged(State.THINKING))
         chunker = Chunker(self._config.streaming, self._reply_text(ticket))
         answer = _Answer(ticket, said, self._brain.name, chunker)
-        self._answering = True
+        self._answering = ticket
         try:
             self._respond(answer)
         except ModelError as error:
             self._finish(ticket, Outcome.FAILED, answer, str(error))
             return
         finally:
-            self._answering = False
+            self._answering = None
             self._remember_echo(ticket.marks)
         heard = answer.reply if answer.heard is None else answer.heard
         self._conversation.remember(said, answer.words, tuple(answer.tokens), heard)
@@ -818,7 +782,7 @@ class Engine:
         """Pull the brain's tokens, speak them, and let the text go on whatever the voice does."""
         limit = self._config.generation.sampling().max_new_tokens + 8
         with ahead(self._tokens(answer), limit, "brain") as tokens:
-            voice, speaker = self._voice, self._speaker
+            voice, speaker = self._voice, self._sound.speaker
             if voice is not None and speaker is not None and self._can_speak():
                 self._speak(answer, tokens, voice, speaker)
             for _ in tokens:
@@ -865,7 +829,8 @@ class Engine:
         def stopped() -> bool:
             return ticket.cancelled.is_set() or self._muted
 
-        speech = Speech(voice, ticket.marks, self._config.voice.timeout_s, stopped)
+        patience = self._config.voice.timeout_s
+        speech = Speech(voice, ticket.marks, patience, stopped, self._voice_busy)
         speaking = False
         try:
             with ahead(speech.chunks(tokens), 4, "speech") as chunks:
@@ -881,8 +846,7 @@ class Engine:
                 answer.heard = speech.heard(answer.reply, seconds)
         except Stalled as error:
             self._stalled = error.thread
-            limit = f"{self._config.voice.timeout_s:g}"
-            self._silent(speaker, ticket, f"The voice took more than {limit} s to begin.")
+            self._silent(speaker, ticket, f"The voice took more than {patience:g} s to begin.")
         except VoiceFailed as error:
             self._silent(speaker, ticket, f"The voice failed: {error}")
         except DeviceError as error:
@@ -903,11 +867,6 @@ class Engine:
         first, last = marks.at(Mark.FIRST_SOUND), marks.at(Mark.LAST_SOUND)
         if first is not None:
             self._echo = (first, last or time.monotonic())
-
-    def _overhear(self, frame: Frame) -> None:
-        """On the microphone's thread: speech over our own answer interrupts it (headphones)."""
-        if self._endpointer.starts(self._gate.verdict(self._detector.probability(frame))):
-            self._ticket.cancel()
 
     def _finish(
         self,

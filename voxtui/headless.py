@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import click
 
 from voxtui.audio.clips import Clip, speak
-from voxtui.engine import TYPED, Engine
+from voxtui.engine import Engine
 from voxtui.errors import DeviceError
 from voxtui.turn import (
     MICROPHONE,
+    TYPED,
     Died,
     Event,
     Loaded,

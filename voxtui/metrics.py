@@ -86,7 +86,10 @@ HEADLINES = (TTFT, FIRST_SOUND, TOTAL, SPEED)
 
 
 def percentile(values: Iterable[float], percent: float) -> float | None:
-    """The nearest rank: the smallest value that `percent` % of `values` do not exceed."""
+    """The nearest rank: the smallest value that `percent` % of `values` do not exceed.
+
+    None without any value. No interpolation: each is a turn that there was.
+    """
     ordered = sorted(values)
     return _rank(ordered, percent) if ordered else None
 

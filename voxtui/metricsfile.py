@@ -238,15 +238,7 @@ class MetricsLog:
 
 
 def _kind(source: str) -> Source:
-    match source:
-        case "microphone":
-            return "microphone"
-        case "typed":
-            return "typed"
-        case "replay":
-            return "replay"
-        case _:
-            return "clip"
+    return source if source in ("microphone", "typed", "replay") else "clip"
 
 
 def _ends_a_line(file: int) -> bool:

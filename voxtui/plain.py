@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,12 +16,13 @@ from typing import TypeAlias
 import click
 
 from voxtui.config import TargetsConfig
-from voxtui.engine import LEAVING_SECONDS, TYPED, Engine
+from voxtui.engine import LEAVING_SECONDS, Engine
 from voxtui.errors import InputError
 from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline, verdict
 from voxtui.session import Record, saved_sessions
 from voxtui.turn import (
     MICROPHONE,
+    TYPED,
     Captured,
     Died,
     Event,
@@ -375,8 +377,11 @@ class Plain:
 
 
 def typed_lines(source: int = 0) -> Iterator[str]:
-    """The lines of a file descriptor. Not those of `sys.stdin`, whose lock a thread that waits for
-    a line would still hold when the interpreter ends."""
-    with open(source, "rb", buffering=0, closefd=False) as raw:
+    """The lines of a file descriptor, until it ends or cannot be read: its terminal may be gone.
+
+    Not those of `sys.stdin`, whose lock a thread that waits for a line would still hold when the
+    interpreter ends.
+    """
+    with suppress(OSError), open(source, "rb", buffering=0, closefd=False) as raw:
         while line := raw.readline():
             yield line.decode(errors="replace")

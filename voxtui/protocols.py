@@ -98,7 +98,10 @@ class Speaker(Protocol):
 
 
 class SpeechDetector(Protocol):
-    """Voice activity detection, frame by frame."""
+    """Voice activity detection, frame by frame.
+
+    May load at the first call of either, and then raises ModelError where it cannot.
+    """
 
     def reset(self) -> None:
         """Forget the frames so far."""

@@ -38,6 +38,7 @@ class SpeechGate:
         self._speech = False
 
     def verdict(self, probability: float) -> bool:
+        """Whether the next frame, of this probability (0..1), is speech."""
         floor = self._threshold - HYSTERESIS if self._speech else self._threshold
         self._speech = probability >= max(floor, 0.01)
         return self._speech
@@ -60,6 +61,7 @@ class Recording:
 
     @property
     def speech_seconds(self) -> float:
+        """Of `seconds`, those that held speech."""
         return sum(self.verdicts) * FRAME_SECONDS
 
     @property
@@ -145,4 +147,6 @@ class Endpointer:
         return True
 
     def ends(self, recording: Recording) -> bool:
-        return recording.quiet_frames * FRAME_SECONDS >= self._end
+        """Whether enough silence follows its speech."""
+        quiet = recording.quiet_frames
+        return quiet < len(recording.verdicts) and quiet * FRAME_SECONDS >= self._end

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import wave
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +14,6 @@ from typing import Any
 from voxtui.errors import InputError
 from voxtui.turn import (
     REPLAY,
-    SAMPLE_RATE,
     Captured,
     Event,
     SpokenUpTo,
@@ -130,7 +128,7 @@ class Record:
         exchanges = self.finished  # once: a turn may end meanwhile
         for exchange in exchanges:
             if exchange.said is not None and exchange.source != REPLAY:
-                _write_wav(part / _wav(exchange), exchange.said)
+                (part / _wav(exchange)).write_bytes(exchange.said.as_wav())
         turns = [_json(exchange) for exchange in exchanges]
         whole = {"began": self.began.astimezone().isoformat(timespec="seconds"), "turns": turns}
         text = json.dumps(whole, ensure_ascii=False, indent=2)
@@ -204,14 +202,3 @@ def _free(wanted: Path) -> Path:
         n += 1
         place = wanted.with_name(f"{wanted.name} ({n})")
     return place
-
-
-def _write_wav(path: Path, said: Utterance) -> None:
-    import numpy as np
-
-    pcm = (np.clip(said.samples, -1.0, 1.0) * 32767).astype("<i2")
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(SAMPLE_RATE)
-        file.writeframes(pcm.tobytes())

@@ -5,8 +5,10 @@ Every time is `time.monotonic()` seconds. Samples are mono float32 in [-1, 1].
 
 from __future__ import annotations
 
+import io
 import threading
 import time
+import wave
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -33,6 +35,8 @@ AUDIBLE = 10 ** (-50 / 20)
 """-50 dBFS: what is quieter is not heard, so it is neither a first nor a last sound."""
 
 MICROPHONE = "microphone"
+
+TYPED = "typed"
 
 REPLAY = "replay"
 """The source of a turn that answers the last utterance once more."""
@@ -64,6 +68,18 @@ class Utterance:
     @property
     def seconds(self) -> float:
         return len(self.samples) / SAMPLE_RATE
+
+    def as_wav(self) -> bytes:
+        """16-bit PCM, mono, 16 kHz."""
+        import numpy as np
+
+        file = io.BytesIO()
+        with wave.open(file, "wb") as out:
+            out.setnchannels(1)
+            out.setsampwidth(2)
+            out.setframerate(SAMPLE_RATE)
+            out.writeframes((np.clip(self.samples, -1, 1) * 32767).round().astype("<i2").tobytes())
+        return file.getvalue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +149,7 @@ class Marks:
         """seconds to the first token that were the network's, where the brain uses one"""
 
     def mark(self, name: Mark, at: float | None = None) -> None:
+        """`name` was reached at `at` (monotonic seconds), or just now; unless it was before."""
         at = time.monotonic() if at is None else float(at)  # it may come out of an array
         with self._lock:
             self._times.setdefault(name, at)
@@ -168,13 +185,18 @@ class Turn:
     marks: Mapping[str, float]
     """seconds relative to `released`"""
     clip: str | None = None
+    """the name of the clip that was heard in place of the microphone"""
     heard: str | None = None
+    """the user's words, where the brain knows them"""
     reply: str = ""
     tokens: int = 0
+    """of the reply"""
     hidden_s: float = 0.0
     gpu_bytes: int | None = None
     network_s: float | None = None
+    """these three as in Marks"""
     paced: bool = True
+    """False: a clip that was not played in real time, so its times compare with no other's"""
     error: str | None = None
 
     def ms(self, mark: Mark, since: Mark = Mark.RELEASED) -> float | None:
@@ -343,7 +365,7 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A bug on the engine thread. The front end raises it."""
+    """A bug on the engine's or any other thread. The front end raises it."""
 
     error: BaseException
 

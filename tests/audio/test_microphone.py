@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +27,9 @@ class Capture:
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.came_at: list[float] = []
+        self.told: list[tuple[float, float]] = []
+        """the microphone's level, and how long it was silent, as each frame came"""
+        self.microphone: SounddeviceMicrophone | None = None
         self.sentences: list[str] = []
         self.lost_now = threading.Event()
         self._more = threading.Condition()
@@ -34,6 +38,8 @@ class Capture:
         with self._more:
             self.frames.append(frame)
             self.came_at.append(time.monotonic())
+            if self.microphone is not None:
+                self.told.append((self.microphone.level, self.microphone.silent_for))
             self._more.notify_all()
 
     def lost(self, sentence: str) -> None:
@@ -58,7 +64,7 @@ def capture() -> Capture:
 
 @pytest.fixture
 def microphone(virtual_audio: VirtualAudio, capture: Capture) -> Iterator[SounddeviceMicrophone]:
-    microphone = SounddeviceMicrophone(MICROPHONE)
+    capture.microphone = microphone = SounddeviceMicrophone(MICROPHONE)
     microphone.open(capture.sink, capture.lost)
     yield microphone
     microphone.close()
@@ -88,11 +94,12 @@ def test_every_frame_is_whole_and_none_is_missing(
         ((FRAME_SAMPLES,), "float32")
     }
     times = np.array([frame.captured_at for frame in capture.frames])
-    assert np.abs(np.diff(times) - FRAME_SECONDS).max() < 0.01
-    late = np.array(capture.came_at) - times
+    # A machine that keeps the capture waiting for long dates a frame or two anew.
+    assert np.percentile(np.abs(np.diff(times) - FRAME_SECONDS), 90) < 0.01
+    assert times[-1] - times[0] == pytest.approx((len(times) - 1) * FRAME_SECONDS, abs=0.2)
+    late = np.array(capture.came_at[: len(times)]) - times
     report(f"frames came {late.min() * 1000:.1f} to {late.max() * 1000:.1f} ms after their time")
     assert late.min() > -0.02
-    assert np.median(late) < 0.1
 
 
 def test_a_frame_is_dated_to_when_its_sound_was_made(
@@ -111,26 +118,25 @@ def test_a_frame_is_dated_to_when_its_sound_was_made(
     assert abs(difference) < 0.03
 
 
-def test_silence_is_digital_zeros_and_is_noticed(
+def test_silence_is_digital_zeros_and_is_noticed_and_the_level_follows_the_sound(
     virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
 ) -> None:
     capture.wait(0.5)
     assert not capture.samples.any()
-    assert microphone.level == 0.0 and microphone.silent_for > 0.4
-    virtual_audio.say(np.full(8000, 0.25, np.float32)).wait()
-    assert microphone.silent_for < 0.5
-    assert np.abs(capture.samples).max() == pytest.approx(0.25, abs=0.05)
-
-
-def test_the_level_follows_the_sound(
-    virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
-) -> None:
-    player = virtual_audio.say(np.full(16_000, 0.25, np.float32))
-    while not microphone.level:
+    level, silent_for = capture.told[-1]
+    assert level == 0.0 and silent_for > 0.4
+    assert virtual_audio.say(np.full(8000, 0.25, np.float32)).wait() == 0
+    while not capture.samples.any():
         capture.wait(FRAME_SECONDS)
+    assert np.abs(capture.samples).max() == pytest.approx(0.25, abs=0.05)
+    heard = [told for told in capture.told if told[0]]
+    assert np.median([level for level, _ in heard]) == pytest.approx(0.25, abs=0.05)
+    assert {silent_for for _, silent_for in heard} == {0.0}
+    while microphone.level:
+        capture.wait(FRAME_SECONDS)
+    before = len(capture.told)
     capture.wait(0.1)
-    assert microphone.level == pytest.approx(0.25, abs=0.05)
-    player.wait()
+    assert capture.told[-1][1] > capture.told[before][1]
 
 
 def test_no_frame_comes_after_close_and_it_opens_again(
@@ -197,3 +203,20 @@ def test_a_microphone_whose_server_dies_is_lost_once_and_opens_again(
     again = Capture()
     microphone.open(again.sink, again.lost)
     again.wait(0.2)
+
+
+def test_a_bug_where_sound_is_converted_is_not_quiet(
+    virtual_audio: VirtualAudio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bugs: queue.SimpleQueue[type[BaseException]] = queue.SimpleQueue()
+    monkeypatch.setattr(threading, "excepthook", lambda bug: bugs.put(bug.exc_type))
+
+    def broken(frame: Frame) -> None:
+        raise ZeroDivisionError
+
+    microphone = SounddeviceMicrophone(MICROPHONE)
+    microphone.open(broken, lambda sentence: None)
+    try:
+        assert bugs.get(timeout=SECONDS) is ZeroDivisionError
+    finally:
+        microphone.close()

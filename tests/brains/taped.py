@@ -91,6 +91,9 @@ class FakeCuda:
     def graph_pool_handle(self) -> str:
         return "pool"
 
+    def current_device(self) -> int:
+        return 0
+
     def current_stream(self) -> object:
         return self.current
 
@@ -116,7 +119,11 @@ class FakeCuda:
     ) -> Iterator[None]:
         before, self.current = self.current, stream
         self.log.append(f"begin in {pool}, {capture_error_mode}")
-        yield
+        try:
+            yield
+        except RuntimeError:
+            said = "operation failed due to a previous error during capture"
+            raise RuntimeError(said)  # noqa: B904 - as an exit of torch raises it
         self.log.append("end")
         self.current = before
 

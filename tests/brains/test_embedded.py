@@ -353,7 +353,7 @@ def test_nothing_is_left_of_a_loading_that_nobody_waits_for(
 
 
 def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: EmbeddedBrain) -> None:
-    with pytest.raises(ModelError, match="context"):
+    with pytest.raises(ModelError, match="too much at once"):
         reply(brain, "word " * 20_000)
     assert reply(brain, "Hello.")[1]
 

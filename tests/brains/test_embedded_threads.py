@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.fakes import SECONDS, Flag, frames
-from voxtui.brains.embedded import ChatThread, EmbeddedBrain
+from voxtui.brains.embedded import ChatThread, Draft, EmbeddedBrain
 from voxtui.config import Config, Sampling
 from voxtui.errors import ModelError
 from voxtui.recording import Recording
@@ -114,6 +114,21 @@ def test_a_bug_while_the_key_is_held_does_not_stay_unknown(brain: Brain) -> None
     with pytest.raises(ZeroDivisionError):
         brain.answers(said)
     assert speak(brain) is not None
+
+
+def test_a_draft_that_was_paused_goes_on_with_other_random_numbers() -> None:
+    """With the same ones, two tokens that have nothing to do with each other would be as lucky."""
+    draft, seeds = Draft("Why?", 9), list[int]()
+
+    class Chat(ScriptedChat):
+        def run(self, prompt, sampling, *rest, **options):  # type: ignore[no-untyped-def]
+            seeds.append(sampling.seed)
+            super().run(prompt, sampling, *rest, **options)
+
+    sampling = Config().generation.sampling()
+    draft.work(Chat(), sampling, lambda: len(draft._texts) < 2)  # type: ignore[arg-type]
+    draft.work(Chat(), sampling, lambda: True)  # type: ignore[arg-type]
+    assert seeds == [sampling.seed, sampling.seed + 2]
 
 
 def test_what_is_typed_is_answered_whatever_an_utterance_that_was_dropped_still_asks_for(

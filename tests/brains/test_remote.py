@@ -393,7 +393,7 @@ def test_a_slow_answer_to_the_warming_request_is_not_waited_for_long(server, mak
 
 
 def test_what_the_network_took_is_a_part_of_the_time_to_the_first_token(server, make):
-    thinking = 0.1
+    thinking = 0.4
 
     def answer(exchange):
         exchange.begin()
@@ -409,8 +409,9 @@ def test_what_the_network_took_is_a_part_of_the_time_to_the_first_token(server, 
         if isinstance(item, Token):
             marks.mark(Mark.FIRST_TOKEN)
     reached = marks.since_release()
-    assert 0 < marks.network_s <= reached["first_token"] - thinking
-    assert 0 < reached["sent"] <= reached["first_token"] - thinking
+    # Not to the millisecond: on a busy machine this side may look up late.
+    assert 0 < marks.network_s <= reached["first_token"] - thinking / 2
+    assert 0 < reached["sent"] <= reached["first_token"] - thinking / 2
 
 
 # Patience.
@@ -607,7 +608,9 @@ def test_elsewhere_the_proxy_of_the_environment_is_asked(server, make, monkeypat
 
 def test_a_proxy_that_cannot_be_used_is_told(make, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
-    assert "proxy that the environment names" in str(refused(make(url="http://far.example/v1")))
+    brain = make(url="http://far.example/v1")
+    brain.listen((), Flag())
+    assert "proxy that the environment names" in str(refused(brain))
 
 
 # Start-up.
@@ -649,6 +652,19 @@ def test_a_refused_key_is_told_at_the_start(server, make):
     server.answers["models"] = returns("", 401)
     with pytest.raises(RemoteError, match="wants a key"):
         warm(make())
+
+
+def test_a_server_that_comes_back_after_the_start_answers_with_its_only_model(server, make):
+    brain = make(model="")
+    server.answers["models"] = returns("", 503)
+    with pytest.raises(RemoteError, match="failed with 503"):
+        warm(brain)
+    assert "failed with 503" in str(refused(brain))
+    server.answers["models"] = returns({"data": [{"id": "a-model"}]})
+    replied(brain)
+    replied(brain)
+    assert [chat.json["model"] for chat in server.chats()] == ["a-model", "a-model"]
+    assert [request.path for request in server.requests].count("/v1/models") == 3
 
 
 def test_what_others_can_listen_to_is_told(make, monkeypatch):

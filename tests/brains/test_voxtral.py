@@ -481,8 +481,9 @@ def test_typed_words_are_given_back_as_heard(brain: VoxtralBrain) -> None:
         (torch.OutOfMemoryError("no"), "The GPU has no memory left"),
         ("nan", "not a number"),
         (RuntimeError("CUDA error: device-side assert triggered"), "The GPU failed"),
+        (RuntimeError("Triton Error [CUDA]: an illegal memory access"), "The GPU failed"),
     ],
-    ids=["memory", "nan", "sticky"],
+    ids=["memory", "nan", "sticky", "sticky, by a kernel"],
 )
 def test_a_failure_costs_one_turn_and_the_second_the_model(
     directory: Path,

@@ -281,11 +281,17 @@ def test_a_graph_is_captured_after_a_run_that_sets_things_up_and_launched_once_b
     assert fake.current == "default"
 
 
-def test_a_capture_that_fails_leaves_no_other_stream_behind(
+def test_a_capture_that_fails_says_why_and_leaves_neither_its_stream_nor_its_pool_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fake = FakeCuda()
     monkeypatch.setattr(graphs.torch, "cuda", fake)
+    for closing in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+        monkeypatch.setattr(
+            torch._C, closing,
+            lambda device, pool, closing=closing: fake.log.append(f"{closing} {device} {pool}"),
+            raising=False,
+        )  # fmt: skip
 
     def work() -> None:
         if fake.log[-1].startswith("begin"):
@@ -294,6 +300,7 @@ def test_a_capture_that_fails_leaves_no_other_stream_behind(
     with pytest.raises(RuntimeError, match="not permitted"):
         graphs.CudaRecorder()(work)
     assert fake.current == "default"
+    assert fake.log[-2:] == ["_cuda_endAllocateToPool 0 pool", "_cuda_releasePool 0 pool"]
 
 
 def test_nothing_is_captured_unless_it_is_asked_for(tiny_voxtral: Path) -> None:

@@ -21,7 +21,7 @@ def collect_garbage_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The app looks through all there is, once: here that is what every other test left, too."""
     calls = ("collect", "freeze", "unfreeze", "set_threshold")
     still = SimpleNamespace(**dict.fromkeys(calls, lambda *_: 0))
-    monkeypatch.setattr("voxtui.ui.app.gc", still)
+    monkeypatch.setattr("voxtui.ui.garbage.gc", still)
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +30,13 @@ def waits_for_work_and_not_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
     to 60 ms at each key and pause. Here it is idle as soon as nothing in it is left to do."""
     for user in ("app", "pilot"):
         monkeypatch.setattr(f"textual.{user}.wait_for_idle", nothing_left_to_do)
+
+
+@pytest.fixture(autouse=True)
+def no_level_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines it would change are those that most tests compare."""
+    for name in ("LEVEL_SECONDS", "LEVEL_CHECK_SECONDS"):
+        monkeypatch.setattr(f"voxtui.ui.app.{name}", 1e6)
 
 
 async def nothing_left_to_do(_: float = 0.0) -> None:

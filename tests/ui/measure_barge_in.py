@@ -31,9 +31,9 @@ from voxtui.config import Config
 from voxtui.engine import Engine
 from voxtui.metrics import percentile
 from voxtui.protocols import Progress
+from voxtui.stderr import native_stderr_in
 from voxtui.turn import AUDIBLE, SpeechChunk
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.stderr import native_stderr_in
 
 DOWN, UP, SAMPLE = "\x1b[32;1:1;32u", "\x1b[32;1:3u", "1"
 SETTLED_SECONDS = 0.6

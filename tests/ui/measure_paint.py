@@ -41,9 +41,9 @@ from voxtui.bench.machine import machine
 from voxtui.build import build_engine, clip_speaker, sample_clips
 from voxtui.config import Config
 from voxtui.metrics import percentile
+from voxtui.stderr import native_stderr_in
 from voxtui.turn import Event, ReplyText, State, StateChanged
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.stderr import native_stderr_in
 
 TEXT = "The river winds slowly through the middle of the old city, under many bridges."
 WORDS = TEXT.split()

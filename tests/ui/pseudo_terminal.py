@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+import psutil
+
 REPOSITORY = Path(__file__).parents[2]
 SECONDS = 30.0
 """How long a test waits for what a process should do at once."""
@@ -114,6 +116,11 @@ class PseudoTerminal:
         if how is not None:
             os.kill(self.pid, how)
         return self.process.wait(SECONDS)
+
+    def until_suspended(self) -> None:
+        """Once it has stopped itself: before that, nothing continues it."""
+        self.until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED)
+        self.until(self.restored)
 
     def until(self, true: Callable[[], object]) -> None:
         until(true, lambda: self.output[-2000:].decode(errors="replace"))

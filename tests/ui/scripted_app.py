@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.fakes import ScriptedEngine
 from voxtui.config import Config, UiConfig
+from voxtui.stderr import native_stderr_in
 from voxtui.turn import (
     Died,
     Event,
@@ -33,7 +34,6 @@ from voxtui.turn import (
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.guard import terminal_given_back
 from voxtui.ui.keyboard import KeyboardAnswer
-from voxtui.ui.stderr import native_stderr_in
 
 
 class NotingEngine(ScriptedEngine):

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from textual.widgets import Input, OptionList
 
+from tests.fakes import SECONDS
 from tests.ui.conftest import screen
 from tests.ui.states import Clock
 from voxtui.errors import InputError, ModelError
@@ -210,7 +211,9 @@ async def test_words_that_come_under_the_help_are_there_when_it_goes():
 
 async def test_old_garbage_is_looked_for_after_every_twentieth_turn(monkeypatch):
     looks = []
-    monkeypatch.setattr("voxtui.ui.app.gc.collect", lambda generation=2: looks.append(generation))
+    monkeypatch.setattr(
+        "voxtui.ui.garbage.gc.collect", lambda generation=2: looks.append(generation)
+    )
     async with screen() as s:
         looks.clear()
         for n in range(40):
@@ -566,6 +569,20 @@ async def test_what_the_engine_reports_while_the_screen_is_taken_down_is_no_erro
         assert s.app.is_running
 
 
+@pytest.mark.parametrize("state", [State.READY, State.LISTENING])
+async def test_what_is_shown_at_intervals_ends_with_the_screen(state):
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.report(StateChanged(state))
+        await s.settle()
+        s.app._number = 0  # the first lines still stand there, with the level in them
+        s.app._tick()
+        await s.app._transcript.remove()
+        s.app._tick()
+        s.app._show_level()
+        s.app._check_level("a microphone", tell=True)
+
+
 # No microphone.
 
 
@@ -623,11 +640,11 @@ async def test_a_clip_stops_when_something_else_is_wanted(key):
     def speak(engine, path, stopped):
         flags.append(stopped)
         going.set()
-        stopped.wait(10)
+        stopped.wait(SECONDS)
 
     async with screen(speak_clip=speak) as s:
         await s.pilot.press("1")
-        going.wait(10)
+        assert going.wait(SECONDS)
         s.engine.begin("a question")
         s.engine.report(StateChanged(State.LISTENING))
         await s.settle()

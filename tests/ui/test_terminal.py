@@ -80,7 +80,7 @@ def test_ctrl_z_suspends_it_and_lets_go_of_the_key(log):
         terminal.send(DOWN)
         terminal.until(lambda: "talk" in terminal.told)
         terminal.send("\x1b[122;5u")
-        terminal.until(terminal.restored)
+        terminal.until_suspended()
         os.kill(terminal.pid, signal.SIGCONT)
         terminal.until(lambda: terminal.told.count("releases") == 2)
         assert terminal.told.count("release") == 1
@@ -144,7 +144,7 @@ def test_after_a_suspend_releases_are_asked_for_again_and_all_is_painted(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         os.kill(terminal.pid, signal.SIGTSTP)
-        terminal.until(terminal.restored)
+        terminal.until_suspended()
         before = len(terminal.output)
         os.kill(terminal.pid, signal.SIGCONT)
         terminal.until(lambda: terminal.told.count("releases") == 2)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import warnings
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +21,7 @@ if not find_spec("kokoro"):
 import torch
 
 from tests.voices.random_kokoro import make
+from voxtui.ahead import ahead
 from voxtui.config import KokoroConfig, VoiceConfig
 from voxtui.errors import ModelError
 from voxtui.repositories import KokoroFiles, kokoro_files
@@ -76,9 +79,9 @@ def test_nothing_is_fetched(files, monkeypatch):
         raise AssertionError("a connection")
 
     monkeypatch.setattr("socket.socket.connect", refuse)
-    voice = KokoroVoice(VoiceConfig(), files)
-    voice.warm_up(quiet)
-    assert list(voice.speak("Good morning."))
+    with closing(KokoroVoice(VoiceConfig(), files)) as voice:
+        voice.warm_up(quiet)
+        assert list(voice.speak("Good morning."))
 
 
 def test_it_sounds_as_the_official_code_does(voice, files):
@@ -105,6 +108,23 @@ def test_the_random_numbers_of_others_are_left_alone(voice):
         assert torch.equal(torch.rand(4), alone)
 
 
+def test_one_thread_speaks_all_clauses_whoever_asks(voice, monkeypatch):
+    """What cuDNN has planned it keeps for that thread alone."""
+    threads = []
+    forward = voice._model.forward_with_tokens
+
+    def noted(*args):
+        threads.append(threading.current_thread())
+        return forward(*args)
+
+    monkeypatch.setattr(voice._model, "forward_with_tokens", noted)
+    for clause in ("Good morning.", "Good night."):
+        with ahead((chunk for chunk in voice.speak(clause)), 1, "voice") as chunks:
+            assert list(chunks)
+    assert len(threads) == 2
+    assert set(threads) == {voice._thread}
+
+
 def test_a_long_clause_is_heard_before_it_is_all_spoken(voice, monkeypatch):
     pieces = []
     sound = voice._sound
@@ -128,18 +148,18 @@ def test_no_phoneme_is_lost_in_cutting(phonemes):
 
 
 def test_a_faster_voice_is_shorter(files, voice):
-    fast = KokoroVoice(VoiceConfig(speed=1.5), files)
-    fast.warm_up(quiet)
     clause = "The capital of France is Paris."
-    lengths = [len(next(v.speak(clause)).samples) for v in (voice, fast)]
+    with closing(KokoroVoice(VoiceConfig(speed=1.5), files)) as fast:
+        fast.warm_up(quiet)
+        lengths = [len(next(v.speak(clause)).samples) for v in (voice, fast)]
     assert lengths[1] < 0.85 * lengths[0]
 
 
 def test_a_british_voice_speaks_british(files, voice):
-    british = KokoroVoice(VoiceConfig(name="bf_emma"), files)
-    british.warm_up(quiet)
-    assert "bf_emma" in british.name
-    assert british._phonemes("Go home.") != voice._phonemes("Go home.")
+    with closing(KokoroVoice(VoiceConfig(name="bf_emma"), files)) as british:
+        british.warm_up(quiet)
+        assert "bf_emma" in british.name
+        assert british._phonemes("Go home.") != voice._phonemes("Go home.")
 
 
 @pytest.mark.parametrize("name", ["emma", "jf_alpha", "../af_heart"])

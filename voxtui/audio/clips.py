@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from voxtui.audio.rates import resample
+from voxtui.audio.rates import Resampler
 from voxtui.errors import InputError
 from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 
@@ -37,6 +37,7 @@ class Clip:
 
     name: str
     samples: Samples
+    """shape (n,), in [-1, 1]"""
 
     @property
     def seconds(self) -> float:
@@ -44,7 +45,10 @@ class Clip:
 
 
 def load_clip(path: Path, max_seconds: float) -> Clip:
-    """Read any format libsndfile knows. Raises InputError, one sentence naming the file."""
+    """Read any format libsndfile knows, mixed to one channel.
+
+    Raises InputError, one sentence naming the file, also for one longer than `max_seconds`.
+    """
     if path.is_dir():
         raise InputError(f"{path}: is a directory, not a sound file.")
     if not path.exists():
@@ -66,13 +70,11 @@ def _read(path: Path, max_seconds: float) -> Samples:
         with soundfile.SoundFile(name) as file:
             _check_rate(path, file.samplerate)
             _check_length(path, file.frames / file.samplerate, max_seconds)
-            mono = _mono(path, file, max_seconds)
-            rate = file.samplerate
+            samples = _mono(path, file, max_seconds)
     except (soundfile.LibsndfileError, OSError, ValueError) as error:
         raise InputError(f"{path}: is not a sound file that can be read.") from error
-    if not np.isfinite(mono).all():
+    if not np.isfinite(samples).all():
         raise InputError(f"{path}: holds samples that are not numbers.")
-    samples = resample(mono, rate, SAMPLE_RATE) if len(mono) else mono
     if not len(samples):
         raise InputError(f"{path}: holds no sound.")
     return samples
@@ -91,14 +93,17 @@ def _check_length(path: Path, seconds: float, max_seconds: float) -> None:
 
 
 def _mono(path: Path, file: Any, max_seconds: float) -> Samples:
-    """All channels in equal parts. The header may lie about the length: count."""
+    """All channels in equal parts, at 16 kHz. The header may lie about the length: count."""
     blocks: list[Any] = []
     count, size = 0, max(1, BLOCK_SAMPLES // file.channels)
+    resampler = Resampler(file.samplerate, SAMPLE_RATE)
     for block in file.blocks(blocksize=size, dtype="float32", always_2d=True):
         count += len(block)
         _check_length(path, count / file.samplerate, max_seconds)
-        blocks.append(block.mean(axis=1))
-    return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+        blocks.append(resampler.process(block.mean(axis=1)))
+    after = np.zeros(file.samplerate // 10, np.float32)  # lets out what was held back
+    whole = np.concatenate([*blocks, resampler.process(after, last=True)])
+    return whole[: round(count * SAMPLE_RATE / file.samplerate)]
 
 
 def frames(samples: Samples) -> Iterator[Samples]:

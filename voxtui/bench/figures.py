@@ -35,9 +35,6 @@ NETWORK = Headline("Network", "ms", lambda turn: turn.network_ms, lambda targets
 
 HEAD = "p50", "p95", "p99", "min", "max"
 
-JUDGED = "p95"
-"""What a target is compared with: a promise holds nearly always, not half of the time."""
-
 
 def measured_of(turns: Sequence[Turn]) -> Sequence[Headline]:
     """The headlines that these turns have."""
@@ -88,7 +85,7 @@ def _line(
 
 
 def judge(found: Spread | None, target: float | None) -> Verdict | None:
-    """The verdict on p95."""
+    """The verdict on p95: a promise holds nearly always, not half of the time."""
     return verdict(found.p95 if found else None, target)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from voxtui.bench.figures import MEASURED
-from voxtui.bench.lab import Measured
+from voxtui.bench.measure import Measured
 from voxtui.config import TargetsConfig
 from voxtui.errors import InputError
 from voxtui.metrics import SPEED, stages

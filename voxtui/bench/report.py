@@ -21,7 +21,7 @@ from voxtui.bench.figures import (
     spread_json,
     table_head,
 )
-from voxtui.bench.lab import Measured
+from voxtui.bench.measure import Measured
 from voxtui.config import TargetsConfig
 from voxtui.metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict, spread, stages
 from voxtui.turn import Outcome, Turn

@@ -18,6 +18,8 @@ from functools import partial
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from voxtui.brains.llama import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.moonshine import Moonshine, stretches
 from voxtui.config import Config, Sampling
@@ -83,7 +85,9 @@ class Draft:
 
         def run(tokens: int, past_end: bool) -> None:
             prompt = self.prompt + "".join(self._texts)
-            chat.run(prompt, sampling, tokens, prefilled, take, past_end=past_end)
+            # Numbers of its own: those drawn before the pause have chosen what stands there now.
+            drawing = replace(sampling, seed=sampling.seed + len(self._texts))
+            chat.run(prompt, drawing, tokens, prefilled, take, past_end=past_end)
 
         try:
             run(self.max_tokens - len(self._texts), False)
@@ -344,7 +348,7 @@ class EmbeddedBrain:
         return final.text
 
     def _pass(self, said: Utterance, known: dict[tuple[int, int], str]) -> Pass:
-        # Recogniser and chat model both want every core; one after the other is faster for both.
+        # Side by side they take each other's cores; one after the other is faster for both.
         self._loaded().pause()
         started = time.monotonic()
         parts = stretches(said)

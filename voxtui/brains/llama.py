@@ -265,8 +265,7 @@ def _answer(server: Any, request: Request, pipe: Connection, reused_run: int) ->
     def take(event: Any) -> bool:
         """Pass on what came, and whether to stop."""
         if "error" in event:
-            message = str(event["error"].get("message", event["error"]))
-            failure.append(Failure(f"The chat model refused the turn: {message}."))
+            failure.append(_refused(event["error"]))
             return True
         try:
             if "prompt_progress" in event:
@@ -298,6 +297,12 @@ def _answer(server: Any, request: Request, pipe: Connection, reused_run: int) ->
         take,
     )
     pipe.send(failure[0] if failure else Signal.DONE)
+
+
+def _refused(error: dict[str, Any]) -> Failure:
+    if error.get("type") == "exceed_context_size_error":
+        return Failure("That is too much at once for the chat model.", "Say less, or in parts.")
+    return Failure(f"The chat model refused the turn: {error.get('message', error)}.")
 
 
 def threads() -> int:

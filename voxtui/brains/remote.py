@@ -7,12 +7,10 @@ before the key comes up: what was said may yet be discarded.
 from __future__ import annotations
 
 import base64
-import io
 import re
-import wave
 from collections.abc import Callable, Generator, Iterator
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -28,10 +26,7 @@ from voxtui.brains.wire import (
 from voxtui.config import Config, RemoteBrainConfig, Sampling
 from voxtui.errors import RemoteError
 from voxtui.protocols import Past, Progress
-from voxtui.turn import SAMPLE_RATE, Frame, Heard, Mark, Marks, Token, Utterance
-
-if TYPE_CHECKING:
-    from voxtui.turn import Samples
+from voxtui.turn import Frame, Heard, Mark, Marks, Token, Utterance
 
 WARM_AGAIN_SECONDS = 4.0
 """Servers close a connection that is idle for 5 s, and a sentence may take longer."""
@@ -49,7 +44,6 @@ _UNKNOWN = re.compile(
     re.IGNORECASE,
 )
 """How servers say that they do not know a parameter, rather than that its value is wrong."""
-
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """What is no text and may be a command to the terminal that shows it."""
@@ -93,10 +87,14 @@ class RemoteBrain:
                     f"What goes to {server.host} is not encrypted: "
                     "everybody on the way can listen. https:// prevents that."
                 )
-        self._model = _waited(check(self._chat, self._config.model, self._say), progress)
+        for _ in self._find_model():
+            progress("reaching the server", None)
+
+    def _find_model(self) -> Generator[None]:
+        """Yields until the servers have answered. Raises RemoteError."""
+        self._model = yield from check(self._chat, self._config.model, self._say)
         if self._writer is not None and self._writer is not self._chat:
-            model = self._config.transcription_model
-            _waited(check(self._writer, model, self._say), progress)
+            yield from check(self._writer, self._config.transcription_model, self._say)
 
     def listen(self, past: Past, cancelled: Flag) -> None:
         self._warm()
@@ -114,6 +112,10 @@ class RemoteBrain:
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[Heard | Token]:
         timing = Timing()
+        if not self._model:  # the server was not there at the start
+            for _ in self._find_model():
+                if cancelled.is_set():
+                    return
         if self._writer is not None and not isinstance(said, str):
             words = ""
             for piece in self._written(self._writer, said, cancelled, timing):
@@ -227,7 +229,7 @@ class RemoteBrain:
         """What was said, in words. Raises RemoteError."""
         fields = {"model": self._config.transcription_model or self._model,
                   "response_format": "json", "temperature": "0"}  # fmt: skip
-        file = {"file": ("speech.wav", wav(said.samples), "audio/wav")}
+        file = {"file": ("speech.wav", said.as_wav(), "audio/wav")}
         for event in server.ask("POST", "audio/transcriptions", timing, data=fields, files=file):
             if cancelled.is_set():
                 return
@@ -277,16 +279,6 @@ def check(server: Server, model: str, say: Callable[[str], object]) -> Generator
     if models is not None and model not in models:
         say(f"{model} is not listed: {server.offer}")
     return model
-
-
-def _waited(steps: Generator[None, None, str], progress: Progress) -> str:
-    """The result of `steps`, with a word about each."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as over:
-            return over.value
-        progress("reaching the server", None)
 
 
 def options(sampling: Sampling) -> Json:
@@ -348,18 +340,5 @@ def _user(before: str, said: Utterance | str) -> Json:
 
 
 def heard(said: Utterance) -> Json:
-    data = base64.b64encode(wav(said.samples)).decode()
+    data = base64.b64encode(said.as_wav()).decode()
     return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
-
-
-def wav(samples: Samples) -> bytes:
-    """16 bit PCM, mono, 16 kHz."""
-    import numpy as np
-
-    file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(SAMPLE_RATE)
-        out.writeframes((np.clip(samples, -1, 1) * 32767).round().astype("<i2").tobytes())
-    return file.getvalue()

@@ -88,7 +88,7 @@ class Server:
         self._setting = setting
         self._key = api_key()
         self._verify: ssl.SSLContext | None = None
-        self._line: Line | None = None
+        self._connection: Connection | None = None
         self._asked_at = -math.inf
         self._models: list[str] | None = None
 
@@ -109,13 +109,13 @@ class Server:
         try:
             for fresh in (False, True):
                 yield from self._until_free()
-                line = self._line = self._free_line(fresh)
-                exchange = Exchange(line, method, f"{self._url}/{path}", content)
+                connection = self._connection = self._free_connection(fresh)
+                exchange = Exchange(connection, method, f"{self._url}/{path}", content)
                 self._asked_at = time.monotonic()
                 try:
                     yield from self._answer(exchange, timing, began)
                     return
-                except (line.http.NetworkError, line.http.RemoteProtocolError):
+                except (connection.http.NetworkError, connection.http.RemoteProtocolError):
                     if fresh or not exchange.found_dead:
                         raise
         except RemoteError:
@@ -128,21 +128,25 @@ class Server:
     ) -> Generator[Json | None, None, None]:
         first = True
         for item in exchange.items(self._timeout_s):
-            if isinstance(item, Answered):
+            if isinstance(item, ErrorResponse):
                 raise self._refusal(item)
             if first and item is not None and timing is not None and exchange.sent_at is not None:
                 first = False
                 timing.sent_at = timing.sent_at or exchange.sent_at
-                timing.network_s += exchange.sent_at - began + exchange.line.round_trip
+                timing.network_s += exchange.sent_at - began + exchange.connection.round_trip
             yield item
 
     def warm(self) -> None:
-        """Have a connection by the time there is something to ask. Returns at once."""
-        line = self._line
-        if line is None or line.free or line.left:
-            self._line = line = self._free_line(False)
-            Exchange(line, "GET", f"{self._url}/models", {})
+        """Have a connection by the time there is something to ask. Returns at once.
+
+        What goes wrong is told when something is asked.
+        """
+        connection = self._connection
+        if connection is None or connection.free or connection.left:
             self._asked_at = time.monotonic()
+            with suppress(RemoteError):
+                self._connection = connection = self._free_connection(False)
+                Exchange(connection, "GET", f"{self._url}/models", {})
 
     @property
     def idle_s(self) -> float:
@@ -177,28 +181,33 @@ class Server:
                 return f"{self.host} has {', '.join(models[:LISTED])}{more}."
 
     def close(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            line.leave()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.leave()
 
     # The connection.
 
     def _until_free(self) -> Iterator[None]:
         until = time.monotonic() + IN_THE_WAY_SECONDS
-        line = self._line
-        while line is not None and not line.free and not line.left and time.monotonic() < until:
-            line.over.wait(TICK_SECONDS)
+        connection = self._connection
+        while (
+            connection is not None
+            and not connection.free
+            and not connection.left
+            and time.monotonic() < until
+        ):
+            connection.over.wait(TICK_SECONDS)
             yield
 
-    def _free_line(self, fresh: bool) -> Line:
-        line = self._line
-        if line is not None and line.free and not fresh:
-            return line
-        if line is not None:
-            line.leave()
+    def _free_connection(self, fresh: bool) -> Connection:
+        connection = self._connection
+        if connection is not None and connection.free and not fresh:
+            return connection
+        if connection is not None:
+            connection.leave()
         return self._connected()
 
-    def _connected(self) -> Line:
+    def _connected(self) -> Connection:
         http = library()
         if self._verify is None:
             # Where there is no TLS, a tenth of a second is not spent on reading certificates.
@@ -219,7 +228,7 @@ class Server:
                 f"The proxy that the environment names cannot be used: {error}.",
                 "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say which is used for what.",
             ) from error
-        return Line(http, client)
+        return Connection(http, client)
 
     # In words.
 
@@ -268,7 +277,7 @@ class Server:
                     why = why.__cause__ or why.__context__
         return RemoteError(f"{self.host} cannot be reached: {error}.", where)
 
-    def _refusal(self, answer: Answered) -> Refused:
+    def _refusal(self, answer: ErrorResponse) -> Refused:
         said = self.shown(complaint(answer.body) or "")
         quoted = f": “{said}”" if said else "."
         where = f"{self._setting} usually ends with /v1."
@@ -303,7 +312,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ErrorResponse:
     """A status that is no success."""
 
     status: int
@@ -312,8 +321,8 @@ class Answered:
     location: str
 
 
-class Line:
-    """A connection, made when it is first used; one request at a time."""
+class Connection:
+    """Made when it is first used; one request at a time."""
 
     def __init__(self, http: Any, client: httpx2.Client) -> None:
         self.http = http
@@ -345,23 +354,23 @@ class Line:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
-Item: TypeAlias = "Json | Answered | BaseException | None"
+Item: TypeAlias = "Json | ErrorResponse | BaseException | None"
 
 
 class Exchange:
     """A request and its answer, on a thread of its own, which alone waits for the network."""
 
-    def __init__(self, line: Line, method: str, url: str, content: Json) -> None:
-        self.line = line
+    def __init__(self, connection: Connection, method: str, url: str, content: Json) -> None:
+        self.connection = connection
         self.sent_at: float | None = None
-        self._asked = partial(line.client.stream, method, url, **content)
+        self._asked = partial(connection.client.stream, method, url, **content)
         self._kept = True
         """the connection was there before"""
         self._answered = False
         self._step_at = 0.0
         self._items: SimpleQueue[tuple[Item, bool]] = SimpleQueue()
         """what came, and whether it is the last"""
-        line.over.clear()
+        connection.over.clear()
         threading.Thread(target=self._run, name="voxtui-remote", daemon=True).start()
 
     @property
@@ -369,7 +378,7 @@ class Exchange:
         """Whether the server had closed the connection before it saw this request."""
         return self._kept and not self._answered
 
-    def items(self, patience_s: float) -> Iterator[Json | Answered | None]:
+    def items(self, patience_s: float) -> Iterator[Json | ErrorResponse | None]:
         """What comes, and None every 20 ms. Raises what went wrong, and TimeoutError."""
         since, last = time.monotonic(), False
         try:
@@ -388,7 +397,7 @@ class Exchange:
                 since = time.monotonic()
         finally:
             if not last:
-                self.line.leave()
+                self.connection.leave()
 
     # On its own thread.
 
@@ -398,9 +407,9 @@ class Exchange:
                 self._read(response)
         except BaseException as error:  # noqa: BLE001 - raised again where the answer is read
             self._items.put((error, True))
-        self.line.over.set()
-        if self.line.left:
-            self.line.client.close()
+        self.connection.over.set()
+        if self.connection.left:
+            self.connection.client.close()
 
     def _read(self, response: httpx2.Response) -> None:
         if response.status_code != 200:
@@ -408,7 +417,7 @@ class Exchange:
             body = _body(response).decode(errors="replace")
             location = urlsplit(head.get("location", "")).hostname or ""
             seconds = re.sub(r"\D.*", "", head.get("retry-after", ""))[:6]
-            self._items.put((Answered(response.status_code, body, seconds, location), True))
+            self._items.put((ErrorResponse(response.status_code, body, seconds, location), True))
         elif response.headers.get("content-type", "").startswith("text/event-stream"):
             self._read_events(response)
         else:
@@ -417,7 +426,7 @@ class Exchange:
     def _read_events(self, response: httpx2.Response) -> None:
         response.encoding = "utf-8"  # whatever it says: events are UTF-8
         size = 0
-        for event in self.line.http.EventSource(response, LARGEST_EVENT):
+        for event in self.connection.http.EventSource(response, LARGEST_EVENT):
             size += len(event.data)
             if size > LARGEST_ANSWER:
                 raise ValueError("an answer without end")
@@ -430,21 +439,21 @@ class Exchange:
 
     def _trace(self, name: str, info: Json) -> None:
         now = time.monotonic()
-        line = self.line
+        connection = self.connection
         match name.partition(".")[2]:
             case "connect_tcp.started" | "start_tls.started":
                 self._kept, self._step_at = False, now
             case "connect_tcp.complete" | "start_tls.complete":
-                line.stream = info["return_value"]
-                line.round_trip = min(line.round_trip, now - self._step_at)
-                if line.left:
-                    line.hang_up()
+                connection.stream = info["return_value"]
+                connection.round_trip = min(connection.round_trip, now - self._step_at)
+                if connection.left:
+                    connection.hang_up()
             case "send_request_body.complete":
                 self.sent_at = now
             case "receive_response_headers.complete":
                 self._answered = True
                 if self.sent_at is not None:
-                    line.round_trip = min(line.round_trip, now - self.sent_at)
+                    connection.round_trip = min(connection.round_trip, now - self.sent_at)
             case _:
                 pass
 

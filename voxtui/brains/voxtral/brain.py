@@ -512,8 +512,12 @@ def _is_full(error: Exception) -> bool:
 
 
 def _is_sticky(error: Exception) -> bool:
-    """After an error of the device, not of an allocation, the process cannot use it any more."""
-    return "CUDA error" in str(error) and not _is_full(error)
+    """After an error of the device, not of an allocation, the process cannot use it any more.
+
+    Torch and Triton each say it in their own words.
+    """
+    words = ("CUDA error", "Triton Error [CUDA]")
+    return any(word in str(error) for word in words) and not _is_full(error)
 
 
 def weights_unusable(directory: Path, error: Exception) -> ModelError:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -65,7 +67,24 @@ class CudaRecorder:
                 graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
             ):
                 work()
+        except RuntimeError as error:
+            self._abandon()
+            # What was not permitted tells more than that the capture could not be ended after it.
+            why = error.__context__
+            raise (why if isinstance(why, RuntimeError) else error) from None
         finally:
             torch.cuda.set_stream(before)  # torch leaves it changed when a capture fails
         graph.replay()  # the first launch of a graph is slower: it brings it to the device
         return graph.replay
+
+    def _abandon(self) -> None:
+        """Close the pool after a capture that failed, which torch leaves open where it could not
+        end the capture: `empty_cache` would fail from then on, and with it every other capture.
+
+        As torch itself closes it in torch/_inductor/cudagraph_trees.py; refused if it is closed.
+        """
+        closing: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+        device = torch.cuda.current_device()
+        with contextlib.suppress(RuntimeError, AttributeError):
+            closing._cuda_endAllocateToPool(device, self._pool)
+            closing._cuda_releasePool(device, self._pool)

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from voxtui.ui.stderr import native_stderr_in
+from voxtui.stderr import native_stderr_in
 
 SCRIPT = """
 import ctypes, os, pathlib, sys
-from voxtui.ui.stderr import native_stderr_in
+from voxtui.stderr import native_stderr_in
 with native_stderr_in(pathlib.Path(sys.argv[1])):
     os.write(2, b"native one\\n")
     ctypes.CDLL(None).perror(b"native two")
