@@ -314,10 +314,10 @@ def test_stats_can_be_read_by_a_person_in_an_ordinary_terminal(stats):
     assert said[0] == f"{metrics_file()}: turns: 2, sessions: 1"
     assert "scripted: 2 answered" in said
     assert [line for line in said if line.startswith("2026-11-21")] == [
-        "2026-11-21     1 ✗    200    200    200        –      –      – ✗   1100   1100   1100"
+        "2026-11-21     1 ✗   200   200   200       –     –     – ✗  1100  1100  1100"
     ]
     assert any(line.startswith("  TTFT ") and "✗ ≤ 100" in line for line in said)
-    assert max(map(len, said[1:])) <= 90
+    assert max(map(len, said[1:])) <= 80
 
 
 def test_stats_name_the_damage_they_leave_out(stats):

@@ -9,6 +9,7 @@ Everything runs on a pseudo-terminal and the real terminal driver.
 - Loop: how much too late a sleep of 5 ms ends: while the real models load, and while one of the
   sample clips is answered.
 - Start: from the start of the process until its first frame arrives; and `voxtui --help`.
+- Quit: from Ctrl+Q, at uneven moments of loading, until the process has ended.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import fcntl
 import json
 import os
 import pty
+import random
 import statistics
 import struct
 import subprocess
@@ -34,6 +36,7 @@ from typing import Any
 
 from tests.fakes import ScriptedEngine
 from tests.ui.pseudo_terminal import PseudoTerminal
+from tests.virtual_audio import VirtualAudio
 from voxtui.bench.machine import machine
 from voxtui.build import build_engine, clip_speaker, sample_clips
 from voxtui.config import Config
@@ -45,6 +48,7 @@ from voxtui.ui.app import VoxtuiApp
 TEXT = "The river winds slowly through the middle of the old city, under many bridges."
 WORDS = TEXT.split()
 STARTS = 10
+LOADING_SECONDS = 6.0
 PAUSE_SECONDS = 0.2
 """Between two answers, when Markdown is rendered and garbage is looked for."""
 
@@ -195,9 +199,15 @@ def load() -> dict[str, Any]:
 def start() -> dict[str, Any]:
     screens = [_first_frame() for _ in range(STARTS)]
     helps = [_help() for _ in range(STARTS)]
+    uneven = random.Random(1)
+    with VirtualAudio() as audio:
+        quits = [
+            _quit((n + uneven.random()) * LOADING_SECONDS / STARTS, audio.env)
+            for n in range(STARTS)
+        ]
     return {
         name: {"median": round(statistics.median(found) * 1000), "max": round(max(found) * 1000)}
-        for name, found in (("screen_ms", screens), ("help_ms", helps))
+        for name, found in (("screen_ms", screens), ("help_ms", helps), ("quit_ms", quits))
     }
 
 
@@ -207,6 +217,15 @@ def _first_frame() -> float:
         while b"LOADING" not in terminal.output:
             time.sleep(0.001)
         return time.monotonic() - began
+
+
+def _quit(after: float, environment: dict[str, str]) -> float:
+    with PseudoTerminal([sys.executable, "-m", "voxtui"], environment=environment) as terminal:
+        terminal.until(lambda: b"LOADING" in terminal.output)
+        threading.Event().wait(after)
+        sent = terminal.send("\x11")
+        terminal.ends()
+        return time.monotonic() - sent
 
 
 def _help() -> float:

@@ -57,7 +57,7 @@ def headline_lines(turns: Sequence[Turn], targets: TargetsConfig) -> list[str]:
 def row(name: str, found: Spread | None, verdict_and_goal: str = "") -> str:
     values = (found.p50, found.p95, found.p99, found.least, found.most) if found else [None] * 5
     count = found.n if found else 0
-    cells = " ".join(f"{number(value):>7}" for value in values)
+    cells = " ".join(f"{number(value):>6}" for value in values)
     return f"{name:<26} {verdict_and_goal:<9} {cells} {count:>6}".rstrip()
 
 
@@ -68,7 +68,7 @@ def number(value: float | None) -> str:
 
 
 def table_head(title: str) -> str:
-    return f"{title:<26} {'goal':<9} {' '.join(f'{name:>7}' for name in HEAD)} {'turns':>6}"
+    return f"{title:<26} {'goal':<9} {' '.join(f'{name:>6}' for name in HEAD)} {'turns':>6}"
 
 
 def _line(

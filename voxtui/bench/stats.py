@@ -77,8 +77,8 @@ def _overall(group: Group, targets: TargetsConfig) -> list[str]:
 
 def _daily(days: Sequence[Group], targets: TargetsConfig) -> list[str]:
     """A line per day, with a sign for whether p95 is within its target."""
-    names = "".join(f" {headline.name:^22}" for headline in DAILY)
-    heads = f"   {'p50':>6} {'p95':>6} {'p99':>6}" * len(DAILY)
+    names = "".join(f" {headline.name:^19}" for headline in DAILY)
+    heads = f"   {'p50':>5} {'p95':>5} {'p99':>5}" * len(DAILY)
     lines = [f"{'':16}{names}".rstrip(), f"{'ms':<10} {'turns':>5}{heads}"]
     for group in days:
         turns = [line.turn for line in group.lines]
@@ -92,7 +92,7 @@ def _cell(turns: Sequence[Turn], headline: Headline, targets: TargetsConfig) -> 
     kept = judge(found, headline.target(targets))
     values = (found.p50, found.p95, found.p99) if found else (None,) * 3
     sign = kept.sign if kept else " "
-    return f" {sign} " + " ".join(f"{number(value):>6}" for value in values)
+    return f" {sign} " + " ".join(f"{number(value):>5}" for value in values)
 
 
 def _sessions(lines: Sequence[Line]) -> int:
