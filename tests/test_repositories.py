@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.package_index import PackageIndex
-from voxtui import models
+from voxtui import cuda, models
+from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.build import build_brain
+from voxtui.config import BrainConfig, Config, VoxtralBrainConfig, with_value
 from voxtui.errors import ModelError
 from voxtui.repositories import Repository, fetch_files, voxtral, voxtral_directory, wanted_files
 
@@ -296,6 +299,61 @@ def test_a_voice_kokoro_does_not_have_is_said(machine, hub, monkeypatch):
     command = [VOXTUI, "models", "fetch", "kokoro", "--set", "voice.name=af_nobody"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refusal(ran) == "voxtui: hexgrad/Kokoro-82M on the hub has no voices/af_nobody.pt."
+
+
+# As it loads, where Voxtral is asked for by name.
+
+ASKED_FOR = Config(brain=BrainConfig(name="voxtral", voxtral=VoxtralBrainConfig(model=NAME)))
+
+
+def test_who_asks_for_voxtral_by_name_on_the_screen_sees_it_fetched(machine, hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    brain = build_brain(ASKED_FOR, lambda sentence: None, fetches=True)
+    seen = []
+    # These are not weights, so that is how it ends.
+    with pytest.raises(ModelError, match="holds no Voxtral that can be loaded"):
+        brain.warm_up(lambda step, fraction: seen.append((step, fraction)))
+    for name, content in FILES.items():
+        assert (machine / name).read_bytes() == content
+    assert [*dict.fromkeys(step for step, _ in seen)] == ["fetching Tiny-Voxtral", "Voxtral"]
+
+
+def test_a_hub_that_does_not_have_it_is_what_the_screen_says(machine, hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    hub.files.clear()
+    brain = build_brain(ASKED_FOR, lambda sentence: None, fetches=True)
+    with pytest.raises(ModelError, match=f"The hub has no {NAME}|refuses to send {NAME}"):
+        brain.warm_up(lambda step, fraction: None)
+
+
+def test_who_leaves_while_it_is_fetched_does_not_wait(machine, monkeypatch):
+    class Leaving(Exception):
+        pass
+
+    def leave(step, fraction):
+        raise Leaving
+
+    begun, over = threading.Event(), threading.Event()
+
+    def endless(progress):
+        begun.set()
+        over.wait(10)
+
+    brain = VoxtralBrain(ASKED_FOR, machine, bring=endless)
+    with pytest.raises(Leaving):
+        brain.warm_up(leave)
+    assert begun.wait(10)
+    over.set()
+
+
+@pytest.mark.parametrize(("name", "fetches"), [("auto", True), ("voxtral", False)])
+def test_nothing_is_fetched_unasked(machine, hub, monkeypatch, name, fetches):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.setattr(cuda, "check_voxtral", lambda: None)
+    config = with_value(ASKED_FOR, "brain.name", name)
+    with pytest.raises(ModelError, match="not on this machine yet"):
+        build_brain(config, lambda sentence: None, fetches)._best()
+    assert not hub.requests
 
 
 # What a directory must hold.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from voxtui.errors import ModelError
 
 if TYPE_CHECKING:
     import threading
@@ -19,13 +22,16 @@ if TYPE_CHECKING:
 
 
 def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
-    """An engine on the microphone and the speaker of the configuration."""
+    """An engine on the microphone and the speaker of the configuration.
+
+    Voxtral, where it is asked for by name and is not here, is fetched as it loads.
+    """
 
     def spares() -> tuple[Microphone, Speaker]:
         return build_microphone(""), build_speaker("")
 
     microphone, speaker = build_microphone(config.audio.input), build_speaker(config.audio.output)
-    return build_engine(config, emit, microphone, speaker, spares)
+    return build_engine(config, emit, microphone, speaker, spares, fetches=True)
 
 
 def build_microphone(name: str) -> SounddeviceMicrophone:
@@ -48,6 +54,7 @@ def build_engine(
     microphone: Microphone | None,
     speaker: Speaker | None,
     spares: Callable[[], tuple[Microphone, Speaker]] | None = None,
+    fetches: bool = False,
 ) -> Engine:
     from voxtui.engine import Engine
     from voxtui.turn import Notice
@@ -59,7 +66,7 @@ def build_engine(
         microphone=microphone,
         speaker=speaker,
         detector=build_detector(config),
-        brain=build_brain(config, say),
+        brain=build_brain(config, say, fetches),
         voice=build_voice(config, say),
         config=config,
         emit=emit,
@@ -82,21 +89,30 @@ def build_detector(config: Config) -> SpeechDetector:
     return PySilero()
 
 
-def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
+def build_brain(config: Config, say: Callable[[str], object], fetches: bool = False) -> Brain:
+    """`fetches`: whether what is asked for by name may come from the hub while it loads."""
+
     def embedded() -> Brain:
         from voxtui.brains.embedded import EmbeddedBrain
 
         return EmbeddedBrain(config)
 
-    def voxtral() -> Brain:
+    def voxtral(fetches: bool = False) -> Brain:
+        from voxtui import repositories
         from voxtui.cuda import check_packages
-        from voxtui.repositories import voxtral_directory
 
         check_packages()
-        directory = voxtral_directory(config.brain.voxtral.model)
+        model, bring = config.brain.voxtral.model, None
+        try:
+            directory = repositories.voxtral_directory(model)
+        except ModelError:
+            named = repositories.voxtral(model)
+            if not fetches or isinstance(named, Path):
+                raise
+            directory, bring = named.place, partial(repositories.bring, named)
         from voxtui.brains.voxtral.brain import VoxtralBrain
 
-        return VoxtralBrain(config, directory, say)
+        return VoxtralBrain(config, directory, say, bring)
 
     def voxtral_on_gpu() -> Brain:
         from voxtui.cuda import check_voxtral
@@ -110,7 +126,7 @@ def build_brain(config: Config, say: Callable[[str], object]) -> Brain:
         case "embedded":
             return embedded()
         case "voxtral":
-            asked_for = voxtral()  # where it cannot be had, that is said at once
+            asked_for = voxtral(fetches)  # where it cannot be had, that is said at once
             return AutoBrain(lambda: asked_for, embedded, say, asked_for.name)
         case "remote":
             from voxtui.brains.remote import RemoteBrain

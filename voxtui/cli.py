@@ -131,7 +131,7 @@ def talk(options: Options) -> None:
     parts = Parts(
         microphone=lambda config: build_microphone(config.audio.input),
         speaker=lambda config: build_speaker(config.audio.output),
-        brain=build_brain,
+        brain=partial(build_brain, fetches=True),
         voice=build_voice,
         devices=list_devices,
     )

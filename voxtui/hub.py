@@ -95,6 +95,7 @@ def grow(file: BinaryIO, wanted: HubFile, done: Callable[[int], object]) -> None
 
 def _refusal(error: HTTPError, repository: str, name: str) -> Unreachable:
     """What it means that the hub answered `error` when asked for `name` of `repository`."""
+    error.close()  # it is the answer too, with its connection
     match error.headers.get("X-Error-Code"), error.code:
         case "GatedRepo", _:
             return Unreachable(

@@ -145,6 +145,11 @@ def wanted_files(repository: Repository) -> list[HubFile]:
     return sorted(wanted, key=lambda file: file.size)
 
 
+def bring(repository: Repository, progress: Progress) -> None:
+    """Fetch `repository` to its place. Raises ModelError; the next time goes on."""
+    fetch_files(wanted_files(repository), repository.place, progress)
+
+
 def fetch_files(
     files: Sequence[HubFile], place: Path, progress: Progress = lambda done, size: None
 ) -> None:

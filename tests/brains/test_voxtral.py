@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,8 +33,14 @@ from voxtui.brains.voxtral.prompt import (
 )
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.text import Detokenizer, Tekken
-from voxtui.brains.voxtral.weights import parts
-from voxtui.config import Config, GenerationConfig, HistoryConfig
+from voxtui.brains.voxtral.weights import best_dtype, parts
+from voxtui.config import (
+    BrainConfig,
+    Config,
+    GenerationConfig,
+    HistoryConfig,
+    VoxtralBrainConfig,
+)
 from voxtui.conversation import Conversation
 from voxtui.errors import ModelError, ModelLost
 from voxtui.protocols import Past, PastTurn, placeholder
@@ -532,6 +539,30 @@ def test_torch_may_not_take_the_attention_that_is_planned_anew_for_every_length(
     torch.backends.cuda.enable_cudnn_sdp(True)
     parts(model())
     assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.parametrize(
+    ("cuda", "brain_float", "wanted"),
+    [(True, True, torch.bfloat16), (True, False, torch.float16), (False, False, "auto")],
+)
+def test_weights_are_of_bfloat16_or_of_float16_where_the_gpu_lacks_it(
+    monkeypatch: pytest.MonkeyPatch, cuda: bool, brain_float: bool, wanted: torch.dtype | str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: brain_float)
+    assert best_dtype(torch.device("cuda" if cuda else "cpu")) == wanted
+
+
+def test_what_triton_compiles_is_kept_in_the_users_cache_directory(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", "")
+    monkeypatch.delenv("TRITON_CACHE_DIR")
+    config = Config(brain=BrainConfig(voxtral=VoxtralBrainConfig(kernels="all")))
+    brain = VoxtralBrain(config, directory)
+    brain.warm_up(lambda step, fraction: None)
+    brain.close()
+    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "voxtui" / "triton")
 
 
 def test_a_bug_is_not_explained_away(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,7 +273,17 @@ class Bench:
         if kind.graphs:
             capture(system)
         self.ours[kind.name] = system
-        return {"built_s": round(time.perf_counter() - began, 2)}
+        return {"built_s": round(time.perf_counter() - began, 2)} | self._first_turn(system)
+
+    def _first_turn(self, system: Ours) -> Row:
+        """The first turn after what a start warms up, beside the eleven after it."""
+        for _ in range(2):
+            self._asked(system, 1, AHEAD)
+        first, *later = (self._asked(system, 5, 2) for _ in range(12))
+        return {
+            "first_turn_ms": round(first * 1e3, 3),
+            "later_turns_ms": round(statistics.median(later) * 1e3, 3),
+        }
 
     # The sections.
 
@@ -286,10 +296,7 @@ class Bench:
     def _first_token(self, system: System, seconds: float) -> Row:
         found: list[float] = []
         for _ in self._often(system):
-            said = noise(seconds)
-            system.ready(())
-            (first,) = self._times(system.tokens((), said, 2), 1)
-            found.append(first)
+            found.append(self._asked(system, seconds, 2))
         least = self._shape(system.name).first_token(seconds, PREFIX, self.ceilings)
         row = spread(found[2:])
         return row | self._share(least * 1e3 / row["p50_ms"])
@@ -560,6 +567,13 @@ class Bench:
             yield self._row({"context": context, "system": name}, work, COMPILING_SECONDS)
 
     # How often, and how long.
+
+    def _asked(self, system: System, seconds: float, most: int) -> float:
+        """Seconds to the first of `most` tokens that answer so much noise."""
+        said = noise(seconds)
+        system.ready(())
+        (first,) = self._times(system.tokens((), said, most), 1)
+        return first
 
     def _often(self, system: System) -> Iterator[int]:
         """At least five times, the first two not counted; as often as asked while time is left."""

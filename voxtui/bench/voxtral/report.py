@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 Row: TypeAlias = "dict[str, Any]"
@@ -11,7 +12,7 @@ Sections: TypeAlias = "Mapping[str, Sequence[Row]]"
 TITLES = {
     "ceilings": "Ceilings of this machine, measured in this run:",
     "floor": "The floor, counted for this shape at these ceilings:",
-    "kinds": "Our loop in its kinds:",
+    "kinds": "Our loop in its kinds; the first turn after the start, and the eleven after it:",
     "ttft": "Time to the first token, by seconds of audio:",
     "turns": "5 s of audio, by turn: the first token, and a whole reply of 32:",
     "speculation": "Time to the first token of a draft that was kept:",
@@ -95,6 +96,7 @@ def goals(found: Sections, judged: bool) -> list[Row]:
     first, _ = _sides(found, "turns", "p50_ms", {"turn": FIRST}, min)
     last, _ = _sides(found, "turns", "p50_ms", {"turn": LAST}, min)
     add("first token, turn 1 / turn 10", True, 1.15, _quotient(first, last))
+    add("first token, first turn after the start / later ones", True, 1.15, _cold(found))
     (voice,) = found.get("voice") or [{}]
     add("first audio after the first clause, p50, ms", True, 70, voice.get("p50_ms"))
     add("decode beside the voice / alone", False, 0.9, voice.get("decode beside it"))
@@ -105,6 +107,14 @@ def _values(found: Sections, name: str, value: str, about: Row) -> Iterator[tupl
     for row in found.get(name, ()):
         if about.items() <= row.items() and value in row:
             yield row["system"], row[value]
+
+
+def _cold(found: Sections) -> float | None:
+    """Of our best way without fp8."""
+    value = "later_turns_ms"
+    rows = [row for row in found.get("kinds", ()) if value in row and "fp8" not in row["system"]]
+    best = min(rows, key=itemgetter(value), default=None)
+    return None if best is None else _quotient(best["first_turn_ms"], best[value])
 
 
 def _best(

@@ -39,7 +39,7 @@ CONFIG: dict[str, Any] = {
 }  # fmt: skip
 """That of Kokoro-82M (https://huggingface.co/hexgrad/Kokoro-82M/blob/main/config.json)."""
 
-NEEDED = ("kokoro", "loguru", "hibari", "msgspec", "platformdirs")
+NEEDED = ("kokoro", "attr", "loguru", "hibari", "msgspec", "platformdirs")
 """Packages beside torch, transformers and numpy; they may be installed without their own needs."""
 
 SHORT_PHONEMES = -3.0

@@ -118,18 +118,22 @@ class Following:
 class VoxtralBrain:
     """The checkpoint in `directory`: config.json, safetensors, tekken.json.
 
-    `say` gets the sentence for what the user set and this machine cannot do.
+    `say` gets the sentence for what the user set and this machine cannot do. `bring` brings the
+    files there before they are loaded, and tells how many bytes of how many are there.
     """
 
     name = "voxtral"
     sends_to = ""
 
     def __init__(
-        self, config: Config, directory: Path, say: Callable[[str], object] = lambda sentence: None
-    ) -> None:
+        self, config: Config, directory: Path,
+        say: Callable[[str], object] = lambda sentence: None,
+        bring: Callable[[Callable[[int, int], object]], object] | None = None,
+    ) -> None:  # fmt: skip
         self._config = config
         self._directory = directory
         self._say = say
+        self._bring = bring
         self._sampling = config.generation.sampling()
         short = SHORT if self._sampling.one_sentence else ""
         self._instruction = f"{config.brain.instruction}{short}".strip()
@@ -149,11 +153,25 @@ class VoxtralBrain:
     # Start-up.
 
     def warm_up(self, progress: Progress) -> None:
+        if self._bring is not None:
+            self._fetch(self._bring, progress)
         _patiently(progress, "Voxtral", self._load)
         self._thread = ModelThread()
         if self._config.brain.voxtral.graphs:
             self._capture(progress)
         _patiently(progress, "warming up", self._rehearse)
+
+    def _fetch(
+        self, bring: Callable[[Callable[[int, int], object]], object], progress: Progress
+    ) -> None:
+        done: float | None = None
+
+        def told(here: int, size: int) -> None:
+            nonlocal done
+            done = here / size
+
+        step = f"fetching {self._directory.name}"
+        _patiently(progress, step, lambda: bring(told), lambda: done)
 
     def _load(self) -> None:
         try:
@@ -322,6 +340,8 @@ class VoxtralBrain:
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[Heard | Token]:
+        from voxtui.brains.voxtral import weights
+
         released = marks.at(Mark.RELEASED) or time.monotonic()
         following, self._following = self._following, None
         if isinstance(said, str):
@@ -332,6 +352,8 @@ class VoxtralBrain:
             if number == 0:
                 self._note(answer, draft, marks, released)
             yield Token(text.text(token), token)
+            if number == 0:  # behind the first token: to ask takes a while
+                marks.gpu_bytes = weights.gpu_bytes()
         if rest := text.rest():
             yield Token(rest)
 
@@ -383,9 +405,6 @@ class VoxtralBrain:
         marks.hidden_s += sum(
             min(end, released) - start for start, end in draft.worked if start < released
         )
-        from voxtui.brains.voxtral.weights import gpu_bytes
-
-        marks.gpu_bytes = gpu_bytes()
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
         most = 16 + int(said.seconds * WORDS_PER_SECOND)

@@ -49,7 +49,9 @@ def load(directory: Path, device: torch.device) -> tuple[Decoder, Ears]:
     )
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"{missing[0]} is missing")  # transformers makes up what it does not find
-    return parts(model.eval().to(device))
+    found = parts(model.eval().to(device))
+    torch.cuda.empty_cache()  # of weights that became one, the pieces are no use to anybody
+    return found
 
 
 def parts(model: Any) -> tuple[Decoder, Ears]:
