@@ -23,7 +23,7 @@ def test_fifty_turns_leave_no_thread_no_file_and_no_memory_behind_and_lose_no_fr
 
 @pytest.mark.slow
 @pytest.mark.audio
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(bool(missing()), reason="needs a virtual sound server")
 def test_an_open_microphone_loses_nothing_and_its_clock_does_not_drift():
     found = soak.listen(30, pause=4)
