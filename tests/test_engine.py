@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -365,11 +366,21 @@ def test_a_muted_microphone_is_named_as_the_cause() -> None:
         assert len(talk.events.of(Notice)) == 1
 
 
-def test_replies_under_two_characters_are_not_spoken() -> None:
+@pytest.mark.parametrize("reply", ["!", "5", " 5\n"])
+def test_replies_under_two_characters_are_not_spoken(reply: str) -> None:
     """L9."""
-    with talking(ScriptedBrain(["!"])) as talk:
-        assert talk.ask().reply == "!"
+    with talking(ScriptedBrain([reply])) as talk:
+        assert talk.ask().reply == reply
         assert talk.voice and talk.voice.clauses == []
+
+
+@pytest.mark.parametrize("reply", [["7\n", "Three and four."], ["One, two.", "\n", "3"]])
+def test_one_character_of_a_longer_reply_is_spoken(reply: list[str]) -> None:
+    with talking(ScriptedBrain(reply)) as talk:
+        talk.ask()
+        assert talk.voice and re.sub(r"\W", "", "".join(talk.voice.clauses)) == re.sub(
+            r"\W", "", "".join(reply)
+        )
 
 
 def test_the_brain_gets_the_trimmed_utterance_and_the_same_frames_ahead() -> None:

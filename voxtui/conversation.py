@@ -26,6 +26,9 @@ FIRST_CLAUSE = 10
 LONGEST_CLAUSE = 240
 """Characters after which any clause ends at a space: no voice waits for a missing full stop."""
 
+SPOKEN = 2
+"""Characters of the shortest reply that is spoken."""
+
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|etc|approx|No|e\.g|i\.e|a\.m|p\.m|U\.S)|\b[A-Z]|(?:^|\s)\d{1,2})\.$"
 )
@@ -65,7 +68,7 @@ def clauses(texts: Iterator[str]) -> Generator[str, None, None]:
 def _clause_end(text: str, first: bool) -> int | None:
     for found in _SENTENCE_END.finditer(text):
         head = text[: found.end()]
-        if head.strip() and not _ABBREVIATION.search(head.rstrip("\n")):
+        if len(head.strip()) >= SPOKEN and not _ABBREVIATION.search(head.rstrip("\n")):
             return found.end()
     if first:
         for found in _CLAUSE_END.finditer(text):
@@ -127,7 +130,8 @@ class Speech:
             if self.stopped():
                 return
             text = _unfinished(speakable(clause))
-            spoken = SpokenClause(len(clause), whole=not text)
+            too_short = not self.spoken and len(clause.strip()) < SPOKEN
+            spoken = SpokenClause(len(clause), whole=too_short or not text)
             self.spoken.append(spoken)
             if spoken.whole:
                 continue
