@@ -16,7 +16,7 @@ from tests.brains.conftest import Question
 from tests.brains.tiny_voxtral import model
 from tests.brains.voxtral_turns import Oracle, answered, ids, instruction, made, sound, utterance
 from tests.fakes import Flag
-from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
+from voxtui.brains.voxtral.brain import SHARE, Answer, VoxtralBrain
 from voxtui.brains.voxtral.encoder import Encoder
 from voxtui.brains.voxtral.loop import Loop
 from voxtui.brains.voxtral.prompt import (
@@ -435,6 +435,25 @@ def test_the_same_seed_says_the_same(directory: Path) -> None:
     finally:
         brain.close()
         other.close()
+
+
+@pytest.mark.parametrize(("patience", "lengths"), [(600.0, [1, 1, 5, 15, 40]), (0.0, [1, 1])])
+def test_utterances_of_all_lengths_are_tried_at_the_start_where_that_is_quick(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, patience: float, lengths: list[float]
+) -> None:
+    """So that turn one is no slower than turn ten."""
+    tried: list[float] = []
+
+    def noted(brain: VoxtralBrain, answer: Answer, *rest: object) -> object:
+        assert isinstance(answer.said, Utterance)
+        tried.append(answer.said.seconds)
+        return draft(brain, answer, *rest)
+
+    draft = VoxtralBrain._draft
+    monkeypatch.setattr(VoxtralBrain, "_draft", noted)
+    monkeypatch.setattr("voxtui.brains.voxtral.brain.REHEARSAL_SECONDS", patience)
+    made(directory).close()
+    assert tried == lengths
 
 
 def test_the_preset_reaches_the_model(directory: Path) -> None:

@@ -40,6 +40,7 @@ from voxtui.bench.voxtral.systems import (
 from voxtui.brains.voxtral.drafts import Draft, ModelThread
 from voxtui.brains.voxtral.ears import Ears
 from voxtui.brains.voxtral.graphs import CudaRecorder
+from voxtui.brains.voxtral.loop import REHEARSED
 from voxtui.brains.voxtral.model import Cache, Decoder
 from voxtui.brains.voxtral.prompt import Exchange
 from voxtui.brains.voxtral.quantized import Fp8Weight, quantise
@@ -277,8 +278,8 @@ class Bench:
 
     def _first_turn(self, system: Ours) -> Row:
         """The first turn after what a start warms up, beside the eleven after it."""
-        for _ in range(2):
-            self._asked(system, 1, AHEAD)
+        for seconds in REHEARSED:
+            self._asked(system, seconds, AHEAD)
         first, *later = (self._asked(system, 5, 2) for _ in range(12))
         return {
             "first_turn_ms": round(first * 1e3, 3),

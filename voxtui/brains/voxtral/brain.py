@@ -57,6 +57,9 @@ when the real one is there: it works ahead on the history only."""
 SHARE = 0.25
 """Of the time the key is held, at most so much goes into work ahead, however often one pauses."""
 
+REHEARSAL_SECONDS = 3.0
+"""No longer one is begun after that: on a CPU each takes many seconds."""
+
 CAPACITY = 4096
 """Tokens of cache at first: five spoken turns, their replies, and some text."""
 
@@ -276,13 +279,20 @@ class VoxtralBrain:
         _patiently(progress, "capturing CUDA graphs", lambda: [*self._tokens(draft)], lambda: done)
 
     def _rehearse(self) -> None:
-        """A turn of noise and its transcript, so that whatever is slow the first time is over."""
+        """Turns of noise and their transcripts, so that whatever is slow the first time is over.
+
+        Longer ones too, where they cost little: other lengths go through other kernels.
+        """
         import numpy as np
 
-        random = np.random.default_rng(0)
-        for _ in range(2):
-            noise = random.normal(0, 0.05, SAMPLE_RATE).astype(np.float32)
-            said = Utterance(noise, ((0.0, 1.0),), 0.0)
+        from voxtui.brains.voxtral.loop import REHEARSED
+
+        random, began = np.random.default_rng(0), time.monotonic()
+        for number, seconds in enumerate(REHEARSED):
+            if number > 1 and time.monotonic() - began > REHEARSAL_SECONDS:
+                break
+            noise = random.normal(0, 0.05, seconds * SAMPLE_RATE).astype(np.float32)
+            said = Utterance(noise, ((0.0, float(seconds)),), 0.0)
             draft = self._draft(Answer((), None, _said=said), Flag(), AHEAD_TOKENS)
             for count, _ in enumerate(self._tokens(draft), 1):
                 if count == AHEAD_TOKENS:

@@ -25,6 +25,9 @@ CHUNKS = (64, 384, 768)
 """Places a captured prefill takes: for a typed turn, one window of sound, two. Nothing takes more
 than the last at a time."""
 
+REHEARSED = (1, 1, 5, 15, 40)
+"""Seconds of the utterances that are tried before anybody speaks."""
+
 SPAN, COARSE = 512, 4096
 """Places of the cache that captured work looks at: a multiple of the first, since what it looks at
 in vain takes its time too; beyond the second, twice as many each."""
