@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import wave
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -404,6 +405,8 @@ def test_ctrl_c_ends_it_with_130_and_nothing_left_behind(voxtui, command, ending
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # Tests that run in the background of a script have it ignored.
+            preexec_fn=partial(signal.signal, ending, signal.SIG_DFL),
         ) as running,
         (voxtui.here / "mine.gguf").open("wb"),
     ):  # returns once it is being read

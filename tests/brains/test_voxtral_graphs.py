@@ -145,6 +145,7 @@ def test_sampled_replies_are_those_without_graphs(
 ) -> None:
     monkeypatch.setattr(graphs, "CudaRecorder", TapeRecorder)
     monkeypatch.setattr(brain_module, "CAPTURED_CAPACITY", 512)
+    monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)  # 40 s would not fit
     sampling = {
         "temperature": 1.0, "top_p": 0.9, "top_k": 30, "repetition_penalty": 1.2,
         "min_new_tokens": 6, "seed": 3,
