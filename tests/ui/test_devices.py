@@ -25,6 +25,11 @@ SECONDS = 60.0
 
 
 @pytest.fixture
+def no_level_is_told_by_the_clock() -> None:
+    """Here it is: what a real microphone hears is looked at."""
+
+
+@pytest.fixture
 def audio():
     with VirtualAudio() as audio, audio.environment():
         yield audio
