@@ -40,5 +40,5 @@ def test_the_screen_agrees_with_a_recording_and_with_the_byte_that_paints_the_fi
         report(str(turn))
     assert calibration.uncertain * 1000 < observer.SOUND_MS / 2
     assert abs(statistics.median(turn.sound_error for turn in seen)) <= observer.SOUND_MS
-    # How long a busy machine takes to paint is no question of truth; never before it is claimed.
-    assert min(turn.paint_delay for turn in seen) >= -1
+    # Never before it is claimed; and what a busy machine delays, it does not delay each time.
+    assert -1 <= min(turn.paint_delay for turn in seen) <= observer.ONE_PAINT_MS
