@@ -221,12 +221,16 @@ class VirtualAudio:
                     os.environ[name] = value
             read_devices()
 
-    def say(self, sound: Path | np.ndarray, rate: int = 16_000) -> subprocess.Popen[bytes]:
-        """Play a file or samples into the microphone. Ends when all of it has been played."""
+    def say(
+        self, sound: Path | np.ndarray, rate: int = 16_000, ahead_ms: int = 500
+    ) -> subprocess.Popen[bytes]:
+        """Play a file or samples into the microphone. Ends when all of it has been played.
+
+        `ahead_ms` of it are with the server in advance: nobody falters because a machine is busy.
+        """
         if isinstance(sound, np.ndarray):
             sound = self.wav(sound, rate)
-        # Far ahead, as nobody falters because a machine is busy.
-        command = ["paplay", "--device=voxcable", "--latency-msec=500", str(sound)]
+        command = ["paplay", "--device=voxcable", f"--latency-msec={ahead_ms}", str(sound)]
         return subprocess.Popen(command, env=self.environ, stdin=subprocess.DEVNULL)
 
     def record(self, device: str = f"{SPEAKER}.monitor", latency_ms: int = 10) -> Recorder:

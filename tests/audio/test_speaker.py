@@ -195,7 +195,7 @@ def barge_in(
     return stopped - key.at, seconds, (last - first) / RATE
 
 
-def test_a_key_press_silences_also_what_the_device_holds(
+def test_a_key_press_silences_it_within_50_ms(
     virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
 ) -> None:
     runs = [barge_in(virtual_audio, speaker, 0.3 + 0.017 * run) for run in range(5)]
@@ -203,7 +203,7 @@ def test_a_key_press_silences_also_what_the_device_holds(
     report(f"silent after {np.median(silent):.1f} ms, max {silent.max():.1f}")
     claimed = np.array([run[1] - run[2] for run in runs]) * 1000
     report(f"heard: {claimed.min():+.1f} to {claimed.max():+.1f} ms from the recording")
-    assert np.median(silent) <= BARGE_IN_MS
+    assert np.percentile(silent, 95) <= BARGE_IN_MS
     assert np.abs(claimed).max() < 50
 
 
