@@ -178,14 +178,14 @@ def talk_plainly(options: Options) -> None:
 @click.option("--speak", "wav", type=click.Path(path_type=Path), metavar="OUT.WAV",
               help="Write the spoken answers to a file.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the spoken answers.")
-@click.option("--fast", is_flag=True, help="Do not play the clips in real time.")
-@click.option("--fresh", is_flag=True, help="Make each clip a conversation of its own.")
+@click.option("--fast", is_flag=True, help="Feed the clips in at once, not in real time.")
+@click.option("--fresh", is_flag=True, help="Start a new conversation for each clip.")
 @global_options
 def ask(
     options: Options, files: tuple[Path, ...], as_json: bool, wav: Path | None, play: bool,
     fast: bool, fresh: bool,
 ) -> None:  # fmt: skip
-    """Answer sound files, one turn per FILE."""
+    """Answer what is said in sound files, one turn per FILE."""
     config = options.load().config
     from voxtui.ask import Asking, answer
     from voxtui.audio.clips import load_clip
@@ -222,7 +222,7 @@ def ask(
 @cli.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]),
-              default="text", show_default=True, help="How to write it.")  # fmt: skip
+              default="text", show_default=True, help="Output format.")  # fmt: skip
 @global_options
 def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     """Write down what is said in sound files."""
@@ -243,7 +243,7 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
 @click.option("--warm-up", type=click.IntRange(0, 100), default=1, metavar="N", show_default=True,
-              help="Turns before them, told apart.")  # fmt: skip
+              help="Turns before those, counted apart.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the answers, and count the sound device in.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
@@ -252,10 +252,10 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--compare", type=click.Path(path_type=Path), metavar="OLD.json",
               help="Say what changed since an earlier --json, and how surely.")  # fmt: skip
 @click.option("--budget", "budgets", multiple=True, metavar="NAME=MS",
-              help="Exit with 1 when p95 of NAME, such as ttft, is above. Repeatable.")  # fmt: skip
+              help="Exit with 1 if p95 of NAME, such as ttft, is above MS. Repeatable.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="PASS or FAIL for each of [targets] over a short and a long clip.")  # fmt: skip
-@click.option("--brain", metavar="NAME", help="The brain to measure, in place of brain.name.")
+@click.option("--brain", metavar="NAME", help="The brain to measure, instead of that of brain.name.")
 @click.option("--random-weights", is_flag=True,
               help="With --brain voxtral: its loop beside transformers', no weights.")  # fmt: skip
 @global_options
@@ -329,7 +329,7 @@ def devices(options: Options) -> None:
               help="Play chirps, hear them, and say how long sound really takes.")  # fmt: skip
 @global_options
 def doctor(options: Options, loopback: bool) -> None:
-    """Say what is missing here, and the command that mends it."""
+    """Say what is missing here, and the command that fixes it."""
     config = options.load().config
     from voxtui.doctor import examine, loop_back
 
@@ -345,7 +345,7 @@ def doctor(options: Options, loopback: bool) -> None:
 @cli.command(name="config")
 @global_options
 def show_config(options: Options) -> None:
-    """Print the values in force, and where each comes from."""
+    """Print the settings in force, and where each comes from."""
     loaded = options.load()
     from voxtui.config import toml_value, user_config_file
 
@@ -360,7 +360,7 @@ def show_config(options: Options) -> None:
 @cli.group()
 @global_options
 def models(options: Options) -> None:
-    """The models: which are here, and fetching them."""
+    """List the models, or fetch them."""
 
 
 @models.command(name="list")
@@ -383,7 +383,7 @@ def list_models(options: Options) -> None:
 def fetch(options: Options, name: str | None, source: Source, file: Path | None) -> None:
     """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
 
-    Without NAME it is the chat model of the configuration.
+    Without NAME: the chat model that the configuration names.
     """
     config = options.load().config
     from voxtui.fetch import fetch as fetch_model
