@@ -189,7 +189,7 @@ def ask(
     config = options.load().config
     from voxtui.ask import Asking, answer
     from voxtui.audio.clips import load_clip
-    from voxtui.audio.speaker import FileSpeaker, SilentSpeaker, TeeSpeaker
+    from voxtui.audio.deviceless import FileSpeaker, SilentSpeaker, TeeSpeaker
     from voxtui.doctor import can_play
 
     if (wav or play) and config.voice.engine == "none":
@@ -252,10 +252,10 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--compare", type=click.Path(path_type=Path), metavar="OLD.json",
               help="Say what changed since an earlier --json, and how surely.")  # fmt: skip
 @click.option("--budget", "budgets", multiple=True, metavar="NAME=MS",
-              help="Exit with 1 if p95 of NAME, such as ttft, is above MS. Repeatable.")  # fmt: skip
+              help="Exit with 1 if p95 of NAME, such as ttft, exceeds MS. Repeatable.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="PASS or FAIL for each of [targets] over a short and a long clip.")  # fmt: skip
-@click.option("--brain", metavar="NAME", help="The brain to measure, instead of that of brain.name.")
+@click.option("--brain", metavar="NAME", help="Measure this brain, not that of brain.name.")
 @click.option("--random-weights", is_flag=True,
               help="With --brain voxtral: its loop beside transformers', no weights.")  # fmt: skip
 @global_options
@@ -278,7 +278,7 @@ def bench(
         run_random_voxtral(runs, as_json)
         return
     from voxtui.audio.clips import load_clip
-    from voxtui.audio.speaker import HandedOver
+    from voxtui.audio.deviceless import HandedOver
     from voxtui.bench.command import Asked, limits, run
     from voxtui.bench.measure import Plan
     from voxtui.doctor import can_play

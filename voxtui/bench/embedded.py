@@ -37,7 +37,7 @@ import numpy as np
 
 from voxtui import models
 from voxtui.audio.clips import Clip, load_clip
-from voxtui.audio.speaker import HandedOver
+from voxtui.audio.deviceless import HandedOver
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded import EmbeddedBrain
 from voxtui.brains.llama import ASK, Llama, chatml
