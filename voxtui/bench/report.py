@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from voxtui import __version__
-from voxtui.bench.figures import (
+from voxtui.bench.measure import Measured
+from voxtui.bench.tables import (
     MEASURED,
     headline_lines,
     headlines_json,
@@ -21,7 +22,6 @@ from voxtui.bench.figures import (
     spread_json,
     table_head,
 )
-from voxtui.bench.measure import Measured
 from voxtui.config import TargetsConfig
 from voxtui.metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict, spread, stages
 from voxtui.turn import Outcome, Turn
