@@ -119,9 +119,9 @@ class Speech:
     timeout_s: float
     """a voice that takes longer for the first chunk of a clause has failed"""
     stopped: Callable[[], bool] = lambda: False
-    """no clause is begun, and none waited for, that nobody will hear"""
+    """true once nobody will hear more: no clause is begun then, and none waited for"""
     busy: threading.Lock = field(default_factory=threading.Lock)
-    """held by the thread that is in the voice, perhaps for a turn that is over"""
+    """held by the thread that runs the voice, which may still work for a turn that is over"""
     spoken: list[SpokenClause] = field(default_factory=list[SpokenClause])
 
     def chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:

@@ -114,5 +114,5 @@ def _wait_until_loaded(
 
 
 def _named_apart(clip: Clip) -> Clip:
-    """`clip` under a name that is not taken for the microphone or the keyboard."""
+    """`clip` under a name that cannot be mistaken for the microphone or the keyboard."""
     return replace(clip, name=f"./{clip.name}") if clip.name in (MICROPHONE, TYPED) else clip

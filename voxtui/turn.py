@@ -358,7 +358,7 @@ class TurnFinished:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """Start-up failed for a reason the user can mend."""
+    """Start-up failed for a reason the user can do something about."""
 
     error: VoxtuiError
 
