@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from voxtui.ahead import Stalled, ahead
 from voxtui.config import HistoryConfig
 from voxtui.protocols import PastTurn, Voice
-from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk, Token, Utterance
+from voxtui.turn import Mark, Marks, SpeechChunk, Token, Utterance, audible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -102,11 +102,9 @@ class SpokenClause:
     """all of its speech is known"""
 
     def add(self, chunk: SpeechChunk) -> None:
-        import numpy as np
-
-        loud = np.flatnonzero(np.abs(chunk.samples) > AUDIBLE)
-        if len(loud):
-            self.audible = self.seconds + float(loud[-1]) / chunk.rate
+        heard = audible(chunk.samples)
+        if len(heard):
+            self.audible = self.seconds + float(heard[-1]) / chunk.rate
         self.seconds += chunk.seconds
 
 

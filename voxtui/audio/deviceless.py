@@ -11,7 +11,7 @@ from typing import Any
 from voxtui.audio.rates import resample
 from voxtui.errors import InputError
 from voxtui.protocols import Speaker
-from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk
+from voxtui.turn import Mark, Marks, SpeechChunk, audible
 
 
 class SilentSpeaker:
@@ -43,12 +43,10 @@ class HandedOver(SilentSpeaker):
     name = "no device"
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
-        import numpy as np
-
         super().play(chunk, marks, stopped)
-        audible = np.flatnonzero(np.abs(chunk.samples) > AUDIBLE)
-        if len(audible):
-            marks.mark(Mark.FIRST_SOUND, time.monotonic() + audible[0] / chunk.rate)
+        heard = audible(chunk.samples)
+        if len(heard):
+            marks.mark(Mark.FIRST_SOUND, time.monotonic() + heard[0] / chunk.rate)
 
 
 class FileSpeaker(SilentSpeaker):

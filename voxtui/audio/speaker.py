@@ -20,7 +20,7 @@ from voxtui.audio.devices import (
 )
 from voxtui.audio.rates import Resampler
 from voxtui.errors import DeviceError
-from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk
+from voxtui.turn import Mark, Marks, SpeechChunk, audible
 
 PERIOD_SECONDS = 0.01
 """How often the device takes sound, where that can be chosen: a sound server begins to play only
@@ -336,13 +336,10 @@ class SounddeviceSpeaker:
 
     def _note(self, samples: Any, reply: Reply) -> None:
         """Where in the stretch `samples`, to be written next, can be heard."""
-        import numpy as np
-
-        stretch = self._stretch
-        audible = np.flatnonzero(np.abs(samples) > AUDIBLE)
-        if len(audible):
-            reply.first_sound = reply.first_sound or Moment(stretch, stretch.written + audible[0])
-            reply.last_sound = Moment(stretch, stretch.written + audible[-1])
+        stretch, heard = self._stretch, audible(samples)
+        if len(heard):
+            reply.first_sound = reply.first_sound or Moment(stretch, stretch.written + heard[0])
+            reply.last_sound = Moment(stretch, stretch.written + heard[-1])
         reply.written += len(samples)
         reply.ends = Moment(stretch, stretch.written + len(samples))
 
