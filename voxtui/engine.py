@@ -19,12 +19,12 @@ from typing import Literal, TypeAlias
 
 from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
-from voxtui.config import Config, VadConfig
+from voxtui.config import Config
 from voxtui.conversation import Conversation, Speech, VoiceFailed
 from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
-from voxtui.recording import Endpointer, Recording, SpeechGate
+from voxtui.recording import Endpointer, Overhearing, Recording, SpeechGate
 from voxtui.sound import SoundDevices, Spares
 from voxtui.turn import (
     FRAME_SECONDS,
@@ -196,25 +196,6 @@ class Capture:
         return self.ticket.source == MICROPHONE and held < TAP_SECONDS
 
 
-class Overhearing:
-    """Speech over our own answer interrupts it (headphones). On the microphone's thread alone."""
-
-    def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
-        self.detector = detector
-        self._vad = vad
-        self._gate, self._endpointer = SpeechGate(vad.threshold), Endpointer(vad)
-        self._ticket: Ticket | None = None
-
-    def hear(self, frame: Frame, ticket: Ticket) -> None:
-        """The next frame that was captured while `ticket` is answered."""
-        if ticket is not self._ticket:
-            self._ticket = ticket
-            self.detector.reset()
-            self._gate, self._endpointer = SpeechGate(self._vad.threshold), Endpointer(self._vad)
-        if self._endpointer.starts(self._gate.verdict(self.detector.probability(frame))):
-            ticket.cancel()
-
-
 class Engine:
     """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
 
@@ -301,8 +282,13 @@ class Engine:
         if not self._ready:
             return  # nobody can answer it, and while models load it would wait with thousands more
         answering, overhearing = self._answering, self._overhearing
-        if answering is not None and overhearing is not None and frame.source == MICROPHONE:
-            overhearing.hear(frame, answering)
+        if (
+            answering is not None
+            and overhearing is not None
+            and frame.source == MICROPHONE
+            and overhearing.interrupts(frame, answering.number)
+        ):
+            answering.cancel()
         self._inbox.put(frame)
 
     def discard(self) -> None:
