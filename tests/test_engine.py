@@ -20,7 +20,6 @@ from tests.fakes import (
     Flag,
     LoudIsSpeech,
     ScriptedBrain,
-    engine_on_fakes,
     frames,
 )
 from voxtui.config import (
@@ -34,18 +33,16 @@ from voxtui.config import (
 )
 from voxtui.engine import Change, Engine
 from voxtui.errors import DeviceError, ModelError, RemoteError
-from voxtui.protocols import Past, Progress
+from voxtui.protocols import Progress
 from voxtui.turn import (
     FRAME_SECONDS,
     Captured,
     Died,
     Frame,
-    Heard,
     Loaded,
     LoadFailed,
     Loading,
     Mark,
-    Marks,
     MicrophoneLost,
     MicrophoneOpened,
     Notice,
@@ -54,7 +51,6 @@ from voxtui.turn import (
     SpokenUpTo,
     State,
     StateChanged,
-    Token,
     Turn,
     TurnFinished,
     TurnStarted,
@@ -74,13 +70,14 @@ class Talk:
     engine: Engine
     brain: ScriptedBrain
     voice: BeepVoice | None
-    speaker: FakeSpeaker
-    microphone: FakeMicrophone
+    speaker: FakeSpeaker | None
+    microphone: FakeMicrophone | None
     events: Events
 
     def speak(self, pattern: str = SPEECH, at: float = 1000.0) -> None:
         """Hold the key from `at` while `pattern` is heard, and let go at its end."""
         self.engine.talk(at)
+        assert self.microphone
         self.microphone.push(frames(pattern, at))
         self.engine.release(at + len(pattern) * FRAME_SECONDS)
 
@@ -111,13 +108,14 @@ def talking(
     speaker = speaker or FakeSpeaker()
     microphone = microphone or FakeMicrophone()
     events = Events()
-    engine = engine_on_fakes(
-        events,
+    engine = Engine(
         microphone=microphone,
         speaker=speaker,
+        detector=LoudIsSpeech(),
         brain=brain,
         voice=voice,
         config=config or Config(),
+        emit=events,
         spares=spares,
         overhearing=overhearing,
     )
@@ -137,21 +135,6 @@ def join_stragglers() -> None:
     for thread in threading.enumerate():
         if thread.name in ("voxtui-voice", "voxtui-flush"):
             thread.join(SECONDS)
-
-
-class Hesitant(ScriptedBrain):
-    """Does not begin to answer before `until`; without that, until the turn is cancelled."""
-
-    def __init__(self, until: Flag | None = None) -> None:
-        super().__init__()
-        self.asked, self._until = Flag(), until
-
-    def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
-    ) -> Iterator[Heard | Token]:
-        self.asked.set()
-        assert (self._until or cancelled).wait(SECONDS)
-        yield from super().reply(past, said, marks, cancelled)
 
 
 def text(events: Events) -> str:
@@ -413,6 +396,7 @@ def test_the_brain_gets_the_trimmed_utterance_and_the_same_frames_ahead() -> Non
 
 def test_sound_from_before_the_key_is_kept() -> None:
     with talking() as talk:
+        assert talk.microphone
         early = frames("....................xxxxxxxxx", 1000.0)
         talk.microphone.push(early)
         pressed = early[-1].captured_at
@@ -427,6 +411,7 @@ def test_sound_from_before_the_key_is_kept() -> None:
 
 def test_a_release_that_is_older_than_the_talk_does_not_end_it() -> None:
     with talking() as talk:
+        assert talk.microphone
         talk.engine.talk(1000.0)
         talk.engine.release(999.9)
         spoken = frames(SPEECH, 1000.0)
@@ -440,6 +425,7 @@ def test_a_release_that_is_older_than_the_talk_does_not_end_it() -> None:
 
 def test_a_release_that_is_meant_for_the_clip_before_does_not_end_the_talk() -> None:
     with talking() as talk:
+        assert talk.microphone
         clip = talk.engine.talk(1000.0, source="clip.wav")
         spoken = talk.engine.talk(1000.5)
         talk.engine.release(1000.6, clip)
@@ -458,6 +444,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("patient")
 def test_speech_that_goes_on_past_the_release_is_heard() -> None:
     with talking() as talk:
+        assert talk.microphone
         talk.engine.talk(1000.0)
         spoken = frames("xxxxxxxxxxxx.....", 1000.0)
         talk.microphone.push(spoken[:8])
@@ -472,6 +459,7 @@ def test_speech_that_goes_on_past_the_release_is_heard() -> None:
 @pytest.mark.usefixtures("patient")
 def test_listening_past_the_release_ends_after_200_ms() -> None:
     with talking() as talk:
+        assert talk.microphone
         talk.engine.talk(1000.0)
         spoken = frames("x" * 40, 1000.0)
         released = spoken[9].captured_at
@@ -487,6 +475,7 @@ def test_listening_past_the_release_ends_after_200_ms() -> None:
 def test_nothing_captured_while_it_speaks_enters_the_next_utterance() -> None:
     with talking() as talk:
         talk.ask()
+        assert talk.microphone
         ended = last_sound(talk.events)
         echo = [Frame(f.samples, ended + 0.12, f.source) for f in frames("xxxxx")]
         talk.microphone.push(echo)
@@ -537,15 +526,23 @@ def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> N
 
 
 def test_an_answer_nobody_heard_leaves_no_trace() -> None:
-    brain = Hesitant()
-    with talking(brain) as talk:
+    waiting, go_on = Flag(), Flag()
+
+    class Waiting(ScriptedBrain):
+        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
+            waiting.set()
+            cancelled.wait(SECONDS)
+            yield from super().reply(past, said, marks, cancelled)
+
+    with talking(Waiting()) as talk:
         talk.speak()
-        assert brain.asked.wait(SECONDS)
+        assert waiting.wait(SECONDS)
         talk.engine.interrupt()
         assert talk.turn().outcome is Outcome.CANCELLED
-        brain.asked.clear()
+        waiting.clear()
         talk.speak(at=2000.0)
-        assert brain.asked.wait(SECONDS)
+        assert waiting.wait(SECONDS)
+        go_on.set()
         talk.engine.interrupt()
         talk.turn()
         assert all(list(past) == [] for past in talk.brain.pasts)
@@ -564,6 +561,7 @@ def test_talking_over_the_answer_starts_the_next_turn_at_once() -> None:
 
 def test_a_discarded_utterance_is_not_answered() -> None:
     with talking() as talk:
+        assert talk.microphone
         talk.engine.talk(1000.0)
         talk.microphone.push(frames(SPEECH))
         talk.engine.discard()
@@ -585,7 +583,7 @@ def test_muted_the_text_goes_on_without_sound() -> None:
     with talking(ScriptedBrain(["One. ", "Two."], ["Three."])) as talk:
         talk.engine.mute(True)
         assert talk.ask().outcome is Outcome.ANSWERED
-        assert talk.speaker.chunks == []
+        assert talk.speaker and talk.speaker.chunks == []
         talk.engine.mute(False)
         talk.ask(at=2000.0)
         assert [c.text for c in talk.speaker.chunks] == ["Three."]
@@ -603,6 +601,7 @@ def test_a_held_key_is_let_go_at_the_longest_utterance() -> None:
     from voxtui.config import AudioConfig
 
     with talking(config=Config(audio=AudioConfig(max_utterance_s=1.0))) as talk:
+        assert talk.microphone
         talk.engine.talk(1000.0)
         talk.microphone.push(frames("x" * 60))
         assert talk.turn().outcome is Outcome.ANSWERED
@@ -611,6 +610,7 @@ def test_a_held_key_is_let_go_at_the_longest_utterance() -> None:
 
 def test_an_unplugged_microphone_keeps_what_was_captured() -> None:
     with talking() as talk:
+        assert talk.microphone
         talk.engine.talk(1000.0)
         talk.microphone.push(frames(SPEECH))
         talk.microphone.unplug()
@@ -626,6 +626,7 @@ def test_an_unplugged_microphone_keeps_what_was_captured() -> None:
 def test_a_lost_microphone_gives_way_to_another_and_the_speaker_stays() -> None:
     spare = FakeMicrophone()
     with talking(spares=lambda: (spare, FakeSpeaker())) as talk:
+        assert talk.microphone
         talk.engine.talk(1000.0)
         talk.microphone.push(frames(SPEECH))
         talk.microphone.unplug()
@@ -648,6 +649,7 @@ def test_one_that_never_delivered_anything_is_not_replaced_for_ever() -> None:
         return made[-1], FakeSpeaker()
 
     with talking(spares=spares) as talk:
+        assert talk.microphone
         talk.microphone.unplug()
         talk.events.until(Notice, lambda e: "Listening to" in str(e))
         made[0].unplug()
@@ -698,8 +700,8 @@ def test_devices_that_were_looked_for_again_are_the_ones_that_were_there() -> No
         talk.engine.look_again()
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         assert talk.ask().outcome is Outcome.ANSWERED
-        assert talk.speaker.chunks
-        assert talk.microphone.opened == 2
+        assert talk.speaker and talk.speaker.chunks
+        assert talk.microphone and talk.microphone.opened == 2
         assert not talk.events.of(Notice)
 
 
@@ -708,6 +710,7 @@ def test_a_microphone_that_came_back_is_used_again_once_it_was_looked_for() -> N
         return FakeMicrophone(DeviceError("There is no microphone.")), FakeSpeaker()
 
     with talking(spares=none) as talk:
+        assert talk.microphone
         talk.microphone.fails = DeviceError("It is not there.")
         talk.microphone.unplug()
         talk.events.until(MicrophoneLost)
@@ -734,6 +737,7 @@ def test_a_microphone_that_was_not_there_at_the_start_is_used_once_it_is_found()
 def test_hands_free_speech_starts_a_turn_and_silence_ends_it() -> None:
     config = Config(vad=VadConfig(hands_free=True))
     with talking(config=config) as talk:
+        assert talk.microphone
         talk.microphone.push(frames("......xxxxxxxxxxxx" + "." * 26, 1000.0))
         turn = talk.turn()
         assert turn.outcome is Outcome.ANSWERED
@@ -745,6 +749,7 @@ def test_hands_free_speech_starts_a_turn_and_silence_ends_it() -> None:
 def test_hands_free_a_click_starts_nothing() -> None:
     config = Config(vad=VadConfig(hands_free=True))
     with talking(config=config) as talk:
+        assert talk.microphone
         talk.microphone.push(frames("..xx....xxx......" * 3, 1000.0))
         talk.engine.say("done")
         assert talk.turn().heard == "done"
@@ -753,6 +758,7 @@ def test_hands_free_a_click_starts_nothing() -> None:
 
 def test_a_clip_is_heard_instead_of_the_microphone() -> None:
     with talking() as talk:
+        assert talk.microphone
         talk.engine.talk(1000.0, source="clip.wav", paced=False)
         talk.microphone.push(frames("xxxxxxxxxxxx", 1000.0))
         for frame in frames(SPEECH, 1000.0, source="clip.wav"):
@@ -770,7 +776,15 @@ def test_a_brain_that_does_not_load_is_explained_and_nothing_dies() -> None:
             raise ModelError("The chat model is not here.", "voxtui models fetch")
 
     events = Events()
-    engine = engine_on_fakes(events, microphone=FakeMicrophone(), brain=Missing())
+    engine = Engine(
+        microphone=FakeMicrophone(),
+        speaker=FakeSpeaker(),
+        detector=LoudIsSpeech(),
+        brain=Missing(),
+        voice=BeepVoice(),
+        config=Config(),
+        emit=events,
+    )
     engine.start()
     failed = events.until(LoadFailed)
     assert isinstance(failed, LoadFailed) and failed.error.hint == "voxtui models fetch"
@@ -789,7 +803,7 @@ def test_a_server_that_is_not_there_at_the_start_may_answer_later() -> None:
 
     with talking(Remote([down], ["Yes."])) as talk:
         assert talk.events.of(Notice) == [Notice("Nothing listens there.", "error")]
-        assert not talk.microphone.closed
+        assert talk.microphone and not talk.microphone.closed
         failed = talk.ask()
         assert (failed.outcome, failed.error) == (Outcome.FAILED, "Nothing listens there.")
         assert talk.ask(at=2000.0).reply == "Yes."
@@ -801,7 +815,15 @@ def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
             raise ZeroDivisionError
 
     events = Events()
-    engine = engine_on_fakes(events, microphone=FakeMicrophone(), detector=Broken())
+    engine = Engine(
+        microphone=FakeMicrophone(),
+        speaker=None,
+        detector=Broken(),
+        brain=ScriptedBrain(),
+        voice=None,
+        config=Config(),
+        emit=events,
+    )
     engine.start()
     events.until(StateChanged, lambda e: e == StateChanged(State.READY))
     engine.talk()
@@ -835,8 +857,15 @@ class LoadsWhenTold(ScriptedBrain):
 
 def test_the_microphone_is_heard_while_models_load_and_nothing_of_it_is_kept() -> None:
     brain, microphone, events = LoadsWhenTold(), FakeMicrophone(), Events()
-    config = Config(vad=VadConfig(hands_free=True))
-    engine = engine_on_fakes(events, microphone=microphone, brain=brain, config=config)
+    engine = Engine(
+        microphone=microphone,
+        speaker=FakeSpeaker(),
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=BeepVoice(),
+        config=Config(vad=VadConfig(hands_free=True)),
+        emit=events,
+    )
     engine.start()
     events.until(Loading)
     assert events.of(MicrophoneOpened) == [MicrophoneOpened("fake microphone")]
@@ -854,8 +883,15 @@ def test_the_microphone_is_heard_while_models_load_and_nothing_of_it_is_kept() -
 
 def test_the_microphone_is_closed_where_no_model_could_be_loaded() -> None:
     brain, microphone, events = LoadsWhenTold(OUT_OF_MEMORY), FakeMicrophone(), Events()
-    engine = engine_on_fakes(
-        events, microphone=microphone, brain=brain, spares=lambda: (FakeMicrophone(), FakeSpeaker())
+    engine = Engine(
+        microphone=microphone,
+        speaker=None,
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=None,
+        config=Config(),
+        emit=events,
+        spares=lambda: (FakeMicrophone(), FakeSpeaker()),
     )
     engine.start()
     events.until(Loading)
@@ -877,7 +913,15 @@ class LoadsForever(ScriptedBrain):
 
 def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
     brain, microphone, events = LoadsForever(), FakeMicrophone(), Events()
-    engine = engine_on_fakes(events, microphone=microphone, brain=brain)
+    engine = Engine(
+        microphone=microphone,
+        speaker=None,
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=None,
+        config=Config(),
+        emit=events,
+    )
     engine.start()
     events.until(Loading)
     engine.close()
@@ -887,7 +931,15 @@ def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
 
 def test_who_leaves_does_not_wait_for_what_cannot_be_hurried() -> None:
     brain, events = LoadsWhenTold(), Events()
-    engine = engine_on_fakes(events, brain=brain)
+    engine = Engine(
+        microphone=None,
+        speaker=None,
+        detector=LoudIsSpeech(),
+        brain=brain,
+        voice=None,
+        config=Config(),
+        emit=events,
+    )
     engine.start()
     events.until(Loading)
     engine.close(0.01)

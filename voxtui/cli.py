@@ -178,14 +178,14 @@ def talk_plainly(options: Options) -> None:
 @click.option("--speak", "wav", type=click.Path(path_type=Path), metavar="OUT.WAV",
               help="Write the spoken answers to a file.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the spoken answers.")
-@click.option("--fast", is_flag=True, help="Feed the clips in at once, not in real time.")
-@click.option("--fresh", is_flag=True, help="Start a new conversation for each clip.")
+@click.option("--fast", is_flag=True, help="Do not play the clips in real time.")
+@click.option("--fresh", is_flag=True, help="Make each clip a conversation of its own.")
 @global_options
 def ask(
     options: Options, files: tuple[Path, ...], as_json: bool, wav: Path | None, play: bool,
     fast: bool, fresh: bool,
 ) -> None:  # fmt: skip
-    """Answer what is said in sound files, one turn per FILE."""
+    """Answer sound files, one turn per FILE."""
     config = options.load().config
     from voxtui.ask import Asking, answer
     from voxtui.audio.clips import load_clip
@@ -243,7 +243,7 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
 @click.option("--warm-up", type=click.IntRange(0, 100), default=1, metavar="N", show_default=True,
-              help="Turns before those, counted apart.")  # fmt: skip
+              help="Turns before them, told apart.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the answers, and count the sound device in.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip

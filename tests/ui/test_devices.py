@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 
-from tests.fakes import BeepVoice, Flag, ScriptedBrain, engine_on_fakes
+from tests.fakes import BeepVoice, Flag, LoudIsSpeech, ScriptedBrain
 from tests.ui.test_with_engine import LiveScreen
 from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
 from voxtui.audio.devices import list_devices
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.config import AudioConfig, Config
+from voxtui.engine import Engine
 from voxtui.turn import FRAME_SECONDS
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.choices import LOOK_AGAIN, Parts
@@ -79,13 +80,14 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
     config = Config(audio=AudioConfig(input=MICROPHONE, output=SPEAKER))
 
     def make_engine(emit):
-        return engine_on_fakes(
-            emit,
+        return Engine(
             microphone=SounddeviceMicrophone(config.audio.input),
             speaker=SounddeviceSpeaker(config.audio.output),
+            detector=LoudIsSpeech(),
             brain=brain,
             voice=BeepVoice(),
             config=config,
+            emit=emit,
             spares=lambda: (SounddeviceMicrophone(""), SounddeviceSpeaker("")),
         )
 
@@ -154,7 +156,15 @@ async def test_what_the_microphone_hears_is_seen_while_models_load(audio):
             assert loaded.wait(SECONDS)
 
     def make_engine(emit):
-        return engine_on_fakes(emit, microphone=SounddeviceMicrophone(MICROPHONE), brain=Waits())
+        return Engine(
+            microphone=SounddeviceMicrophone(MICROPHONE),
+            speaker=None,
+            detector=LoudIsSpeech(),
+            brain=Waits(),
+            voice=None,
+            config=Config(),
+            emit=emit,
+        )
 
     app = VoxtuiApp(make_engine, Config())
     saying = audio.say(tone(10.0))
