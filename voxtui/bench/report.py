@@ -76,7 +76,7 @@ def report(measured: Measured, machine: Mapping[str, Any], targets: TargetsConfi
     lines = [
         f"{measured.brain}; voice {measured.voice}; speaker: {measured.speaker}",
         f"{machine['cpu']}, Python {machine['python']}, {machine['date']}",
-        f"{len(measured.clips)} clips, {len(measured.runs)} runs: "
+        f"{_count(measured.clips, 'clip')}, {_count(measured.runs, 'run')}: "
         + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()),
         "",
         *headline_lines(turns, targets),
@@ -93,6 +93,10 @@ def report(measured: Measured, machine: Mapping[str, Any], targets: TargetsConfi
         lines.append(_warm_up(measured.warm_up))
     failed = {turn.error for turn in turns if turn.error}
     return [*lines, *(f"Failed: {error}" for error in failed)]
+
+
+def _count(things: Sequence[object], name: str) -> str:
+    return f"1 {name}" if len(things) == 1 else f"{len(things)} {name}s"
 
 
 def _warm_up(turns: Sequence[Turn]) -> str:
