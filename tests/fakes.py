@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from voxtui.engine import Change
+from voxtui.config import Config
+from voxtui.engine import Change, Engine
 from voxtui.errors import DeviceError, ModelError
 from voxtui.protocols import Past, Progress
 from voxtui.turn import (
@@ -254,6 +255,13 @@ class Events:
 
 
 OUT_OF_MEMORY = ModelError("Out of memory.")
+
+
+def engine_on_fakes(emit: Callable[[Event], object], **parts: Any) -> Engine:
+    """The real engine; `parts` are its arguments, and without them it hears and says nothing."""
+    silent = {"microphone": None, "speaker": None, "voice": None}
+    fakes = {"detector": LoudIsSpeech(), "brain": ScriptedBrain(), "config": Config()}
+    return Engine(emit=emit, **{**silent, **fakes, **parts})
 
 
 class ScriptedEngine:

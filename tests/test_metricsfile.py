@@ -14,10 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 import voxtui.cli
-from tests.fakes import SECONDS, LoudIsSpeech, ScriptedBrain, frames
+from tests.fakes import SECONDS, ScriptedBrain, engine_on_fakes, frames
 from voxtui import metricsfile
 from voxtui.config import Config, MetricsConfig
-from voxtui.engine import Engine
 from voxtui.errors import InputError
 from voxtui.metricsfile import MetricsLog, metrics_file, read
 from voxtui.turn import (
@@ -87,10 +86,7 @@ def test_the_engine_and_a_real_turn_leave_no_word_in_it(path):
             case TurnFinished():
                 done.set()
 
-    engine = Engine(
-        microphone=None, speaker=None, detector=LoudIsSpeech(), voice=None, config=Config(),
-        brain=ScriptedBrain([SECRET], heard=SECRET), emit=log.tee(emit),
-    )  # fmt: skip
+    engine = engine_on_fakes(log.tee(emit), brain=ScriptedBrain([SECRET], heard=SECRET))
     engine.start()
     assert loaded.wait(SECONDS)
     engine.talk(1000.0, source=SECRET)

@@ -184,7 +184,7 @@ def test_a_notice_in_the_middle_of_an_answer_stands_on_a_line_of_its_own(convers
         "Vox: One",
         "The voice failed.",
         "Vox:  two.",
-        "Interrupted. Heard of it: One",
+        "Interrupted. You heard: One",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The parts that a configuration asks for: with `cli` the one place that names concrete classes."""
+"""The parts that a configuration asks for: a conversation's concrete classes are named here."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def ask(
     config = options.load().config
     from voxtui.ask import Asking, answer
     from voxtui.audio.clips import load_clip
-    from voxtui.audio.speaker import FileSpeaker, SilentSpeaker, TeeSpeaker
+    from voxtui.audio.deviceless import FileSpeaker, SilentSpeaker, TeeSpeaker
     from voxtui.doctor import can_play
 
     if (wav or play) and config.voice.engine == "none":
@@ -222,7 +222,7 @@ def ask(
 @cli.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]),
-              default="text", show_default=True, help="How to write it.")  # fmt: skip
+              default="text", show_default=True, help="Output format.")  # fmt: skip
 @global_options
 def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     """Write down what is said in sound files."""
@@ -252,10 +252,10 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--compare", type=click.Path(path_type=Path), metavar="OLD.json",
               help="Say what changed since an earlier --json, and how surely.")  # fmt: skip
 @click.option("--budget", "budgets", multiple=True, metavar="NAME=MS",
-              help="Exit with 1 when p95 of NAME, such as ttft, is above. Repeatable.")  # fmt: skip
+              help="Exit with 1 if p95 of NAME, such as ttft, exceeds MS. Repeatable.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="PASS or FAIL for each of [targets] over a short and a long clip.")  # fmt: skip
-@click.option("--brain", metavar="NAME", help="The brain to measure, in place of brain.name.")
+@click.option("--brain", metavar="NAME", help="Measure this brain, not that of brain.name.")
 @click.option("--random-weights", is_flag=True,
               help="With --brain voxtral: its loop beside transformers', no weights.")  # fmt: skip
 @global_options
@@ -278,7 +278,7 @@ def bench(
         run_random_voxtral(runs, as_json)
         return
     from voxtui.audio.clips import load_clip
-    from voxtui.audio.speaker import HandedOver
+    from voxtui.audio.deviceless import HandedOver
     from voxtui.bench.command import Asked, limits, run
     from voxtui.bench.measure import Plan
     from voxtui.doctor import can_play
@@ -329,7 +329,7 @@ def devices(options: Options) -> None:
               help="Play chirps, hear them, and say how long sound really takes.")  # fmt: skip
 @global_options
 def doctor(options: Options, loopback: bool) -> None:
-    """Say what is missing here, and the command that mends it."""
+    """Say what is missing here, and the command that fixes it."""
     config = options.load().config
     from voxtui.doctor import examine, loop_back
 
@@ -345,7 +345,7 @@ def doctor(options: Options, loopback: bool) -> None:
 @cli.command(name="config")
 @global_options
 def show_config(options: Options) -> None:
-    """Print the values in force, and where each comes from."""
+    """Print the settings in force, and where each comes from."""
     loaded = options.load()
     from voxtui.config import toml_value, user_config_file
 
@@ -360,7 +360,7 @@ def show_config(options: Options) -> None:
 @cli.group()
 @global_options
 def models(options: Options) -> None:
-    """The models: which are here, and fetching them."""
+    """List the models, or fetch them."""
 
 
 @models.command(name="list")
@@ -383,7 +383,7 @@ def list_models(options: Options) -> None:
 def fetch(options: Options, name: str | None, source: Source, file: Path | None) -> None:
     """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
 
-    Without NAME it is the chat model of the configuration.
+    Without NAME: the chat model that the configuration names.
     """
     config = options.load().config
     from voxtui.fetch import fetch as fetch_model

@@ -19,12 +19,12 @@ from typing import Literal, TypeAlias
 
 from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
-from voxtui.config import Config, VadConfig
+from voxtui.config import Config
 from voxtui.conversation import Conversation, Speech, VoiceFailed
 from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
-from voxtui.recording import Endpointer, Recording, SpeechGate
+from voxtui.recording import Endpointer, Overhearing, Recording, SpeechGate
 from voxtui.sound import SoundDevices, Spares
 from voxtui.turn import (
     FRAME_SECONDS,
@@ -63,7 +63,7 @@ ECHO_SECONDS = 0.1
 """How long a room goes on sounding after our own speech."""
 
 CUT_OFF_ECHO_SECONDS = 0.05
-"""The same after an answer was cut off: who presses the key may speak at once, so no longer."""
+"""The same after an answer was cut off: no longer, as whoever pressed the key may speak at once."""
 
 SILENT_SOURCE_SECONDS = 0.5
 """A source that delivers no frame for so long after the release is not waited for."""
@@ -72,7 +72,7 @@ TAP_SECONDS = 0.25
 """A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
 
 LEAVING_SECONDS = 0.3
-"""How long who quits waits for the parts to be closed. The chat model's process is ended sooner."""
+"""How long quitting waits for the parts to be closed. The chat model's process is ended sooner."""
 
 SWITCH_SECONDS = 0.001
 """How long a thread may keep the interpreter from the others. Python's own 5 ms are paid anew at
@@ -94,7 +94,7 @@ class Ticket:
     over: bool = False
 
     def cancel(self) -> None:
-        """Also what goes on after the turn is over ends, but then it was not cut off."""
+        """End the turn, or what goes on after it; a turn that is over was not cut off by that."""
         if not self.cancelled.is_set():
             if not self.over:
                 self.marks.mark(Mark.CANCELLED)
@@ -191,28 +191,9 @@ class Capture:
 
     @property
     def tap(self) -> bool:
-        """Whether the key was held so shortly that nothing can have been meant."""
+        """Whether the key was held so briefly that nothing can have been meant."""
         held = (self.released_at or float("inf")) - self.began_at
         return self.ticket.source == MICROPHONE and held < TAP_SECONDS
-
-
-class Overhearing:
-    """Speech over our own answer interrupts it (headphones). On the microphone's thread alone."""
-
-    def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
-        self.detector = detector
-        self._vad = vad
-        self._gate, self._endpointer = SpeechGate(vad.threshold), Endpointer(vad)
-        self._ticket: Ticket | None = None
-
-    def hear(self, frame: Frame, ticket: Ticket) -> None:
-        """The next frame that was captured while `ticket` is answered."""
-        if ticket is not self._ticket:
-            self._ticket = ticket
-            self.detector.reset()
-            self._gate, self._endpointer = SpeechGate(self._vad.threshold), Endpointer(self._vad)
-        if self._endpointer.starts(self._gate.verdict(self.detector.probability(frame))):
-            ticket.cancel()
 
 
 class Engine:
@@ -301,8 +282,13 @@ class Engine:
         if not self._ready:
             return  # nobody can answer it, and while models load it would wait with thousands more
         answering, overhearing = self._answering, self._overhearing
-        if answering is not None and overhearing is not None and frame.source == MICROPHONE:
-            overhearing.hear(frame, answering)
+        if (
+            answering is not None
+            and overhearing is not None
+            and frame.source == MICROPHONE
+            and overhearing.interrupts(frame, answering.number)
+        ):
+            answering.cancel()
         self._inbox.put(frame)
 
     def discard(self) -> None:
@@ -343,7 +329,7 @@ class Engine:
         self._inbox.put(LookAgain())
 
     def mute(self, muted: bool) -> None:
-        """Turn the voice off, also in the middle of a sentence, or on; text goes on."""
+        """Turn the voice off, even in the middle of a sentence, or on; text goes on."""
         self._muted = muted
 
     @property
@@ -373,7 +359,7 @@ class Engine:
     def _mint(self, source: str, paced: bool = True) -> Ticket:
         """A ticket of its own for each turn; the one before it is cancelled.
 
-        Whoever calls it holds the lock.
+        The caller holds the lock.
         """
         self._ticket.cancel()
         self._turns += 1
@@ -628,7 +614,7 @@ class Engine:
             self._refuse()
             return
         if ticket.source == MICROPHONE and self._sound.microphone is None:
-            self._emit(Notice("There is no microphone: type, or speak a sample clip."))
+            self._emit(Notice("There is no microphone: type, or let it hear a sample clip."))
             return
         self._capture = Capture(ticket, at, hands_free)
         self._detector.reset()
@@ -714,7 +700,7 @@ class Engine:
         self._emit(TurnStarted(ticket.number, REPLAY, ticket.marks))
         self._emit(Captured(ticket.number, said))
         ticket.marks.mark(Mark.CAPTURED)
-        # The same question at the same place, so that two answers can be compared.
+        # The same question after the same history, so that two answers can be compared.
         before = self._conversation.past
         self._conversation.take_back(said)
         past = self._conversation.past
@@ -769,7 +755,7 @@ class Engine:
                 words += token.text
                 yield
         except ModelError as error:
-            self._emit(Notice(f"What you said could not be put into words: {error}"))
+            self._emit(Notice(f"What you said could not be transcribed: {error}"))
             return
         if words.strip() and not ticket.cancelled.is_set():
             self._conversation.put_into_words(said, words.strip())

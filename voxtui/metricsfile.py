@@ -148,7 +148,7 @@ class _Finished:
 class MetricsLog:
     """Appends each finished turn to a file, on a thread of its own. `path` None: keeps nothing.
 
-    What cannot be written is not: no failure here ever reaches the conversation.
+    What cannot be written is dropped: no failure here ever reaches the conversation.
     """
 
     def __init__(self, path: Path | None) -> None:

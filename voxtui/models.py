@@ -252,7 +252,7 @@ def _from_file(model: ChatModel, source: Path, partial: Path) -> None:
     if original.stat().st_size != model.size or _sha256(original) != model.sha256:
         raise ModelError(
             f"{source} is not the released file of {model.name}.",
-            "To use it all the same, set brain.embedded.model to its path.",
+            "To use it anyway, set brain.embedded.model to its path.",
         )
     partial.unlink(missing_ok=True)
     try:

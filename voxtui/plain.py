@@ -178,7 +178,7 @@ class Plain:
             case ReplyText(_, text):
                 self._show_reply(text)
             case SpokenUpTo(_, text):
-                self._say(f"Interrupted. Heard of it: {text}" if text else "Interrupted.")
+                self._say(f"Interrupted. You heard: {text}" if text else "Interrupted.")
             case Notice(message):
                 self._say(message)
             case TurnFinished(turn):

@@ -35,7 +35,7 @@ class SoundDevices:
         self.microphone = microphone
         self.speaker = speaker
         self._wanted = (microphone, speaker)
-        """those that were asked for, also while others stand in for them"""
+        """those that were asked for, even while others stand in for them"""
         self._spares = spares
         self._hear = hear
         self._lost = lost

@@ -1,5 +1,4 @@
-"""The embedded brain: a recogniser and a small chat model on the CPU, both at work while the key
-is held.
+"""The embedded brain: a recogniser and a small chat model on the CPU that work while you speak.
 
 While the user speaks, a follower thread recognises the utterance so far again and again, and keeps
 the chat model's prompt prefilled with the words that are sure. When the words hold still, or speech
@@ -55,7 +54,7 @@ class Draft:
         self.max_tokens = max_tokens
         self.prefilled_at: float | None = None
         self.worked: list[tuple[float, float]] = []
-        """when the chat model was at it: start, and end once it has stopped"""
+        """when the chat model worked on it: start, and end once it has stopped"""
         self.ended = False
         self._texts: list[str] = []
         self._error: BaseException | None = None
@@ -329,7 +328,7 @@ class EmbeddedBrain:
             following, self._following = self._following, None
             if following is not None:
                 following.released = True
-            # A pass under way may be over the final samples; if not, it is in the way anyhow.
+            # A pass under way may be over the final samples; if not, it still has to end first.
             self._changed.wait_for(lambda: not self._busy)
         if following is not None and following.bug is not None:
             raise following.bug

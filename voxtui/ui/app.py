@@ -63,7 +63,8 @@ from voxtui.ui.panel import LatencyPanel
 from voxtui.ui.startup import HOW_LOUD, TITLE, Line, Samples, Steps, ears, first_steps, summary
 from voxtui.ui.talkbar import TalkBar, loudness
 from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
-from voxtui.ui.transcript import Entry, Transcript, TurnView
+from voxtui.ui.transcript import Entry, Transcript
+from voxtui.ui.turnview import TurnView
 
 if TYPE_CHECKING:
     from voxtui.engine import Engine
