@@ -187,6 +187,10 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
             "[vad]\nend_ms = 1" + "0" * 99,
             "vad.end_ms: 1" + "0" * 59 + "… is not a whole number from 64 to 10000.",
         ),
+        (
+            "[generation]\nmax_new_tokens = 0",
+            "generation.max_new_tokens: 0 is not a whole number from 1 to 4096.",
+        ),
         ("[vad]\nhands_free = 1", "vad.hands_free: 1 is not true or false."),
         ("[audio]\ninput = 3", 'audio.input: 3 is not a text; did you mean "3"?'),
         ("[audio]\ninput = true", "audio.input: true is not a text."),
@@ -203,6 +207,10 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
             "[brain.remote]\nurl = 'http://far.example:99999/v1'",
             'brain.remote: url "http://far.example:99999/v1" is not of the form '
             "http://HOST:PORT/v1.",
+        ),
+        (
+            "[brain.remote]\nurl = 'http://:8000/v1'",
+            'brain.remote: url "http://:8000/v1" is not of the form http://HOST:PORT/v1.',
         ),
         (
             "[brain.remote]\nurl = 'https://me:secret@far.example/v1'",
