@@ -157,13 +157,13 @@ def test_no_frame_comes_after_close_and_it_opens_again(
 def test_blocks_that_come_late_are_dated_by_their_count_and_lost_sound_dates_anew(
     rate: int,
 ) -> None:
-    framer, block = Framer(rate), rate // 100
+    block = rate // 100
     sound = np.zeros(3 * rate, np.float32)
     sound[rate : rate + 10] = 0.5
 
     def dated(late: float) -> list[Frame]:
         """All of it in blocks of 10 ms; in its middle a second is missing."""
-        frames: list[Frame] = []
+        framer, frames = Framer(rate), list[Frame]()
         for start in range(0, len(sound), block):
             missed = 1.0 if start >= len(sound) // 2 else 0.0
             jitter = late if start % (3 * block) else 0.0
@@ -171,15 +171,19 @@ def test_blocks_that_come_late_are_dated_by_their_count_and_lost_sound_dates_ane
             frames += framer.frames(sound[start : start + block], at)
         return frames
 
+    def clicked_at(frames: list[Frame]) -> float:
+        loud = next(frame for frame in frames if np.abs(frame.samples).max() > 0.1)
+        after = FRAME_SAMPLES - int(np.abs(loud.samples).argmax())
+        return loud.captured_at - after / SAMPLE_RATE
+
+    assert clicked_at(dated(late=0.0)) == pytest.approx(101.0, abs=0.001)
     frames = dated(late=0.02)
     times = np.array([frame.captured_at for frame in frames])
     steps = np.diff(times)
     assert len(frames) == pytest.approx(3.0 / FRAME_SECONDS, abs=2)
     assert sorted(np.abs(steps - FRAME_SECONDS) > 0.002)[-2:] == [False, True]
     assert steps.max() == pytest.approx(1.0 + FRAME_SECONDS, abs=0.03)
-    loud = next(frame for frame in frames if np.abs(frame.samples).max() > 0.1)
-    into = int(np.abs(loud.samples).argmax()) - FRAME_SAMPLES
-    assert loud.captured_at + into / SAMPLE_RATE == pytest.approx(101.0, abs=0.025)
+    assert clicked_at(frames) == pytest.approx(101.0, abs=0.02)
 
 
 @pytest.mark.parametrize("wanted", ["voxnic", "99"])
