@@ -103,6 +103,7 @@ def test_clauses_lose_and_invent_nothing(texts: list[str]) -> None:
         ("# Title\n- one\n- two", "Title one two"),
         ("See https://example.org/x?y=1 now", "See link now"),
         ("[name](https://example.org)", "name"),
+        ("7\nand 8", "7 and 8"),
         ("```python\nprint(1)\n```", "code"),
         ("!?…", ""),
         ("  ", ""),

@@ -307,7 +307,8 @@ def test_a_voice_that_hangs_is_given_up_after_its_timeout_until_another_is_chose
         assert talk.voice and talk.voice.clauses == ["One."]
         another = BeepVoice()
         talk.engine.change(Change(Config(), voice=another))
-        assert talk.ask(at=3000.0).reply == "Yes."
+        talk.engine.say("hello")
+        assert talk.turn().reply == "Yes."
         assert another.clauses == ["Yes."]
         release.set()
 
@@ -712,10 +713,21 @@ def test_a_speaker_that_does_not_open_leaves_text_working() -> None:
         assert [str(e) for e in talk.events.of(Notice)] == [str(Notice(str(speaker.fails)))]
 
 
+def test_a_new_speaker_is_heard_by_a_tone_and_then_by_the_next_answer() -> None:
+    new = FakeSpeaker()
+    with talking() as talk:
+        talk.engine.change(Change(Config(), speaker=new))
+        talk.engine.say("hello")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert [chunk.text for chunk in new.chunks] == ["", "Yes."]
+        assert talk.speaker and talk.speaker.closed and not talk.speaker.chunks
+
+
 def test_without_a_voice_the_next_answer_is_text_alone() -> None:
     with talking() as talk:
         talk.engine.change(Change(Config(), voice="none"))
-        assert talk.ask().outcome is Outcome.ANSWERED
+        talk.engine.say("hello")
+        assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.voice and talk.voice.closed and not talk.voice.clauses
 
 

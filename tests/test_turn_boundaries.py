@@ -330,8 +330,8 @@ def test_an_answer_cut_off_in_the_silence_after_its_last_word_was_heard_whole() 
     class Pausing(BeepVoice):
         def speak(self, clause):  # type: ignore[no-untyped-def]
             for chunk in super().speak(clause):
-                silence = np.zeros(chunk.rate // 4, np.float32)
-                yield SpeechChunk(np.concatenate([chunk.samples, silence]), chunk.rate, chunk.text)
+                yield chunk
+                yield SpeechChunk(np.zeros(chunk.rate // 4, np.float32), chunk.rate, "")
 
     reply = ["One", " two", " three", ". "]
     speaker = FakeSpeaker(held=True, heard=0.14 + 0.1)

@@ -205,6 +205,33 @@ def test_the_default_and_part_of_a_name_find_it(
         microphone.close()
 
 
+def test_one_that_gives_no_single_channel_is_heard_with_two_and_a_busy_one_is_a_sentence(
+    virtual_audio: VirtualAudio, capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sounddevice
+
+    opened, tried = sounddevice.RawInputStream, list[int]()
+
+    def stubborn(least: int):  # type: ignore[no-untyped-def]
+        def stream(**options):  # type: ignore[no-untyped-def]
+            tried.append(options["channels"])
+            if options["channels"] < least:
+                raise sounddevice.PortAudioError("Device unavailable")
+            return opened(**options)
+
+        return stream
+
+    microphone = SounddeviceMicrophone(MICROPHONE)
+    monkeypatch.setattr(sounddevice, "RawInputStream", stubborn(2))
+    microphone.open(capture.sink, capture.lost)
+    capture.wait(0.1)
+    microphone.close()
+    assert tried == [1, 2]
+    monkeypatch.setattr(sounddevice, "RawInputStream", stubborn(999))
+    with pytest.raises(DeviceError, match=f"'{MICROPHONE}' is in use by another program"):
+        microphone.open(capture.sink, capture.lost)
+
+
 def test_a_microphone_that_delivers_nothing_is_lost(
     virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
 ) -> None:
