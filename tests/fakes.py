@@ -250,7 +250,13 @@ class Events:
             if isinstance(event, kind) and where(event):
                 return event
 
+    def drain(self) -> None:
+        """All that was emitted counts as seen."""
+        while not self._queue.empty():
+            self.seen.append(self._queue.get())
+
     def of(self, kind: type) -> list[Event]:
+        """Those that were seen, by `until` or `drain`."""
         return [event for event in self.seen if isinstance(event, kind)]
 
 

@@ -86,7 +86,7 @@ def is_loopback(url: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        return host == "localhost"
 
 
 def _check_url(name: str, url: str) -> None:

@@ -624,7 +624,7 @@ class Engine:
         self._brain.listen(self._conversation.past, ticket.cancelled)
         recent = [f for f in self._recent if f.captured_at > at - preroll]
         self._recent.clear()
-        for frame in recent if ticket.source == MICROPHONE else []:
+        for frame in recent:  # of which a clip takes none
             self._hear(frame)
 
     def _refuse(self) -> None:

@@ -209,7 +209,7 @@ class MetricsLog:
     def _encoded(self, finished: _Finished) -> bytes:
         turn, marks = finished.turn, finished.marks
         if marks is not None:
-            if marks.at(Mark.FIRST_TOKEN) and not marks.at(Mark.FIRST_SHOWN):
+            if marks.at(Mark.FIRST_SHOWN) is None:
                 self._closing.wait(LATE_SECONDS)
             turn = replace(turn, marks=marks.since_release())
         kept = {key: value for key, value in turn.as_json().items() if key not in UNKEPT}
