@@ -225,6 +225,13 @@ def test_a_long_stretch_is_cut_at_its_longest_pause():
     assert lead == 4  # half of the pause is left before the speech after it
 
 
+def test_a_segment_is_one_line_whatever_the_recogniser_says():
+    (segment,) = segments(
+        "clip.wav", [sound("x" * 20)], VadConfig(), LoudIsSpeech(), lambda samples: " One\n\ntwo.\n"
+    )
+    assert segment.text == "One two."
+
+
 def test_a_stretch_without_any_pause_is_cut_where_the_recogniser_must_have_it():
     longest = 782  # 25 s
     assert said("x" * 1000) == [(0, longest), (longest, 1000)]

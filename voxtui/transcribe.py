@@ -85,7 +85,7 @@ def segments(
     recognise: Recognise,
 ) -> Iterator[Segment]:
     for said in _stretches(name, sound, vad, detector):
-        text = recognise(said.samples)
+        text = " ".join(recognise(said.samples).split())  # an empty line would end a subtitle
         if text:
             start = said.ended_at - (said.speech[-1][1] - said.speech[0][0])
             yield Segment(name, round(start, 3), round(said.ended_at, 3), text)

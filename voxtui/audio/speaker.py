@@ -457,7 +457,7 @@ class FileSpeaker(SilentSpeaker):
 
         if self._path.exists() and not self._path.is_file():
             raise InputError(f"{self._path}: is not a file, so no sound can be written there.")
-        if self._path.suffix.lower() not in ("", ".wav", ".wave"):
+        if str(self._path) == "-" or self._path.suffix.lower() not in ("", ".wav", ".wave"):
             raise InputError(f"{self._path}: the sound is a WAV; name it FILE.wav.")
         name: Any = os.fsencode(self._partial)  # need not be text
         try:
