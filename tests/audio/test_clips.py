@@ -106,6 +106,17 @@ def test_of_a_shortened_file_nothing_is_heard_but_what_is_there(tmp_path: Path) 
     assert np.abs(half - whole[: len(half)]).max() < 0.1
 
 
+def test_a_file_that_is_damaged_further_on_is_read_up_to_there(tmp_path: Path) -> None:
+    path = tmp_path / "noise.flac"
+    sound = np.random.default_rng(0).normal(0, 0.1, BLOCK_SAMPLES * 3)
+    soundfile.write(path, sound, 16_000)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    found = pieces(path, math.inf)
+    assert next(found)[:1000] == pytest.approx(sound[:1000], abs=1e-4)
+    with pytest.raises(InputError, match="is damaged after 8 s"):
+        list(found)
+
+
 def test_numbers_beyond_full_scale_are_cut_to_it(tmp_path: Path) -> None:
     path = tmp_path / "loud.wav"
     soundfile.write(path, 32_767 * tone(0.5, 16_000), 16_000, subtype="FLOAT")

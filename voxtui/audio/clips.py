@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -25,6 +25,8 @@ BLOCK_SAMPLES = 131_072
 RATES = range(1000, 384_001)
 """Hz. A file that says otherwise is damaged: a rate in the millions would make hours of memory of
 a second."""
+
+NO_SOUND_FILE = "is not a sound file that can be read"
 
 NOT_PIPED = "Write the sound to a file first."
 
@@ -87,14 +89,17 @@ def _check_file(path: Path) -> None:
 def _read(path: Path, max_seconds: float) -> Iterator[Samples]:
     import soundfile
 
-    name: Any = os.fsencode(path)  # need not be text
+    read, name = 0, cast("Any", os.fsencode(path))  # need not be text
     try:
         with soundfile.SoundFile(name) as file:
             _check_rate(path, file.samplerate)
             _check_length(path, file.frames / file.samplerate, max_seconds)
-            yield from _mono(path, file, max_seconds)
+            for piece in _mono(path, file, max_seconds):
+                yield piece
+                read += len(piece)
     except (soundfile.LibsndfileError, OSError, ValueError) as error:
-        raise InputError(f"{path}: is not a sound file that can be read.") from error
+        what = f"is damaged after {read / SAMPLE_RATE:.0f} s" if read else NO_SOUND_FILE
+        raise InputError(f"{path}: {what}.") from error
 
 
 def _check_rate(path: Path, rate: int) -> None:

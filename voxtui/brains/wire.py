@@ -502,17 +502,29 @@ def _object(text: str | bytes) -> Json:
 def complaint(answer: Json | str) -> str | None:
     """The words of an error object, in any of the shapes that servers give it."""
     if isinstance(answer, str):
+        text = answer.strip()
         try:
-            answer = _object(answer)
+            answer = _object(text[1:-1] if text.startswith("[") else text)  # Google's, in a list
         except ValueError:
-            return None if "<" in answer else answer
+            return None if "<" in text else text
     error: Any = answer.get("error") or answer.get("detail") or answer.get("message")
+    if isinstance(error, list) and error:
+        error = cast("list[Any]", error)[0]
     if isinstance(error, dict):
         found = cast("Json", error)
-        error = found.get("message") or found
+        error = found.get("message") or _misplaced(found) or found
     if not error:
         return None
     return error if isinstance(error, str) else json.dumps(error)
+
+
+def _misplaced(error: Json) -> str | None:
+    """What FastAPI says of a request: where in it something is wrong, and what."""
+    match error:
+        case {"loc": [*place], "msg": str(what)}:
+            return f"{'.'.join(map(str, place))}: {what}"
+        case _:
+            return None
 
 
 def on_one_line(said: str) -> str:
