@@ -1,6 +1,7 @@
 """`voxtui ask` and `voxtui transcribe`: the real engine and real files, on small fakes."""
 
 import json
+import os
 import re
 import shutil
 import tomllib
@@ -14,14 +15,14 @@ from click.testing import CliRunner
 
 import voxtui.cli
 from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
-from voxtui.audio.clips import Clip
+from voxtui.audio.speaker import FileSpeaker
 from voxtui.config import VadConfig
 from voxtui.engine import Engine
 from voxtui.errors import ModelError
 from voxtui.metricsfile import metrics_file
 from voxtui.recording import TRAIL_SAMPLES
 from voxtui.transcribe import segments
-from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, Notice
+from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, Marks, Notice, SpeechChunk
 
 QUESTIONS = Path(__file__).parent / "data" / "questions"
 
@@ -167,6 +168,22 @@ def test_speak_writes_the_answers_of_all_turns_in_order(ask):
     assert sorted(path.name for path in Path().glob("*out*")) == ["out.wav"]
 
 
+def test_two_programs_that_write_the_same_file_of_answers_do_not_mix(tmp_path, monkeypatch):
+    speakers = []
+    for number in (1, 2):
+        monkeypatch.setattr(os, "getpid", lambda number=number: number)
+        speakers.append(FileSpeaker(tmp_path / "out.wav"))
+        speakers[-1].open()
+    for speaker, level in zip(speakers, (0.25, 0.5), strict=True):
+        sound = SpeechChunk(np.full(100, level, np.float32), 24_000, "")
+        speaker.play(sound, Marks(), lambda: False)
+    for speaker, level in zip(speakers, (0.25, 0.5), strict=True):
+        speaker.keep()
+        samples, _ = soundfile.read(tmp_path / "out.wav")
+        assert samples == pytest.approx([level] * 100, abs=1e-4)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.wav"]
+
+
 class BrokenBrain(ScriptedBrain):
     def warm_up(self, progress):
         raise ModelError("The weights are gone.")
@@ -190,8 +207,9 @@ def test_a_bug_ends_it_with_its_traceback_and_nothing_half_written(ask):
 
 
 def transcribed(pattern):
-    clip = Clip("clip.wav", sound(pattern))
-    return [*segments(clip, VadConfig(), LoudIsSpeech(), lambda samples: f"{len(samples)}")]
+    pieces = np.array_split(sound(pattern), 3)  # wherever
+    recognise = lambda samples: f"{len(samples)}"  # noqa: E731
+    return [*segments("clip.wav", pieces, VadConfig(), LoudIsSpeech(), recognise)]
 
 
 def said(pattern):
@@ -223,6 +241,13 @@ def test_a_long_stretch_is_cut_at_its_longest_pause():
     assert said(speech) == [(0, 604), (612, 814)]
     lead = (int(transcribed(speech)[1].text) - TRAIL_SAMPLES) // FRAME_SAMPLES - (814 - 612)
     assert lead == 4  # half of the pause is left before the speech after it
+
+
+def test_a_segment_is_one_line_whatever_the_recogniser_says():
+    (segment,) = segments(
+        "clip.wav", [sound("x" * 20)], VadConfig(), LoudIsSpeech(), lambda samples: " One\n\ntwo.\n"
+    )
+    assert segment.text == "One two."
 
 
 def test_a_stretch_without_any_pause_is_cut_where_the_recogniser_must_have_it():

@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_transcribed_is_refused(voxtui):
 
 def test_a_place_where_no_sound_can_be_written_is_refused_before_the_first_turn(voxtui):
     (voxtui.here / "folder").mkdir()
-    for path in ("folder", "nowhere/answer.wav", "/dev/null", "", "answer.mp3"):
+    for path in ("folder", "nowhere/answer.wav", "/dev/null", "", "answer.mp3", "-"):
         said = sentence(voxtui("ask", str(QUESTION), "--speak", path))
         assert said.startswith(f"{path or '.'}: ")
     assert Path("/dev/null").is_char_device()

@@ -195,6 +195,16 @@ def test_a_line_with_a_number_that_is_none_or_a_time_without_its_zone_is_damaged
     assert (len(read(path).lines), read(path).damaged) == (1, 3)
 
 
+@pytest.mark.parametrize(
+    "bad", [{"tokens": -1}, {"tokens": 10**30}, {"network_ms": 1e308}, {"brain": "\x1b[31m\n"}]
+)
+def test_a_line_that_no_turn_can_have_written_is_damaged(path, bad):
+    note(path, turn())
+    with path.open("a") as file:
+        file.write(json.dumps(json.loads(path.read_text()) | bad) + "\n")
+    assert (len(read(path).lines), read(path).damaged) == (1, 1)
+
+
 def test_a_line_from_the_end_of_time_or_of_a_turn_without_end_is_damaged(path, monkeypatch):
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")
     time.tzset()

@@ -194,7 +194,8 @@ def ask(
 
     if (wav or play) and config.voice.engine == "none":
         raise InputError("--speak and --play need a voice, and voice.engine is none.")
-    clips = [load_clip(path, config.audio.max_utterance_s) for path in files]
+    with native_stderr_in(native_log()):
+        clips = [load_clip(path, config.audio.max_utterance_s) for path in files]
     if wav and wav.exists() and any(wav.samefile(path) for path in files):
         raise InputError(f"{wav}: is one of the clips, and would be overwritten.")
     file = FileSpeaker(wav) if wav else None
@@ -227,15 +228,17 @@ def ask(
 def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     """Write down what is said in sound files."""
     config = options.load().config
-    from voxtui.audio.clips import load_clip
+    from voxtui.audio.clips import check_clip
     from voxtui.detectors.silero import PySilero
     from voxtui.transcribe import write
 
     if form in ("srt", "vtt") and len(files) > 1:
         raise InputError(f"--format {form} takes one file at a time.")
-    clips = [load_clip(path, float("inf")) for path in files]
-    with recogniser(config, partial(click.echo, err=True)) as recognise:
-        write(clips, form, config.vad, PySilero(), recognise)
+    with native_stderr_in(native_log()):
+        for path in files:
+            check_clip(path)
+        with recogniser(config, partial(click.echo, err=True)) as recognise:
+            write(files, form, config.vad, PySilero(), recognise)
 
 
 @cli.command()
@@ -286,7 +289,8 @@ def bench(
     asked = Asked(as_json, plot, compare, limits(budgets), check)
     asked.refuse_early()
     paths = files or (check_clips() if check else [path for _, path in sample_clips()])
-    clips = [load_clip(path, config.audio.max_utterance_s) for path in paths]
+    with native_stderr_in(native_log()):
+        clips = [load_clip(path, config.audio.max_utterance_s) for path in paths]
     plan = Plan(clips, runs or (5 if check else 3), warm_up)
     play = play and can_play(config.audio)
     speaker: Speaker = build_speaker(config.audio.output) if play else HandedOver()

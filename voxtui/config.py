@@ -84,7 +84,8 @@ def is_loopback(url: str) -> bool:
     """Whether what goes to `url` stays on this machine."""
     host = urlsplit(url).hostname or ""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
+        return address.is_loopback or address.is_unspecified  # 0.0.0.0, as servers print it
     except ValueError:
         return host == "localhost"
 

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,7 +42,7 @@ LATE_SECONDS = 0.5
 """How long after a turn its first painted word is waited for."""
 
 LONGEST = 86_400.0
-"""Seconds. No turn takes a day."""
+"""Seconds. No turn takes a day, or has a token for each of its seconds."""
 
 UNKEPT = ("clip", "heard", "reply", "error")
 """Keys of a turn's JSON that may hold words or names."""
@@ -120,14 +120,21 @@ def _is_possible(line: Line) -> bool:
         line.at.astimezone()
     except OverflowError:  # the first or the last day there is
         return False
-    return line.at.tzinfo is not None and all(abs(at) < LONGEST for at in line.marks.values())
+    times = *line.marks.values(), line.hidden_ms / 1000, (line.network_ms or 0) / 1000
+    return (
+        line.at.tzinfo is not None
+        and 0 <= line.tokens < LONGEST
+        and line.brain.isprintable()
+        and all(abs(time) < LONGEST for time in times)
+    )
 
 
-def _lines(file: Path) -> list[bytes]:
+def _lines(file: Path) -> Iterator[bytes]:
     try:
-        return [line for line in file.read_bytes().splitlines() if line.strip()]
+        with file.open("rb") as opened:
+            yield from (line for line in opened if line.strip())
     except FileNotFoundError:
-        return []
+        return
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}.") from error
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from voxtui.audio.clips import Clip, frames
+from voxtui.audio.clips import frames, pieces
 from voxtui.config import VadConfig
 from voxtui.protocols import SpeechDetector
 from voxtui.recording import LEAD_FRAMES, Recording, SpeechGate
@@ -38,19 +40,19 @@ class Segment:
 
 
 def write(
-    clips: Sequence[Clip], form: str, vad: VadConfig, detector: SpeechDetector, recognise: Recognise
+    files: Sequence[Path], form: str, vad: VadConfig, detector: SpeechDetector, recognise: Recognise
 ) -> None:
-    """Print the segments of `clips` as they are recognised."""
+    """Print the segments of `files` as they are recognised. Raises InputError."""
     if form == "vtt":
         click.echo("WEBVTT\n")
     count = 0
-    for clip in clips:
-        before = count
-        for segment in segments(clip, vad, detector, recognise):
+    for file in files:
+        before, sound = count, pieces(file, math.inf)
+        for segment in segments(file.name, sound, vad, detector, recognise):
             count += 1
             click.echo(written(segment, form, count))
         if count == before:
-            click.echo(f"Nothing was heard in {clip.name}.", err=True)
+            click.echo(f"Nothing was heard in {file.name}.", err=True)
 
 
 def written(segment: Segment, form: str, number: int) -> str:
@@ -76,21 +78,27 @@ def _clock(segment: Segment, point: str) -> str:
 
 
 def segments(
-    clip: Clip, vad: VadConfig, detector: SpeechDetector, recognise: Recognise
+    name: str,
+    sound: Iterable[Samples],
+    vad: VadConfig,
+    detector: SpeechDetector,
+    recognise: Recognise,
 ) -> Iterator[Segment]:
-    for said in _stretches(clip, vad, detector):
-        text = recognise(said.samples)
+    for said in _stretches(name, sound, vad, detector):
+        text = " ".join(recognise(said.samples).split())  # an empty line would end a subtitle
         if text:
             start = said.ended_at - (said.speech[-1][1] - said.speech[0][0])
-            yield Segment(clip.name, round(start, 3), round(said.ended_at, 3), text)
+            yield Segment(name, round(start, 3), round(said.ended_at, 3), text)
 
 
-def _stretches(clip: Clip, vad: VadConfig, detector: SpeechDetector) -> Iterator[Utterance]:
-    """The utterances of `clip`, each as soon as the pause after it is long enough."""
+def _stretches(
+    name: str, sound: Iterable[Samples], vad: VadConfig, detector: SpeechDetector
+) -> Iterator[Utterance]:
+    """The utterances in `sound`, each as soon as the pause after it is long enough."""
     gate, recording = SpeechGate(vad.threshold), Recording()
     detector.reset()
-    for count, samples in enumerate(frames(clip.samples), 1):
-        frame = Frame(samples, count * FRAME_SECONDS, clip.name)
+    for count, samples in enumerate(frames(sound), 1):
+        frame = Frame(samples, count * FRAME_SECONDS, name)
         recording.append(frame, gate.verdict(detector.probability(frame)))
         if not recording.speech_seconds:
             recording = _part(recording, -LEAD_FRAMES, None)

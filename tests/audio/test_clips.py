@@ -15,7 +15,15 @@ import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from voxtui.audio.clips import BLOCK_SAMPLES, SILENT_FRAMES, Clip, load_clip, speak
+from voxtui.audio.clips import (
+    BLOCK_SAMPLES,
+    SILENT_FRAMES,
+    Clip,
+    check_clip,
+    load_clip,
+    pieces,
+    speak,
+)
 from voxtui.audio.rates import resample
 from voxtui.errors import InputError
 from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
@@ -77,6 +85,63 @@ def test_other_formats_are_read(tmp_path: Path, name: str) -> None:
 
 def test_a_file_of_exactly_the_limit_is_taken(tmp_path: Path) -> None:
     assert load_clip(written(tmp_path / "tone.wav"), 0.5).seconds == 0.5
+
+
+@pytest.mark.parametrize("subtype", ["GSM610", "G721_32", "NMS_ADPCM_32"])
+def test_what_can_only_be_read_from_its_beginning_on_is_read(tmp_path: Path, subtype: str) -> None:
+    """As telephones and answering machines write it."""
+    samples = load_clip(written(tmp_path / "tone.wav", subtype=subtype), LIMIT).samples
+    wanted = tone(0.5, SAMPLE_RATE)
+    assert len(wanted) <= len(samples) < len(wanted) + 400  # whole blocks
+    assert np.corrcoef(samples[: len(wanted)], wanted)[0, 1] > 0.9
+
+
+def test_of_a_shortened_file_nothing_is_heard_but_what_is_there(tmp_path: Path) -> None:
+    """Its header still tells of all of it."""
+    path = written(tmp_path / "tone.mp3", 44_100)
+    whole = load_clip(path, LIMIT).samples
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    half = load_clip(path, LIMIT).samples
+    assert len(whole) / 8 < len(half) < len(whole) * 3 / 4
+    assert np.abs(half - whole[: len(half)]).max() < 0.1
+
+
+def test_a_file_that_is_damaged_further_on_is_read_up_to_there(tmp_path: Path) -> None:
+    path = tmp_path / "noise.flac"
+    sound = np.random.default_rng(0).normal(0, 0.1, BLOCK_SAMPLES * 3)
+    soundfile.write(path, sound, 16_000)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    found = pieces(path, math.inf)
+    assert next(found)[:1000] == pytest.approx(sound[:1000], abs=1e-4)
+    with pytest.raises(InputError, match="is damaged after 8 s"):
+        list(found)
+
+
+def test_numbers_beyond_full_scale_are_cut_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "loud.wav"
+    soundfile.write(path, 32_767 * tone(0.5, 16_000), 16_000, subtype="FLOAT")
+    samples = load_clip(path, LIMIT).samples
+    assert (samples.min(), samples.max()) == (-1, 1)
+
+
+def test_an_hour_is_read_in_the_memory_of_a_few_seconds(tmp_path: Path) -> None:
+    path = hour_of_silence(tmp_path)
+    sound = pieces(path, math.inf)
+    tracemalloc.start()
+    try:
+        assert sum(len(next(sound)) for _ in range(30)) > 60 * SAMPLE_RATE
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+        sound.close()
+
+
+def test_a_first_look_tells_what_is_no_sound_file(tmp_path: Path) -> None:
+    check_clip(hour_of_silence(tmp_path))
+    path = tmp_path / "text.wav"
+    path.write_bytes(b"hello")
+    with pytest.raises(InputError, match="not a sound file"):
+        check_clip(path)
 
 
 def assert_names(path: Path, error: InputError) -> None:
@@ -178,9 +243,9 @@ def test_too_long_a_file_is_refused_and_the_hint_names_the_limit(tmp_path: Path)
     assert "audio.max_utterance_s" in caught.value.hint
 
 
-def test_too_long_a_file_is_refused_from_its_header_alone(tmp_path: Path) -> None:
+def hour_of_silence(folder: Path) -> Path:
     """An hour of sound, of which only the header is really on the disk."""
-    path = tmp_path / "hour.wav"
+    path = folder / "hour.wav"
     data = 3600 * 16_000 * 2
     header = struct.pack(
         "<4sI4s4sIHHIIHH4sI",
@@ -189,6 +254,11 @@ def test_too_long_a_file_is_refused_from_its_header_alone(tmp_path: Path) -> Non
     with path.open("wb") as file:
         file.write(header)
         file.truncate(len(header) + data)
+    return path
+
+
+def test_too_long_a_file_is_refused_from_its_header_alone(tmp_path: Path) -> None:
+    path = hour_of_silence(tmp_path)
     tracemalloc.start()
     try:
         assert "longer than" in refusal(path)

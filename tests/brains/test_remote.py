@@ -138,6 +138,13 @@ def test_no_command_to_the_terminal_comes_through(server, make):
     assert heard == Heard("so [31mit is")
 
 
+def test_half_a_character_is_no_text(server, make):
+    """Servers that count in 16 bits send a balloon in two halves, which nothing can write."""
+    server.answers["chat/completions"] = says("Yes", "\ud83c", "\udf88", "!")
+    brain = make()
+    assert replied(brain) == "Yes!"
+
+
 def test_a_stream_is_utf8_whatever_it_says(server, make):
     def answer(exchange):
         exchange.begin("text/event-stream; charset=latin-1")
@@ -246,6 +253,37 @@ def test_older_turns_are_words_where_they_are_known_and_sound_where_not(server, 
     assert [part["type"] for part in messages[2]["content"]] == ["input_audio"]
     assert [m["content"] for m in messages[4:]] == ["and typed", "Well.", "now"]
     assert [m["content"] for m in messages[1::2]] == ["Yes.", "No.", "Well."]
+
+
+def sounds_sent(request: Any) -> list[bool]:
+    """Of each message of the user, whether it is sound."""
+    return [isinstance(m["content"], list) for m in request.json["messages"][::2]]
+
+
+def test_no_more_sounds_are_sent_than_voxtral_takes(server, make):
+    brain = make()
+    past = tuple(PastTurn(utterance(), None, (Token("Yes."),)) for _ in range(6))
+    replied(brain, utterance(), past)
+    assert sounds_sent(server.chats()[-1]) == [False] * 2 + [True] * 5
+    assert "[User audio input - 8000 samples" in content(server, 2)
+    replied(brain, "typed", past)
+    assert sounds_sent(server.chats()[-1]) == [False] + [True] * 5 + [False]
+
+
+def test_where_a_server_takes_fewer_sounds_it_gets_the_newest_from_then_on(server, make):
+    def picky(exchange):
+        if sum(sounds_sent(server.chats()[-1])) > 1:
+            said = "At most 1 audio(s) may be provided in one prompt. (parameter=audio)"
+            exchange.whole({"error": {"message": said}}, 400)
+        else:
+            says("Fine.")(exchange)
+
+    server.answers["chat/completions"] = picky
+    brain = make()
+    past = tuple(PastTurn(utterance(), None, (Token("Yes."),)) for _ in range(2))
+    assert replied(brain, utterance(), past) == replied(brain, utterance(), past) == "Fine."
+    assert len(server.chats()) == 3
+    assert sounds_sent(server.chats()[-1]) == [False, False, True]
 
 
 def test_only_what_every_server_knows_is_asked_for_by_default(server, make):
@@ -440,6 +478,10 @@ def test_a_server_that_says_nothing_is_given_up(server, make, alive):
         (403, "", {}, "wants a key. VOXTUI_API_KEY"),
         (404, {"message": "no a-model"}, {}, "has no such model or address: “no a-model”"),
         (404, "<html>nginx</html>", {}, "has no such model or address. brain.remote.url usually"),
+        (422, {"detail": [{"loc": ["body", "n"], "msg": "Too few"}]}, {}, "422: “body.n: Too few”"),
+        (400, '[{"error": {"code": 400, "message": "no such thing"}}]', {}, "400: “no such thing”"),
+        (400, "[1, 2]", {}, "refused with 400: “[1, 2]”"),
+        (400, {"error": {"code": 7}}, {}, 'refused with 400: “{"code": 7}”'),
         (413, "too large", {}, "too long for 127.0.0.1"),
         (429, {"error": "slow down"}, {"Retry_After": "7"}, "“slow down” Try again in 7 s."),
         (429, "", {"Retry_After": "Wed, 21 Oct 2026 07:28:00 GMT"}, "has had enough for now."),
@@ -447,6 +489,12 @@ def test_a_server_that_says_nothing_is_given_up(server, make, alive):
         (503, "\x1b[31mred\nalert", {}, "failed with 503: “[31mred alert”"),
         (307, "", {"Location": "https://evil.example/v1"}, "sends requests on to evil.example."),
         (418, "a teapot", {}, "refused with 418: “a teapot”"),
+        (
+            400,
+            {"error": {"message": "exceeds the available context size"}},
+            {},
+            "context size” A new conversation sends less",
+        ),
     ],
 )
 def test_a_refusal_is_a_sentence(server, make, status, body, head, sentence):
@@ -595,6 +643,24 @@ def test_a_server_that_speaks_no_tls_is_told(server, make):
     assert "does not speak TLS" in error.message
 
 
+def test_a_server_that_waits_for_plain_words_is_told(make, monkeypatch):
+    """It takes what should begin TLS for the beginning of a request, and waits for more."""
+    monkeypatch.setattr(wire, "CONNECT_SECONDS", 0.1)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        error = refused(make(url=f"https://127.0.0.1:{silent.getsockname()[1]}/v1"))
+    assert "did not begin TLS within 0.1 s" in error.message
+    assert "http://" in error.hint
+
+
+def test_what_servers_print_as_their_address_is_this_machine(server, make, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    brain = warm(make(url=server.url.replace("127.0.0.1", "0.0.0.0")))
+    assert replied(brain) == "It is noon."
+    assert make.said == []
+
+
 def test_no_proxy_is_asked_for_this_machine(server, make, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
     assert replied(make()) == "It is noon."
@@ -646,6 +712,18 @@ def test_a_model_that_is_not_listed_is_used_and_told(server, make):
     assert make.said == [f"another is not listed: {server.host} has a-model."]
     server.answers["chat/completions"] = returns({"message": "no such model"}, 404)
     assert refused(brain).hint == f"{server.host} has a-model."
+
+
+def test_an_address_that_may_lack_its_end_is_told(server, make):
+    server.answers["models"] = returns("", 404)
+    brain = make(url=f"{server.url}/", model="")
+    with pytest.raises(RemoteError, match=r"which models it has\. brain\.remote\.model"):
+        warm(brain)
+    server.answers["v2/models"] = returns("", 404)
+    warm(make(url=f"{server.url}/v2"))
+    assert make.said == [
+        f"{server.host} does not say which models it has. brain.remote.url usually ends with /v1."
+    ]
 
 
 def test_a_refused_key_is_told_at_the_start(server, make):

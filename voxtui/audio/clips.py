@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -24,6 +25,8 @@ BLOCK_SAMPLES = 131_072
 RATES = range(1000, 384_001)
 """Hz. A file that says otherwise is damaged: a rate in the millions would make hours of memory of
 a second."""
+
+NO_SOUND_FILE = "is not a sound file that can be read"
 
 NOT_PIPED = "Write the sound to a file first."
 
@@ -49,6 +52,28 @@ def load_clip(path: Path, max_seconds: float) -> Clip:
 
     Raises InputError, one sentence naming the file; one longer than `max_seconds` is refused too.
     """
+    return Clip(path.name, np.concatenate([*pieces(path, max_seconds)]))
+
+
+def check_clip(path: Path) -> None:
+    """Raises InputError, as far as the beginning of the file tells."""
+    next(pieces(path, math.inf))
+
+
+def pieces(path: Path, max_seconds: float) -> Iterator[Samples]:
+    """What `load_clip` reads, a few seconds at a time: memory is bounded whatever the length."""
+    _check_file(path)
+    found = False
+    for piece in _read(path, max_seconds):
+        if not np.isfinite(piece).all():
+            raise InputError(f"{path}: holds samples that are not numbers.")
+        found = found or len(piece) > 0
+        yield piece.clip(-1, 1)
+    if not found:
+        raise InputError(f"{path}: holds no sound.")
+
+
+def _check_file(path: Path) -> None:
     if path.is_dir():
         raise InputError(f"{path}: is a directory, not a sound file.")
     if not path.exists():
@@ -59,25 +84,22 @@ def load_clip(path: Path, max_seconds: float) -> Clip:
         raise InputError(f"{path}: may not be read.")
     if path.stat().st_size == 0:
         raise InputError(f"{path}: is empty.")
-    return Clip(path.name, _read(path, max_seconds))
 
 
-def _read(path: Path, max_seconds: float) -> Samples:
+def _read(path: Path, max_seconds: float) -> Iterator[Samples]:
     import soundfile
 
-    name: Any = os.fsencode(path)  # need not be text
+    read, name = 0, cast("Any", os.fsencode(path))  # need not be text
     try:
         with soundfile.SoundFile(name) as file:
             _check_rate(path, file.samplerate)
             _check_length(path, file.frames / file.samplerate, max_seconds)
-            samples = _mono(path, file, max_seconds)
+            for piece in _mono(path, file, max_seconds):
+                yield piece
+                read += len(piece)
     except (soundfile.LibsndfileError, OSError, ValueError) as error:
-        raise InputError(f"{path}: is not a sound file that can be read.") from error
-    if not np.isfinite(samples).all():
-        raise InputError(f"{path}: holds samples that are not numbers.")
-    if not len(samples):
-        raise InputError(f"{path}: holds no sound.")
-    return samples
+        what = f"is damaged after {read / SAMPLE_RATE:.0f} s" if read else NO_SOUND_FILE
+        raise InputError(f"{path}: {what}.") from error
 
 
 def _check_rate(path: Path, rate: int) -> None:
@@ -92,25 +114,33 @@ def _check_length(path: Path, seconds: float, max_seconds: float) -> None:
         )
 
 
-def _mono(path: Path, file: Any, max_seconds: float) -> Samples:
+def _mono(path: Path, file: Any, max_seconds: float) -> Iterator[Samples]:
     """All channels in equal parts, at 16 kHz. The header may lie about the length: count."""
-    blocks: list[Any] = []
-    count, size = 0, max(1, BLOCK_SAMPLES // file.channels)
+    count, given, size = 0, 0, max(1, BLOCK_SAMPLES // file.channels)
     resampler = Resampler(file.samplerate, SAMPLE_RATE)
-    for block in file.blocks(blocksize=size, dtype="float32", always_2d=True):
+    # Not in the blocks of soundfile: it has none of what cannot be sought in, and fills those that
+    # a shortened file lacks with whatever stood in memory.
+    while len(block := file.read(size, dtype="float32", always_2d=True)):
         count += len(block)
         _check_length(path, count / file.samplerate, max_seconds)
-        blocks.append(resampler.process(block.mean(axis=1)))
+        piece = resampler.process(block.mean(axis=1))
+        given += len(piece)
+        yield piece
     after = np.zeros(file.samplerate // 10, np.float32)  # lets out what was held back
-    whole = np.concatenate([*blocks, resampler.process(after, last=True)])
-    return whole[: round(count * SAMPLE_RATE / file.samplerate)]
+    left = round(count * SAMPLE_RATE / file.samplerate) - given
+    yield resampler.process(after, last=True)[: max(0, left)]
 
 
-def frames(samples: Samples) -> Iterator[Samples]:
-    """`samples` in pieces of a frame, the last one filled up with zeros."""
-    for start in range(0, len(samples), FRAME_SAMPLES):
-        piece = samples[start : start + FRAME_SAMPLES]
-        yield np.pad(piece, (0, FRAME_SAMPLES - len(piece))).astype(np.float32, copy=False)
+def frames(sound: Iterable[Samples]) -> Iterator[Samples]:
+    """The pieces of `sound` in pieces of a frame, the last one filled up with zeros."""
+    rest = np.zeros(0, np.float32)
+    for piece in sound:
+        rest = np.concatenate([rest, piece])
+        whole = len(rest) - len(rest) % FRAME_SAMPLES
+        yield from rest[:whole].reshape(-1, FRAME_SAMPLES)
+        rest = rest[whole:]
+    if len(rest):
+        yield np.pad(rest, (0, FRAME_SAMPLES - len(rest)))
 
 
 class Listener(Protocol):
@@ -142,7 +172,7 @@ def speak(
     released = begin + (clip.seconds if held is None else held)
     up = False
     silence = np.zeros(SILENT_FRAMES * FRAME_SAMPLES, np.float32)
-    for count, samples in enumerate(frames(np.concatenate([clip.samples, silence])), 1):
+    for count, samples in enumerate(frames([clip.samples, silence]), 1):
         captured_at = begin + count * FRAME_SECONDS
         if not up and captured_at > released:
             if paced and stopped.wait(max(0.0, released - time.monotonic())):

@@ -58,7 +58,8 @@ class FileSpeaker(SilentSpeaker):
     def __init__(self, path: Path, rate: int = 24_000) -> None:
         super().__init__()
         self._path = path
-        self._partial = path.parent / f".{path.name}.partial"
+        # Of this process alone: another one may be writing the same file.
+        self._partial = path.parent / f".{path.name}.{os.getpid()}.partial"
         self._rate = rate
         self._file: Any = None
         self.name = str(path)

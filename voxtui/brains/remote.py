@@ -39,14 +39,19 @@ WRITE_DOWN = "Write down word for word what is said here. Answer with these word
 WORDS_PER_SECOND = 10
 """A transcript has fewer tokens than this for each second, however fast one speaks."""
 
+MOST_SOUNDS = 5
+"""In one request: vLLM takes no more for Voxtral, and other servers say how few they take."""
+
+_TOO_MANY = re.compile(r"at most ([1-9]\d*) audio", re.IGNORECASE)
+
 _UNKNOWN = re.compile(
     r"unsupported|not supported|does not support|unrecogni[sz]ed|unknown|not permitted|unexpected",
     re.IGNORECASE,
 )
 """How servers say that they do not know a parameter, rather than that its value is wrong."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What is no text and may be a command to the terminal that shows it."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""What is no text and may be a command to the terminal that shows it; half of a character."""
 
 
 class RemoteBrain:
@@ -67,14 +72,19 @@ class RemoteBrain:
         self._instruction = f"{config.brain.instruction}{short}".strip()
         self._options = options(self._sampling)
         self._model = remote.model
+        self._most_sounds = MOST_SOUNDS
         self._writes = True
         """the server has an address for transcriptions, as far as is known"""
 
     @property
     def description(self) -> str:
-        model = self._model.rpartition("/")[2] or "a model"
         get = "get" if " and " in self.sends_to else "gets"
-        return f"remote: {self.sends_to} {get} your voice and words ({model})"
+        return f"remote: {self.sends_to} {get} your voice and words ({self._model_name})"
+
+    @property
+    def _model_name(self) -> str:
+        """Without the directory that llama.cpp's server has it from."""
+        return self._model.rpartition("/")[2] or "a model"
 
     @property
     def sends_to(self) -> str:
@@ -126,8 +136,10 @@ class RemoteBrain:
             said = words.strip()
         if isinstance(said, str):
             yield Heard(said)
-        body = self._options | {"messages": self._messages(past, said)}
-        for number, text in enumerate(self._texts(body, cancelled, timing), 1):
+        texts = self._texts(
+            dict(self._options), lambda: self._messages(past, said), cancelled, timing
+        )
+        for number, text in enumerate(texts, 1):
             if number > self._sampling.max_new_tokens:
                 return
             if number == 1:
@@ -151,9 +163,10 @@ class RemoteBrain:
                 self._writes = False
         most = 16 + int(said.seconds * WORDS_PER_SECOND)
         parts = [heard(said), {"type": "text", "text": WRITE_DOWN}]
-        body = {"messages": [{"role": "user", "content": parts}]}
+        messages = [{"role": "user", "content": parts}]
         limit = "max_tokens" if "max_tokens" in self._options else "max_completion_tokens"
-        for text in self._texts(body | {limit: most, "temperature": 0}, cancelled):
+        body = {limit: most, "temperature": 0}
+        for text in self._texts(body, lambda: messages, cancelled):
             yield Token(text)
 
     def close(self) -> None:
@@ -169,29 +182,49 @@ class RemoteBrain:
         messages: list[Json] = []
         if self._writer is not None:
             messages, before = [{"role": "system", "content": before}], ""
-        for turn in past:
-            as_sound = self._writer is None and turn.words is None
-            messages.append(_user(before, turn.said if as_sound else turn.user_text))
+        sounds = [
+            number
+            for number, turn in enumerate(past)
+            if self._writer is None and turn.words is None and not isinstance(turn.said, str)
+        ]
+        room = self._most_sounds - (not isinstance(said, str))
+        sounds = sounds[max(0, len(sounds) - room) :]
+        for number, turn in enumerate(past):
+            messages.append(_user(before, turn.said if number in sounds else turn.user_text))
             messages.append({"role": "assistant", "content": turn.reply_text})
             before = ""
         return [*messages, _user(before, said)]
 
     def _texts(
-        self, body: Json, cancelled: Flag, timing: Timing | None = None
+        self,
+        body: Json,
+        messages: Callable[[], list[Json]],
+        cancelled: Flag,
+        timing: Timing | None = None,
     ) -> Generator[str, None, None]:
         """The reply, piece by piece, until `cancelled`. Raises RemoteError."""
         while True:
+            said = messages()
             try:
-                yield from self._streamed(body, cancelled, timing)
+                yield from self._streamed(body | {"messages": said}, cancelled, timing)
                 return
             except Refused as refusal:  # so nothing has come yet
-                name = _refused_parameter(refusal, body)
-                if name is None:
-                    raise self._explained(refusal, body) from refusal
-                for asked in (body, self._options):
-                    value = asked.pop(name, None)
-                    if name == "max_tokens" and value is not None:
-                        asked["max_completion_tokens"] = value
+                if not self._gives_way(refusal, body):
+                    raise self._explained(refusal, said) from refusal
+
+    def _gives_way(self, refusal: Refused, body: Json) -> bool:
+        """Whether what was refused is left out of the next request."""
+        if (few := _TOO_MANY.search(refusal.said)) and int(few[1]) < self._most_sounds:
+            self._most_sounds = int(few[1])
+            return True
+        name = _refused_parameter(refusal, body)
+        if name is None:
+            return False
+        for asked in (body, self._options):
+            value = asked.pop(name, None)
+            if name == "max_tokens" and value is not None:
+                asked["max_completion_tokens"] = value
+        return True
 
     def _streamed(
         self, body: Json, cancelled: Flag, timing: Timing | None
@@ -219,7 +252,7 @@ class RemoteBrain:
             raise EndedEarly(f"{self._chat.host} ended the answer early.", "Ask again.")
         if not words:
             raise RemoteError(
-                f"{self._model} answered with no words.",
+                f"{self._model_name} answered with no words.",
                 "One that reasons first needs a larger generation.max_new_tokens.",
             )
 
@@ -237,11 +270,11 @@ class RemoteBrain:
                 raise RemoteError(f"{server.host} sent something that is no transcript.")
             yield _CONTROL.sub("", event["text"]).strip() if event else ""
 
-    def _explained(self, refusal: Refused, body: Json) -> RemoteError:
-        with_sound = any(isinstance(m["content"], list) for m in body["messages"])
+    def _explained(self, refusal: Refused, messages: list[Json]) -> RemoteError:
+        with_sound = any(isinstance(m["content"], list) for m in messages)
         if with_sound and refusal.status in NO_SOUND and "audio" in refusal.said.lower():
             return RemoteError(
-                f"{self._model} at {self._chat.host} does not take sound: “{refusal.said}”",
+                f"{self._model_name} at {self._chat.host} does not take sound: “{refusal.said}”",
                 "brain.remote.transcription_model names one that writes it down for it.",
             )
         return refusal
@@ -272,6 +305,8 @@ def check(server: Server, model: str, say: Callable[[str], object]) -> Generator
     mean that it has none.
     """
     models = yield from server.models()
+    if models is None and model and server.may_lack_v1:
+        say(server.offer)
     if not model:
         if models is not None and len(models) == 1:
             return models[0]
@@ -300,8 +335,7 @@ def _refused_parameter(refusal: Refused, body: Json) -> str | None:
     """The parameter that the server does not know, if that is what it says."""
     if refusal.status not in (400, 422) or not _UNKNOWN.search(refusal.said):
         return None
-    known = (name for name in body if name != "messages")
-    return next((name for name in known if re.search(rf"\b{name}\b", refusal.said)), None)
+    return next((name for name in body if re.search(rf"\b{name}\b", refusal.said)), None)
 
 
 class _Said(msgspec.Struct):

@@ -48,6 +48,11 @@ LARGEST_ANSWER = 1 << 24
 SHOWN = 200
 """Characters of a server's own words that are shown."""
 
+LESS = "A new conversation sends less of what was said before; so does a smaller history.turns."
+
+_TOO_LONG = re.compile(r"context (?:length|size|window)", re.IGNORECASE)
+"""How servers say that the model has no room for all of it."""
+
 Json: TypeAlias = "dict[str, Any]"
 
 
@@ -173,12 +178,21 @@ class Server:
         """Which models there are, as a sentence."""
         match self._models:
             case None:
-                return f"{self.host} does not say which models it has."
+                where = f" {self._ending}" if self.may_lack_v1 else ""
+                return f"{self.host} does not say which models it has.{where}"
             case []:
                 return f"{self.host} has no model."
             case models:
                 more = f" and {len(models) - LISTED} more" if len(models) > LISTED else ""
                 return f"{self.host} has {', '.join(models[:LISTED])}{more}."
+
+    @property
+    def may_lack_v1(self) -> bool:
+        return not self._url.endswith("/v1")
+
+    @property
+    def _ending(self) -> str:
+        return f"{self._setting} usually ends with /v1."
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -237,6 +251,9 @@ class Server:
         http = library()
         where = f"{self._setting} says where it is; `voxtui doctor` tries it."
         match error:
+            case http.ConnectTimeout() if "handshake" in str(error):
+                what = f"{self.host} did not begin TLS within {CONNECT_SECONDS:g} s."
+                where = self._plain
             case http.ConnectTimeout():
                 what = f"{self.host} accepts no connection within {CONNECT_SECONDS:g} s."
             case http.ConnectError():
@@ -268,7 +285,7 @@ class Server:
                     )
                 case ssl.SSLError():
                     what = f"{self.host} does not speak TLS."
-                    return RemoteError(what, f"Does {self._setting} begin with http:// there?")
+                    return RemoteError(what, self._plain)
                 case socket.gaierror():
                     return RemoteError(f"There is no host {urlsplit(self._url).hostname}.", where)
                 case ConnectionRefusedError():
@@ -277,10 +294,13 @@ class Server:
                     why = why.__cause__ or why.__context__
         return RemoteError(f"{self.host} cannot be reached: {error}.", where)
 
+    @property
+    def _plain(self) -> str:
+        return f"Does {self._setting} begin with http:// there?"
+
     def _refusal(self, answer: ErrorResponse) -> Refused:
         said = self.shown(complaint(answer.body) or "")
         quoted = f": “{said}”" if said else "."
-        where = f"{self._setting} usually ends with /v1."
         match answer.status:
             case 401 | 403 if self._key:
                 what, hint = f"{self.host} refuses the key{quoted}", f"{KEY} holds it."
@@ -288,10 +308,10 @@ class Server:
                 what, hint = f"{self.host} wants a key{quoted}", f"{KEY} is where to put it."
             case 404 | 405:
                 what = f"{self.host} has no such model or address{quoted}"
-                hint = self.offer if self._models else where
+                hint = self.offer if self._models else self._ending
             case 413:
                 what = f"What was said is too long for {self.host}{quoted}"
-                hint = "A smaller history.turns sends less of what was said before."
+                hint = LESS
             case 429:
                 again = f"Try again in {answer.retry_after} s." if answer.retry_after else ""
                 what, hint = f"{self.host} has had enough for now{quoted}", again
@@ -301,7 +321,8 @@ class Server:
             case status if status >= 500:
                 what, hint = f"{self.host} failed with {status}{quoted}", ""
             case status:
-                what, hint = f"{self.host} refused with {status}{quoted}", ""
+                what = f"{self.host} refused with {status}{quoted}"
+                hint = LESS if _TOO_LONG.search(said) else ""
         return Refused(what, hint, answer.status, said)
 
     def shown(self, said: str) -> str:
@@ -481,17 +502,29 @@ def _object(text: str | bytes) -> Json:
 def complaint(answer: Json | str) -> str | None:
     """The words of an error object, in any of the shapes that servers give it."""
     if isinstance(answer, str):
+        text = answer.strip()
         try:
-            answer = _object(answer)
+            answer = _object(text[1:-1] if text.startswith("[") else text)  # Google's, in a list
         except ValueError:
-            return None if "<" in answer else answer
+            return None if "<" in text else text
     error: Any = answer.get("error") or answer.get("detail") or answer.get("message")
+    if isinstance(error, list) and error:
+        error = cast("list[Any]", error)[0]
     if isinstance(error, dict):
         found = cast("Json", error)
-        error = found.get("message") or found
+        error = found.get("message") or _misplaced(found) or found
     if not error:
         return None
     return error if isinstance(error, str) else json.dumps(error)
+
+
+def _misplaced(error: Json) -> str | None:
+    """What FastAPI says of a request: where in it something is wrong, and what."""
+    match error:
+        case {"loc": [*place], "msg": str(what)}:
+            return f"{'.'.join(map(str, place))}: {what}"
+        case _:
+            return None
 
 
 def on_one_line(said: str) -> str:
