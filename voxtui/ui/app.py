@@ -150,8 +150,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 tooltip="turn the voice off or on; the text goes on"),
         Binding("r", "replay", "Again", show=False, priority=True,
                 tooltip="answer what was said last once more, to compare settings"),
-        Binding("f", "fetch", "Fetch", show=False,
-                tooltip="fetch the chat model, where the start did not find it"),
+        Binding("f", "fetch", "Fetch", show=False),  # the banner names it where it does something
         Binding("c", "copy", "Copy", show=False,
                 tooltip="copy the selected text, or the last answer"),
         Binding("s", "save", "Save", show=False,
