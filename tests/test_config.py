@@ -265,6 +265,9 @@ def test_what_the_environment_says_wrong_is_said_with_its_place():
     )
     assert refusal(environ={"VOXTUI_VOICE__SPED": "9"}).startswith("VOXTUI_VOICE__SPED: voice.sped")
     assert refusal(environ={"VOXTUI_AUDIO__INPUT": "\udcff"}).startswith("VOXTUI_AUDIO__INPUT: ")
+    assert refusal(environ={"VOXTUI_BRAIN_REMOTE_URL": "x"}) == (
+        "VOXTUI_BRAIN_REMOTE_URL: is not read; did you mean VOXTUI_BRAIN__REMOTE__URL?"
+    )
 
 
 def test_keys_from_two_places_that_contradict_each_other_name_both():

@@ -898,6 +898,42 @@ def test_the_microphone_is_closed_where_no_model_could_be_loaded() -> None:
         assert not talk.events.of(Loaded)
 
 
+def test_what_could_not_be_loaded_gives_way_to_other_parts_without_a_restart() -> None:
+    class Failing(ScriptedBrain):
+        def warm_up(self, progress: Progress) -> None:
+            raise OUT_OF_MEMORY
+
+    failing, voice, microphone = Failing(), BeepVoice(), FakeMicrophone()
+    speaker, events = FakeSpeaker(), Events()
+    engine = Engine(
+        microphone=microphone,
+        speaker=speaker,
+        detector=LoudIsSpeech(),
+        brain=failing,
+        voice=voice,
+        config=Config(),
+        emit=events,
+    )
+    engine.start()
+    events.until(LoadFailed)
+    assert microphone.closed and speaker.closed
+    microphone.fails = DeviceError("Busy.")
+    engine.change(Change(Config(), brain=Failing(), voice=BeepVoice()))
+    events.until(LoadFailed)  # the second time too; and without its microphone
+    assert Notice("Busy.") in events.seen
+    assert failing.closed and voice.closed
+    microphone.fails = None
+    engine.change(Change(Config(), brain=ScriptedBrain(["Yes."]), voice=BeepVoice()))
+    loaded = events.until(Loaded)
+    assert isinstance(loaded, Loaded) and loaded.microphone == "fake microphone"
+    events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+    engine.say("anybody?")
+    finished = events.until(TurnFinished)
+    assert isinstance(finished, TurnFinished) and finished.turn.reply == "Yes."
+    assert microphone.opened == 2 and not microphone.closed and speaker.chunks
+    engine.close()
+
+
 class LoadsForever(ScriptedBrain):
     def warm_up(self, progress: Progress) -> None:
         while True:

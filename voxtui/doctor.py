@@ -168,7 +168,7 @@ def _weights(config: Config) -> Finding:
 
 def _disk() -> Finding:
     folder = models_directory()
-    while not folder.exists() and folder != folder.parent:
+    while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     try:
         free = shutil.disk_usage(folder).free / 1e9

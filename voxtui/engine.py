@@ -319,7 +319,10 @@ class Engine:
             self._inbox.put(NewConversation())
 
     def change(self, change: Change) -> None:
-        """Use other parts from now on; an answer in progress ends."""
+        """Use other parts from now on; an answer in progress ends.
+
+        After a start that failed they are loaded in place of the others: brain and voice are new.
+        """
         with self._minting:
             self._ticket.cancel()
             self._inbox.put(change)
@@ -450,8 +453,7 @@ class Engine:
         except RemoteError as error:  # its next turn may find the server
             self._emit(Notice(str(error), "error"))
         except VoxtuiError as error:
-            if self._sound.microphone is not None:
-                self._sound.microphone.close()
+            self._sound.close()
             self._emit(LoadFailed(error))
             return
         self._ready = True
@@ -477,7 +479,7 @@ class Engine:
     def _change(self, change: Change) -> None:
         """A part that cannot be used leaves everything as it was."""
         if not self._ready:
-            self._refuse()
+            self._load_instead(change)
             return
         if self._writing is not None:  # it uses the brain that may go
             self._writing.close()
@@ -496,6 +498,12 @@ class Engine:
         self._report_parts()
         self._emit(StateChanged(State.READY))
 
+    def _load_instead(self, change: Change) -> None:
+        """The start failed: `change` takes the place of what could not be loaded."""
+        self._config = change.config
+        self._exchange(change)
+        self._load()
+
     def _use(self, change: Change) -> None:
         """Each new part is ready before an old one goes."""
         voice = None if change.voice == "none" else change.voice
@@ -508,11 +516,14 @@ class Engine:
             voice.warm_up(self._progress)
         if change.brain is not None:
             change.brain.warm_up(self._progress)
+        self._exchange(change)
+
+    def _exchange(self, change: Change) -> None:
         old: list[Microphone | Speaker | Voice | Brain | None] = []
         old += self._sound.use(change.microphone, change.speaker)
         if change.voice is not None:
             old.append(self._voice)
-            self._voice = voice
+            self._voice = None if change.voice == "none" else change.voice
             self._voice_busy, self._stalled = threading.Lock(), None
         if change.brain is not None:
             old.append(self._brain)

@@ -23,7 +23,7 @@ from voxtui.brains.llama import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.moonshine import Moonshine, stretches
 from voxtui.config import Config, Sampling
 from voxtui.errors import ModelError
-from voxtui.models import check_content, model_file
+from voxtui.models import MODELS, check_content, fetch, model_file
 from voxtui.protocols import Past, Progress
 from voxtui.recording import Recording
 from voxtui.turn import FRAME_SECONDS, Frame, Heard, Mark, Marks, Token, Utterance
@@ -208,13 +208,17 @@ class Following:
 
 
 class EmbeddedBrain:
-    """Moonshine and a GGUF chat model. English only."""
+    """Moonshine and a GGUF chat model. English only.
+
+    `fetches`: a chat model that is not here is fetched as it loads.
+    """
 
     name = "embedded"
     sends_to = ""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, fetches: bool = False) -> None:
         self._model = config.brain.embedded.model
+        self._fetches = fetches and self._model in MODELS
         self._sampling = config.generation.sampling()
         self._instruction = config.brain.instruction + (
             SHORT if self._sampling.one_sentence else ""
@@ -237,6 +241,10 @@ class EmbeddedBrain:
     def warm_up(self, progress: Progress) -> None:
         import numpy as np
 
+        if self._fetches:
+            step = f"fetching {self._model}"
+            progress(step, None)
+            fetch(self._model, progress=lambda done, size: progress(step, done / size))
         progress("recogniser", None)
         self._recogniser.load()
         self._recogniser.recognise(np.zeros(32_000, np.float32))
