@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import torch
 
@@ -46,6 +46,9 @@ from voxtui.brains.voxtral.model import Cache, Decoder
 from voxtui.brains.voxtral.prompt import Exchange
 from voxtui.brains.voxtral.quantized import Fp8Weight, quantise
 from voxtui.brains.voxtral.step import plain_product, use
+
+if TYPE_CHECKING:
+    from voxtui.voices.kokoro import KokoroVoice
 
 SECONDS = (5, 2, 15, 40)
 """First what the goals are about; so with the turns."""
@@ -540,13 +543,11 @@ class Bench:
                 from voxtui.engine import SWITCH_SECONDS
 
                 sys.setswitchinterval(SWITCH_SECONDS)  # decode beside it shares the interpreter
-                firsts: list[float] = []
-                for _ in range(self._repeats + 2):
-                    settle(self.device)
-                    began = time.perf_counter()
-                    next(iter(voice.speak(CLAUSE)))
-                    firsts.append(time.perf_counter() - began)
+                firsts = [self._spoken(voice, CLAUSE) for _ in range(self._repeats + 2)]
+                # Convolutions are planned for each length they have not seen.
+                fresh = [self._spoken(voice, "So " * n + CLAUSE) for n in range(1, 6)]
                 row: Row = spread(firsts[2:])
+                row["a length for the first time, p50_ms"] = spread(fresh)["p50_ms"]
                 system = self._best()
                 if system is not None:
                     alone = self._rate(system, 512)["tokens_per_s"]
@@ -556,6 +557,12 @@ class Bench:
                 return row
 
         yield self._row({"clause": "40 phonemes"}, work)
+
+    def _spoken(self, voice: KokoroVoice, clause: str) -> float:
+        settle(self.device)
+        began = time.perf_counter()
+        next(iter(voice.speak(clause)))
+        return time.perf_counter() - began
 
     def _best(self) -> Ours | None:
         return self.ours.get(GRAPHS, self.ours.get(PLAIN))
