@@ -20,13 +20,16 @@ ASKS = {
         "__bool__", "__float__", "__index__", "__int__", "cpu", "equal", "item", "nonzero", "numpy",
         "tolist",
     )
-} | {torch.equal, torch.nonzero}  # fmt: skip
-"""What waits for the device to know what to do next."""
+} | {torch.equal, torch.nonzero, torch.tensor, torch.as_tensor, torch.from_numpy}  # fmt: skip
+"""What waits for the device to know what to do next, or brings it what only the host has."""
+
+MAKES = {torch.arange, torch.empty, torch.full, torch.linspace, torch.ones, torch.zeros}
+"""What makes a tensor of the host, unless a device is named or the place it goes to."""
 
 
 class Unasked(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in ASKS:
+        if func in ASKS or (func in MAKES and not {"device", "out"} & set(kwargs or ())):
             raise RuntimeError(f"{func.__name__} is not permitted when a stream is capturing")
         return func(*args, **(kwargs or {}))
 

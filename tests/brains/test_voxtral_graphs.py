@@ -263,10 +263,18 @@ def test_a_model_that_does_not_fit_is_one_sentence(
         VoxtralBrain(CAPTURED, tiny_voxtral).warm_up(lambda step, fraction: None)
 
 
-def test_work_that_asks_the_device_for_a_number_cannot_be_captured() -> None:
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda numbers: numbers.fill_(int(numbers.sum())),
+        lambda numbers: numbers.add_(torch.tensor([1.0, 2.0, 3.0])),
+        lambda numbers: numbers.add_(torch.arange(3)),
+    ],
+)
+def test_work_that_asks_the_device_or_needs_the_host_cannot_be_captured(work) -> None:
     numbers = torch.ones(3)
     with torch.inference_mode(), pytest.raises(RuntimeError, match="capturing"):
-        TapeRecorder()(lambda: numbers.fill_(int(numbers.sum())))
+        TapeRecorder()(lambda: work(numbers))
 
 
 def test_a_graph_is_captured_after_a_run_that_sets_things_up_and_launched_once_before_its_turn(
