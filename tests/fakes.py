@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from voxtui.engine import Change
+from voxtui.config import Config
+from voxtui.engine import Change, Engine
 from voxtui.errors import DeviceError, ModelError
 from voxtui.protocols import Past, Progress
 from voxtui.turn import (
@@ -249,11 +250,24 @@ class Events:
             if isinstance(event, kind) and where(event):
                 return event
 
+    def drain(self) -> None:
+        """All that was emitted counts as seen."""
+        while not self._queue.empty():
+            self.seen.append(self._queue.get())
+
     def of(self, kind: type) -> list[Event]:
+        """Those that were seen, by `until` or `drain`."""
         return [event for event in self.seen if isinstance(event, kind)]
 
 
 OUT_OF_MEMORY = ModelError("Out of memory.")
+
+
+def engine_on_fakes(emit: Callable[[Event], object], **parts: Any) -> Engine:
+    """The real engine; `parts` are its arguments, and without them it hears and says nothing."""
+    silent = {"microphone": None, "speaker": None, "voice": None}
+    fakes = {"detector": LoudIsSpeech(), "brain": ScriptedBrain(), "config": Config()}
+    return Engine(emit=emit, **{**silent, **fakes, **parts})
 
 
 class ScriptedEngine:

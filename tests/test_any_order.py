@@ -27,11 +27,11 @@ from tests.fakes import (
     FakeMicrophone,
     FakeSpeaker,
     Flag,
-    LoudIsSpeech,
     ScriptedBrain,
+    engine_on_fakes,
 )
 from voxtui.config import Config, HistoryConfig, VadConfig
-from voxtui.engine import Change, Engine
+from voxtui.engine import Change
 from voxtui.protocols import Past
 from voxtui.turn import (
     FRAME_SAMPLES,
@@ -165,14 +165,13 @@ class AnyOrder(RuleBasedStateMachine):
             vad=VadConfig(hands_free=hands_free),
             history=HistoryConfig(turns=turns, max_tokens=32_000),
         )
-        self.engine = Engine(
+        self.engine = engine_on_fakes(
+            self.emit,
             microphone=self.microphones[0],
             speaker=self.speaker,
-            detector=LoudIsSpeech(),
             brain=self.brains[0],
             voice=BeepVoice(),
             config=self.config,
-            emit=self.emit,
             spares=self.spares,
         )
         forget = self.engine._conversation.forget

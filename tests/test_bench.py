@@ -79,7 +79,7 @@ def test_the_report_has_every_headline_from_both_origins_and_every_stage(bench):
     assert "✓ ≤ 100" in lines_of(ran, "TTFT")[0]
     for stage in ("listen", "token", "clause", "voice", "device", "writing"):
         assert lines_of(ran, stage), ran.stdout
-    assert "2 clips, 1 runs: 2 answered" in ran.stdout
+    assert "2 clips, 1 run: 2 answered" in ran.stdout
     assert max(map(len, ran.stdout.splitlines())) <= 100
 
 

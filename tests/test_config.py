@@ -114,6 +114,13 @@ def test_every_value_in_force_has_a_source_also_those_of_the_preset():
     assert values["generation.top_k"] == (7, "--set")
 
 
+def test_the_short_preset_is_one_short_sentence_that_hardly_varies():
+    ultra = GenerationConfig(preset="ultra").sampling()
+    assert (ultra.min_new_tokens, ultra.max_new_tokens, ultra.one_sentence) == (2, 25, True)
+    assert (ultra.temperature, ultra.top_p, ultra.top_k) == (0.05, 0.9, 30)
+    assert ultra.repetition_penalty == 1.2
+
+
 def test_whether_words_are_written_down_afterwards_is_said_for_each_brain():
     off = {"remote": RemoteBrainConfig(idle_transcript=False)}
     assert BrainConfig(**off).idle_transcript
@@ -187,6 +194,10 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
             "[vad]\nend_ms = 1" + "0" * 99,
             "vad.end_ms: 1" + "0" * 59 + "… is not a whole number from 64 to 10000.",
         ),
+        (
+            "[generation]\nmax_new_tokens = 0",
+            "generation.max_new_tokens: 0 is not a whole number from 1 to 4096.",
+        ),
         ("[vad]\nhands_free = 1", "vad.hands_free: 1 is not true or false."),
         ("[audio]\ninput = 3", 'audio.input: 3 is not a text; did you mean "3"?'),
         ("[audio]\ninput = true", "audio.input: true is not a text."),
@@ -194,15 +205,6 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
         (
             "[brain.embedded]\nmodel = ''",
             'brain.embedded.model: "" is not a text with something in it.',
-        ),
-        (
-            "[brain.remote]\nurl = 'far.example/v1'",
-            'brain.remote: url "far.example/v1" is not of the form http://HOST:PORT/v1.',
-        ),
-        (
-            "[brain.remote]\nurl = 'http://far.example:99999/v1'",
-            'brain.remote: url "http://far.example:99999/v1" is not of the form '
-            "http://HOST:PORT/v1.",
         ),
         (
             "[brain.remote]\nurl = 'https://me:secret@far.example/v1'",
@@ -229,6 +231,22 @@ def test_what_the_file_says_wrong_is_said_with_its_place(file, sentence):
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "far.example/v1",
+        "ftp://far.example/v1",
+        "http://:8000/v1",
+        "http://far.example:0/v1",
+        "http://far.example:99999/v1",
+        "http://far.example/v 1",
+    ],
+)
+def test_what_is_no_address_of_a_server_is_refused(url):
+    form = f'brain.remote: url "{url}" is not of the form http://HOST:PORT/v1.'
+    assert refusal(file=f"[brain.remote]\nurl = '{url}'") == f"config.toml: {form}"
+
+
+@pytest.mark.parametrize(
     ("said", "sentence"),
     [
         ("voice.speed=fast", '--set: voice.speed: "fast" is not a number from 0.5 to 2.'),
@@ -247,6 +265,9 @@ def test_what_the_environment_says_wrong_is_said_with_its_place():
     )
     assert refusal(environ={"VOXTUI_VOICE__SPED": "9"}).startswith("VOXTUI_VOICE__SPED: voice.sped")
     assert refusal(environ={"VOXTUI_AUDIO__INPUT": "\udcff"}).startswith("VOXTUI_AUDIO__INPUT: ")
+    assert refusal(environ={"VOXTUI_BRAIN_REMOTE_URL": "x"}) == (
+        "VOXTUI_BRAIN_REMOTE_URL: is not read; did you mean VOXTUI_BRAIN__REMOTE__URL?"
+    )
 
 
 def test_keys_from_two_places_that_contradict_each_other_name_both():

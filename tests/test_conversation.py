@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from tests.fakes import BeepVoice
 from voxtui.config import HistoryConfig
 from voxtui.conversation import Conversation, Speech, VoiceFailed, clauses, speakable
-from voxtui.turn import Marks, Token
+from voxtui.turn import Marks, Token, Utterance
 
 
 def cut(text: str) -> list[str]:
@@ -102,6 +103,7 @@ def test_clauses_lose_and_invent_nothing(texts: list[str]) -> None:
         ("# Title\n- one\n- two", "Title one two"),
         ("See https://example.org/x?y=1 now", "See link now"),
         ("[name](https://example.org)", "name"),
+        ("7\nand 8", "7 and 8"),
         ("```python\nprint(1)\n```", "code"),
         ("!?…", ""),
         ("  ", ""),
@@ -121,6 +123,18 @@ def test_the_oldest_turns_are_dropped_past_max_tokens() -> None:
     for i in range(20):
         remember(conversation, f"{i:030}")
     assert [t.reply_text for t in conversation.past] == [f"{i:030}" for i in (18, 19)]
+
+
+def test_words_of_an_answer_nobody_heard_are_not_put_to_another_turn() -> None:
+    conversation = Conversation(HistoryConfig())
+    said, unanswered = (Utterance(np.zeros(512, np.float32), (), at) for at in (1.0, 2.0))
+    conversation.put_into_words(said, "too early")
+    conversation.remember(said, None, (Token("Yes."),), "Yes.")
+    conversation.remember(unanswered, None, (Token("No."),), "")
+    conversation.put_into_words(unanswered, "wrong")
+    assert [turn.words for turn in conversation.past] == [None]
+    conversation.put_into_words(said, "right")
+    assert [turn.words for turn in conversation.past] == ["right"]
 
 
 def test_history_keeps_whole_tokens_of_what_was_heard() -> None:

@@ -102,7 +102,10 @@ def talking(
     config: Config | None = None,
     spares: Callable[[], tuple[FakeMicrophone, FakeSpeaker]] | None = None,
     overhearing: LoudIsSpeech | None = None,
+    detector: LoudIsSpeech | None = None,
+    loaded: bool = True,
 ) -> Iterator[Talk]:
+    """`loaded` False: begins before the models are."""
     brain = brain or ScriptedBrain()
     voice = None if silent else voice or BeepVoice()
     speaker = speaker or FakeSpeaker()
@@ -111,7 +114,7 @@ def talking(
     engine = Engine(
         microphone=microphone,
         speaker=speaker,
-        detector=LoudIsSpeech(),
+        detector=detector or LoudIsSpeech(),
         brain=brain,
         voice=voice,
         config=config or Config(),
@@ -121,7 +124,8 @@ def talking(
     )
     engine.start()
     try:
-        events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        if loaded:
+            events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         yield Talk(engine, brain, voice, speaker, microphone, events)
     finally:
         engine.close()
@@ -303,7 +307,8 @@ def test_a_voice_that_hangs_is_given_up_after_its_timeout_until_another_is_chose
         assert talk.voice and talk.voice.clauses == ["One."]
         another = BeepVoice()
         talk.engine.change(Change(Config(), voice=another))
-        assert talk.ask(at=3000.0).reply == "Yes."
+        talk.engine.say("hello")
+        assert talk.turn().reply == "Yes."
         assert another.clauses == ["Yes."]
         release.set()
 
@@ -319,10 +324,9 @@ def test_a_lost_speaker_costs_the_sound_and_nothing_else() -> None:
 def test_models_are_warm_before_ready() -> None:
     """L7: READY is only reached after the brain has warmed up."""
     with talking() as talk:
-        kinds = [type(e) for e in talk.events.seen]
         assert talk.brain.warmed
-        assert kinds.index(Loaded) < len(kinds) - 1
-        assert talk.events.seen[-1] == StateChanged(State.READY)
+        parts = Loaded("scripted brain", "beep", "fake microphone", "fake speaker")
+        assert talk.events.seen[-2:] == [parts, StateChanged(State.READY)]
 
 
 @pytest.mark.parametrize("pattern", ["..............", "..xxx........."])
@@ -526,26 +530,30 @@ def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> N
 
 
 def test_an_answer_nobody_heard_leaves_no_trace() -> None:
-    waiting, go_on = Flag(), Flag()
-
-    class Waiting(ScriptedBrain):
-        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
-            waiting.set()
-            cancelled.wait(SECONDS)
-            yield from super().reply(past, said, marks, cancelled)
-
-    with talking(Waiting()) as talk:
+    go_on = Flag()
+    with talking(ScriptedBrain([go_on, "One."])) as talk:
         talk.speak()
-        assert waiting.wait(SECONDS)
+        talk.events.until(UserWords)
         talk.engine.interrupt()
-        assert talk.turn().outcome is Outcome.CANCELLED
-        waiting.clear()
-        talk.speak(at=2000.0)
-        assert waiting.wait(SECONDS)
         go_on.set()
+        assert talk.turn().outcome is Outcome.CANCELLED
+        talk.ask(at=2000.0)
+        assert talk.brain.pasts == [(), ()]
+
+
+def test_what_a_brain_still_says_after_the_key_press_is_not_shown() -> None:
+    go_on = Flag()
+
+    class Heedless(ScriptedBrain):
+        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
+            yield from super().reply(past, said, marks, Flag())
+
+    with talking(Heedless(["One", go_on, " two", " three"]), silent=True) as talk:
+        talk.speak()
+        talk.events.until(ReplyText)
         talk.engine.interrupt()
-        talk.turn()
-        assert all(list(past) == [] for past in talk.brain.pasts)
+        go_on.set()
+        assert talk.turn().reply == text(talk.events) == "One"
 
 
 def test_talking_over_the_answer_starts_the_next_turn_at_once() -> None:
@@ -652,6 +660,8 @@ def test_one_that_never_delivered_anything_is_not_replaced_for_ever() -> None:
         assert talk.microphone
         talk.microphone.unplug()
         talk.events.until(Notice, lambda e: "Listening to" in str(e))
+        talk.engine.talk(1000.0, source="clip.wav")
+        talk.engine.hear(*frames("x", source="clip.wav"))  # which proves nothing
         made[0].unplug()
         assert talk.events.until(MicrophoneLost)
         assert len(made) == 1
@@ -693,6 +703,32 @@ def test_a_microphone_that_does_not_open_leaves_text_working() -> None:
         talk.engine.say("hello")
         assert talk.turn().outcome is Outcome.ANSWERED
         assert "Busy. Close the other program." in str(talk.events.of(Notice)[0])
+
+
+def test_a_speaker_that_does_not_open_leaves_text_working() -> None:
+    speaker = FakeSpeaker()
+    speaker.fails = DeviceError("Busy.", "Close the other program.")
+    with talking(speaker=speaker) as talk:
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert [str(e) for e in talk.events.of(Notice)] == [str(Notice(str(speaker.fails)))]
+
+
+def test_a_new_speaker_is_heard_by_a_tone_and_then_by_the_next_answer() -> None:
+    new = FakeSpeaker()
+    with talking() as talk:
+        talk.engine.change(Change(Config(), speaker=new))
+        talk.engine.say("hello")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert [chunk.text for chunk in new.chunks] == ["", "Yes."]
+        assert talk.speaker and talk.speaker.closed and not talk.speaker.chunks
+
+
+def test_without_a_voice_the_next_answer_is_text_alone() -> None:
+    with talking() as talk:
+        talk.engine.change(Change(Config(), voice="none"))
+        talk.engine.say("hello")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert talk.voice and talk.voice.closed and not talk.voice.clauses
 
 
 def test_devices_that_were_looked_for_again_are_the_ones_that_were_there() -> None:
@@ -775,23 +811,11 @@ def test_a_brain_that_does_not_load_is_explained_and_nothing_dies() -> None:
         def warm_up(self, progress):  # type: ignore[no-untyped-def]
             raise ModelError("The chat model is not here.", "voxtui models fetch")
 
-    events = Events()
-    engine = Engine(
-        microphone=FakeMicrophone(),
-        speaker=FakeSpeaker(),
-        detector=LoudIsSpeech(),
-        brain=Missing(),
-        voice=BeepVoice(),
-        config=Config(),
-        emit=events,
-    )
-    engine.start()
-    failed = events.until(LoadFailed)
-    assert isinstance(failed, LoadFailed) and failed.error.hint == "voxtui models fetch"
-    engine.say("anybody?")
-    finished = events.until(TurnFinished)
-    assert isinstance(finished, TurnFinished) and finished.turn.outcome is Outcome.FAILED
-    engine.close()
+    with talking(Missing(), loaded=False) as talk:
+        failed = talk.events.until(LoadFailed)
+        assert isinstance(failed, LoadFailed) and failed.error.hint == "voxtui models fetch"
+        talk.engine.say("anybody?")
+        assert talk.turn().outcome is Outcome.FAILED
 
 
 def test_a_server_that_is_not_there_at_the_start_may_answer_later() -> None:
@@ -814,22 +838,10 @@ def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
         def reset(self) -> None:
             raise ZeroDivisionError
 
-    events = Events()
-    engine = Engine(
-        microphone=FakeMicrophone(),
-        speaker=None,
-        detector=Broken(),
-        brain=ScriptedBrain(),
-        voice=None,
-        config=Config(),
-        emit=events,
-    )
-    engine.start()
-    events.until(StateChanged, lambda e: e == StateChanged(State.READY))
-    engine.talk()
-    with pytest.raises(ZeroDivisionError):
-        events.until(TurnFinished)
-    engine.close()
+    with talking(detector=Broken()) as talk:
+        talk.engine.talk()
+        with pytest.raises(ZeroDivisionError):
+            talk.turn()
 
 
 def test_a_bug_on_any_other_thread_reaches_the_front_end_too() -> None:
@@ -856,52 +868,69 @@ class LoadsWhenTold(ScriptedBrain):
 
 
 def test_the_microphone_is_heard_while_models_load_and_nothing_of_it_is_kept() -> None:
-    brain, microphone, events = LoadsWhenTold(), FakeMicrophone(), Events()
-    engine = Engine(
-        microphone=microphone,
-        speaker=FakeSpeaker(),
-        detector=LoudIsSpeech(),
-        brain=brain,
-        voice=BeepVoice(),
-        config=Config(vad=VadConfig(hands_free=True)),
-        emit=events,
-    )
-    engine.start()
-    events.until(Loading)
-    assert events.of(MicrophoneOpened) == [MicrophoneOpened("fake microphone")]
-    microphone.level = 0.3
-    assert engine.level == 0.3
-    microphone.push(frames("xxxxxxxxxxxx" + "." * 26))
-    assert engine._inbox.empty()
-    brain.told.set()
-    events.until(StateChanged, lambda e: e == StateChanged(State.READY))
-    engine.say("hello")
-    events.until(TurnFinished)
-    assert len(events.of(TurnStarted)) == 1
-    engine.close()
+    brain, config = LoadsWhenTold(), Config(vad=VadConfig(hands_free=True))
+    with talking(brain, config=config, loaded=False) as talk:
+        talk.events.until(Loading)
+        assert talk.events.of(MicrophoneOpened) == [MicrophoneOpened("fake microphone")]
+        assert talk.microphone
+        talk.microphone.level = 0.3
+        assert talk.engine.level == 0.3
+        talk.microphone.push(frames("xxxxxxxxxxxx" + "." * 26))
+        assert talk.engine._inbox.empty()
+        brain.told.set()
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        talk.engine.say("hello")
+        talk.turn()
+        assert len(talk.events.of(TurnStarted)) == 1
 
 
 def test_the_microphone_is_closed_where_no_model_could_be_loaded() -> None:
-    brain, microphone, events = LoadsWhenTold(OUT_OF_MEMORY), FakeMicrophone(), Events()
+    brain = LoadsWhenTold(OUT_OF_MEMORY)
+    with talking(brain, spares=lambda: (FakeMicrophone(), FakeSpeaker()), loaded=False) as talk:
+        talk.events.until(Loading)
+        assert talk.microphone
+        talk.microphone.unplug()
+        brain.told.set()
+        talk.events.until(LoadFailed)
+        talk.engine.look_again()
+        talk.events.until(Notice, lambda e: "No model is loaded" in str(e))
+        assert talk.microphone.closed
+        assert not talk.events.of(Loaded)
+
+
+def test_what_could_not_be_loaded_gives_way_to_other_parts_without_a_restart() -> None:
+    class Failing(ScriptedBrain):
+        def warm_up(self, progress: Progress) -> None:
+            raise OUT_OF_MEMORY
+
+    failing, voice, microphone = Failing(), BeepVoice(), FakeMicrophone()
+    speaker, events = FakeSpeaker(), Events()
     engine = Engine(
         microphone=microphone,
-        speaker=None,
+        speaker=speaker,
         detector=LoudIsSpeech(),
-        brain=brain,
-        voice=None,
+        brain=failing,
+        voice=voice,
         config=Config(),
         emit=events,
-        spares=lambda: (FakeMicrophone(), FakeSpeaker()),
     )
     engine.start()
-    events.until(Loading)
-    microphone.unplug()
-    brain.told.set()
     events.until(LoadFailed)
-    engine.look_again()
-    events.until(Notice, lambda e: "No model is loaded" in str(e))
-    assert microphone.closed
-    assert not events.of(Loaded)
+    assert microphone.closed and speaker.closed
+    microphone.fails = DeviceError("Busy.")
+    engine.change(Change(Config(), brain=Failing(), voice=BeepVoice()))
+    events.until(LoadFailed)  # the second time too; and without its microphone
+    assert Notice("Busy.") in events.seen
+    assert failing.closed and voice.closed
+    microphone.fails = None
+    engine.change(Change(Config(), brain=ScriptedBrain(["Yes."]), voice=BeepVoice()))
+    loaded = events.until(Loaded)
+    assert isinstance(loaded, Loaded) and loaded.microphone == "fake microphone"
+    events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+    engine.say("anybody?")
+    finished = events.until(TurnFinished)
+    assert isinstance(finished, TurnFinished) and finished.turn.reply == "Yes."
+    assert microphone.opened == 2 and not microphone.closed and speaker.chunks
     engine.close()
 
 
@@ -912,40 +941,21 @@ class LoadsForever(ScriptedBrain):
 
 
 def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
-    brain, microphone, events = LoadsForever(), FakeMicrophone(), Events()
-    engine = Engine(
-        microphone=microphone,
-        speaker=None,
-        detector=LoudIsSpeech(),
-        brain=brain,
-        voice=None,
-        config=Config(),
-        emit=events,
-    )
-    engine.start()
-    events.until(Loading)
-    engine.close()
-    assert brain.closed and microphone.closed
-    assert not events.of(Died) and not events.of(Loaded)
+    with talking(LoadsForever(), loaded=False) as talk:
+        talk.events.until(Loading)
+        talk.engine.close()
+        assert talk.brain.closed and talk.microphone and talk.microphone.closed
+        talk.events.drain()
+        assert not talk.events.of(Died) and not talk.events.of(Loaded)
 
 
 def test_who_leaves_does_not_wait_for_what_cannot_be_hurried() -> None:
-    brain, events = LoadsWhenTold(), Events()
-    engine = Engine(
-        microphone=None,
-        speaker=None,
-        detector=LoudIsSpeech(),
-        brain=brain,
-        voice=None,
-        config=Config(),
-        emit=events,
-    )
-    engine.start()
-    events.until(Loading)
-    engine.close(0.01)
-    assert not brain.closed
-    brain.told.set()
-    engine.close()
+    brain = LoadsWhenTold()
+    with talking(brain, loaded=False) as talk:
+        talk.events.until(Loading)
+        talk.engine.close(0.01)
+        assert not brain.closed
+        brain.told.set()
     assert brain.closed
 
 
@@ -971,13 +981,6 @@ def test_a_key_press_ends_the_writing_down_within_one_step() -> None:
         assert talk.turn().reply == "Two."
         assert talk.events.of(UserWords) == []
         assert [past.words for past in brain.pasts[1]] == [None]
-
-
-def test_words_that_the_brain_knew_are_not_worked_out_again() -> None:
-    with talking(ScriptedBrain()) as talk:
-        talk.ask()
-        talk.ask(at=2000.0)
-        assert talk.brain.inferences == 2
 
 
 def test_the_writing_down_can_be_turned_off() -> None:

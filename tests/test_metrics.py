@@ -13,7 +13,7 @@ from voxtui.metrics import (
     TOTAL,
     TTFT,
     Lead,
-    Session,
+    SessionTimes,
     Spread,
     Verdict,
     Window,
@@ -131,7 +131,7 @@ def test_a_spread_is_over_the_values_that_are_there():
 
 
 def test_the_first_turn_after_models_were_loaded_is_cold():
-    session = Session()
+    session = SessionTimes()
     session.models_loaded()
     for n in range(1, 4):
         session.add(turn(n, released=0.0, first_token=n / 1000))
@@ -144,7 +144,7 @@ def test_the_first_turn_after_models_were_loaded_is_cold():
 
 
 def test_a_turn_without_a_first_token_is_not_the_cold_one():
-    session = Session()
+    session = SessionTimes()
     session.add(turn(1, released=0.0, captured=0.1))
     session.add(turn(2))
     assert len(session.cold) == 1

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from filelock import FileLock
 
 import voxtui.cli
-from tests.fakes import SECONDS, LoudIsSpeech, ScriptedBrain, frames
+from tests.fakes import SECONDS, ScriptedBrain, engine_on_fakes, frames
 from voxtui import metricsfile
 from voxtui.config import Config, MetricsConfig
-from voxtui.engine import Engine
 from voxtui.errors import InputError
 from voxtui.metricsfile import MetricsLog, metrics_file, read
 from voxtui.turn import (
@@ -87,10 +87,7 @@ def test_the_engine_and_a_real_turn_leave_no_word_in_it(path):
             case TurnFinished():
                 done.set()
 
-    engine = Engine(
-        microphone=None, speaker=None, detector=LoudIsSpeech(), voice=None, config=Config(),
-        brain=ScriptedBrain([SECRET], heard=SECRET), emit=log.tee(emit),
-    )  # fmt: skip
+    engine = engine_on_fakes(log.tee(emit), brain=ScriptedBrain([SECRET], heard=SECRET))
     engine.start()
     assert loaded.wait(SECONDS)
     engine.talk(1000.0, source=SECRET)
@@ -246,7 +243,16 @@ note(Path(sys.argv[1]), *[turn(n) for n in range(1, 51)])
 """
 
 
-def test_sessions_that_write_at_once_lose_nothing(path, monkeypatch):
+def test_while_another_session_writes_nothing_is_written_beside_it(path, monkeypatch):
+    monkeypatch.setattr(metricsfile, "LOCK_SECONDS", 0.01)
+    note(path, turn(1))
+    with FileLock(path.with_suffix(".lock")):
+        note(path, turn(2))
+    note(path, turn(3))
+    assert [line.number for line in read(path).lines] == [1, 3]
+
+
+def test_sessions_that_write_at_once_lose_nothing(path):
     command = [sys.executable, "-c", WRITE, path]
     writing = [subprocess.Popen(command) for _ in range(3)]
     assert [process.wait(60) for process in writing] == [0, 0, 0]

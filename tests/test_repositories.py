@@ -142,7 +142,7 @@ def test_a_broken_download_goes_on_at_the_byte_it_stopped(fetch, hub, machine):
     hub.breaks_after[elsewhere] = 123_456
     assert refusal(fetch()) == (
         f"voxtui: The connection to the hub broke while fetching {SHARD_ONE}. "
-        "Run the same command again: it goes on where it stopped."
+        "Try again: it goes on where it stopped."
     )
     hub.breaks_after.clear()
     hub.requests.clear()
@@ -171,7 +171,7 @@ def test_a_file_that_came_damaged_is_named_and_deleted(fetch, hub, machine, file
     hub.files[path] = hub.files[path][:-1] + b"?"
     assert refusal(fetch()) == (
         f"voxtui: {file} came damaged: its hash is not the one the hub says. "
-        "It was deleted. Run the same command again."
+        "It was deleted. Try again."
     )
     assert not [name for name in fetched(machine) if name.startswith(file)]
 

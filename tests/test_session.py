@@ -20,7 +20,8 @@ def said(seconds: float = 0.5) -> Utterance:
 
 def turn(number: int, **fields) -> Turn:
     marks = {"released": 0.0, "first_token": 0.084}
-    return Turn(number, "scripted", Outcome.ANSWERED, marks, **{"reply": "It is Paris.", **fields})
+    given = {"outcome": Outcome.ANSWERED, "reply": "It is Paris.", **fields}
+    return Turn(number, "scripted", marks=marks, **given)
 
 
 @pytest.fixture
@@ -36,6 +37,14 @@ def record() -> Record:
     record.finish(turn(2, reply="It is Rome."))
     record.begin(3, "replay")
     record.add_speech(3, said())
+    record.finish(turn(3, heard="What is the capital?", reply="Paris!"))
+    record.begin(4, "typed")
+    record.add_words(4, "And of Spain?")
+    record.finish(turn(4, outcome=Outcome.FAILED, reply="Mad", error="Out of memory."))
+    record.begin(5, "microphone")
+    record.finish(turn(5, outcome=Outcome.NO_SPEECH, reply=""))
+    record.begin(6, "microphone")  # it is not over yet
+    record.add_speech(6, said())
     return record
 
 
@@ -48,10 +57,17 @@ def test_a_session_is_saved_as_markdown_json_and_a_wav_per_spoken_turn(record, t
     assert "**You** (microphone, 0.5 s, [sound](turn-0001.wav)): What is the capital?" in text
     assert "**Vox**: It is Paris." in text
     assert "**Vox**: It is ~~Rome.~~" in text
+    assert "**You** (replay, 0.5 s): What is the capital?" in text
+    assert "**Vox**: (Out of memory.)" in text
+    assert "**You** (microphone): (no words known)\n\n**Vox**: (no speech)" in text
     assert "TTFT 84 ms" in text
     turns = json.loads((place / "session.json").read_text())["turns"]
-    assert [t["heard"] for t in turns] == ["What is the capital?", "And of Italy?"]
-    assert [t["wav"] for t in turns] == ["turn-0001.wav", None]
+    question = "What is the capital?"
+    assert [t["heard"] for t in turns] == [
+        question, "And of Italy?", question, "And of Spain?", None,
+    ]  # fmt: skip
+    assert [t["source"] for t in turns[:3]] == ["microphone", "typed", "replay"]
+    assert [t["wav"] for t in turns] == ["turn-0001.wav", None, None, None, None]
     assert turns[1]["heard_reply"] == "It is"
     assert turns[0]["ttft_ms"] == 84.0
     with wave.open(str(place / "turn-0001.wav")) as file:
@@ -91,6 +107,9 @@ def test_old_speech_is_let_go_and_its_words_stay(tmp_path, monkeypatch):
     place = record.save(tmp_path)
     assert [file.name for file in sorted(place.glob("*.wav"))] == ["turn-0003.wav", "turn-0004.wav"]
     assert "words 1" in (place / "session.md").read_text()
+    record.add_speech(4, said(1.5))
+    place = record.save(tmp_path)
+    assert [file.name for file in place.glob("*.wav")] == ["turn-0004.wav"]
 
 
 def test_a_turn_nobody_began_is_ignored(tmp_path):

@@ -1,8 +1,9 @@
 """The record of a turn: its marks, and the numbers that are derived from them."""
 
+import numpy as np
 import pytest
 
-from voxtui.turn import Mark, Marks, Outcome, Turn
+from voxtui.turn import Mark, Marks, Outcome, Turn, Utterance
 
 
 def turn(tokens=2, **marks):
@@ -21,6 +22,12 @@ def test_a_single_token_has_no_speed():
     times = {"released": 0.0, "first_token": 0.1, "last_token": 0.3}
     assert turn(tokens=1, **times).tokens_per_s is None
     assert turn(tokens=2, **times).tokens_per_s == pytest.approx(5)
+
+
+def test_sound_that_is_too_loud_for_a_wav_is_as_loud_as_it_can_be():
+    samples = np.array([0.5, 1.5, -1.5], np.float32)
+    wav = Utterance(samples, (), 0.0).as_wav()
+    assert np.frombuffer(wav[-6:], "<i2").tolist() == [16384, 32767, -32767]
 
 
 def test_json_is_in_milliseconds_and_leaves_out_what_was_not_reached():

@@ -36,6 +36,7 @@ from voxtui.turn import (
     StateChanged,
     Token,
     TurnStarted,
+    UserWords,
     Utterance,
 )
 
@@ -155,14 +156,6 @@ def test_with_headphones_the_words_that_interrupt_are_heard_whole() -> None:
 
 
 def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_next() -> None:
-    answering, go_on = Flag(), Flag()
-
-    class Slow(ScriptedBrain):
-        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
-            answering.set()
-            assert go_on.wait(SECONDS)
-            yield from super().reply(past, said, marks, cancelled)
-
     class Overhearing(LoudIsSpeech):
         def __init__(self) -> None:
             self.threads: set[threading.Thread] = set()
@@ -171,11 +164,12 @@ def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_n
             self.threads.add(threading.current_thread())
             return super().probability(frame)
 
-    overhearing = Overhearing()
+    overhearing, go_on = Overhearing(), Flag()
+    brain = ScriptedBrain([go_on, "One."])
     config = Config(vad=VadConfig(listen_while_speaking=True))
-    with talking(Slow(), silent=True, config=config, overhearing=overhearing) as talk:
+    with talking(brain, silent=True, config=config, overhearing=overhearing) as talk:
         talk.engine.say("first")
-        assert answering.wait(SECONDS)
+        talk.events.until(UserWords)
         overhearing.threads.clear()
         talk.speak()
         go_on.set()
@@ -187,18 +181,11 @@ def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_n
 
 
 def test_hands_free_does_not_cancel_what_was_typed_meanwhile() -> None:
-    answering, go_on = Flag(), Flag()
-
-    class Slow(ScriptedBrain):
-        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
-            answering.set()
-            assert go_on.wait(SECONDS)
-            yield from super().reply(past, said, marks, cancelled)
-
-    with talking(Slow(), silent=True, config=HANDS_FREE) as talk:
+    go_on = Flag()
+    with talking(ScriptedBrain([go_on, "One."]), silent=True, config=HANDS_FREE) as talk:
         assert talk.microphone
         talk.engine.say("first")
-        assert answering.wait(SECONDS)
+        talk.events.until(UserWords)
         talk.microphone.push(frames("." + "x" * 10, 1000.0))
         talk.engine.say("second")
         go_on.set()
@@ -238,18 +225,11 @@ def test_hands_free_what_starts_a_turn_may_be_longer_than_an_utterance() -> None
 
 
 def test_closing_answers_nothing_that_is_still_in_the_inbox() -> None:
-    answering = Flag()
-
-    class Slow(ScriptedBrain):
-        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
-            answering.set()
-            cancelled.wait(SECONDS)
-            yield from super().reply(past, said, marks, cancelled)
-
-    with talking(Slow(), silent=True, config=HANDS_FREE) as talk:
+    speaker = FakeSpeaker(held=True)
+    with talking(speaker=speaker, config=HANDS_FREE) as talk:
         assert talk.microphone
         talk.engine.say("first")
-        assert answering.wait(SECONDS)
+        assert speaker.playing.wait(SECONDS)
         talk.microphone.push(frames("." + "x" * 10 + "." * 30, 1000.0))
         talk.engine.close()
         assert talk.brain.said == ["first"]
@@ -350,8 +330,8 @@ def test_an_answer_cut_off_in_the_silence_after_its_last_word_was_heard_whole() 
     class Pausing(BeepVoice):
         def speak(self, clause):  # type: ignore[no-untyped-def]
             for chunk in super().speak(clause):
-                silence = np.zeros(chunk.rate // 4, np.float32)
-                yield SpeechChunk(np.concatenate([chunk.samples, silence]), chunk.rate, chunk.text)
+                yield chunk
+                yield SpeechChunk(np.zeros(chunk.rate // 4, np.float32), chunk.rate, "")
 
     reply = ["One", " two", " three", ". "]
     speaker = FakeSpeaker(held=True, heard=0.14 + 0.1)

@@ -17,9 +17,9 @@ TICK_SECONDS = 0.02
 
 
 class Stalled(Exception):
-    """The first item did not come in time, or the next before all was unwanted.
+    """The first item did not come in time, or the items became unwanted before the next.
 
-    `thread` is still at it.
+    `thread` is still working on it.
     """
 
     def __init__(self, thread: Thread) -> None:
@@ -43,8 +43,8 @@ def ahead(
 
     An exception there is raised here. Leaving the block stops the thread at its next item, closes
     the generator on the thread that ran it, and joins. With `first_within` the thread is one that
-    cannot be stopped: if its first item takes longer than so many seconds, or none has come when
-    they are `unwanted`, Stalled is raised, and it is left to end by itself.
+    cannot be stopped: if its first item takes longer than so many seconds, or the items become
+    `unwanted` before the next has come, Stalled is raised, and it is left to end by itself.
     """
     buffer: Queue[T | BaseException | _Done] = Queue(limit)
     left = Flag()

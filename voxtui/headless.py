@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -66,13 +67,8 @@ class Headless:
 
 
 @contextmanager
-def headless(
-    make_engine: Callable[[Callable[[Event], object]], Engine],
-    loading: Callable[[str | None], object] = lambda step: None,
-) -> Generator[Headless]:
-    """Start an engine and close it at the end.
-
-    `loading` is called with each step of start-up, and with None once that is over or has failed.
+def headless(make_engine: Callable[[Callable[[Event], object]], Engine]) -> Generator[Headless]:
+    """Start an engine and close it at the end; a terminal is shown each step of the start.
 
     Raises what start-up failed with, and DeviceError for a device that could not be opened.
     """
@@ -81,7 +77,7 @@ def headless(
     stopped = threading.Event()
     engine.start()
     try:
-        yield Headless(engine, _wait_until_loaded(events, loading), events, stopped)
+        yield Headless(engine, _wait_until_loaded(events), events, stopped)
     except Exception:
         stopped.set()
         engine.close()
@@ -90,29 +86,32 @@ def headless(
     engine.close()
 
 
-def _wait_until_loaded(
-    events: queue.SimpleQueue[Event], loading: Callable[[str | None], object]
-) -> Loaded:
+def _wait_until_loaded(events: queue.SimpleQueue[Event]) -> Loaded:
     try:
         while True:
             match events.get():
                 case Loading(step):
-                    loading(step)
+                    _show_loading(f"Loading: {step} …")
                 case Loaded() as loaded:
                     return loaded
                 case LoadFailed(error) | Died(error):
                     raise error
                 case Notice(message, "information"):
-                    loading(None)
+                    _show_loading("")
                     click.echo(message, err=True)
                 case Notice(message):
                     raise DeviceError(message)
                 case _:
                     pass
     finally:
-        loading(None)
+        _show_loading("")
+
+
+def _show_loading(line: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{line}", nl=False, err=True)
 
 
 def _named_apart(clip: Clip) -> Clip:
-    """`clip` under a name that is not taken for the microphone or the keyboard."""
+    """`clip` under a name that cannot be mistaken for the microphone or the keyboard."""
     return replace(clip, name=f"./{clip.name}") if clip.name in (MICROPHONE, TYPED) else clip

@@ -186,5 +186,5 @@ def _unreachable(error: URLError) -> Unreachable:
 def _broken(wanted: HubFile) -> Unreachable:
     return Unreachable(
         f"The connection to the hub broke while fetching {wanted.name}.",
-        "Run the same command again: it goes on where it stopped.",
+        "Try again: it goes on where it stopped.",
     )

@@ -140,7 +140,7 @@ class Window:
         return percentile(self.values(headline), percent)
 
 
-class Session:
+class SessionTimes:
     """The turns since the start. The first after models were loaded is cold, and kept apart."""
 
     def __init__(self) -> None:

@@ -155,7 +155,7 @@ class _Finished:
 class MetricsLog:
     """Appends each finished turn to a file, on a thread of its own. `path` None: keeps nothing.
 
-    What cannot be written is not: no failure here ever reaches the conversation.
+    What cannot be written is dropped: no failure here ever reaches the conversation.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -216,7 +216,7 @@ class MetricsLog:
     def _encoded(self, finished: _Finished) -> bytes:
         turn, marks = finished.turn, finished.marks
         if marks is not None:
-            if marks.at(Mark.FIRST_TOKEN) and not marks.at(Mark.FIRST_SHOWN):
+            if marks.at(Mark.FIRST_SHOWN) is None:
                 self._closing.wait(LATE_SECONDS)
             turn = replace(turn, marks=marks.since_release())
         kept = {key: value for key, value in turn.as_json().items() if key not in UNKEPT}

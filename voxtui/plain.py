@@ -16,8 +16,8 @@ from typing import TypeAlias
 import click
 
 from voxtui.config import TargetsConfig
-from voxtui.engine import LEAVING_SECONDS, Engine
-from voxtui.errors import InputError
+from voxtui.engine import LEAVING_SECONDS, Change, Engine
+from voxtui.errors import InputError, ModelMissing, VoxtuiError
 from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline, verdict
 from voxtui.session import Record, saved_sessions
 from voxtui.turn import (
@@ -89,16 +89,22 @@ class Plain:
         targets: TargetsConfig,
         clips: Sequence[tuple[str, Path]],
         speak_clip: Callable[[Engine, Path, threading.Event], object],
+        parts_anew: Callable[[Callable[[str], object], bool], Change],
         device_offset: DeviceOffset = lambda speaker: None,
         typed_live: bool = True,
         save_dir: str = "",
     ) -> None:
-        """`typed_live` False: the lines of a file or pipe, which wait for one another."""
+        """`typed_live` False: the lines of a file or pipe, which wait for one another.
+
+        `parts_anew` makes brain and voice after a start that failed; its arguments: what tells a
+        sentence, and whether a chat model that is not here is to be fetched.
+        """
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.engine = make_engine(self._inbox.put)
         self._targets = targets
         self._clips = clips
         self._speak_clip = speak_clip
+        self._parts_anew = parts_anew
         self._clip_stopped = threading.Event()
         self._device_offset = device_offset
         self._offset: float | None = None
@@ -107,6 +113,10 @@ class Plain:
         self._record = Record(datetime.now())
         self._state = State.LOADING
         self._loading = ""
+        self._unloaded = False
+        """the start failed"""
+        self._fetches = False
+        """somebody has said that the chat model is to be fetched"""
         self._introduced = False
         self._microphone: str | None = None
         self._talking: int | None = None
@@ -117,12 +127,17 @@ class Plain:
         """the last line printed is open, and holds a reply"""
         self._muted = False
         self._waiting: deque[str] = deque()
+        self._all_answered = True
         self._asked = 0
         """turns that were begun here and have not finished"""
         self._closed = False
 
-    def run(self, lines: Iterable[str]) -> None:
-        """Until `lines` end or /quit. Raises what start-up failed with, or the engine died of."""
+    def run(self, lines: Iterable[str]) -> bool:
+        """Until `lines` end or /quit; whether every turn was answered.
+
+        Raises what the engine died of, and what a start failed with, unless somebody is there to
+        try it again.
+        """
         self.engine.start()
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()
         try:
@@ -131,6 +146,7 @@ class Plain:
         finally:
             self._clip_stopped.set()
             self.engine.close(LEAVING_SECONDS)
+        return self._all_answered
 
     def _read(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -154,15 +170,16 @@ class Plain:
                 self._closed = True
             case Unplayed(sentence):
                 self._asked -= 1
+                self._all_answered = False
                 self._say(sentence)
             case StateChanged(state):
                 self._change_state(state)
-            case Loading(step):
-                if step != self._loading:
-                    self._loading = step
-                    self._say(f"Loading: {step}.")
+            case Loading(step, fraction):
+                self._say_loading(step, fraction)
             case Loaded():
                 self._introduce(item)
+            case LoadFailed(error) if self._typed_live and not self._closed:
+                self._offer_another_try(error)
             case LoadFailed(error):
                 raise error
             case MicrophoneLost():
@@ -178,7 +195,7 @@ class Plain:
             case ReplyText(_, text):
                 self._show_reply(text)
             case SpokenUpTo(_, text):
-                self._say(f"Interrupted. Heard of it: {text}" if text else "Interrupted.")
+                self._say(f"Interrupted. You heard: {text}" if text else "Interrupted.")
             case Notice(message):
                 self._say(message)
             case TurnFinished(turn):
@@ -193,6 +210,21 @@ class Plain:
             click.echo()
             self._in_reply = False
         click.echo(line)
+
+    def _say_loading(self, step: str, fraction: float | None) -> None:
+        """Each step, and each tenth of one that is measured, once."""
+        done = "" if fraction is None else f" {int(fraction * 10) * 10}%"
+        if self._loading != (line := f"Loading: {step}{done}."):
+            self._loading = line
+            self._say(line)
+
+    def _offer_another_try(self, error: VoxtuiError) -> None:
+        self._unloaded = True
+        if isinstance(error, ModelMissing):
+            offered = f"/fetch: fetch it now ({error.size / 1e9:.1f} GB)."
+            self._say(f"{error.message} {offered} /again: try again.")
+        else:
+            self._say(f"{error} /again: try again.")
 
     def _introduce(self, loaded: Loaded) -> None:
         self._microphone = loaded.microphone
@@ -235,6 +267,7 @@ class Plain:
             case Outcome.NO_SPEECH:
                 self._say("Nothing was heard.")
             case Outcome.FAILED:
+                self._all_answered = False
                 self._say(turn.error or "The turn failed.")
             case Outcome.CANCELLED if not turn.reply:
                 self._say("Dropped.")
@@ -280,6 +313,11 @@ class Plain:
                 self._say(HELP)
             case "/stop":
                 self._stop()
+            case "/again" if self._unloaded:
+                self._start_again()
+            case "/fetch" if self._unloaded:
+                self._fetches = True
+                self._start_again()
             case "/again":
                 self._answer_again(at)
             case "/save":
@@ -303,6 +341,18 @@ class Plain:
                 self._talking = None
                 self._asked += 1
                 self.engine.say(text, at)
+
+    def _start_again(self) -> None:
+        def say(sentence: str) -> None:
+            self._inbox.put(Notice(sentence, "information"))
+
+        try:
+            change = self._parts_anew(say, self._fetches)
+        except VoxtuiError as error:
+            self._offer_another_try(error)
+            return
+        self._unloaded = False
+        self.engine.change(change)
 
     def _answer_again(self, at: float) -> None:
         if not any(exchange.said for exchange in self._record.finished):
@@ -334,6 +384,8 @@ class Plain:
         if self._talking is not None:
             self.engine.release(at, self._talking)
             self._talking = None
+        elif self._unloaded:
+            self._say("No model is loaded. Text is kept until one is. /again: try again.")
         elif self._state is State.LOADING:
             self._say("Still loading. Text is kept until that is done.")
         elif self._state is State.LISTENING and self._source == MICROPHONE:
@@ -353,7 +405,7 @@ class Plain:
 
     def _play_clip(self, number: int) -> None:
         if self._state is State.LOADING:
-            self._say("Still loading.")
+            self._say("No model is loaded." if self._unloaded else "Still loading.")
             return
         if not 0 < number <= len(self._clips):
             self._say(f"There are {len(self._clips)} sample clips.")

@@ -1,4 +1,4 @@
-"""From frames and verdicts to the trimmed utterance, and when it is over."""
+"""From frames and verdicts to the trimmed utterance; when one begins, ends, or interrupts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from voxtui.turn import FRAME_SECONDS, Frame, Utterance
 
 if TYPE_CHECKING:
     from voxtui.config import VadConfig
+    from voxtui.protocols import SpeechDetector
 
 LEAD_FRAMES = 6
 """192 ms of real sound kept before the first speech frame: the detector is sure of a soft onset
@@ -150,3 +151,21 @@ class Endpointer:
         """Whether enough silence follows its speech."""
         quiet = recording.quiet_frames
         return quiet < len(recording.verdicts) and quiet * FRAME_SECONDS >= self._end
+
+
+class Overhearing:
+    """Notices speech over our own answer, for who wears headphones. For one thread alone."""
+
+    def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
+        self.detector = detector
+        self._vad = vad
+        self._gate, self._endpointer = SpeechGate(vad.threshold), Endpointer(vad)
+        self._turn: int | None = None
+
+    def interrupts(self, frame: Frame, turn: int) -> bool:
+        """Whether the next frame captured during this turn's answer completes an interruption."""
+        if turn != self._turn:
+            self._turn = turn
+            self.detector.reset()
+            self._gate, self._endpointer = SpeechGate(self._vad.threshold), Endpointer(self._vad)
+        return self._endpointer.starts(self._gate.verdict(self.detector.probability(frame)))

@@ -19,7 +19,14 @@ from typing import Any
 from voxtui.config import VoiceConfig
 from voxtui.errors import ModelError
 from voxtui.hub import BLOCK, HubFile, grow, hub_home, listing
-from voxtui.models import Progress, check_room, models_directory, only_fetch, storage_errors
+from voxtui.models import (
+    Progress,
+    check_room,
+    looking,
+    models_directory,
+    only_fetch,
+    storage_errors,
+)
 
 WHOLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -57,7 +64,7 @@ class Repository:
 
 def voxtral(model: str) -> Repository | Path:
     """What `brain.voxtral.model` names: a repository, or a directory of the user's own."""
-    if Path(model).is_dir() or not re.fullmatch(r"\w[\w.-]*/[\w.-]+", model):
+    if os.path.isdir(model) or not re.fullmatch(r"\w[\w.-]*/[\w.-]+", model):
         return Path(model).expanduser()
     return Repository(
         name="voxtral",
@@ -72,6 +79,7 @@ def voxtral(model: str) -> Repository | Path:
     )
 
 
+@looking
 def voxtral_directory(model: str) -> Path:
     """The directory with all files of `brain.voxtral.model`. Raises ModelError."""
     named = voxtral(model)
@@ -108,6 +116,7 @@ def kokoro(config: VoiceConfig) -> Repository:
     )
 
 
+@looking
 def kokoro_files(config: VoiceConfig) -> KokoroFiles:
     """The files `voice.kokoro` names, and for the others those that were fetched.
 
@@ -179,7 +188,7 @@ def _fetch_file(file: HubFile, path: Path, report: Callable[[int], object]) -> N
         partial.unlink()
         raise ModelError(
             f"{file.name} came damaged: its hash is not the one the hub says.",
-            "It was deleted. Run the same command again.",
+            "It was deleted. Try again.",
         )
     partial.replace(path)
 

@@ -35,7 +35,7 @@ class SoundDevices:
         self.microphone = microphone
         self.speaker = speaker
         self._wanted = (microphone, speaker)
-        """those that were asked for, also while others stand in for them"""
+        """those that were asked for, even while others stand in for them"""
         self._spares = spares
         self._hear = hear
         self._lost = lost
@@ -53,7 +53,11 @@ class SoundDevices:
         self._unproven = False
 
     def open(self) -> list[Event]:
-        """Open both; one that cannot be is done without. Returns what is to be told of it."""
+        """Open both; one that cannot be is done without. Returns what is to be told of it.
+
+        Called again after `close`, both are tried again.
+        """
+        self.microphone, self.speaker = self._wanted
         told: list[Event] = []
         if self.speaker is not None:
             try:

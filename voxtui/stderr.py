@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Terminal(FileIO):
-    """Takes what is written also when its window has been closed.
+    """Takes what is written even after its window has been closed.
 
-    Textual's writer would die of the error, and the app wait for it for ever.
+    Textual's writer would die of the error, and the app would wait for it for ever.
     """
 
     def write(self, data: ReadableBuffer, /) -> int:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Samples: TypeAlias = NDArray[np.float32]
+    Places: TypeAlias = NDArray[np.intp]
 
     from voxtui.errors import VoxtuiError
 
@@ -40,6 +41,13 @@ TYPED = "typed"
 
 REPLAY = "replay"
 """The source of a turn that answers the last utterance once more."""
+
+
+def audible(samples: Samples) -> Places:
+    """The places of the samples that can be heard: shape (k,), ascending, none for silence."""
+    import numpy as np
+
+    return np.flatnonzero(np.abs(samples) > AUDIBLE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -358,7 +366,7 @@ class TurnFinished:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """Start-up failed for a reason the user can mend."""
+    """Start-up failed for a reason the user can do something about."""
 
     error: VoxtuiError
 

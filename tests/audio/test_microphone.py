@@ -13,7 +13,7 @@ import pytest
 from tests.audio.sounds import edges, find, question, report
 from tests.fakes import SECONDS
 from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
-from voxtui.audio.microphone import SounddeviceMicrophone
+from voxtui.audio.microphone import Framer, SounddeviceMicrophone
 from voxtui.audio.rates import resample
 from voxtui.errors import DeviceError
 from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
@@ -153,6 +153,39 @@ def test_no_frame_comes_after_close_and_it_opens_again(
     assert not capture.sentences and not again.sentences
 
 
+@pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])
+def test_blocks_that_come_late_are_dated_by_their_count_and_lost_sound_dates_anew(
+    rate: int,
+) -> None:
+    block = rate // 100
+    sound = np.zeros(3 * rate, np.float32)
+    sound[rate : rate + 10] = 0.5
+
+    def dated(late: float) -> list[Frame]:
+        """All of it in blocks of 10 ms; in its middle a second is missing."""
+        framer, frames = Framer(rate), list[Frame]()
+        for start in range(0, len(sound), block):
+            missed = 1.0 if start >= len(sound) // 2 else 0.0
+            jitter = late if start % (3 * block) else 0.0
+            at = 100.0 + (start + block) / rate + missed + jitter
+            frames += framer.frames(sound[start : start + block], at)
+        return frames
+
+    def clicked_at(frames: list[Frame]) -> float:
+        loud = next(frame for frame in frames if np.abs(frame.samples).max() > 0.1)
+        after = FRAME_SAMPLES - int(np.abs(loud.samples).argmax())
+        return loud.captured_at - after / SAMPLE_RATE
+
+    assert clicked_at(dated(late=0.0)) == pytest.approx(101.0, abs=0.001)
+    frames = dated(late=0.02)
+    times = np.array([frame.captured_at for frame in frames])
+    steps = np.diff(times)
+    assert len(frames) == pytest.approx(3.0 / FRAME_SECONDS, abs=2)
+    assert sorted(np.abs(steps - FRAME_SECONDS) > 0.002)[-2:] == [False, True]
+    assert steps.max() == pytest.approx(1.0 + FRAME_SECONDS, abs=0.03)
+    assert clicked_at(frames) == pytest.approx(101.0, abs=0.02)
+
+
 @pytest.mark.parametrize("wanted", ["voxnic", "99"])
 def test_a_name_that_does_not_exist_is_refused(virtual_audio: VirtualAudio, wanted: str) -> None:
     with pytest.raises(DeviceError, match=f"There is no microphone '{wanted}'"):
@@ -170,6 +203,33 @@ def test_the_default_and_part_of_a_name_find_it(
         assert microphone.name == (MICROPHONE if wanted else "default")
     finally:
         microphone.close()
+
+
+def test_one_that_gives_no_single_channel_is_heard_with_two_and_a_busy_one_is_a_sentence(
+    virtual_audio: VirtualAudio, capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sounddevice
+
+    opened, tried = sounddevice.RawInputStream, list[int]()
+
+    def stubborn(least: int):  # type: ignore[no-untyped-def]
+        def stream(**options):  # type: ignore[no-untyped-def]
+            tried.append(options["channels"])
+            if options["channels"] < least:
+                raise sounddevice.PortAudioError("Device unavailable")
+            return opened(**options)
+
+        return stream
+
+    microphone = SounddeviceMicrophone(MICROPHONE)
+    monkeypatch.setattr(sounddevice, "RawInputStream", stubborn(2))
+    microphone.open(capture.sink, capture.lost)
+    capture.wait(0.1)
+    microphone.close()
+    assert tried == [1, 2]
+    monkeypatch.setattr(sounddevice, "RawInputStream", stubborn(999))
+    with pytest.raises(DeviceError, match=f"'{MICROPHONE}' is in use by another program"):
+        microphone.open(capture.sink, capture.lost)
 
 
 def test_a_microphone_that_delivers_nothing_is_lost(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from voxtui.brains import llama
 from voxtui.brains.embedded import Draft, EmbeddedBrain
 from voxtui.brains.llama import ASK, Llama, chatml
 from voxtui.brains.moonshine import LONG_SECONDS, Moonshine, stretches
-from voxtui.config import GenerationConfig
+from voxtui.config import Config, GenerationConfig
 from voxtui.errors import ModelError
 from voxtui.models import MODELS, model_file, place
 from voxtui.protocols import PastTurn
@@ -69,6 +70,31 @@ def utterance(question: Question) -> Utterance:
     said = question.recording().utterance()
     assert said is not None
     return said
+
+
+def test_a_chat_model_is_fetched_as_it_loads_only_where_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetched: list[str] = []
+    steps: list[tuple[str, float | None]] = []
+
+    def fetch(name: str, progress: Callable[[int, int], object]) -> None:
+        progress(1, 4)
+        fetched.append(name)
+
+    def enough(moonshine: Moonshine) -> None:
+        raise ModelError("Enough.")
+
+    monkeypatch.setattr(embedded_module, "fetch", fetch)
+    monkeypatch.setattr(Moonshine, "load", enough)
+    for fetches in (False, True):
+        brain = EmbeddedBrain(Config(), fetches)
+        with pytest.raises(ModelError, match="Enough"):
+            brain.warm_up(lambda step, fraction: steps.append((step, fraction)))
+        brain.close()
+    assert fetched == ["qwen2.5-coder-1.5b"]
+    told = "fetching qwen2.5-coder-1.5b"
+    assert steps == [("recogniser", None), (told, None), (told, 0.25), ("recogniser", None)]
 
 
 def test_what_the_user_set_reaches_the_chat_model() -> None:

@@ -434,8 +434,8 @@ def test_what_the_network_took_is_a_part_of_the_time_to_the_first_token(server, 
     thinking = 0.4
 
     def answer(exchange):
-        exchange.begin()
         threading.Event().wait(thinking)
+        exchange.begin()
         exchange.tokens("One")
         exchange.chunk(event(finish="stop"))
         exchange.end()

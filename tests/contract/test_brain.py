@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.brains.conftest import small
 from tests.fakes import ScriptedBrain
-from tests.openai_server import Told, serving
+from tests.openai_server import serving
 from voxtui.brains.embedded import EmbeddedBrain
 from voxtui.brains.remote import RemoteBrain
 from voxtui.brains.voxtral.brain import VoxtralBrain
@@ -21,28 +23,33 @@ from voxtui.turn import Heard, Marks, Token, Utterance
 Flag = threading.Event
 
 
-@pytest.fixture
-def server() -> Iterator[Told]:
-    with serving() as told:
-        yield told
+KINDS = ["scripted", "embedded", "voxtral", "remote"]
 
 
-@pytest.fixture(params=["scripted", "embedded", "voxtral", "remote"])
-def brain(request: pytest.FixtureRequest) -> Iterator[Brain]:
-    brain: Brain
-    if request.param == "scripted":
-        brain = ScriptedBrain(["One", " two."], ["Three."])
-    elif request.param == "remote":
-        remote = RemoteBrainConfig(url=request.getfixturevalue("server").url)
-        brain = RemoteBrain(Config(brain=BrainConfig(remote=remote)))
-    elif request.param == "voxtral":
-        generation = GenerationConfig(max_new_tokens=8)
-        brain = VoxtralBrain(Config(generation=generation), request.getfixturevalue("tiny_voxtral"))
-    else:
-        brain = EmbeddedBrain(small(max_new_tokens=8))
-    brain.warm_up(lambda step, fraction: None)
-    yield brain
-    brain.close()
+@contextmanager
+def warm(kind: str, tiny_voxtral: Path) -> Iterator[Brain]:
+    with serving() as server:
+        brain: Brain
+        match kind:
+            case "scripted":
+                brain = ScriptedBrain()
+            case "embedded":
+                brain = EmbeddedBrain(small(max_new_tokens=8))
+            case "voxtral":
+                generation = GenerationConfig(max_new_tokens=8)
+                brain = VoxtralBrain(Config(generation=generation), tiny_voxtral)
+            case _:
+                remote = RemoteBrainConfig(url=server.url)
+                brain = RemoteBrain(Config(brain=BrainConfig(remote=remote)))
+        brain.warm_up(lambda step, fraction: None)
+        yield brain
+        brain.close()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def brain(request: pytest.FixtureRequest, tiny_voxtral: Path) -> Iterator[Brain]:
+    with warm(request.param, tiny_voxtral) as brain:
+        yield brain
 
 
 def test_a_reply_is_the_users_words_then_tokens(brain: Brain) -> None:
@@ -70,6 +77,7 @@ def test_transcribing_yields_tokens(brain: Brain) -> None:
     assert all(isinstance(token, Token) for token in brain.transcribe(said, Flag()))
 
 
-def test_closing_twice_is_fine(brain: Brain) -> None:
-    brain.close()
-    brain.close()
+@pytest.mark.parametrize("kind", KINDS)
+def test_closing_twice_is_fine(kind: str, tiny_voxtral: Path) -> None:
+    with warm(kind, tiny_voxtral) as brain:
+        brain.close()

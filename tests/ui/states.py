@@ -23,7 +23,7 @@ from textual.widgets import Input
 from tests.fakes import ScriptedEngine
 from tests.ui.conftest import Screen
 from voxtui.config import Config, UiConfig, VadConfig
-from voxtui.errors import ModelError
+from voxtui.errors import ModelMissing
 from voxtui.level import complaint
 from voxtui.turn import (
     MICROPHONE,
@@ -320,8 +320,8 @@ async def failed_voice(s: Screen) -> None:
 
 async def failed_start(s: Screen) -> None:
     s.engine.report(Loading("Voice"), Loading("Chat model"))
-    error = ModelError("The chat model is not on this machine.", "Fetch it: voxtui models fetch")
-    s.engine.report(LoadFailed(error))
+    missing = ModelMissing("The chat model is not on this machine.", "Fetch it.", 1_117_320_768)
+    s.engine.report(LoadFailed(missing))
 
 
 async def no_microphone(s: Screen) -> None:

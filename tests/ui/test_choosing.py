@@ -20,10 +20,11 @@ from voxtui.config import (
     RemoteBrainConfig,
     UiConfig,
     VoiceConfig,
+    VoxtralBrainConfig,
     load_config,
 )
 from voxtui.engine import Change
-from voxtui.errors import DeviceError, ModelError
+from voxtui.errors import DeviceError, ModelError, ModelMissing
 from voxtui.turn import Loaded, LoadFailed, Loading, MicrophoneOpened, State, StateChanged
 from voxtui.ui.choices import Choice, Choices, Parts
 
@@ -38,12 +39,28 @@ class Listed:
 DEVICES = [Listed("USB Microphone", 1, 0), Listed("Headphones", 0, 2)]
 
 
+class Anew:
+    """Makes brain and voice after a start that failed."""
+
+    def __init__(self) -> None:
+        self.made: list[bool] = []
+        """for each time, whether a chat model was to be fetched"""
+        self.fails: ModelError | None = None
+
+    def __call__(self, config, say, fetches) -> Change:
+        if self.fails:
+            raise self.fails
+        self.made.append(fetches)
+        return Change(config, brain=ScriptedBrain(), voice=BeepVoice())
+
+
 def parts(**given) -> Parts:
     made = {
         "microphone": lambda config: FakeMicrophone(),
         "speaker": lambda config: FakeSpeaker(),
         "brain": lambda config, say: ScriptedBrain(),
         "voice": lambda config, say: None if config.voice.engine == "none" else BeepVoice(),
+        "anew": Anew(),
         "devices": lambda: DEVICES,
     }
     return Parts(**{**made, **given})
@@ -84,6 +101,18 @@ async def test_a_server_is_in_the_palette_once_it_is_named_and_says_where_the_vo
     async with screen(config=Config(brain=BrainConfig(remote=there))) as s:
         s.app._parts = parts()
         assert "Brain: remote, your voice goes to far.example:8000" in brains(s)
+
+
+async def test_the_palette_says_how_much_choosing_voxtral_would_fetch(tmp_path, monkeypatch):
+    for cache in ("XDG_CACHE_HOME", "HF_HOME"):
+        monkeypatch.setenv(cache, str(tmp_path))
+    own = BrainConfig(voxtral=VoxtralBrainConfig(model=str(tmp_path)))
+    for brain, title in (
+        (BrainConfig(), "Brain: voxtral, fetches 9.4 GB"), (own, "Brain: voxtral"),
+    ):  # fmt: skip
+        async with screen(config=Config(brain=brain)) as s:
+            s.app._parts = parts()
+            assert title in [choice.title for choice, _ in s.app.offered()]
 
 
 async def test_the_palette_opens_and_chooses_by_key():
@@ -365,3 +394,59 @@ async def in_time(s: Screen, true) -> bool:
         while not true():
             await s.pilot.pause(0.01)
     return True
+
+
+async def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_typed_is_answered():
+    async with screen(loaded=False) as s:
+        s.app._parts = parts(anew=(anew := Anew()))
+        await s.press("f")
+        assert s.commands == []
+        await s.press("slash")
+        await s.type("waiting")
+        await s.pilot.press("enter", "escape")
+        missing = ModelMissing("The chat model is not here yet.", "Run it.", 1_117_320_768)
+        s.engine.report(LoadFailed(missing))
+        await s.settle()
+        assert "✗ The chat model is not here yet." in s.text
+        assert "f: fetch it now (1.1 GB). r: try again." in s.text
+        assert "f: fetch 1.1 GB" in s.text
+        await s.press("r")
+        assert anew.made == [False]
+        s.engine.report(LoadFailed(missing))
+        await s.press("f")
+        assert anew.made == [False, True]
+        s.engine.report(StateChanged(State.LOADING), Loading("fetching it", 0.25))
+        await s.settle()
+        assert "fetching it 25%" in s.text
+        assert "not here" not in s.text
+        s.engine.report(LoadFailed(ModelError("The network is down.", "Check it.")))
+        await s.settle()
+        assert "Check it. r: try again." in s.text
+        await s.press("r")  # what was wanted: to have it fetched
+        assert anew.made == [False, True, True]
+        s.engine.load()
+        await s.settle()
+        assert s.commands == ["change", "change", "change", "say"]
+        assert s.engine.calls[-1] == ("say", "waiting")
+        await s.press("r", "f")
+        assert s.commands[4:] == ["replay"]
+
+
+async def test_other_parts_can_be_chosen_where_nothing_could_be_loaded():
+    async with screen(loaded=False) as s:
+        s.app._parts = parts(anew=(anew := Anew()))
+        s.engine.report(LoadFailed(ModelError("Kokoro's weights are damaged.")))
+        await s.settle()
+        s.app.choose(Choice("Voice: embedded", "voice.engine", "embedded"))
+        assert s.commands == ["change"]
+        change = s.engine.calls[-1][1]
+        assert change.config.voice.engine == "embedded" and change.brain and change.voice
+        s.engine.report(LoadFailed(ModelError("No.")))
+        await s.settle()
+        s.app.choose(Choice("Microphone: x", "audio.input", "x"))
+        assert s.engine.calls[-1][1].microphone
+        anew.fails = ModelError("That is not installed.")
+        s.engine.report(LoadFailed(ModelError("No.")))
+        await s.press("r")
+        assert s.commands == ["change", "change"]
+        assert "✗ That is not installed." in s.text

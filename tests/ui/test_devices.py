@@ -14,7 +14,7 @@ from voxtui.audio.devices import list_devices
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.config import AudioConfig, Config
-from voxtui.engine import Engine
+from voxtui.engine import Change, Engine
 from voxtui.turn import FRAME_SECONDS
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.choices import LOOK_AGAIN, Parts
@@ -96,6 +96,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
         speaker=lambda config: SounddeviceSpeaker(config.audio.output),
         brain=lambda config, say: ScriptedBrain(),
         voice=lambda config, say: BeepVoice(),
+        anew=lambda config, say, fetches: Change(config),
         devices=list_devices,
     )
     app = VoxtuiApp(make_engine, config, parts=parts)

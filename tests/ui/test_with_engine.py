@@ -9,13 +9,12 @@ from tests.fakes import (
     FakeMicrophone,
     FakeSpeaker,
     Flag,
-    LoudIsSpeech,
     ScriptedBrain,
+    engine_on_fakes,
     frames,
 )
 from tests.ui.conftest import Screen
 from voxtui.config import Config
-from voxtui.engine import Engine
 from voxtui.turn import State
 from voxtui.ui.app import VoxtuiApp
 
@@ -31,14 +30,8 @@ class LiveScreen(Screen):
 @asynccontextmanager
 async def live(brain: ScriptedBrain, microphone: FakeMicrophone | None, speaker: FakeSpeaker):
     def make_engine(emit):
-        return Engine(
-            microphone=microphone,
-            speaker=speaker,
-            detector=LoudIsSpeech(),
-            brain=brain,
-            voice=BeepVoice(),
-            config=Config(),
-            emit=emit,
+        return engine_on_fakes(
+            emit, microphone=microphone, speaker=speaker, brain=brain, voice=BeepVoice()
         )
 
     app = VoxtuiApp(make_engine, Config())

@@ -31,7 +31,7 @@ NO_SOUND_FILE = "is not a sound file that can be read"
 NOT_PIPED = "Write the sound to a file first."
 
 SILENT_FRAMES = 7
-"""Frames of zeros after a clip: speech at its very end is listened to for 200 ms past it."""
+"""Frames of zeros after a clip: speech that reaches its very end is listened to for 200 ms more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ class Clip:
 def load_clip(path: Path, max_seconds: float) -> Clip:
     """Read any format libsndfile knows, mixed to one channel.
 
-    Raises InputError, one sentence naming the file, also for one longer than `max_seconds`.
+    Raises InputError, one sentence naming the file; one longer than `max_seconds` is refused too.
     """
     return Clip(path.name, np.concatenate([*pieces(path, max_seconds)]))
 

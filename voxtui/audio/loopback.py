@@ -14,7 +14,7 @@ import numpy as np
 from voxtui.audio.rates import resample
 from voxtui.errors import DeviceError, InputError
 from voxtui.protocols import Microphone, Speaker
-from voxtui.turn import AUDIBLE, FRAME_SECONDS, SAMPLE_RATE, Frame, Mark, Marks, SpeechChunk
+from voxtui.turn import FRAME_SECONDS, SAMPLE_RATE, Frame, Mark, Marks, SpeechChunk, audible
 
 if TYPE_CHECKING:
     from voxtui.turn import Samples
@@ -89,9 +89,9 @@ def _one(speaker: Speaker, ears: Ears) -> tuple[float, float, Samples] | None:
     if at is None:
         return None
     heard = began + at / SAMPLE_RATE
-    audible = np.flatnonzero(np.abs(sound) > AUDIBLE)[0] / RATE
+    delay = float(audible(sound)[0]) / RATE
     length = round(CHIRP_SECONDS * SAMPLE_RATE)
-    return heard - handed_over, heard + float(audible) - said, samples[at : at + length]
+    return heard - handed_over, heard + delay - said, samples[at : at + length]
 
 
 def chirp() -> Samples:

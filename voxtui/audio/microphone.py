@@ -100,7 +100,7 @@ class SounddeviceMicrophone:
         self._stream = None
         streams.closed()
         self._blocks.put(None)
-        if self._converter is not None and self._converter is not threading.current_thread():
+        if self._converter is not None:
             self._converter.join()
 
     def _convert(

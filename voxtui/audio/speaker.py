@@ -1,14 +1,12 @@
-"""The speaker: one stream for the app's life, fed in short slices; and speakers that are files."""
+"""The speaker: one stream for the app's life, fed in short slices."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voxtui.audio.devices import (
@@ -20,9 +18,9 @@ from voxtui.audio.devices import (
     portaudio,
     streams,
 )
-from voxtui.audio.rates import Resampler, resample
-from voxtui.errors import DeviceError, InputError
-from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk
+from voxtui.audio.rates import Resampler
+from voxtui.errors import DeviceError
+from voxtui.turn import Mark, Marks, SpeechChunk, audible
 
 PERIOD_SECONDS = 0.01
 """How often the device takes sound, where that can be chosen: a sound server begins to play only
@@ -338,13 +336,10 @@ class SounddeviceSpeaker:
 
     def _note(self, samples: Any, reply: Reply) -> None:
         """Where in the stretch `samples`, to be written next, can be heard."""
-        import numpy as np
-
-        stretch = self._stretch
-        audible = np.flatnonzero(np.abs(samples) > AUDIBLE)
-        if len(audible):
-            reply.first_sound = reply.first_sound or Moment(stretch, stretch.written + audible[0])
-            reply.last_sound = Moment(stretch, stretch.written + audible[-1])
+        stretch, heard = self._stretch, audible(samples)
+        if len(heard):
+            reply.first_sound = reply.first_sound or Moment(stretch, stretch.written + heard[0])
+            reply.last_sound = Moment(stretch, stretch.written + heard[-1])
         reply.written += len(samples)
         reply.ends = Moment(stretch, stretch.written + len(samples))
 
@@ -396,135 +391,3 @@ class SounddeviceSpeaker:
         if self._writer is not None:
             self._writer.join()
             self._writer = None
-
-
-class SilentSpeaker:
-    """A Speaker nobody hears: speech is made and thrown away, and no first sound is claimed."""
-
-    name = "none"
-
-    def __init__(self) -> None:
-        self._seconds = 0.0
-
-    def open(self) -> None: ...
-
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
-        self._seconds += chunk.seconds
-
-    def finish(self, marks: Marks, stopped: Stopped) -> float:
-        seconds, self._seconds = self._seconds, 0.0
-        return seconds
-
-    def close(self) -> None: ...
-
-
-class HandedOver(SilentSpeaker):
-    """A Speaker without a device: speech is heard the moment it is handed over.
-
-    A device adds its own latency to the first sound.
-    """
-
-    name = "no device"
-
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
-        import numpy as np
-
-        super().play(chunk, marks, stopped)
-        audible = np.flatnonzero(np.abs(chunk.samples) > AUDIBLE)
-        if len(audible):
-            marks.mark(Mark.FIRST_SOUND, time.monotonic() + audible[0] / chunk.rate)
-
-
-class FileSpeaker(SilentSpeaker):
-    """Writes what is said to a 16-bit WAV, in order, without pacing.
-
-    The file appears, whole, when `keep` is called; until then there is only a partial one.
-    """
-
-    def __init__(self, path: Path, rate: int = 24_000) -> None:
-        super().__init__()
-        self._path = path
-        # Of this process alone: another one may be writing the same file.
-        self._partial = path.parent / f".{path.name}.{os.getpid()}.partial"
-        self._rate = rate
-        self._file: Any = None
-        self.name = str(path)
-
-    def open(self) -> None:
-        """Raises InputError when it cannot be written there. Opening again does nothing."""
-        if self._file is not None:
-            return
-        import soundfile
-
-        if self._path.exists() and not self._path.is_file():
-            raise InputError(f"{self._path}: is not a file, so no sound can be written there.")
-        if str(self._path) == "-" or self._path.suffix.lower() not in ("", ".wav", ".wave"):
-            raise InputError(f"{self._path}: the sound is a WAV; name it FILE.wav.")
-        name: Any = os.fsencode(self._partial)  # need not be text
-        try:
-            self._partial.touch()  # says why not, which libsndfile does not
-            self._file = soundfile.SoundFile(
-                name, "w", self._rate, 1, subtype="PCM_16", format="WAV"
-            )
-        except OSError as error:
-            raise InputError(f"{self._path}: cannot be written: {error.strerror}.") from error
-        except soundfile.LibsndfileError as error:
-            self._partial.unlink()
-            raise InputError(f"{self._path}: cannot be written there; a full disk?") from error
-
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
-        import numpy as np
-
-        super().play(chunk, marks, stopped)
-        samples = resample(chunk.samples, chunk.rate, self._rate)
-        try:
-            self._file.write(np.clip(samples, -1, 1))
-        except RuntimeError as error:  # what libsndfile raises when the disk is full
-            raise InputError(f"{self._path}: the sound could not be written.") from error
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def keep(self) -> None:
-        """Close, and let the file appear. Raises InputError."""
-        self.close()
-        try:
-            os.replace(self._partial, self._path)
-        except OSError as error:
-            self._partial.unlink(missing_ok=True)
-            raise InputError(f"{self._path}: cannot be written there.") from error
-
-    def abandon(self) -> None:
-        """Close, and leave nothing behind."""
-        self.close()
-        self._partial.unlink(missing_ok=True)
-
-
-class TeeSpeaker:
-    """Two speakers as one; the first is the one that is heard."""
-
-    def __init__(self, heard: SounddeviceSpeaker, copy: FileSpeaker) -> None:
-        self._heard = heard
-        self._copy = copy
-
-    @property
-    def name(self) -> str:
-        return self._heard.name
-
-    def open(self) -> None:
-        self._copy.open()
-        self._heard.open()
-
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
-        self._copy.play(chunk, marks, stopped)
-        self._heard.play(chunk, marks, stopped)
-
-    def finish(self, marks: Marks, stopped: Stopped) -> float:
-        self._copy.finish(marks, stopped)
-        return self._heard.finish(marks, stopped)
-
-    def close(self) -> None:
-        self._heard.close()
-        self._copy.close()

@@ -11,10 +11,10 @@ import click
 
 from voxtui.bench import compare as comparison
 from voxtui.bench import plot as picture
-from voxtui.bench.figures import MEASURED
 from voxtui.bench.machine import machine
 from voxtui.bench.measure import MakeEngine, Plan, measure
 from voxtui.bench.report import as_json, budgets, check, report
+from voxtui.bench.tables import MEASURED
 from voxtui.config import Config
 from voxtui.errors import InputError, ModelError
 from voxtui.turn import Outcome

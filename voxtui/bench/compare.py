@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from voxtui.bench.figures import MEASURED, number
+from voxtui.bench.tables import MEASURED, number
 from voxtui.errors import InputError
 from voxtui.metrics import SPEED, Headline
 from voxtui.turn import Outcome, Turn

@@ -37,7 +37,7 @@ import numpy as np
 
 from voxtui import models
 from voxtui.audio.clips import Clip, load_clip
-from voxtui.audio.speaker import HandedOver
+from voxtui.audio.deviceless import HandedOver
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded import EmbeddedBrain
 from voxtui.brains.llama import ASK, Llama, chatml
@@ -47,7 +47,7 @@ from voxtui.detectors.silero import PySilero
 from voxtui.engine import Engine
 from voxtui.headless import Headless, headless
 from voxtui.metrics import percentile
-from voxtui.turn import AUDIBLE, SAMPLE_RATE, Event
+from voxtui.turn import SAMPLE_RATE, Event, audible
 from voxtui.voices.hibari import HibariVoice, trim
 
 VOICED = 10 ** (-40 / 20)
@@ -80,7 +80,7 @@ class Result:
 
 def first_audible(samples: Any, rate: int) -> float:
     """Seconds until the first sample above -50 dBFS."""
-    return int(np.flatnonzero(np.abs(samples) > AUDIBLE)[0]) / rate
+    return int(audible(samples)[0]) / rate
 
 
 def engine(config: Config, emit: Callable[[Event], object]) -> Engine:

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+import click
 
 from voxtui.audio.clips import Clip
 from voxtui.engine import Engine
@@ -45,39 +44,28 @@ def measure(plan: Plan, make_engine: MakeEngine) -> Measured:
     """Raises what start-up failed with."""
     clips = _named_apart(plan.clips)
     rounds = [[clips[n % len(clips)] for n in range(plan.warm_up)], *[clips] * plan.runs]
-    with _progress() as progress:
-        bar = progress.add_task(
-            "Loading", total=sum(clip.seconds for run in rounds for clip in run)
-        )
-
-        def loading(step: str | None) -> None:
-            progress.update(bar, description=f"Loading: {step}" if step else "")
-
-        with headless(make_engine, loading) as asked:
-            runs: list[list[Turn]] = []
-            for number, run in enumerate(rounds):
-                runs.append([])
-                for clip in run:
-                    name = f"run {number} of {plan.runs}" if number else "warm-up"
-                    progress.update(bar, description=f"{name}: {clip.name}")
-                    asked.engine.new_conversation()
-                    runs[-1].append(asked.ask(clip))
-                    progress.advance(bar, clip.seconds)
-            loaded = asked.loaded
+    total, hidden = sum(_ms(clip) for run in rounds for clip in run), not sys.stderr.isatty()
+    runs: list[list[Turn]] = []
+    with (
+        headless(make_engine) as asked,
+        # Drawn between turns only: what is measured has the processor.
+        click.progressbar(length=total, file=sys.stderr, hidden=hidden) as bar,
+    ):
+        for number, run in enumerate(rounds):
+            runs.append([])
+            for clip in run:
+                name = f"run {number} of {plan.runs}" if number else "warm-up"
+                bar.label = f"{name}: {clip.name}".ljust(36)
+                bar.render_progress()
+                asked.engine.new_conversation()
+                runs[-1].append(asked.ask(clip))
+                bar.update(_ms(clip))
+        loaded = asked.loaded
     return Measured(loaded.brain, loaded.voice, loaded.speaker or "none", clips, runs[0], runs[1:])
 
 
-def _progress() -> Progress:
-    """Drawn twice a second: what is measured has the processor."""
-    return Progress(
-        TextColumn("{task.description:<36}", markup=False),
-        BarColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        refresh_per_second=2,
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
+def _ms(clip: Clip) -> int:
+    return round(clip.seconds * 1000)
 
 
 def _named_apart(clips: Sequence[Clip]) -> list[Clip]:

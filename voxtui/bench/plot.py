@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from voxtui.bench.figures import MEASURED
 from voxtui.bench.measure import Measured
+from voxtui.bench.tables import MEASURED
 from voxtui.config import TargetsConfig
 from voxtui.errors import InputError
 from voxtui.metrics import SPEED, stages

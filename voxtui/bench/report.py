@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from voxtui import __version__
-from voxtui.bench.figures import (
+from voxtui.bench.measure import Measured
+from voxtui.bench.tables import (
     MEASURED,
     headline_lines,
     headlines_json,
@@ -21,7 +22,6 @@ from voxtui.bench.figures import (
     spread_json,
     table_head,
 )
-from voxtui.bench.measure import Measured
 from voxtui.config import TargetsConfig
 from voxtui.metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict, spread, stages
 from voxtui.turn import Outcome, Turn
@@ -76,7 +76,7 @@ def report(measured: Measured, machine: Mapping[str, Any], targets: TargetsConfi
     lines = [
         f"{measured.brain}; voice {measured.voice}; speaker: {measured.speaker}",
         f"{machine['cpu']}, Python {machine['python']}, {machine['date']}",
-        f"{len(measured.clips)} clips, {len(measured.runs)} runs: "
+        f"{_count(measured.clips, 'clip')}, {_count(measured.runs, 'run')}: "
         + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()),
         "",
         *headline_lines(turns, targets),
@@ -93,6 +93,10 @@ def report(measured: Measured, machine: Mapping[str, Any], targets: TargetsConfi
         lines.append(_warm_up(measured.warm_up))
     failed = {turn.error for turn in turns if turn.error}
     return [*lines, *(f"Failed: {error}" for error in failed)]
+
+
+def _count(things: Sequence[object], name: str) -> str:
+    return f"1 {name}" if len(things) == 1 else f"{len(things)} {name}s"
 
 
 def _warm_up(turns: Sequence[Turn]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from voxtui.bench.figures import headline_lines, headlines_json, judge, number
+from voxtui.bench.tables import headline_lines, headlines_json, judge, number
 from voxtui.config import TargetsConfig
 from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, Headline, spread
 from voxtui.metricsfile import Line, Past

@@ -1,5 +1,4 @@
-"""The embedded brain: a recogniser and a small chat model on the CPU, both at work while the key
-is held.
+"""The embedded brain: a recogniser and a small chat model on the CPU that work while you speak.
 
 While the user speaks, a follower thread recognises the utterance so far again and again, and keeps
 the chat model's prompt prefilled with the words that are sure. When the words hold still, or speech
@@ -24,7 +23,7 @@ from voxtui.brains.llama import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.moonshine import Moonshine, stretches
 from voxtui.config import Config, Sampling
 from voxtui.errors import ModelError
-from voxtui.models import check_content, model_file
+from voxtui.models import MODELS, check_content, fetch, model_file
 from voxtui.protocols import Past, Progress
 from voxtui.recording import Recording
 from voxtui.turn import FRAME_SECONDS, Frame, Heard, Mark, Marks, Token, Utterance
@@ -55,7 +54,7 @@ class Draft:
         self.max_tokens = max_tokens
         self.prefilled_at: float | None = None
         self.worked: list[tuple[float, float]] = []
-        """when the chat model was at it: start, and end once it has stopped"""
+        """when the chat model worked on it: start, and end once it has stopped"""
         self.ended = False
         self._texts: list[str] = []
         self._error: BaseException | None = None
@@ -209,13 +208,17 @@ class Following:
 
 
 class EmbeddedBrain:
-    """Moonshine and a GGUF chat model. English only."""
+    """Moonshine and a GGUF chat model. English only.
+
+    `fetches`: a chat model that is not here is fetched as it loads.
+    """
 
     name = "embedded"
     sends_to = ""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, fetches: bool = False) -> None:
         self._model = config.brain.embedded.model
+        self._fetches = fetches and self._model in MODELS
         self._sampling = config.generation.sampling()
         self._instruction = config.brain.instruction + (
             SHORT if self._sampling.one_sentence else ""
@@ -238,6 +241,10 @@ class EmbeddedBrain:
     def warm_up(self, progress: Progress) -> None:
         import numpy as np
 
+        if self._fetches:
+            step = f"fetching {self._model}"
+            progress(step, None)
+            fetch(self._model, progress=lambda done, size: progress(step, done / size))
         progress("recogniser", None)
         self._recogniser.load()
         self._recogniser.recognise(np.zeros(32_000, np.float32))
@@ -329,7 +336,7 @@ class EmbeddedBrain:
             following, self._following = self._following, None
             if following is not None:
                 following.released = True
-            # A pass under way may be over the final samples; if not, it is in the way anyhow.
+            # A pass under way may be over the final samples; if not, it still has to end first.
             self._changed.wait_for(lambda: not self._busy)
         if following is not None and following.bug is not None:
             raise following.bug

@@ -210,13 +210,13 @@ def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
                 before, past = past, request.prompt.rpartition(USER)[0]
                 _answer(server, request, pipe, REUSED_RUN if past != before else 0)
     # At once: a server that is taken down as it starts waits for ever for a thread of its own, and
-    # would outlive whoever was killed while it loaded.
+    # would outlive a voxtui that was killed while it loaded.
     os._exit(0)
 
 
 @contextmanager
 def _ended_with(pipe: Connection) -> Generator[None, None, None]:
-    """Within, this process ends once the other end of `pipe` is closed, also deep in native code.
+    """Within, this process ends once the other end of `pipe` is closed, even deep in native code.
 
     Whatever came through it would end it too, but nothing does while the model loads.
     """

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from textual.widgets import Footer, Input, Static
 
 from voxtui.config import LOCAL_CONFIG, Config, save_values, with_value
 from voxtui.engine import Change
-from voxtui.errors import ConfigError, InputError, VoxtuiError
+from voxtui.errors import ConfigError, InputError, ModelMissing, VoxtuiError
 from voxtui.level import complaint, decibels
 from voxtui.metrics import DeviceOffset
 from voxtui.session import Record, saved_sessions
@@ -63,7 +64,8 @@ from voxtui.ui.panel import LatencyPanel
 from voxtui.ui.startup import HOW_LOUD, TITLE, Line, Samples, Steps, ears, first_steps, summary
 from voxtui.ui.talkbar import TalkBar, loudness
 from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
-from voxtui.ui.transcript import Entry, Transcript, TurnView
+from voxtui.ui.transcript import Entry, Transcript
+from voxtui.ui.turnview import TurnView
 
 if TYPE_CHECKING:
     from voxtui.engine import Engine
@@ -149,6 +151,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 tooltip="turn the voice off or on; the text goes on"),
         Binding("r", "replay", "Again", show=False, priority=True,
                 tooltip="answer what was said last once more, to compare settings"),
+        Binding("f", "fetch", "Fetch", show=False),  # the banner names it where it does something
         Binding("c", "copy", "Copy", show=False,
                 tooltip="copy the selected text, or the last answer"),
         Binding("s", "save", "Save", show=False,
@@ -193,6 +196,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._clip_stopped = threading.Event()
         self._state = State.LOADING
         self._failed = False
+        self._missing = ""
+        """how large what can be fetched is, if the start failed for the want of it"""
+        self._fetches = False
+        """somebody has said that the chat model is to be fetched"""
         self._microphone: str | None = ""
         """its name, empty until it is known; None: there is none"""
         self._known: frozenset[str] | None = None
@@ -303,13 +310,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case Loaded() as loaded:
                 self._show_loaded(loaded)
             case LoadFailed(error):
-                self._failed = True
-                self._microphone = ""
-                self._bar.name_source("")
-                self._transcript.show_head(TITLE, self._steps.failed())
-                self._show_banner(error.message, error.hint)
-                self._refuse_waiting()
-                self._show_state()
+                self._show_failed(error)
             case MicrophoneOpened(name):
                 self._use_microphone(name)
             case MicrophoneLost():
@@ -368,6 +369,21 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _show_loading(self, step: str, fraction: float | None) -> None:
         self._parts_found = self._steps.add(step, fraction)
         self._show_head()
+        self._show_state()
+
+    def _show_failed(self, error: VoxtuiError) -> None:
+        self._failed = True
+        self._microphone = ""
+        self._bar.name_source("")
+        self._samples.offer(False)
+        self._transcript.show_head(TITLE, self._steps.failed())
+        if isinstance(error, ModelMissing):
+            self._missing = f"{error.size / 1e9:.1f} GB"
+            hint = f"f: fetch it now ({self._missing}). r: try again."
+        else:
+            self._missing = ""
+            hint = f"{error.hint} r: try again.".lstrip()
+        self._show_banner(error.message, hint)
         self._show_state()
 
     def _show_head(self) -> None:
@@ -450,11 +466,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _show_banner(self, message: str, hint: str) -> None:
         self._banner.update(f"✗ {message}" + (f"\n  {hint}" if hint else ""))
         self._banner.add_class("shown")
-
-    def _refuse_waiting(self) -> None:
-        while self._waiting:
-            text = self._waiting.popleft()
-            self._transcript.note(f"Not sent, as no model could be loaded: “{text}”", "error")
 
     def _begin_turn(self, turn: int, source: str, marks: Marks) -> None:
         self._number, self._marks = turn, marks
@@ -560,7 +571,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _hint(self) -> str:
         if self._failed:
-            return "No model is loaded."
+            return f"f: fetch {self._missing}" if self._missing else "r: try again"
         key = self._key_name
         match self._state:
             case State.LOADING:
@@ -775,9 +786,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._bar.field.clear()
         if self._state is State.LOADING:
             self._waiting.append(text)
-            self._transcript.note(f"Kept until the models are loaded: “{text}”")
+            self._note_kept(text)
             return
         self._say(text)
+
+    def _note_kept(self, text: str) -> None:
+        self._transcript.note(f"Kept until the models are loaded: “{text}”")
 
     def _say(self, text: str) -> None:
         self._clip_stopped.set()
@@ -797,8 +811,33 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.engine.mute(self._muted)
         self._mute_badge.set_class(self._muted, "shown")
 
+    def action_fetch(self) -> None:
+        if self._failed and self._missing:
+            self._fetches = True
+            self._try_again()
+
+    def _try_again(self) -> None:
+        try:
+            self._start_again(self._config)
+        except VoxtuiError as error:
+            self._show_failed(error)
+
+    def _start_again(self, config: Config, **devices: Any) -> None:
+        """Nothing could be loaded: now as `config` wants it, with `devices` if they are new."""
+        assert self._parts is not None
+        change = self._parts.anew(config, self._inform, self._fetches)
+        self._failed, self._steps = False, Steps()
+        self._transcript.clear()  # what was told of the first try is told again
+        for text in self._waiting:
+            self._note_kept(text)
+        self._banner.remove_class("shown")
+        self._show_state()
+        self.engine.change(replace(change, **devices))
+
     def action_replay(self) -> None:
-        if self._can_answer():
+        if self._failed:
+            self._try_again()
+        elif self._can_answer():
             self._clip_stopped.set()
             self._stop_talking()
             self.engine.replay()
@@ -848,6 +887,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             config = with_value(self._config, choice.key, choice.value)
             if choice.key == "ui.theme":
                 self.theme = choice.value
+            elif self._failed:
+                self._start_again(config, **self._device(choice.key, config))
             elif self._can_answer():
                 self.engine.change(self._change(choice.key, config))
             else:
@@ -891,16 +932,25 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._clip_stopped.set()
         self._stop_talking()
         match key.split("."):
-            case ["audio", "input"]:
-                return Change(config, microphone=parts.microphone(config))
             case ["audio", _]:
-                return Change(config, speaker=parts.speaker(config))
+                return Change(config, **self._device(key, config))
             case ["voice", _]:
                 self._models_are_new = True
                 return Change(config, voice=parts.voice(config, self._inform) or "none")
             case _:
                 self._models_are_new = True
                 return Change(config, brain=parts.brain(config, self._inform))
+
+    def _device(self, key: str, config: Config) -> dict[str, Any]:
+        """The one that `key` chooses, as the argument of a Change; nothing for any other key."""
+        assert self._parts is not None
+        match key:
+            case "audio.input":
+                return {"microphone": self._parts.microphone(config)}
+            case "audio.output":
+                return {"speaker": self._parts.speaker(config)}
+            case _:
+                return {}
 
     def _inform(self, sentence: str) -> None:
         """From any thread."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from voxtui.config import Config, options_of, value_of
-from voxtui.errors import DeviceError
+from voxtui.errors import DeviceError, ModelError
 
 if TYPE_CHECKING:
+    from voxtui.engine import Change
     from voxtui.protocols import Brain, Microphone, Speaker, Voice
 
 SPEEDS = (0.8, 1.0, 1.2, 1.5)
@@ -37,13 +38,15 @@ class Listed(Protocol):
 class Parts:
     """Makes each part as a configuration wants it. Raises VoxtuiError.
 
-    Brain and voice also get a way to say which of two was chosen, and why.
+    Brain and voice also get a way to say which of two was chosen, and why. `anew` makes both after
+    a start that failed; True: a chat model that is not here is to be fetched.
     """
 
     microphone: Callable[[Config], Microphone]
     speaker: Callable[[Config], Speaker]
     brain: Callable[[Config, Callable[[str], object]], Brain]
     voice: Callable[[Config, Callable[[str], object]], Voice | None]
+    anew: Callable[[Config, Callable[[str], object], bool], Change]
     devices: Callable[[], Sequence[Listed]]
 
 
@@ -65,8 +68,9 @@ def choices(config: Config, parts: Parts | None, themes: Sequence[str]) -> Itera
         for name in options_of("brain.name"):
             elsewhere = config.brain.remote.hosts if name == "remote" else ""
             if elsewhere or name != "remote":
-                there = f", your voice goes to {elsewhere}" if elsewhere else ""
-                yield Choice(f"Brain: {name}{there}", "brain.name", name)
+                about = f", your voice goes to {elsewhere}" if elsewhere else ""
+                about += _fetched_first(config) if name == "voxtral" else ""
+                yield Choice(f"Brain: {name}{about}", "brain.name", name)
         for name in options_of("voice.engine"):
             yield Choice(f"Voice: {name}", "voice.engine", name)
         for speed in SPEEDS:
@@ -75,6 +79,20 @@ def choices(config: Config, parts: Parts | None, themes: Sequence[str]) -> Itera
             yield Choice(f"Preset: {name}", "generation.preset", name)
     for name in themes:
         yield Choice(f"Theme: {name}", "ui.theme", name)
+
+
+def _fetched_first(config: Config) -> str:
+    """What choosing Voxtral would bring from the hub."""
+    from voxtui.repositories import Repository, voxtral, voxtral_directory
+
+    model = config.brain.voxtral.model
+    repository = voxtral(model)
+    if isinstance(repository, Repository):
+        try:
+            voxtral_directory(model)
+        except ModelError:
+            return f", fetches {repository.gigabytes:g} GB"
+    return ""
 
 
 def _devices(parts: Parts) -> Iterator[Choice]:

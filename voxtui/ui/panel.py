@@ -27,7 +27,7 @@ from voxtui.metrics import (
     WINDOW,
     Headline,
     Lead,
-    Session,
+    SessionTimes,
     Stage,
     Verdict,
     folded,
@@ -108,7 +108,7 @@ class Numbers(Static):
         self.queue = ""
         """the speech that is made and not heard yet, while there is some"""
 
-    def show(self, turn: Turn, session: Session) -> None:
+    def show(self, turn: Turn, session: SessionTimes) -> None:
         wide = self.content_size.width >= TABLE_CELLS + 2 + TREND_CELLS
         lines = [self._head(session, wide)]
         lines += [self._line(headline, turn, session, wide) for headline in HEADLINES]
@@ -120,11 +120,11 @@ class Numbers(Static):
             ))  # fmt: skip
         self.update(Content("\n").join(lines), layout=False)
 
-    def _head(self, session: Session, wide: bool) -> Content:
+    def _head(self, session: SessionTimes, wide: bool) -> Content:
         trends = f"  {'session':<{TREND_CELLS}}" if wide and len(session.all) else ""
         return Content.styled(f"{'ms':<11}   turn  goal  p50  p95  p99{trends}", "dim")
 
-    def _line(self, headline: Headline, turn: Turn, session: Session, wide: bool) -> Content:
+    def _line(self, headline: Headline, turn: Turn, session: SessionTimes, wide: bool) -> Content:
         value, target = headline.of(turn), headline.target(self._targets)
         kept = verdict(value, target)
         sign = kept.sign if kept else " "
@@ -141,7 +141,7 @@ class Numbers(Static):
             (f"  {trend(values, TREND_CELLS)}", "$text-secondary") if wide else "",
         )
 
-    def _notes(self, turn: Turn, session: Session, wide: bool) -> list[Content]:
+    def _notes(self, turn: Turn, session: SessionTimes, wide: bool) -> list[Content]:
         if not len(session.all):
             about = _quiet(f"p50, p95, p99: of the last {WINDOW} turns")
             return [about, _quiet(self.queue)] if self.queue else [about]
@@ -184,7 +184,7 @@ def _three(name: str, values: Sequence[str]) -> Content:
     return _quiet(f"{name:<22}{values[0]:>6}{values[1]:>13}{values[2]:>8}")
 
 
-def _sounding(session: Session) -> Headline:
+def _sounding(session: SessionTimes) -> Headline:
     """What a session is told by: the first sound, or TTFT where nothing sounds."""
     return FIRST_SOUND if session.all.values(FIRST_SOUND) else TTFT
 
@@ -354,7 +354,7 @@ class History(Widget):
         self._headline = FIRST_SOUND
         self._values: list[float] = []
 
-    def show(self, session: Session) -> None:
+    def show(self, session: SessionTimes) -> None:
         self._headline = _sounding(session)
         self._values = session.all.values(self._headline)[-WINDOW:]
         self.refresh()
@@ -403,7 +403,7 @@ class LatencyPanel(Vertical):
 
     def __init__(self, targets: TargetsConfig) -> None:
         super().__init__()
-        self._session = Session()
+        self._session = SessionTimes()
         self._cards = [Card(headline, targets) for headline in TIMES]
         self._numbers = Numbers(targets)
         self._waterfall = Waterfall(targets)

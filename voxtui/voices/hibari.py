@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from voxtui.config import VoiceConfig
 from voxtui.errors import ModelError
 from voxtui.protocols import Progress
-from voxtui.turn import AUDIBLE, SpeechChunk
+from voxtui.turn import SpeechChunk, audible
 
 if TYPE_CHECKING:
     from voxtui.turn import Samples
@@ -84,11 +84,11 @@ def trim(samples: Samples, rate: int, pause: float) -> Samples:
     """
     import numpy as np
 
-    audible = np.flatnonzero(np.abs(samples) > AUDIBLE)
-    if not len(audible):
+    heard = audible(samples)
+    if not len(heard):
         return samples[:0]
     margin, ramp = int(MARGIN_SECONDS * rate), int(RAMP_SECONDS * rate)
-    begin, end = max(0, audible[0] - margin), min(len(samples), audible[-1] + margin)
+    begin, end = max(0, heard[0] - margin), min(len(samples), heard[-1] + margin)
     sound = samples[begin:end].astype(np.float32, copy=True)
     sound[:ramp] *= np.linspace(0, 1, len(sound[:ramp]), dtype=np.float32)
     sound[-ramp:] *= np.linspace(1, 0, len(sound[-ramp:]), dtype=np.float32)
