@@ -7,8 +7,10 @@ import io
 import queue
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -450,6 +452,26 @@ def test_what_the_network_took_is_a_part_of_the_time_to_the_first_token(server, 
     # Not to the millisecond: on a busy machine this side may look up late.
     assert 0 < marks.network_s <= reached["first_token"] - thinking / 2
     assert 0 < reached["sent"] <= reached["first_token"] - thinking / 2
+
+
+def test_what_makes_a_request_ready_is_not_the_networks(server, monkeypatch):
+    ahead = 0.0
+
+    class Slow(dict):
+        """Takes 100 s to be written as JSON."""
+
+        def items(self):
+            nonlocal ahead
+            ahead = 100.0
+            return super().items()
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead)
+    monkeypatch.setattr(wire, "time", clock)
+    there, timing = wire.Server(server.url, timeout_s=1000.0), wire.Timing()
+    assert any(there.ask("POST", "chat/completions", timing, json=Slow(model="a-model")))
+    there.close()
+    assert ahead
+    assert 0 < timing.network_s < 50
 
 
 # Patience.

@@ -303,6 +303,11 @@ def test_a_remote_conversation_streams_what_vllm_says(server: Server, remote: Re
     assert 0 < marks.network_s < marks.since_release()["sent"] + 1
 
 
+def test_a_remote_conversation_goes_on_past_the_sounds_that_vllm_takes(remote: RemoteBrain) -> None:
+    past = [PastTurn(utterance(0.5, number), None, (Token("Yes."),)) for number in range(7)]
+    assert spoken(remote, utterance(1.0), *past)[0]
+
+
 def test_a_remote_turn_that_is_cancelled_ends_on_the_server_too(
     server: Server, remote: RemoteBrain
 ) -> None:

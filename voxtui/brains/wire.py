@@ -110,7 +110,6 @@ class Server:
         Closing the generator closes the connection that is under way. A connection that was kept
         and turns out to be dead is replaced once; nothing else is sent twice. Raises RemoteError.
         """
-        began = time.monotonic()
         try:
             for fresh in (False, True):
                 yield from self._until_free()
@@ -118,7 +117,7 @@ class Server:
                 exchange = Exchange(connection, method, f"{self._url}/{path}", content)
                 self._asked_at = time.monotonic()
                 try:
-                    yield from self._answer(exchange, timing, began)
+                    yield from self._answer(exchange, timing)
                     return
                 except (connection.http.NetworkError, connection.http.RemoteProtocolError):
                     if fresh or not exchange.found_dead:
@@ -129,7 +128,7 @@ class Server:
             raise self._explained(error) from error
 
     def _answer(
-        self, exchange: Exchange, timing: Timing | None, began: float
+        self, exchange: Exchange, timing: Timing | None
     ) -> Generator[Json | None, None, None]:
         first = True
         for item in exchange.items(self._timeout_s):
@@ -138,7 +137,7 @@ class Server:
             if first and item is not None and timing is not None and exchange.sent_at is not None:
                 first = False
                 timing.sent_at = timing.sent_at or exchange.sent_at
-                timing.network_s += exchange.sent_at - began + exchange.connection.round_trip
+                timing.network_s += exchange.sending_s + exchange.connection.round_trip
             yield item
 
     def warm(self) -> None:
@@ -384,6 +383,9 @@ class Exchange:
     def __init__(self, connection: Connection, method: str, url: str, content: Json) -> None:
         self.connection = connection
         self.sent_at: float | None = None
+        self.sending_s = 0.0
+        """connecting where that was needed, and handing the request over; not what made it ready"""
+        self._began_at: float | None = None
         self._asked = partial(connection.client.stream, method, url, **content)
         self._kept = True
         """the connection was there before"""
@@ -461,6 +463,8 @@ class Exchange:
     def _trace(self, name: str, info: Json) -> None:
         now = time.monotonic()
         connection = self.connection
+        if self._began_at is None:
+            self._began_at = now
         match name.partition(".")[2]:
             case "connect_tcp.started" | "start_tls.started":
                 self._kept, self._step_at = False, now
@@ -470,7 +474,7 @@ class Exchange:
                 if connection.left:
                     connection.hang_up()
             case "send_request_body.complete":
-                self.sent_at = now
+                self.sent_at, self.sending_s = now, now - self._began_at
             case "receive_response_headers.complete":
                 self._answered = True
                 if self.sent_at is not None:
