@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import voxtui.cli
 from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
-from voxtui.audio.speaker import FileSpeaker
+from voxtui.audio.deviceless import FileSpeaker
 from voxtui.config import VadConfig
 from voxtui.engine import Engine
 from voxtui.errors import ModelError
