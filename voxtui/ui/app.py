@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 import time
@@ -682,6 +683,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._obey(self._talk_key.press(now), now)
 
     def action_suspend_process(self) -> None:
+        if os.getsid(0) == os.getpgrp():
+            self.notify("Not suspended: there is no shell here that could bring it back.")
+            return
         self._let_go(time.monotonic())
         super().action_suspend_process()
 
