@@ -172,13 +172,22 @@ class AppInTerminal(PseudoTerminal):
     """The screen on a scripted engine, which notes what it is told in a file."""
 
     def __init__(
-        self, log: Path, *arguments: str, in_shell: bool = False, **terminal: object
-    ) -> None:
-        """`in_shell`: as people start it. A terminal is hung up when its first process ends."""
+        self, log: Path, *arguments: str, in_shell: bool = False, by_make: bool = False,
+        **terminal: object,
+    ) -> None:  # fmt: skip
+        """`in_shell`: as people start it. A terminal is hung up when its first process ends.
+
+        `by_make`: the shell watches another process, which has started it. Once that is stopped,
+        the shell says so, and the next line brings it back.
+        """
         self._log = log
         command = [sys.executable, "-m", "tests.ui.scripted_app", str(log), *arguments]
         if in_shell:
             command = ["/bin/sh", "-c", '"$@"; exit $?', "sh", *command]
+        if by_make:
+            shell = '"$@"; echo it stopped; read -r line; fg; exit $?'
+            started = ["/bin/sh", "-c", '"$@"; exit $?', "make", *command]
+            command = ["/bin/bash", "-mc", shell, "bash", *started]
         super().__init__(command, **terminal)  # type: ignore[arg-type]
         self.until(lambda: "ready" in self.told)
         self.pid = int(str(self.calls_of("ready")[0][0]))

@@ -109,6 +109,34 @@ async def test_a_long_answer_wraps_and_its_end_is_in_view():
         assert "word0 " not in s.text
 
 
+async def test_tokens_that_came_all_at_once_are_thousands_a_second_and_no_seconds():
+    async with screen() as s:
+        for _ in range(2):
+            s.engine.begin("typed")
+            s.engine.finish(
+                marks={"released": 0.0, "first_token": 1.0, "last_token": 1.0005}, tokens=29
+            )
+        await s.settle()
+        assert s.line("Tokens/s").split()[-2:] == ["56k", "56k"]
+
+
+async def test_who_types_can_scroll_back_while_an_answer_arrives():
+    async with screen() as s:
+        s.engine.begin("typed")
+        s.engine.report(*(ReplyText(1, f"word{n} ") for n in range(200)))
+        await s.press("slash")
+        await s.type("next")
+        for key, seen in (("pageup", False), ("pagedown", True)):
+            await s.press(key)
+            while ("word199" in s.text) is not seen:  # it glides
+                await s.pilot.pause(0.01)
+            s.engine.report(ReplyText(1, "more "))
+            await s.settle()
+            assert ("word199" in s.text) is seen
+        assert s.app.focused.value == "next"
+        assert s.commands == []
+
+
 async def test_an_answer_of_several_paragraphs_keeps_all_of_them():
     async with screen() as s:
         s.engine.begin("typed")

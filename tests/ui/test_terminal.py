@@ -74,18 +74,28 @@ def test_keys_that_arrive_in_one_write_are_obeyed_in_their_order(log):
         assert terminal.calls_of("say")[0][0] == "none of it is a command"
 
 
-def test_ctrl_z_suspends_it_and_lets_go_of_the_key(log):
-    with AppInTerminal(log, in_shell=True) as terminal:
+def test_ctrl_z_suspends_it_and_who_started_it_and_lets_go_of_the_key(log):
+    with AppInTerminal(log, by_make=True) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         terminal.send(DOWN)
         terminal.until(lambda: "talk" in terminal.told)
         terminal.send("\x1b[122;5u")
         terminal.until_suspended()
-        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.until(lambda: b"it stopped" in terminal.output)
+        terminal.send("\n")
         terminal.until(lambda: terminal.told.count("releases") == 2)
         assert terminal.told.count("release") == 1
         terminal.send(DOWN, UP)
         terminal.until(lambda: terminal.told.count("release") == 2)
+
+
+def test_ctrl_z_does_nothing_where_no_shell_could_bring_it_back(log):
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send("\x1b[122;5u")
+        terminal.until(lambda: b"Not suspended" in terminal.output)
+        terminal.send(DOWN, UP)
+        terminal.until(lambda: "release" in terminal.told)
 
 
 def test_what_is_taken_of_the_terminal_is_given_back_when_it_is_told_to_end(log):

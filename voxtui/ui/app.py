@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 import time
@@ -151,6 +152,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 tooltip="turn the voice off or on; the text goes on"),
         Binding("r", "replay", "Again", show=False, priority=True,
                 tooltip="answer what was said last once more, to compare settings"),
+        # Also from the text field, which has no use for them.
+        Binding("pageup", "page_up", show=False),
+        Binding("pagedown", "page_down", show=False),
         Binding("f", "fetch", "Fetch", show=False),  # the banner names it where it does something
         Binding("c", "copy", "Copy", show=False,
                 tooltip="copy the selected text, or the last answer"),
@@ -680,6 +684,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._obey(self._talk_key.press(now), now)
 
     def action_suspend_process(self) -> None:
+        if os.getsid(0) == os.getpgrp():
+            self.notify("Not suspended: there is no shell here that could bring it back.")
+            return
         self._let_go(time.monotonic())
         super().action_suspend_process()
 
@@ -798,6 +805,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._stop_talking()
         self._sent.append(text)
         self.engine.say(text)
+
+    def action_page_up(self) -> None:
+        self._transcript.scroll_page_up()
+
+    def action_page_down(self) -> None:
+        self._transcript.scroll_page_down()
 
     def action_new_conversation(self) -> None:
         self._clip_stopped.set()

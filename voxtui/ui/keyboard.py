@@ -9,7 +9,9 @@ has been written, this file goes.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -130,6 +132,15 @@ class Output:
         return self._file.fileno()
 
 
+def _tell_others(what: signal.Signals) -> None:
+    """Of this process group. On the main thread."""
+    obeyed = signal.signal(what, signal.SIG_IGN)
+    try:
+        os.killpg(0, what)
+    finally:
+        signal.signal(what, obeyed)
+
+
 class KeyboardDriver(linux_driver.LinuxDriver):
     """Textual's driver for Linux and macOS, with key releases where the terminal reports them."""
 
@@ -154,6 +165,15 @@ class KeyboardDriver(linux_driver.LinuxDriver):
         left = threading.Event()
         self.when_written(lambda at: left.set())
         left.wait(WRITE_SECONDS)
+
+    def suspend_application_mode(self) -> None:
+        """The shell waits for who started this, `make` or `uv run`: they stop too."""
+        super().suspend_application_mode()
+        _tell_others(signal.SIGTSTP)
+
+    def resume_application_mode(self) -> None:
+        _tell_others(signal.SIGCONT)
+        super().resume_application_mode()
 
     def start_application_mode(self) -> None:
         linux_driver.XTermParser = KeyParser  # pyright: ignore[reportPrivateImportUsage]

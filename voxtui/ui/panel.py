@@ -54,11 +54,11 @@ TIME_MARKS = (Mark.FIRST_TOKEN, Mark.FIRST_SOUND, Mark.LAST_TOKEN)
 GOAL = "┊"
 
 
-def number(value: float | None) -> str:
-    """A headline in four cells."""
+def number(value: float | None, thousand: str = "s") -> str:
+    """A headline in four cells; a `thousand` milliseconds are a second."""
     if value is None:
         return "–"
-    return f"{value:.0f}" if value < 9999.5 else f"{value / 1000:.0f}s"
+    return f"{value:.0f}" if value < 9999.5 else f"{value / 1000:.0f}{thousand}"
 
 
 def short_ms(seconds: float) -> str:
@@ -130,12 +130,13 @@ class Numbers(Static):
         sign = kept.sign if kept else " "
         goal = f"≤{number(target)}" if target is not None else ""
         # For a speed the slow side is the low one, and p95 would praise it.
-        shown = (50,) if headline is SPEED else (50, 95, 99)
-        past = " ".join(f"{number(session.warm.percentile(headline, p)):>4}" for p in shown)
+        shown, thousand = ((50,), "k") if headline is SPEED else ((50, 95, 99), "s")
+        warm = [number(session.warm.percentile(headline, p), thousand) for p in shown]
+        past = " ".join(f"{text:>4}" for text in warm)
         values = folded(session.all.values(headline), TREND_CELLS)
         return Content.assemble(
             f"{headline.name:<11} ",
-            (f"{sign}{number(value):>5}", f"bold {VERDICT_STYLES[kept]}".strip()),
+            (f"{sign}{number(value, thousand):>5}", f"bold {VERDICT_STYLES[kept]}".strip()),
             (f" {goal:>5} ", "dim"),
             f"{past:<14}",
             (f"  {trend(values, TREND_CELLS)}", "$text-secondary") if wide else "",
