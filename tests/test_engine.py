@@ -51,6 +51,7 @@ from voxtui.turn import (
     SpokenUpTo,
     State,
     StateChanged,
+    Token,
     Turn,
     TurnFinished,
     TurnStarted,
@@ -587,14 +588,20 @@ def test_a_typed_turn_is_answered_aloud() -> None:
         assert talk.voice and talk.voice.clauses == ["Hi there."]
 
 
-def test_muted_the_text_goes_on_without_sound() -> None:
-    with talking(ScriptedBrain(["One. ", "Two."], ["Three."])) as talk:
+def test_muted_also_in_the_middle_of_a_sentence_the_text_goes_on_without_sound() -> None:
+    speaker = FakeSpeaker(held=True)
+    with talking(ScriptedBrain(["One."], ["Two."], ["Three."]), speaker=speaker) as talk:
+        talk.engine.say("first")
+        assert speaker.playing.wait(SECONDS)
         talk.engine.mute(True)
-        assert talk.ask().outcome is Outcome.ANSWERED
-        assert talk.speaker and talk.speaker.chunks == []
+        assert talk.turn().outcome is Outcome.ANSWERED
+        speaker._held = False
+        talk.engine.say("second")
+        assert talk.turn().reply == "Two."
+        assert talk.voice and talk.voice.clauses == ["One."]
         talk.engine.mute(False)
         talk.ask(at=2000.0)
-        assert [c.text for c in talk.speaker.chunks] == ["Three."]
+        assert [c.text for c in speaker.chunks] == ["One.", "Three."]
 
 
 def test_a_failed_turn_says_why_and_the_next_one_works() -> None:
@@ -806,6 +813,28 @@ def test_a_clip_is_heard_instead_of_the_microphone() -> None:
         assert isinstance(said, Utterance) and len(said.samples) == 12 * 512 + 3200
 
 
+def test_a_short_silent_clip_is_no_slip_of_the_key() -> None:
+    with talking() as talk:
+        talk.engine.talk(1000.0, source="clip.wav")
+        for frame in frames("....", 1000.0, source="clip.wav"):
+            talk.engine.hear(frame)
+        talk.engine.release(1000.0 + 4 * FRAME_SECONDS)
+        assert talk.turn().outcome is Outcome.NO_SPEECH
+
+
+@pytest.mark.parametrize("end", ["conversation", "change"])
+def test_a_new_conversation_or_part_ends_the_answer(end: str) -> None:
+    speaker = FakeSpeaker(held=True, heard=0.0)
+    with talking(speaker=speaker) as talk:
+        talk.engine.say("tell me")
+        assert speaker.playing.wait(SECONDS)
+        if end == "change":
+            talk.engine.change(Change(Config(), voice="none"))
+        else:
+            talk.engine.new_conversation()
+        assert talk.turn().outcome is Outcome.CANCELLED
+
+
 def test_a_brain_that_does_not_load_is_explained_and_nothing_dies() -> None:
     class Missing(ScriptedBrain):
         def warm_up(self, progress):  # type: ignore[no-untyped-def]
@@ -816,6 +845,7 @@ def test_a_brain_that_does_not_load_is_explained_and_nothing_dies() -> None:
         assert isinstance(failed, LoadFailed) and failed.error.hint == "voxtui models fetch"
         talk.engine.say("anybody?")
         assert talk.turn().outcome is Outcome.FAILED
+        assert talk.events.until(StateChanged) == StateChanged(State.LOADING)
 
 
 def test_a_server_that_is_not_there_at_the_start_may_answer_later() -> None:
@@ -988,6 +1018,30 @@ def test_the_writing_down_can_be_turned_off() -> None:
         talk.ask()
         talk.ask(at=2000.0)
         assert talk.brain.inferences == 2
+
+
+@pytest.mark.parametrize("end", ["change", "close"])
+def test_the_writing_down_ends_before_its_brain_is_closed(end: str) -> None:
+    class Writing(ScriptedBrain):
+        closed_first: bool | None = None
+
+        def transcribe(self, said, cancelled):  # type: ignore[no-untyped-def]
+            self.transcribing.set()
+            try:
+                while True:
+                    yield Token("")
+            finally:
+                self.closed_first = self.closed
+
+    brain = Writing(heard=None)
+    with talking(brain) as talk:
+        talk.ask()
+        assert brain.transcribing.wait(SECONDS)
+        if end == "change":
+            talk.engine.change(Change(Config(), brain=ScriptedBrain()))
+            talk.engine.say("hello")
+            talk.turn()
+    assert brain.closed and brain.closed_first is False
 
 
 def test_a_writing_down_that_fails_costs_the_words_only() -> None:

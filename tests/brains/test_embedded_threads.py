@@ -10,6 +10,7 @@ import pytest
 
 from tests.fakes import SECONDS, Flag, frames
 from voxtui.brains.embedded import ChatThread, Draft, EmbeddedBrain
+from voxtui.brains.llama import ASK
 from voxtui.config import Config, Sampling
 from voxtui.errors import ModelError
 from voxtui.recording import Recording
@@ -127,8 +128,39 @@ def test_a_draft_that_was_paused_goes_on_with_other_random_numbers() -> None:
 
     sampling = Config().generation.sampling()
     draft.work(Chat(), sampling, lambda: len(draft._texts) < 2)  # type: ignore[arg-type]
+    assert not draft.ended
     draft.work(Chat(), sampling, lambda: True)  # type: ignore[arg-type]
+    assert draft.ended
     assert seeds == [sampling.seed, sampling.seed + 2]
+
+
+def test_a_reply_that_nobody_wants_any_more_is_not_worked_on(brain: Brain) -> None:
+    stopped, cancelled = Flag(), Flag()
+
+    def endless(prompt, sampling, tokens, on_prefilled, on_text, **options):  # type: ignore[no-untyped-def]
+        while not on_text("so "):
+            pass
+        stopped.set()
+
+    brain.llama.run = endless  # type: ignore[method-assign]
+    for item in brain.reply((), "Why?", Marks(), cancelled):
+        if isinstance(item, Token):
+            cancelled.set()
+    assert stopped.wait(SECONDS)
+
+
+def test_words_that_hold_still_are_answered_before_speech_pauses(brain: Brain) -> None:
+    drafted = Flag()
+
+    def before(prompt: str) -> None:
+        if prompt.endswith("hello there" + ASK):
+            drafted.set()
+
+    brain.llama.before = before
+    speak(brain)
+    for frame in frames("x" * 40, 2000.0):
+        brain.hear(frame, True)
+    assert drafted.wait(SECONDS)
 
 
 def test_what_is_typed_is_answered_whatever_an_utterance_that_was_dropped_still_asks_for(
