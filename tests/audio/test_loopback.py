@@ -57,7 +57,7 @@ class Cable(FakeSpeaker):
         self.deliver(np.concatenate([self._delay, sound, np.zeros(SAMPLE_RATE, np.float32)]))
 
     def deliver(self, samples):
-        for piece in frames(samples.astype(np.float32)):
+        for piece in frames([samples.astype(np.float32)]):
             self._now += FRAME_SECONDS
             self._microphone.push([Frame(piece, self._now)])
 
