@@ -58,7 +58,7 @@ def converse(capsys):
         def told(*names):
             until(lambda: [call[0] for call in engine.calls[1:]][-len(names) :] == list(names))
 
-        plain.run(script(engine, told))
+        run.all_done = plain.run(script(engine, told))
         said = capsys.readouterr().out.splitlines()
         return said, [str(call[0]) for call in engine.calls if call[0] not in ("start", "close")]
 
@@ -209,6 +209,19 @@ def test_commands(converse):
         "There are 1 sample clips.",
         "/nonsense: there is no such command. /help lists them.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "done"),
+    [("/mute", True), ("/nonsense", False), ("/7", False), ("/save", False), ("/again", False)],
+)
+def test_a_line_that_is_not_done_is_told_to_whoever_runs_it(converse, line, done):
+    def script(engine, told):
+        engine.load()
+        yield line
+
+    converse(script, live=False)
+    assert converse.all_done is done
 
 
 def test_a_session_is_saved_and_what_was_said_is_answered_again(converse, tmp_path):

@@ -177,8 +177,8 @@ def talk_plainly(options: Options) -> None:
             typed_live=live,
             save_dir=config.ui.save_dir,
         )
-        all_answered = plain.run(typed_lines())
-    leave(0 if all_answered or live else FAILED_TURN)
+        all_done = plain.run(typed_lines())
+    leave(0 if all_done or live else FAILED_TURN)
 
 
 @cli.command()

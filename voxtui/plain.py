@@ -127,13 +127,13 @@ class Plain:
         """the last line printed is open, and holds a reply"""
         self._muted = False
         self._waiting: deque[str] = deque()
-        self._all_answered = True
+        self._all_done = True
         self._asked = 0
         """turns that were begun here and have not finished"""
         self._closed = False
 
     def run(self, lines: Iterable[str]) -> bool:
-        """Until `lines` end or /quit; whether every turn was answered.
+        """Until `lines` end or /quit; whether all that they ask for was done.
 
         Raises what the engine died of, and what a start failed with, unless somebody is there to
         try it again.
@@ -146,7 +146,7 @@ class Plain:
         finally:
             self._clip_stopped.set()
             self.engine.close(LEAVING_SECONDS)
-        return self._all_answered
+        return self._all_done
 
     def _read(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -170,8 +170,7 @@ class Plain:
                 self._closed = True
             case Unplayed(sentence):
                 self._asked -= 1
-                self._all_answered = False
-                self._say(sentence)
+                self._refuse(sentence)
             case StateChanged(state):
                 self._change_state(state)
             case Loading(step, fraction):
@@ -210,6 +209,10 @@ class Plain:
             click.echo()
             self._in_reply = False
         click.echo(line)
+
+    def _refuse(self, sentence: str) -> None:
+        self._all_done = False
+        self._say(sentence)
 
     def _say_loading(self, step: str, fraction: float | None) -> None:
         """Each step, and each tenth of one that is measured, once."""
@@ -267,8 +270,7 @@ class Plain:
             case Outcome.NO_SPEECH:
                 self._say("Nothing was heard.")
             case Outcome.FAILED:
-                self._all_answered = False
-                self._say(turn.error or "The turn failed.")
+                self._refuse(turn.error or "The turn failed.")
             case Outcome.CANCELLED if not turn.reply:
                 self._say("Dropped.")
             case _:
@@ -335,7 +337,7 @@ class Plain:
             case _ if text.startswith("/") and text[1:].isdecimal():
                 self._play_clip(int(text[1:]))
             case _ if text.startswith("/"):
-                self._say(f"{text}: there is no such command. /help lists them.")
+                self._refuse(f"{text}: there is no such command. /help lists them.")
             case _:
                 self._clip_stopped.set()
                 self._talking = None
@@ -356,7 +358,7 @@ class Plain:
 
     def _answer_again(self, at: float) -> None:
         if not any(exchange.said for exchange in self._record.finished):
-            self._say("Nothing has been said yet that could be answered again.")
+            self._refuse("Nothing has been said yet that could be answered again.")
             return
         self._clip_stopped.set()
         self._talking = None
@@ -365,18 +367,18 @@ class Plain:
 
     def _look_again(self) -> None:
         if self._state is not State.READY:
-            self._say("Devices are looked for between turns.")
+            self._refuse("Devices are looked for between turns.")
             return
         self.engine.look_again()
 
     def _save(self) -> None:
         if not self._record.finished:
-            self._say("There is nothing to save yet.")
+            self._refuse("There is nothing to save yet.")
             return
         try:
             place = self._record.save(saved_sessions(self._save_dir))
         except InputError as error:
-            self._say(str(error))
+            self._refuse(str(error))
         else:
             self._say(f"Saved, with your words: {place}")
 
@@ -408,7 +410,7 @@ class Plain:
             self._say("No model is loaded." if self._unloaded else "Still loading.")
             return
         if not 0 < number <= len(self._clips):
-            self._say(f"There are {len(self._clips)} sample clips.")
+            self._refuse(f"There are {len(self._clips)} sample clips.")
             return
         self._clip_stopped.set()
         self._clip_stopped = threading.Event()
