@@ -21,7 +21,7 @@ from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
 from voxtui.config import Config
 from voxtui.conversation import Conversation, Speech, VoiceFailed
-from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
+from voxtui.errors import DeviceError, ModelError, ModelLost, RemoteError, VoxtuiError
 from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.recording import Endpointer, Overhearing, Recording, SpeechGate
@@ -32,6 +32,7 @@ from voxtui.turn import (
     REPLAY,
     TYPED,
     Captured,
+    ChangeFailed,
     Died,
     Event,
     Frame,
@@ -490,7 +491,7 @@ class Engine:
             self._use(change)
             self._config = change.config
         except VoxtuiError as error:
-            self._emit(Notice(f"Nothing was changed. {error}", "error"))
+            self._emit(ChangeFailed(error))
             for part in (change.microphone, change.speaker, change.brain):
                 if part is not None:
                     part.close()
@@ -744,6 +745,7 @@ class Engine:
             self._respond(answer)
         except ModelError as error:
             self._finish(ticket, Outcome.FAILED, answer, str(error))
+            self._report_loss(error)
             return
         finally:
             self._answering = None
@@ -767,10 +769,16 @@ class Engine:
                 yield
         except ModelError as error:
             self._emit(Notice(f"What you said could not be transcribed: {error}"))
+            self._report_loss(error)
             return
         if words.strip() and not ticket.cancelled.is_set():
             self._conversation.put_into_words(said, words.strip())
             self._emit(UserWords(ticket.number, words.strip()))
+
+    def _report_loss(self, error: ModelError) -> None:
+        """Another brain may have taken the place of one that is lost."""
+        if isinstance(error, ModelLost):
+            self._report_parts()
 
     def _reply_text(self, ticket: Ticket) -> Callable[[str], object]:
         return lambda text: self._emit(ReplyText(ticket.number, text))
