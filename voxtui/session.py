@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,7 @@ class Record:
         return place
 
     def _write(self, part: Path) -> None:
-        exchanges = self.finished  # once: a turn may end meanwhile
+        exchanges = [replace(exchange) for exchange in self.finished]  # turns go on meanwhile
         for exchange in exchanges:
             if exchange.said is not None and exchange.source != REPLAY:
                 (part / _wav(exchange)).write_bytes(exchange.said.as_wav())
