@@ -206,6 +206,7 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
             "[brain.embedded]\nmodel = ''",
             'brain.embedded.model: "" is not a text with something in it.',
         ),
+        ('[ui]\nsave_dir = "a\\u0000b"', 'ui.save_dir: "a\\u0000b" is not a text.'),
         (
             "[brain.remote]\nurl = 'https://me:secret@far.example/v1'",
             "brain.remote: url may hold no password: the environment variable VOXTUI_API_KEY is "

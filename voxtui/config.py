@@ -352,6 +352,11 @@ def user_config_file() -> Path:
     return user_config_path("voxtui", appauthor=False) / "config.toml"
 
 
+def user_path(named: str | Path) -> Path:
+    """What the user means by `named`; behind a `~` that is nobody's home there is just no file."""
+    return Path(os.path.expanduser(named))
+
+
 def toml_value(value: Any) -> str:
     """`value` as it is written in config.toml."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)
@@ -431,8 +436,8 @@ def _checked(place: str, key: str, value: Any) -> Any:
     try:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError
-        if isinstance(value, str):
-            value.encode()  # an environment variable need not be text
+        if isinstance(value, str) and b"\0" in value.encode():  # which also fails for no text
+            raise ValueError
         return msgspec.convert(value, _keys()[key])
     except (ValueError, OverflowError) as error:
         kind = inspect.type_info(_keys()[key])

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from voxtui.config import user_path
 from voxtui.errors import InputError
 from voxtui.turn import (
     REPLAY,
@@ -33,7 +34,7 @@ def saved_sessions(folder: str) -> Path:
     from platformdirs import user_data_path
 
     if folder:
-        return Path(folder).expanduser()
+        return user_path(folder)
     return user_data_path("voxtui", appauthor=False) / "sessions"
 
 
