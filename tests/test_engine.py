@@ -37,6 +37,7 @@ from voxtui.protocols import Progress
 from voxtui.turn import (
     FRAME_SECONDS,
     Captured,
+    ChangeFailed,
     Died,
     Frame,
     Loaded,
@@ -843,6 +844,21 @@ def test_a_server_that_is_not_there_at_the_start_may_answer_later() -> None:
         failed = talk.ask()
         assert (failed.outcome, failed.error) == (Outcome.FAILED, "Nothing listens there.")
         assert talk.ask(at=2000.0).reply == "Yes."
+
+
+def test_of_a_change_that_fails_nothing_stays_open() -> None:
+    class Failing(ScriptedBrain):
+        def warm_up(self, progress: Progress) -> None:
+            raise OUT_OF_MEMORY
+
+    new = FakeMicrophone(), FakeSpeaker(), BeepVoice(), Failing()
+    microphone, speaker, voice, brain = new
+    with talking() as talk:
+        talk.engine.change(Change(Config(), microphone, speaker, brain, voice))
+        assert talk.events.until(ChangeFailed) == ChangeFailed(OUT_OF_MEMORY)
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        assert all(part.closed for part in new)
+        assert talk.ask().outcome is Outcome.ANSWERED
 
 
 def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:

@@ -492,9 +492,7 @@ class Engine:
             self._config = change.config
         except VoxtuiError as error:
             self._emit(ChangeFailed(error))
-            for part in (change.microphone, change.speaker, change.brain):
-                if part is not None:
-                    part.close()
+            _close(change.microphone, change.speaker, change.voice, change.brain)
         self._ready = True
         self._report_parts()
         self._emit(StateChanged(State.READY))
@@ -520,8 +518,7 @@ class Engine:
         self._exchange(change)
 
     def _exchange(self, change: Change) -> None:
-        old: list[Microphone | Speaker | Voice | Brain | None] = []
-        old += self._sound.use(change.microphone, change.speaker)
+        old: list[Part] = [*self._sound.use(change.microphone, change.speaker)]
         if change.voice is not None:
             old.append(self._voice)
             self._voice = None if change.voice == "none" else change.voice
@@ -529,9 +526,7 @@ class Engine:
         if change.brain is not None:
             old.append(self._brain)
             self._brain = change.brain
-        for part in old:
-            if part is not None:
-                part.close()
+        _close(*old)
 
     def _sound_check(self, speaker: Speaker) -> None:
         """A soft tone: which speaker it is can be heard."""
@@ -558,9 +553,7 @@ class Engine:
         self._sound.close()
         if self._voice_busy.acquire(timeout=self._config.voice.timeout_s):
             self._voice_busy.release()  # native code is not left running while the process ends
-        for part in (self._voice, self._brain):
-            if part is not None:
-                part.close()
+        _close(self._voice, self._brain)
 
     def _lose_microphone(self, sentence: str) -> None:
         """What was captured is kept and answered."""
@@ -926,6 +919,15 @@ class _Answer:
 
 class _Closing(Exception):
     """Nobody waits any more for what is being loaded."""
+
+
+Part: TypeAlias = Microphone | Speaker | Voice | Brain | Literal["none"] | None
+
+
+def _close(*parts: Part) -> None:
+    for part in parts:
+        if not isinstance(part, str | None):
+            part.close()
 
 
 def _silent_frame() -> Frame:
