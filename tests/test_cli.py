@@ -147,6 +147,8 @@ def test_what_is_no_file_is_refused_and_not_waited_for(voxtui):
     assert sentence(voxtui("ask", "-")) == f"-: there is no such file. {wanted}"
     said = sentence(voxtui("ask", "pipe.wav"))
     assert said == f"pipe.wav: is a pipe or a device, not a sound file. {wanted}"
+    long = f"{'x' * 300}.wav"
+    assert sentence(voxtui("transcribe", long)) == f"voxtui: {long}: File name too long."
 
 
 def test_a_file_that_is_no_question_is_refused_before_anything_is_loaded_or_written(voxtui):

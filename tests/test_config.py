@@ -206,6 +206,7 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
             "[brain.embedded]\nmodel = ''",
             'brain.embedded.model: "" is not a text with something in it.',
         ),
+        ('[ui]\nsave_dir = "a\\u0000b"', 'ui.save_dir: "a\\u0000b" is not a text.'),
         (
             "[brain.remote]\nurl = 'https://me:secret@far.example/v1'",
             "brain.remote: url may hold no password: the environment variable VOXTUI_API_KEY is "
@@ -238,6 +239,7 @@ def test_what_the_file_says_wrong_is_said_with_its_place(file, sentence):
         "http://:8000/v1",
         "http://far.example:0/v1",
         "http://far.example:99999/v1",
+        "http://[::1/v1",
         "http://far.example/v 1",
     ],
 )
@@ -362,6 +364,12 @@ def test_a_file_that_happens_to_lie_here_sends_nobodys_voice_away(key):
     assert "--config config.toml" in refused.value.hint
     meant = load_config(Path("config.toml"), (), {}).config
     assert getattr(meant.brain.remote, key) == "https://far.example/v1"
+
+
+def test_what_is_no_address_at_all_counts_as_one_elsewhere():
+    written("[brain.remote]\nurl = 'http://[::1/v1'\n")
+    with pytest.raises(ConfigError, match="only a file of your own"):
+        load_config(None, (), {})
 
 
 def test_a_server_on_this_machine_may_be_named_by_any_file():

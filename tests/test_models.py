@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from tests.package_index import PackageIndex
 from voxtui import models
-from voxtui.config import VoiceConfig
+from voxtui.config import KokoroConfig, VoiceConfig
 from voxtui.errors import ModelError, ModelMissing
 from voxtui.models import ChatModel, Part, check_content, fetch, model_file, models_directory
 from voxtui.repositories import kokoro_files, voxtral_directory
@@ -370,6 +370,20 @@ def test_what_a_fetch_that_was_interrupted_has_brought_counts():
     with pytest.raises(ModelMissing) as missing:
         model_file("tiny")
     assert missing.value.size == TINY.size - 100
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        lambda path: model_file(f"{path}.gguf"),
+        voxtral_directory,
+        lambda path: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=path))),
+        lambda path: fetch("tiny", source=Path(path)),
+    ],
+)
+def test_a_home_of_nobody_is_a_place_where_no_file_is(find):
+    with pytest.raises(ModelError, match=r"There is no (model )?(file|directory)( at)? ~nobody"):
+        find("~nobody-at-all/x")
 
 
 @pytest.mark.parametrize(

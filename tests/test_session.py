@@ -112,6 +112,24 @@ def test_old_speech_is_let_go_and_its_words_stay(tmp_path, monkeypatch):
     assert [file.name for file in place.glob("*.wav")] == ["turn-0004.wav"]
 
 
+def test_what_is_said_while_a_session_is_saved_takes_nothing_from_it(tmp_path):
+    class Slow(Utterance):
+        def as_wav(self) -> bytes:
+            record.add_speech(3, said(session.KEPT_SPEECH_SECONDS))
+            return super().as_wav()
+
+    record = Record(BEGAN)
+    for n in (1, 2):
+        record.begin(n, "microphone")
+        record.add_speech(n, Slow(said().samples, ((0.0, 0.5),), 1.0))
+        record.finish(turn(n))
+    record.begin(3, "microphone")
+    place = record.save(tmp_path)
+    turns = json.loads((place / "session.json").read_text())["turns"]
+    assert [t["wav"] for t in turns] == ["turn-0001.wav", "turn-0002.wav"]
+    assert sorted(wav.name for wav in place.glob("*.wav")) == [t["wav"] for t in turns]
+
+
 def test_a_turn_nobody_began_is_ignored(tmp_path):
     record = Record(BEGAN)
     record.add_words(9, "x")

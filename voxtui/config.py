@@ -9,6 +9,7 @@ import math
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -82,24 +83,25 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 def is_loopback(url: str) -> bool:
     """Whether what goes to `url` stays on this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
+    with suppress(ValueError):  # no URL, or no address
+        host = urlsplit(url).hostname or ""
+        if host == "localhost":
+            return True
         address = ipaddress.ip_address(host)
         return address.is_loopback or address.is_unspecified  # 0.0.0.0, as servers print it
-    except ValueError:
-        return host == "localhost"
+    return False
 
 
 def _check_url(name: str, url: str) -> None:
     """Raises ValueError."""
     if not url:
         return
-    parts = urlsplit(url)
-    if "@" in parts.netloc or parts.query:
+    if "@" in url or "?" in url:
         raise ValueError(
             f"{name} may hold no password: the environment variable VOXTUI_API_KEY is for a key"
         )
     try:
+        parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
@@ -350,6 +352,11 @@ def user_config_file() -> Path:
     return user_config_path("voxtui", appauthor=False) / "config.toml"
 
 
+def user_path(named: str | Path) -> Path:
+    """What the user means by `named`; behind a `~` that is nobody's home there is just no file."""
+    return Path(os.path.expanduser(named))
+
+
 def toml_value(value: Any) -> str:
     """`value` as it is written in config.toml."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)
@@ -429,8 +436,8 @@ def _checked(place: str, key: str, value: Any) -> Any:
     try:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError
-        if isinstance(value, str):
-            value.encode()  # an environment variable need not be text
+        if isinstance(value, str) and b"\0" in value.encode():  # which also fails for no text
+            raise ValueError
         return msgspec.convert(value, _keys()[key])
     except (ValueError, OverflowError) as error:
         kind = inspect.type_info(_keys()[key])

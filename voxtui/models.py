@@ -27,6 +27,7 @@ from urllib.request import urlopen
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
+from voxtui.config import user_path
 from voxtui.errors import ModelError, ModelMissing
 from voxtui.hub import BLOCK, HubFile, Unreachable, asking, grow
 
@@ -167,7 +168,7 @@ def model_file(name_or_path: str) -> Path:
             f"Known: {', '.join(MODELS)}, or the path of a .gguf file (brain.embedded.model); "
             "`voxtui models list` shows the other models too.",
         )
-    path = Path(name_or_path).expanduser()
+    path = user_path(name_or_path)
     _check_gguf(path)
     return path
 
@@ -279,8 +280,8 @@ def only_fetch() -> Generator[None, None, None]:
 
 
 def _from_file(model: ChatModel, source: Path, partial: Path) -> None:
-    _check_gguf(source.expanduser())
-    original = source.expanduser().resolve()
+    _check_gguf(user_path(source))
+    original = user_path(source).resolve()
     if original.stat().st_size != model.size or _sha256(original) != model.sha256:
         raise ModelError(
             f"{source} is not the released file of {model.name}.",

@@ -6,11 +6,12 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from voxtui.config import user_path
 from voxtui.errors import InputError
 from voxtui.turn import (
     REPLAY,
@@ -33,7 +34,7 @@ def saved_sessions(folder: str) -> Path:
     from platformdirs import user_data_path
 
     if folder:
-        return Path(folder).expanduser()
+        return user_path(folder)
     return user_data_path("voxtui", appauthor=False) / "sessions"
 
 
@@ -125,7 +126,7 @@ class Record:
         return place
 
     def _write(self, part: Path) -> None:
-        exchanges = self.finished  # once: a turn may end meanwhile
+        exchanges = [replace(exchange) for exchange in self.finished]  # turns go on meanwhile
         for exchange in exchanges:
             if exchange.said is not None and exchange.source != REPLAY:
                 (part / _wav(exchange)).write_bytes(exchange.said.as_wav())
