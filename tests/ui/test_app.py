@@ -478,6 +478,16 @@ async def test_the_field_says_what_escape_does_and_that_the_key_still_talks():
         assert "Enter sends, Esc stops" in s.text
 
 
+async def test_help_is_scrolled_by_its_keys():
+    async with screen(size=(80, 24)) as s:
+        await s.pilot.press("question_mark")
+        await s.settle()
+        assert "speaking  " not in s.text
+        await s.pilot.press("end")
+        await s.settle()
+        assert "speaking  " in s.text
+
+
 async def test_help_explains_every_stage_of_the_panel():
     async with screen(size=(120, 45)) as s:
         await s.pilot.press("question_mark")

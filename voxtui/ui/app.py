@@ -905,6 +905,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._start_again(config, **self._device(choice.key, config))
             elif self._can_answer():
                 self.engine.change(self._change(choice.key, config))
+                self._transcript.note(f"{choice.title}.")
             else:
                 return
         except VoxtuiError as error:

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 PANEL: Sequence[tuple[str, str]] = (
-    ("TTFT", "time to first token, the first piece of a word of the answer"),
+    ("TTFT", "time to first token: to the first piece of a word"),
     ("First sound", "until you hear it"),
     ("Total", "until the answer is written in full"),
     ("p50 p95", "50 and 95 of 100 of the last turns took no longer"),
@@ -37,6 +37,7 @@ PANEL: Sequence[tuple[str, str]] = (
 class Help(ModalScreen[None]):
     """What each key does, and what the panel says."""
 
+    AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar = [Binding("escape,question_mark,f1,q,enter", "dismiss", "Close")]
 
     def __init__(self, bindings: Iterable[Binding]) -> None:
