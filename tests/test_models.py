@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from tests.package_index import PackageIndex
 from voxtui import models
-from voxtui.config import VoiceConfig
+from voxtui.config import KokoroConfig, VoiceConfig
 from voxtui.errors import ModelError, ModelMissing
 from voxtui.models import ChatModel, Part, check_content, fetch, model_file, models_directory
 from voxtui.repositories import kokoro_files, voxtral_directory
@@ -456,6 +456,20 @@ def test_a_release_cut_short_elsewhere_is_recognised_by_its_name(tmp_path):
     (tmp_path / "tiny.gguf").write_bytes(CONTENT[:PART])
     with pytest.raises(ModelError, match="is cut short"):
         model_file(str(tmp_path / "tiny.gguf"))
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        model_file,
+        lambda named: fetch("tiny", source=Path(named)),
+        voxtral_directory,
+        lambda named: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=named))),
+    ],
+)
+def test_a_path_in_a_home_that_nobody_has_is_one_sentence(find):
+    with pytest.raises(ModelError, match="~nobody-here/"):
+        find("~nobody-here/mine.gguf")
 
 
 def test_a_directory_is_no_model(tmp_path):

@@ -127,7 +127,7 @@ def _endpoint() -> str:
 def hub_home() -> Path:
     """Where the hub's own client keeps its token and its cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get("HF_HOME") or f"{cache}/huggingface").expanduser()
+    return Path(os.path.expanduser(os.environ.get("HF_HOME") or f"{cache}/huggingface"))
 
 
 def _token() -> str | None:

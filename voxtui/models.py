@@ -167,7 +167,7 @@ def model_file(name_or_path: str) -> Path:
             f"Known: {', '.join(MODELS)}, or the path of a .gguf file (brain.embedded.model); "
             "`voxtui models list` shows the other models too.",
         )
-    path = Path(name_or_path).expanduser()
+    path = Path(os.path.expanduser(name_or_path))
     _check_gguf(path)
     return path
 
@@ -279,8 +279,9 @@ def only_fetch() -> Generator[None, None, None]:
 
 
 def _from_file(model: ChatModel, source: Path, partial: Path) -> None:
-    _check_gguf(source.expanduser())
-    original = source.expanduser().resolve()
+    original = Path(os.path.expanduser(source))
+    _check_gguf(original)
+    original = original.resolve()
     if original.stat().st_size != model.size or _sha256(original) != model.sha256:
         raise ModelError(
             f"{source} is not the released file of {model.name}.",

@@ -65,7 +65,7 @@ class Repository:
 def voxtral(model: str) -> Repository | Path:
     """What `brain.voxtral.model` names: a repository, or a directory of the user's own."""
     if os.path.isdir(model) or not re.fullmatch(r"\w[\w.-]*/[\w.-]+", model):
-        return Path(model).expanduser()
+        return Path(os.path.expanduser(model))
     return Repository(
         name="voxtral",
         upstream=model,
@@ -126,7 +126,7 @@ def kokoro_files(config: VoiceConfig) -> KokoroFiles:
 
     def find(named: str, file: str) -> Path:
         if named:
-            path = Path(named).expanduser()
+            path = Path(os.path.expanduser(named))
             if not path.is_file():
                 raise ModelError(f"There is no file {path}.", "Set voice.kokoro to where it is.")
             return path
@@ -217,7 +217,7 @@ def _size(path: Path) -> int:
 def _in_hub_cache(repository: Repository) -> Path:
     """Where the hub's own client keeps the latest commit it fetched."""
     cache = os.environ.get("HF_HUB_CACHE")
-    folder = Path(cache).expanduser() if cache else hub_home() / "hub"
+    folder = Path(os.path.expanduser(cache)) if cache else hub_home() / "hub"
     folder /= f"models--{repository.upstream.replace('/', '--')}"
     try:
         return folder / "snapshots" / (folder / "refs" / "main").read_text().strip()
