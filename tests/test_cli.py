@@ -18,6 +18,7 @@ import soundfile
 from tests.virtual_audio import VirtualAudio, missing
 from voxtui import cuda
 from voxtui.build import build_detector
+from voxtui.cli import open_closed_streams
 from voxtui.config import BrainConfig, Config
 from voxtui.detectors.silero import PySilero, TorchSilero
 from voxtui.models import MODELS, place
@@ -361,6 +362,17 @@ def test_a_standard_stream_that_is_closed_is_not_mistaken_for_a_file(voxtui):
     command = f"{VOXTUI} ask {QUESTION} <&- >&- 2>&-"
     ran = subprocess.run(command, shell=True, env=voxtui.environment, check=False)
     assert ran.returncode == 2  # there is no model
+
+
+def test_a_standard_stream_that_was_closed_can_be_used_all_the_same(monkeypatch):
+    """Python begins without it."""
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    open_closed_streams()
+    assert not sys.stdin.isatty()
+    for stream in (sys.stdout, sys.stderr):
+        assert stream.writable()
+        stream.flush()
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])

@@ -491,12 +491,14 @@ def leave(code: int) -> NoReturn:
 
 
 def open_closed_streams() -> None:
-    """Else the next file that is opened takes their place, and is written to."""
-    for fd in (0, 1, 2):
+    """Else the next file that is opened takes their place, and is written to; Python has none."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(fd, "w" if fd else "r", encoding="utf-8", closefd=False))
 
 
 def refuse(sentence: str) -> NoReturn:

@@ -47,6 +47,9 @@ DISK_GB = 1.2
 
 LEVEL_SECONDS = 1.5
 
+HELD = "A device that another program holds alone is not seen."
+"""PortAudio lists a device only if it can open it."""
+
 Verdict = Literal["ok", "missing", "note"]
 
 
@@ -239,7 +242,8 @@ def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
             device = find(found.devices, wanted, direction)
             yield Finding("ok", f"{kind}: {device.name} ({device.host}, {device.rate:g} Hz)")
         except DeviceError as error:
-            yield Finding("note", f"{kind}: {error.message}", "Text and sample clips work without.")
+            mend = f"{HELD} Text and sample clips work without."
+            yield Finding("note", f"{kind}: {error.message}", mend)
 
 
 def _wanted(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
@@ -388,7 +392,7 @@ def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:
         raise DeviceError(found.problem)
     devices = found.devices
     if not devices:
-        click.echo("There is no sound device. Text and sample clips work without.")
+        click.echo(f"There is no sound device. {HELD} Text and sample clips work without.")
         return
     used: set[tuple[int, str]] = set()
     problems: list[str] = []
@@ -408,6 +412,8 @@ def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:
         click.echo(f"{line}  {channels:<16} {', '.join(uses)}".rstrip())
     for problem in problems:
         click.echo(problem, err=True)
+    if problems:
+        click.echo(HELD, err=True)
     if any(direction == "input" for _, direction in used):
         click.echo(_level(microphone))
 

@@ -37,6 +37,8 @@ GGUF_MAGIC = b"GGUF"
 GGUF_HEADER = 24
 """bytes: magic, version, number of tensors, number of keys"""
 
+ANOTHER_PLACE = "keep the model elsewhere and name that place in the config"
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -262,9 +264,11 @@ def storage_errors(directory: Path) -> Generator[None, None, None]:
                 message = f"The disk is full: {directory} takes no more."
                 hint = "Make room and try again: it goes on where it stopped."
             case errno.EACCES | errno.EPERM | errno.EROFS:
-                message, hint = f"{directory} cannot be written to: {error.strerror}.", ""
+                message = f"{directory} cannot be written to: {error.strerror}."
+                hint = f"Make it yours, or {ANOTHER_PLACE}."
             case _:
-                message, hint = f"{directory} cannot be used: {error.strerror or error}.", ""
+                message = f"{directory} cannot be used: {error.strerror or error}."
+                hint = f"Mend that, or {ANOTHER_PLACE}."
         raise ModelError(message, hint) from error
 
 
@@ -320,7 +324,7 @@ def check_room(needed: int) -> None:
     if free < needed:
         raise ModelError(
             f"Not enough room in {models_directory()}: {_gb(needed)} needed, {_gb(free)} free.",
-            "Make room, or keep the model elsewhere and name that place in the config.",
+            f"Make room, or {ANOTHER_PLACE}.",
         )
 
 
