@@ -15,6 +15,7 @@ from voxtui.config import (
     GenerationConfig,
     RemoteBrainConfig,
     load_config,
+    save_values,
     toml_value,
 )
 from voxtui.errors import ConfigError
@@ -312,6 +313,48 @@ def test_a_file_that_may_not_be_read_is_one_sentence():
     path = written("")
     path.chmod(0)
     assert refusal() == "config.toml: cannot be read: Permission denied."
+
+
+def test_a_config_of_ones_own_that_cannot_be_looked_at_is_not_taken_for_none(tmp_path):
+    (tmp_path / "home").symlink_to("home")
+    own = tmp_path / "home" / "voxtui" / "config.toml"
+    assert refusal().startswith(f"{own}: cannot be read: Too many levels of symbolic links")
+
+
+def test_a_home_that_is_a_file_holds_no_config(tmp_path):
+    (tmp_path / "home").touch()
+    assert load_config(None, (), {}).path is None
+
+
+def test_settings_are_saved_where_a_link_leads_with_the_rights_that_file_had(tmp_path):
+    kept = written("# mine\n[voice]\nspeed = 1.5  # fast\n", "dotfile.toml")
+    kept.chmod(0o600)
+    own = tmp_path / "home" / "voxtui" / "config.toml"
+    own.parent.mkdir(parents=True)
+    own.symlink_to(kept.absolute())
+    assert save_values({"voice.speed": 1.2, "ui.theme": "nord"}) == own
+    assert own.is_symlink()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    text = '# mine\n[voice]\nspeed = 1.2  # fast\n\n[ui]\ntheme = "nord"\n'
+    assert kept.read_text().replace("\n\n", "\n") == text.replace("\n\n", "\n")
+
+
+def test_settings_that_find_no_room_leave_the_file_as_it_was_and_nothing_beside_it(
+    tmp_path, monkeypatch
+):
+    own = tmp_path / "home" / "voxtui" / "config.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[voice]\nspeed = 1.5\n")
+
+    def full(path, text, encoding):
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(ConfigError, match="was not written: No space left on device"):
+        save_values({"voice.speed": 1.2})
+    assert own.read_text() == "[voice]\nspeed = 1.5\n"
+    assert list(own.parent.iterdir()) == [own]
 
 
 KEYS = [setting.key for setting in load_config(SHIPPED, (), {}).settings]

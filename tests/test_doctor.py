@@ -98,6 +98,33 @@ def test_memory_that_is_there_and_not_free_is_said(machine, capsys, monkeypatch)
     assert lines[0] == "note     memory: 0.1 GB free; 0.1 GB are needed"
 
 
+@pytest.mark.parametrize(
+    ("groups", "files"),
+    [
+        ("0::/user/app\n", {"user/app/memory.max": "max", "user/memory.max": "700000000"}),
+        ("0::/host/only\n", {"memory.max": "700000000"}),  # as in a container
+        (
+            "5:cpu:/\n4:memory:/app\n0::/\n",
+            {
+                "memory/app/memory.limit_in_bytes": "700000000",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+            },
+        ),
+    ],
+)
+def test_memory_that_a_container_may_not_use_is_not_counted(tmp_path, groups, files):
+    (tmp_path / "cgroup").write_text(groups)
+    for name, limit in files.items():
+        (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mount" / name).write_text(f"{limit}\n")
+    limits = doctor._control_group_limits(tmp_path / "cgroup", tmp_path / "mount")
+    assert min(limits) == 700_000_000
+
+
+def test_a_system_without_control_groups_has_no_limit_of_theirs(tmp_path):
+    assert not [*doctor._control_group_limits(tmp_path / "none", tmp_path)]
+
+
 def test_a_voice_that_cannot_be_is_missing(machine, capsys):
     machine.voice_fails = ModelError("No such voice.", "Take another.")
     possible, lines = machine.examine(capsys)

@@ -483,6 +483,20 @@ def test_a_release_cut_short_elsewhere_is_recognised_by_its_name(tmp_path):
         model_file(str(tmp_path / "tiny.gguf"))
 
 
+@pytest.mark.parametrize(
+    "find",
+    [
+        model_file,
+        lambda named: fetch("tiny", source=Path(named)),
+        voxtral_directory,
+        lambda named: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=named))),
+    ],
+)
+def test_a_path_in_a_home_that_nobody_has_is_one_sentence(find):
+    with pytest.raises(ModelError, match="~nobody-here/"):
+        find("~nobody-here/mine.gguf")
+
+
 def test_a_directory_is_no_model(tmp_path):
     with pytest.raises(ModelError, match="is a directory"):
         model_file(str(tmp_path))

@@ -86,7 +86,7 @@ def test_a_save_that_fails_leaves_nothing_and_says_where(record, tmp_path, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(InputError, match=r"not saved.*No space left"):
+    with pytest.raises(InputError, match=r"not saved.*No space left.*Make room"):
         record.save(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -95,6 +95,15 @@ def test_a_place_that_cannot_be_made_is_a_sentence(record, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="not saved"):
         record.save(tmp_path / "file" / "sessions")
+
+
+def test_a_home_that_nobody_has_is_a_sentence_and_no_folder_of_that_name(
+    record, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="no home for ~nobody-here/voxtui"):
+        record.save(session.saved_sessions("~nobody-here/voxtui"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_old_speech_is_let_go_and_its_words_stay(tmp_path, monkeypatch):

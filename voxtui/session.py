@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import tempfile
@@ -110,6 +111,11 @@ class Record:
         Returns where it is. Raises InputError.
         """
         part: Path | None = None
+        if str(folder).startswith("~"):  # what no user's home took the place of
+            raise InputError(
+                f"The session was not saved: there is no home for {folder}.",
+                "Choose another place: ui.save_dir.",
+            )
         try:
             folder.mkdir(parents=True, exist_ok=True)
             part = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
@@ -119,9 +125,10 @@ class Record:
         except OSError as error:
             if part is not None:
                 shutil.rmtree(part, ignore_errors=True)
+            no_room = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise InputError(
                 f"The session was not saved: {folder}: {error.strerror or error}.",
-                "Choose another place: ui.save_dir.",
+                "Make room and save it again." if no_room else "Choose another place: ui.save_dir.",
             ) from error
         return place
 

@@ -155,6 +155,14 @@ async def test_no_voice_is_a_choice_too():
         assert s.engine.calls[-1][1].voice == "none"
 
 
+async def test_what_was_chosen_stands_in_the_conversation():
+    async with screen() as s:
+        s.app._parts = parts()
+        s.app.choose(Choice("Speed of the voice: 1.2", "voice.speed", 1.2))
+        await s.settle()
+        assert "Speed of the voice: 1.2." in s.text
+
+
 async def test_a_choice_that_cannot_be_made_changes_nothing_and_says_why():
     def refused(config, say):
         raise ModelError("There is no such voice.")

@@ -405,6 +405,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.clear_notifications()  # "still loading" is no longer true
         if self._choice is not None:
             self._keep(self._choice)
+            self._transcript.note(f"{self._choice.title}.")
             self._choice = None
         self._sends_to = loaded.sends_to
         self._steps, self._parts_found = Steps(), summary(loaded)
@@ -572,11 +573,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._bar.explain("type, or let it hear a sample")
             return
         key = self._key_name
+        instead = f", or {'hold' if self._mode is Mode.HOLD else 'press'} {key} to talk"
         match self._mode:
             case Mode.HOLD:
-                self._bar.explain(f"hold: {key} down, speak, let go")
+                self._bar.explain(f"hold: {key} down, speak, let go", instead)
             case Mode.TOGGLE:
-                self._bar.explain(f"toggle: {key} starts, {key} ends")
+                self._bar.explain(f"toggle: {key} starts, {key} ends", instead)
             case Mode.MOUSE:
                 self._bar.explain("mouse: speak, let go of the button")
             case Mode.HANDS_FREE:

@@ -163,7 +163,7 @@ class Numbers(Static):
         felt = [number(turn.ms(mark, since=Mark.SPEECH_ENDED)) for mark in TIME_MARKS]
         painted = f"first word painted at {number(turn.ms(Mark.FIRST_SHOWN))} ms"
         return [
-            _three(f"above {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
+            _three(f"p50… of {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
             _quiet(self.queue) if self.queue else _three(f"cold turn{several}", cold),
             _three("since the last word", felt),
             _quiet(f"{painted:<33}{used:>16}"),
