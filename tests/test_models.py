@@ -2,6 +2,7 @@ import errno
 import hashlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -238,10 +239,20 @@ def test_a_hub_that_cannot_be_reached_is_said_in_one_sentence(closed_port):
 
 
 @pytest.mark.parametrize("source", ["auto", "hub"])
-def test_an_endpoint_that_is_no_address_is_said(index, monkeypatch, source):
-    monkeypatch.setenv("HF_ENDPOINT", "hub.example")
-    with pytest.raises(ModelError, match=r"HF_ENDPOINT: hub\.example is no address"):
+@pytest.mark.parametrize("address", ["hub.example", "http://[::1", "http://hub.example:99999"])
+def test_an_endpoint_that_is_no_address_is_said(index, monkeypatch, source, address):
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(ModelError, match=rf"HF_ENDPOINT: {re.escape(address)} is no address"):
         fetch("tiny", source=source)
+
+
+@pytest.mark.parametrize("source", ["auto", "hub"])
+@pytest.mark.parametrize("token", ["hf_…", "hf_\nsecret"])
+def test_a_token_that_is_none_is_said_and_not_shown(hub, monkeypatch, source, token):
+    monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(ModelError, match="holds characters that none has") as refused:
+        fetch("tiny", source=source)
+    assert "hf_" not in str(refused.value)
 
 
 def test_a_page_in_place_of_the_file_costs_nothing_of_what_is_here(hub):

@@ -91,9 +91,9 @@ class Plain:
         clips: Sequence[tuple[str, Path]],
         speak_clip: Callable[[Engine, Path, threading.Event], object],
         parts_anew: Callable[[Callable[[str], object], bool], Change],
-        device_offset: DeviceOffset = lambda speaker: None,
-        typed_live: bool = True,
-        save_dir: str = "",
+        device_offset: DeviceOffset,
+        typed_live: bool,
+        save_dir: str,
     ) -> None:
         """`typed_live` False: the lines of a file or pipe, which wait for one another.
 

@@ -159,9 +159,7 @@ def bring(repository: Repository, progress: Progress) -> None:
     fetch_files(wanted_files(repository), repository.place, progress)
 
 
-def fetch_files(
-    files: Sequence[HubFile], place: Path, progress: Progress = lambda done, size: None
-) -> None:
+def fetch_files(files: Sequence[HubFile], place: Path, progress: Progress) -> None:
     """Bring `files` to the directory `place`. Raises ModelError; the next fetch goes on."""
     total = sum(file.size for file in files)
     with storage_errors(models_directory()), only_fetch():
