@@ -47,6 +47,20 @@ def test_leaving_early_closes_the_generator_and_joins() -> None:
     assert closed.is_set() and alive() == []
 
 
+def test_leaving_waits_for_the_item_that_is_worked_on() -> None:
+    working, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Generator[int, None, None]:
+        working.set()
+        go_on.wait(SECONDS)
+        yield 1
+
+    with ahead(slow(), 1, "test"):
+        assert working.wait(SECONDS)
+        threading.Timer(0.1, go_on.set).start()
+    assert go_on.is_set() and alive() == []
+
+
 def test_an_exception_is_raised_in_the_consumer() -> None:
     def broken() -> Generator[int, None, None]:
         yield 1
@@ -84,6 +98,21 @@ def test_a_first_item_that_does_not_come_is_not_waited_for() -> None:
     go_on.set()
     thread.join(SECONDS)
     assert not thread.is_alive()
+
+
+def test_a_first_item_that_comes_late_but_in_time_is_waited_for() -> None:
+    waited_for = threading.Event()
+
+    def slow() -> Generator[int, None, None]:
+        waited_for.wait(SECONDS)
+        yield 1
+
+    def unwanted() -> bool:
+        waited_for.set()
+        return False
+
+    with ahead(slow(), 1, "test", 2 * SECONDS, unwanted) as items:
+        assert list(items) == [1]
 
 
 def test_what_is_unwanted_is_not_waited_for_and_nobody_reads_what_comes_of_it() -> None:

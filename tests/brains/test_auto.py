@@ -14,6 +14,7 @@ from voxtui.turn import Heard, Loaded, Marks, Token, TurnFinished, Utterance
 class Best(ScriptedBrain):
     name = "best"
     description = "the best there is"
+    sends_to = "far.example"
 
 
 class Broken(Best):
@@ -35,6 +36,7 @@ def warm(best, other=ScriptedBrain, asked_for=None):
 def test_the_best_that_can_be_had_answers():
     brain, said = warm(Best)
     assert (brain.name, brain.description, said) == ("best", "the best there is", [])
+    assert brain.sends_to == "far.example"
 
 
 def test_where_the_best_cannot_be_had_the_other_answers_and_the_reason_is_said():
@@ -76,7 +78,7 @@ def test_everything_goes_to_the_brain_that_was_chosen():
 
 def test_before_it_is_loaded_it_has_a_name_and_answers_with_one_sentence():
     brain = AutoBrain(Best, ScriptedBrain, print)
-    assert (brain.name, brain.description) == ("auto", "no brain yet")
+    assert (brain.name, brain.description, brain.sends_to) == ("auto", "no brain yet", "")
     with pytest.raises(ModelError, match="No brain is loaded"):
         brain.reply((), "hello", Marks(), threading.Event())
     brain.close()
@@ -105,10 +107,11 @@ def test_a_brain_that_fails_once_is_kept():
 
 
 def test_where_no_other_brain_loads_the_lost_one_says_both():
-    brain, said = warm(lambda: Best([LOST]), Broken)
+    broken = Broken()
+    brain, said = warm(lambda: Best([LOST]), lambda: broken)
     with pytest.raises(ModelError, match=r"The GPU failed\..*No other brain.*damaged"):
         list(brain.reply((), "hello", Marks(), threading.Event()))
-    assert said == []
+    assert said == [] and broken.closed
     brain.close()
 
 

@@ -1,6 +1,7 @@
 """When talking begins and ends, from the times of presses alone."""
 
 import random
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -94,6 +95,14 @@ def test_a_tap_that_no_repeat_can_be_ends_at_once():
     assert key.press(2.2) == [End(2.2)]
 
 
+@pytest.mark.parametrize("gap", [0.2, 0.5, 1.0])
+def test_the_tap_that_ends_is_known_as_one_150_ms_later(gap):
+    key = TalkKey()
+    key.press(1.0)
+    key.press(1.0 + gap)
+    assert key.deadline == pytest.approx(1.0 + gap + 0.15)
+
+
 def test_losing_the_focus_between_two_taps_does_not_end():
     key = TalkKey()
     key.press(1.0)
@@ -112,6 +121,17 @@ def test_a_run_of_repeats_is_a_hold_that_ends_with_its_last(delay, gap, seconds)
     assert begin == Begin(5.0)
     assert isinstance(end, End)
     assert seconds - gap - 1e-6 <= end.at - 5.0 <= seconds
+
+
+@pytest.mark.parametrize(
+    ("gaps", "known"),
+    [([0.03] * 12, 0.12), ([0.1] * 12, 0.3), ([0.1] * 3 + [0.29] * 9, 0.5)],
+)
+def test_the_end_of_a_hold_is_known_after_three_of_its_gaps_within_bounds(gaps, known):
+    key, presses = TalkKey(), [*accumulate([5.0, 0.5, *gaps])]
+    type_keys(key, presses[:-1], presses[-1])
+    key.press(presses[-1])
+    assert key.deadline == pytest.approx(presses[-1] + known)
 
 
 @pytest.mark.parametrize(("delay", "gap"), RATES)

@@ -50,7 +50,6 @@ Act: TypeAlias = Begin | End
 
 
 class Phase(Enum):
-    UP = auto()
     DOWN = auto()
     """as reported, by a terminal that will report the release"""
     PRESSED = auto()
@@ -60,7 +59,7 @@ class Phase(Enum):
     HELD = auto()
     """talking: the key repeats"""
     SPENT = auto()
-    """the talk is over, the key perhaps not up"""
+    """not talking; the key is perhaps not up yet"""
 
 
 class TalkKey:
@@ -69,7 +68,7 @@ class TalkKey:
     def __init__(self) -> None:
         self.releases = False
         """whether the terminal reports when a key comes up"""
-        self._phase = Phase.UP
+        self._phase = Phase.SPENT
         self._last = float("-inf")
         """the latest press or repeat"""
         self._gaps = deque([0.04], maxlen=8)
@@ -97,37 +96,36 @@ class TalkKey:
     def release(self, at: float) -> list[Act]:
         """The key came up, says the terminal."""
         self.releases = True
-        return self._over(Phase.UP, at)
+        return self._over(at)
 
     def settle(self, at: float) -> list[Act]:
         """Conclude what no press until `at` means."""
         if self.deadline is None or at < self.deadline:
             return []
-        return self._over(Phase.SPENT, self._last)
+        return self._over(self._last)
 
     def lose_focus(self, at: float) -> list[Act]:
         """The release will be reported to another window."""
-        return self._over(Phase.UP, at) if self.releases else []
+        return self._over(at) if self.releases else []
 
     def abandon(self) -> None:
         """The talk is over for another reason, or was never begun."""
-        if self._phase is not Phase.UP:
-            self._phase = Phase.SPENT
+        self._phase = Phase.SPENT
 
     def _reported(self, at: float, repeated: bool) -> list[Act]:
         if repeated:
             return []
-        if self._phase in (Phase.UP, Phase.SPENT):
+        if self._phase is Phase.SPENT:
             self._phase = Phase.DOWN
             return [Begin(at)]
-        return self._over(Phase.SPENT, at)  # down twice: its release was lost
+        return self._over(at)  # down twice: its release was lost
 
     def _guessed(self, at: float, gap: float) -> list[Act]:
         match self._phase:
             case Phase.SPENT if gap < SETTLE_SECONDS:
                 return []
             case Phase.PRESSED if gap > LONGEST_DELAY_SECONDS:
-                return self._over(Phase.SPENT, at)
+                return self._over(at)
             case Phase.PRESSED if gap > CONFIRM_SECONDS:
                 self._phase = Phase.AGAIN
                 return []
@@ -139,7 +137,6 @@ class TalkKey:
                 self._phase = Phase.PRESSED
                 return [Begin(at)]
 
-    def _over(self, phase: Phase, at: float) -> list[Act]:
-        talking = self._phase not in (Phase.UP, Phase.SPENT)
-        self._phase = phase
-        return [End(at)] if talking else []
+    def _over(self, at: float) -> list[Act]:
+        before, self._phase = self._phase, Phase.SPENT
+        return [] if before is Phase.SPENT else [End(at)]
