@@ -32,6 +32,7 @@ from voxtui.turn import (
     REPLAY,
     TYPED,
     Captured,
+    ChangeFailed,
     Died,
     Event,
     Frame,
@@ -490,7 +491,7 @@ class Engine:
             self._use(change)
             self._config = change.config
         except VoxtuiError as error:
-            self._emit(Notice(f"Nothing was changed. {error}", "error"))
+            self._emit(ChangeFailed(error))
             for part in (change.microphone, change.speaker, change.brain):
                 if part is not None:
                     part.close()

@@ -24,6 +24,7 @@ from voxtui.turn import (
     MICROPHONE,
     TYPED,
     Captured,
+    ChangeFailed,
     Died,
     Event,
     Loaded,
@@ -186,8 +187,8 @@ class Plain:
                 self._microphone = self._talking = None
             case TurnStarted(turn, source, marks):
                 self._turn, self._source, self._marks = turn, source, marks
-            case Captured() | MicrophoneOpened():
-                pass  # its words follow; it is introduced with the rest
+            case Captured() | MicrophoneOpened() | ChangeFailed():
+                pass  # its words follow; it is introduced with the rest; changes come from a screen
             case UserWords(_, text):
                 if self._source != TYPED:
                     self._say(f"You: {text}")

@@ -372,6 +372,13 @@ class LoadFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeFailed:
+    """Another part was chosen and cannot be used; the one before goes on."""
+
+    error: VoxtuiError
+
+
+@dataclass(frozen=True, slots=True)
 class Died:
     """A bug on the engine's or any other thread. The front end raises it."""
 
@@ -383,6 +390,7 @@ Event: TypeAlias = (
     | Loading
     | Loaded
     | LoadFailed
+    | ChangeFailed
     | MicrophoneOpened
     | MicrophoneLost
     | TurnStarted

@@ -25,7 +25,15 @@ from voxtui.config import (
 )
 from voxtui.engine import Change
 from voxtui.errors import DeviceError, ModelError, ModelMissing
-from voxtui.turn import Loaded, LoadFailed, Loading, MicrophoneOpened, State, StateChanged
+from voxtui.turn import (
+    ChangeFailed,
+    Loaded,
+    LoadFailed,
+    Loading,
+    MicrophoneOpened,
+    State,
+    StateChanged,
+)
 from voxtui.ui.choices import Choice, Choices, Parts
 
 
@@ -173,6 +181,24 @@ async def test_a_choice_that_cannot_be_made_changes_nothing_and_says_why():
         await s.settle()
         assert s.app._config == Config()
         assert "There is no such voice." in [n.message for n in s.app._notifications]
+
+
+async def test_what_could_not_be_used_is_neither_marked_as_chosen_nor_saved(own_config):
+    async with screen() as s:
+        s.app._parts = parts()
+        s.app.choose(Choice("", "voice.speed", 1.2))
+        await s.settle()
+        for value in (1.5, 0.8):
+            s.app.choose(Choice("", "voice.speed", value))
+            s.engine.report(ChangeFailed(ModelError("No.")))
+            await s.settle()
+        s.app.choose(Choice("", "audio.output", "Headphones"))
+        s.engine.report(ChangeFailed(DeviceError("It is in use.")))
+        await s.settle()
+        assert "Nothing was changed. It is" in s.text
+        assert (s.app._config.voice.speed, s.app._config.audio.output) == (1.2, "")
+        s.app.action_save_settings()
+        assert own_config.read_text() == "[voice]\nspeed = 1.2\n"
 
 
 async def test_save_writes_only_what_was_chosen_and_keeps_comments(own_config):

@@ -26,7 +26,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
-from voxtui.config import LOCAL_CONFIG, Config, save_values, with_value
+from voxtui.config import LOCAL_CONFIG, Config, save_values, value_of, with_value
 from voxtui.engine import Change
 from voxtui.errors import ConfigError, InputError, ModelMissing, VoxtuiError
 from voxtui.level import complaint, decibels
@@ -36,6 +36,7 @@ from voxtui.turn import (
     MICROPHONE,
     TYPED,
     Captured,
+    ChangeFailed,
     Died,
     Event,
     Loaded,
@@ -188,6 +189,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._device_offset = device_offset
         self._chosen: dict[str, Any] = {}
         """what was chosen here, by key, and is not saved"""
+        self._latest: tuple[str, Any, bool] | None = None
+        """what was chosen last: its key, the value before, and whether that was chosen too"""
         self._models_are_new = True
         self._loudest = 0.0
         """of the microphone, since it was chosen"""
@@ -315,6 +318,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._show_loaded(loaded)
             case LoadFailed(error):
                 self._show_failed(error)
+            case ChangeFailed(error):
+                self._take_back()
+                self._transcript.note(f"Nothing was changed. {error}", "error")
             case MicrophoneOpened(name):
                 self._use_microphone(name)
             case MicrophoneLost():
@@ -905,6 +911,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._start_again(config, **self._device(choice.key, config))
             elif self._can_answer():
                 self.engine.change(self._change(choice.key, config))
+                before = value_of(self._config, choice.key)
+                self._latest = (choice.key, before, choice.key in self._chosen)
                 self._transcript.note(f"{choice.title}.")
             else:
                 return
@@ -913,6 +921,17 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         self._config = config
         self._chosen[choice.key] = choice.value
+
+    def _take_back(self) -> None:
+        """What was chosen last is not in use, nor to be saved."""
+        if self._latest is None:
+            return
+        key, before, chosen = self._latest
+        self._config = with_value(self._config, key, before)
+        if chosen:
+            self._chosen[key] = before
+        else:
+            self._chosen.pop(key, None)
 
     def look_again(self) -> None:
         """Find what was plugged in since PortAudio began."""
