@@ -478,6 +478,18 @@ async def test_the_field_says_what_escape_does_and_that_the_key_still_talks():
         assert "Enter sends, Esc stops" in s.text
 
 
+async def test_a_dropped_turn_leaves_the_numbers_of_the_answer_before():
+    async with screen(size=(120, 40)) as s:
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, reply="Paris.")
+        await s.settle()
+        before = s.app._panel.turn
+        s.engine.begin()
+        s.engine.finish(Outcome.CANCELLED, marks={"released": 0.0, "captured": 0.01})
+        await s.settle()
+        assert s.app._panel.turn == before and "84" in s.text
+
+
 async def test_help_is_scrolled_by_its_keys():
     async with screen(size=(80, 24)) as s:
         await s.pilot.press("question_mark")
