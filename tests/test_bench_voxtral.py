@@ -14,7 +14,7 @@ import torch
 from tests.brains.taped import TapeRecorder
 from voxtui.bench.voxtral import accuracy, measure, report
 from voxtui.bench.voxtral.command import measure as measure_all
-from voxtui.bench.voxtral.measure import GRAPHS, PLAIN, SAFE, VARIANTS, Bench, Clock
+from voxtui.bench.voxtral.measure import GRAPHS, LAST, PLAIN, SAFE, VARIANTS, Bench, Clock
 from voxtui.bench.voxtral.shape import H200, Ceilings, Shape, counted, shape_of
 from voxtui.bench.voxtral.systems import (
     PREFIX,
@@ -316,6 +316,7 @@ def test_with_captured_work_no_row_fails_either(monkeypatch):
     failed = [row["failed"] for _, row in rows if "failed" in row]
     assert [why for why in failed if why != LEFT_OUT and "not installed" not in why] == []
     kinds = {kind.name for kind in (*SAFE, *VARIANTS)}
+    assert {kind.name for kind in LAST} <= {r["system"] for n, r in rows if n == "decode"}
     for wanted in ("ttft", "turns", "decode", "speculation", "stages"):
         assert kinds <= {row["system"] for name, row in rows if name == wanted}
     last = list(dict.fromkeys(name for name, _ in rows))

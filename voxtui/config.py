@@ -50,7 +50,7 @@ class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """whether an utterance is put into words after its reply"""
     graphs: bool = False
     """whether a turn's work is captured as CUDA graphs when the model is loaded"""
-    kernels: Literal["none", "attention", "all"] = "none"
+    kernels: Literal["none", "attention", "all", "overlapped"] = "none"
     """what of a decode step goes through kernels of our own; needs Triton"""
 
 

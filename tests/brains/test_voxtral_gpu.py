@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.brains.tiny_voxtral import model
-from voxtui.bench.voxtral.measure import SAFE, VARIANTS, Bench, Clock
+from voxtui.bench.voxtral.measure import LAST, SAFE, VARIANTS, Bench, Clock
 from voxtui.bench.voxtral.systems import random_model
 from voxtui.brains.voxtral import quantized, step
 from voxtui.brains.voxtral.graphs import CudaRecorder
@@ -39,6 +39,7 @@ pytestmark = [
 ]
 
 DEVICE = torch.device("cuda")
+HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() >= step.OVERLAPPING
 TOKENS = 12
 CAPACITY = 2048
 
@@ -188,6 +189,10 @@ def test_half_precision_says_the_same_each_time(weights, dtype) -> None:
 
 # Kernels and weights of one byte.
 
+OVERLAPS = pytest.param(
+    "overlapped", marks=pytest.mark.skipif(not HOPPER, reason="needs compute capability 9.0")
+)
+
 
 @pytest.fixture(scope="module")
 def true_shape() -> Decoder:
@@ -204,12 +209,13 @@ def true_shape() -> Decoder:
 
 
 @pytest.mark.parametrize("fp8", [False, True])
-def test_kernels_do_what_torch_does_at_the_real_width(true_shape, fp8) -> None:
+@pytest.mark.parametrize("which", ["all", OVERLAPS])
+def test_kernels_do_what_torch_does_at_the_real_width(true_shape, which, fp8) -> None:
     decoder = copy.copy(true_shape)
     decoder.layers = decoder.layers[:]
     if fp8:
         quantise(decoder)
-    step.use(decoder, "all")
+    step.use(decoder, which)
     x = torch.randn(decoder.embedding.shape[1]).to(DEVICE, torch.bfloat16)
     found = decoder.logits(x)
     decoder.single = None
@@ -250,7 +256,7 @@ def test_attention_by_kernels_is_that_of_torch_however_full_the_cache_is(true_sh
 
 
 @pytest.mark.parametrize("fp8", [False, True])
-@pytest.mark.parametrize("which", ["none", "attention", "all"])
+@pytest.mark.parametrize("which", ["none", "attention", "all", OVERLAPS])
 def test_captured_steps_of_every_kind_say_what_the_plain_loop_says(weights, fp8, which) -> None:
     def made(kernels: str, captured: bool) -> Loop:
         decoder, ears = parts(copy.deepcopy(weights))
@@ -271,11 +277,12 @@ def test_captured_steps_of_every_kind_say_what_the_plain_loop_says(weights, fp8,
 
 def test_every_kind_of_our_loop_is_measured() -> None:
     bench = Bench(DEVICE, tiny=True, repeats=1, clock=Clock(600))
-    rows = [*bench._kinds(SAFE, []), *bench._kinds(VARIANTS, []), *bench._speculation()]
+    variants = (*VARIANTS, *LAST) if HOPPER else VARIANTS
+    rows = [*bench._kinds(SAFE, []), *bench._kinds(variants, []), *bench._speculation()]
     rows += bench._parts()
     # An older torch may have no attention for lengths on the device.
     assert not [row for row in rows if "failed" in row and row.get("way") != "torch, varlen"]
-    assert list(bench.ours) == [kind.name for kind in (*SAFE, *VARIANTS)]
+    assert list(bench.ours) == [kind.name for kind in (*SAFE, *variants)]
 
 
 # Captures that fail, last.

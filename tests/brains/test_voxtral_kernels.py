@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -130,13 +130,17 @@ def test_kernels_that_round_once_where_torch_rounds_twice_are_right() -> None:
 # Who may have them.
 
 
-def refused(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> str:
+def refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capability: tuple[int, int],
+    which: Literal["all", "overlapped"] = "all",
+) -> str:
     """What is said about a GPU of that capability."""
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A Card")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     on_gpu = SimpleNamespace(embedding=SimpleNamespace(device=torch.device("cuda")), single=None)
     with pytest.raises(ModelError) as caught:
-        step.use(on_gpu, "all")  # type: ignore[arg-type]
+        step.use(on_gpu, which)  # type: ignore[arg-type]
     assert on_gpu.single is None
     return caught.value.message
 
@@ -145,6 +149,7 @@ def test_without_triton_or_on_an_old_gpu_they_are_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert "compute capability 8.0, not A Card" in refused(monkeypatch, (7, 5))
+    assert "compute capability 9.0, not A Card" in refused(monkeypatch, (8, 9), "overlapped")
     monkeypatch.setattr(step.importlib.util, "find_spec", lambda name: None)
     assert "Triton" in refused(monkeypatch, (9, 0))
 
@@ -282,7 +287,7 @@ def compiled(fn, kinds, **fixed):
             (i,): [["tt.divisibility", 16]] for i, t in enumerate(kinds.values()) if t != "fp32"
         }},
     )
-    options = dict(num_warps=4, num_stages=3)
+    options = dict(num_warps=4, num_stages=3) | ({{"launch_pdl": True}} if fixed["EARLY"] else {{}})
     made = triton.compile(source, target=GPUTarget("cuda", {capability}, 32), options=options)
     assert made.asm["cubin"]
     return made.asm["ptx"]
@@ -293,24 +298,32 @@ for weight in (half, "*fp8e4nv")[: 1 + ({capability} > 80)]:
     for columns, normed, gated, added in (
         (3072, True, False, False), (3072, True, True, False), (8192, False, False, True),
     ):
-        ptx = compiled(
-            k._product,
-            dict(x=half, weight=weight, scales=single, norm=half, added=half, y=half, rows="i32",
-                 eps="fp32"),
-            columns=columns, SCALED=small, NORMED=normed, GATED=gated, ADDED=added, ROWS=k.BLOCK[0],
-            COLUMNS=k.BLOCK[1],
-        )
-        assert "ld.global.v4" in ptx  # 16 bytes at a time
-        assert not small or "cvt.rn.f16x2.e4m3x2" in ptx  # the GPU's own conversion
+        for early in (False, True)[: 1 + ({capability} >= 90)]:
+            ptx = compiled(
+                k._product,
+                dict(x=half, weight=weight, scales=single, norm=half, added=half, y=half,
+                     rows="i32", eps="fp32"),
+                columns=columns, SCALED=small, NORMED=normed, GATED=gated, ADDED=added,
+                ROWS=k.BLOCK[0], COLUMNS=k.BLOCK[1], EARLY=early,
+            )
+            assert "ld.global.v4" in ptx  # 16 bytes at a time
+            assert not small or "cvt.rn.f16x2.e4m3x2" in ptx  # the GPU's own conversion
+            if early:  # weights are asked for before the wait, and nothing is written
+                before, after = ptx.split("griddepcontrol.wait")
+                assert "griddepcontrol.launch_dependents" in before
+                assert "ld.global.v4" in before and "st.global" not in before
+                assert "st.global" in after
 ptx = compiled(
     k._attend_parts,
     dict(qkv=half, place="*i64", cos=half, sin=half, both=half, mixed=single, weights=single,
          capacity="i32", scale="fp32"),
     KEY_HEADS=8, HEADS=4, SIZE=128, GROUP=k.GROUP, SPLITS=k.CUT[0], PLACES=k.CUT[1],
+    EARLY={capability} >= 90,
 )
 assert "mma" in ptx and "cp.async" in ptx  # tensor cores; the next places are read ahead
 compiled(
-    k._attend_sum, dict(mixed=single, weights=single, y=half), HEADS=4, SIZE=128, SPLITS=k.CUT[0]
+    k._attend_sum, dict(mixed=single, weights=single, y=half), HEADS=4, SIZE=128, SPLITS=k.CUT[0],
+    EARLY={capability} >= 90,
 )
 print("compiled")
 """

@@ -83,7 +83,9 @@ class Kind:
     name: str
     graphs: bool = False
     fp8: bool = False
-    kernels: Literal["none", "attention", "all"] = "none"
+    kernels: Literal["none", "attention", "all", "overlapped"] = "none"
+    cudnn: bool = False
+    """whether the encoder's attention is captured from cuDNN: always of one shape, so one plan"""
 
 
 PLAIN, GRAPHS, FP8 = "voxtui", "voxtui, graphs", "voxtui, fp8"
@@ -98,6 +100,13 @@ VARIANTS = (
     Kind("voxtui, graphs, fp8", graphs=True, fp8=True),
     Kind("voxtui, graphs, kernels, fp8", graphs=True, fp8=True, kernels="all"),
 )
+
+LAST = (
+    Kind("voxtui, graphs, cuDNN", graphs=True, cudnn=True),
+    Kind("voxtui, graphs, overlapped", graphs=True, kernels="overlapped"),
+    Kind("voxtui, graphs, overlapped, fp8", graphs=True, fp8=True, kernels="overlapped"),
+)
+"""With more to go wrong: a plan inside a capture, a kernel launched before another has ended."""
 
 BLOCKS = ((4, 1024, 4), (2, 1024, 4), (8, 1024, 4), (4, 2048, 8), (2, 2048, 4))
 CUTS = ((32, 32), (16, 64), (32, 64), (64, 32))
@@ -179,7 +188,7 @@ class Bench:
         """Every row and its section, as soon as it is there: what the goals ask for first, then
         what may fail, then what would change what comes after it.
 
-        A section comes twice where it is measured for the variants too.
+        A section comes again where it is measured for the variants too.
         """
         sections: list[tuple[str, float, Callable[[], Iterator[Row]]]] = [
             ("ceilings", 15, self._measure_ceilings),
@@ -198,10 +207,13 @@ class Bench:
             ("accuracy of fp8", 15, self._accuracy),
             ("memory", 15, self._memory),
             ("stages", 20, self._stages),
+            ("kinds", 40, partial(self._kinds, LAST, [])),
+            ("decode", 15, self._decode),
+            ("ttft", 15, self._first_tokens),
+            ("parts", 70, self._parts),
             # What is compiled clears the workspaces of cuBLAS, which captured work writes to; and a
             # profiler that has run once slows every launch down.
             ("generate, compiled", 150, self._compiled),
-            ("parts", 70, self._parts),
             ("kernels", 30, self._kernels),
         ]
         for name, seconds, section in sections:
@@ -276,7 +288,7 @@ class Bench:
             ears = Ears(ears.encoder)  # what is captured is its own
         system = Ours(kind.name, decoder, ears, self._capacity)
         if kind.graphs:
-            capture(system)
+            capture(system, kind.cudnn)
         self.ours[kind.name] = system
         return {"built_s": round(time.perf_counter() - began, 2)} | self._first_turn(system)
 
@@ -649,12 +661,16 @@ def product(x: torch.Tensor, weight: Any, block: tuple[int, int, int]) -> torch.
     return product(x, weight, block=block)
 
 
-def capture(system: Ours) -> None:
+def capture(system: Ours, cudnn: bool) -> None:
     """Raises RuntimeError where there is no CUDA."""
     gc.collect()
     gc.freeze()  # some versions of torch look for garbage before each of the captures
-    for _ in system.loop.capture(CudaRecorder()):
-        pass
+    torch.backends.cuda.enable_cudnn_sdp(cudnn)
+    try:
+        for _ in system.loop.capture(CudaRecorder()):  # the encoder first
+            torch.backends.cuda.enable_cudnn_sdp(False)
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 @contextmanager

@@ -1,6 +1,12 @@
 """The work of a decode step in Triton: each weight, key and value is read once, by all of the GPU.
 
 Not measured: no GPU has run it. It is held equal to torch's operations by tests on a CPU.
+
+An `early` kernel is launched while the one before it still runs, reads what nobody writes (its
+first weights), and waits for the other's end only then: programmatic dependent launch, which needs
+a GPU of compute capability 9.0
+(https://docs.nvidia.com/cuda/cuda-c-programming-guide/#programmatic-dependent-launch-and-synchronization).
+Each waits, so when one has ended, so has all before it.
 """
 
 # Triton comes with torch's builds for CUDA only, and is not typed.
@@ -32,25 +38,37 @@ GROUP = 16
 def _product(
     x, weight, scales, norm, added, y, rows, eps,
     columns: tl.constexpr, SCALED: tl.constexpr, NORMED: tl.constexpr, GATED: tl.constexpr,
-    ADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
+    column = tl.arange(0, COLUMNS)
+    place = weight + row[:, None] * columns + column[None, :]
+    wanted = inside[:, None] & (column < columns)[None, :]
+    # Weights are asked for a stretch before they are used, the first before `x` is there.
+    next_one = tl.load(place, mask=wanted, other=0.0)
+    next_up = tl.load(place + rows * columns, mask=wanted, other=0.0) if GATED else next_one
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     other = tl.zeros((ROWS, COLUMNS), tl.float32)
     squares = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, columns, COLUMNS):
-        column = start + tl.arange(0, COLUMNS)
-        within = column < columns
-        wanted = inside[:, None] & within[None, :]
-        place = weight + row[:, None] * columns + column[None, :]
-        part = tl.load(x + column, mask=within, other=0.0).to(tl.float32)
+        one, up = next_one, next_up
+        after = start + COLUMNS + column
+        place += COLUMNS
+        wanted = inside[:, None] & (after < columns)[None, :]
+        next_one = tl.load(place, mask=wanted, other=0.0)
+        next_up = tl.load(place + rows * columns, mask=wanted, other=0.0) if GATED else next_one
+        within = start + column < columns
+        part = tl.load(x + start + column, mask=within, other=0.0).to(tl.float32)
         if NORMED:
             squares += part * part
-            part *= tl.load(norm + column, mask=within, other=0.0).to(tl.float32)
-        total += tl.load(place, mask=wanted, other=0.0).to(tl.float32) * part[None, :]
+            part *= tl.load(norm + start + column, mask=within, other=0.0).to(tl.float32)
+        total += one.to(tl.float32) * part[None, :]
         if GATED:
-            up = tl.load(place + rows * columns, mask=wanted, other=0.0)
             other += up.to(tl.float32) * part[None, :]
     # The norm's factor is one for the whole row, so it can wait until the weights were read.
     factor = tl.rsqrt(tl.sum(squares, axis=0) / columns + eps) if NORMED else 1.0
@@ -58,10 +76,10 @@ def _product(
     if SCALED:
         found *= tl.load(scales + row, mask=inside, other=0.0)
     if GATED:
-        up = tl.sum(other, axis=1) * factor
+        second = tl.sum(other, axis=1) * factor
         if SCALED:
-            up *= tl.load(scales + rows + row, mask=inside, other=0.0)
-        found = found * tl.sigmoid(found) * up
+            second *= tl.load(scales + rows + row, mask=inside, other=0.0)
+        found = found * tl.sigmoid(found) * second
     if ADDED:
         found += tl.load(added + row, mask=inside, other=0.0).to(tl.float32)
     tl.store(y + row, found.to(y.dtype.element_ty), mask=inside)
@@ -70,7 +88,7 @@ def _product(
 def product(
     x: Tensor, weight: Tensor, scales: Tensor | None = None, norm: Tensor | None = None,
     eps: float = 0.0, added: Tensor | None = None, gated: bool = False,
-    block: tuple[int, int, int] | None = None,
+    block: tuple[int, int, int] | None = None, early: bool = False,
 ) -> Tensor:  # fmt: skip
     """(1, in) by (out, in) `weight` to (1, out), summed in float32.
 
@@ -85,17 +103,23 @@ def product(
     _product[(triton.cdiv(rows, high),)](
         x, weight, x if scales is None else scales, x if norm is None else norm,
         x if added is None else added, y, rows, eps, columns, scales is not None, norm is not None,
-        gated, added is not None, high, wide, num_warps=warps,
+        gated, added is not None, high, wide, early, num_warps=warps, **_launched(early),
     )  # fmt: skip
     return y
+
+
+def _launched(early: bool) -> dict[str, bool]:
+    return {"launch_pdl": True} if early else {}
 
 
 @triton.jit
 def _attend_parts(
     qkv, place, cos, sin, both, mixed, weights, capacity, scale,
     KEY_HEADS: tl.constexpr, HEADS: tl.constexpr, SIZE: tl.constexpr, GROUP: tl.constexpr,
-    SPLITS: tl.constexpr, PLACES: tl.constexpr,
+    SPLITS: tl.constexpr, PLACES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
     head, split = tl.program_id(0), tl.program_id(1)
     past = tl.load(place).to(tl.int32)
     each = tl.cdiv(tl.cdiv(past, SPLITS), PLACES) * PLACES
@@ -109,6 +133,8 @@ def _attend_parts(
     across_by = tl.load(sin + past * SIZE + column).to(tl.float32)
     row = qkv + (head * HEADS + number[:, None]) * SIZE
     there = (number < HEADS)[:, None]
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
     query = tl.load(row + column[None, :], mask=there, other=0.0).to(tl.float32) * turned_by
     query += tl.load(row + swapped[None, :], mask=there, other=0.0).to(tl.float32) * across_by
     query = query.to(both.dtype.element_ty)
@@ -154,7 +180,13 @@ def _attend_parts(
 
 
 @triton.jit
-def _attend_sum(mixed, weights, y, HEADS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr):
+def _attend_sum(
+    mixed, weights, y,
+    HEADS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
     head = tl.program_id(0)
     split = tl.arange(0, SPLITS)
     column = tl.arange(0, SIZE)
@@ -172,7 +204,7 @@ LOG2_E = 1.4426950408889634
 
 def attend(
     qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int,
-    cut: tuple[int, int] = CUT,
+    cut: tuple[int, int] = CUT, early: bool = False,
 ) -> Tensor:  # fmt: skip
     """(1, all heads * size) of one new place to what its `heads` query heads look up.
 
@@ -186,8 +218,11 @@ def attend(
     weights = torch.empty((key_heads, splits, group, 2), dtype=torch.float32, device=qkv.device)
     _attend_parts[(key_heads, splits)](
         qkv, place, cos, sin, both, mixed, weights, capacity, LOG2_E * size**-0.5,
-        key_heads, group, size, GROUP, splits, places, num_warps=4, num_stages=3,
+        key_heads, group, size, GROUP, splits, places, early, num_warps=4, num_stages=3,
+        **_launched(early),
     )  # fmt: skip
     y = torch.empty((1, heads * size), dtype=qkv.dtype, device=qkv.device)
-    _attend_sum[(heads,)](mixed, weights, y, group, size, splits, num_warps=4)
+    _attend_sum[(heads,)](
+        mixed, weights, y, group, size, splits, early, num_warps=4, **_launched(early)
+    )
     return y

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -21,6 +22,9 @@ from voxtui.errors import ModelError
 
 CAPABILITY = (8, 0)
 """The first GPUs with products of bfloat16: Ampere."""
+
+OVERLAPPING = (9, 0)
+"""The first on which a kernel can begin before the one before it has ended: Hopper."""
 
 HINT = 'Set brain.voxtral.kernels = "none".'
 
@@ -68,8 +72,9 @@ def plain_product(
     return found if added is None else found + added
 
 
-def use(decoder: Decoder, which: Literal["attention", "all"]) -> None:
-    """Let every step of `decoder` go through kernels: those of attention, or all of them.
+def use(decoder: Decoder, which: Literal["attention", "all", "overlapped"]) -> None:
+    """Let every step of `decoder` go through kernels: those of attention, or all of them, which may
+    each begin before the one before has ended.
 
     They are tried once. Raises ModelError, and leaves things as they are, where there is no GPU
     that can, where Triton is missing, and where they fail or are wrong.
@@ -77,8 +82,10 @@ def use(decoder: Decoder, which: Literal["attention", "all"]) -> None:
     device = decoder.embedding.device
     if device.type != "cuda":
         raise ModelError("There is no GPU for kernels.", HINT)
-    if torch.cuda.get_device_capability(device) < CAPABILITY:
-        name, needed = torch.cuda.get_device_name(device), ".".join(map(str, CAPABILITY))
+    early = which == "overlapped"
+    capability = OVERLAPPING if early else CAPABILITY
+    if torch.cuda.get_device_capability(device) < capability:
+        name, needed = torch.cuda.get_device_name(device), ".".join(map(str, capability))
         raise ModelError(
             f"The kernels need a GPU of compute capability {needed}, not {name}.", HINT
         )
@@ -86,7 +93,8 @@ def use(decoder: Decoder, which: Literal["attention", "all"]) -> None:
         raise ModelError("The kernels need Triton, which is not installed.", HINT)
     from voxtui.brains.voxtral import kernels
 
-    step = Step(kernels.attend, by_kernel if which == "all" else plain_product)
+    product = plain_product if which == "attention" else partial(by_kernel, early=early)
+    step = Step(partial(kernels.attend, early=early), product)
     try:
         right = is_right(decoder, step)
     except Exception as error:
@@ -98,14 +106,14 @@ def use(decoder: Decoder, which: Literal["attention", "all"]) -> None:
 
 def by_kernel(
     x: Tensor, weight: Any, norm: Tensor | None = None, eps: float = 0.0,
-    added: Tensor | None = None, gated: bool = False,
+    added: Tensor | None = None, gated: bool = False, early: bool = False,
 ) -> Tensor:  # fmt: skip
     """As `plain_product`, in one launch."""
     from voxtui.brains.voxtral.kernels import product
 
     if isinstance(weight, Fp8Weight):
-        return product(x, weight.values, weight.scales, norm, eps, added, gated)
-    return product(x, weight, None, norm, eps, added, gated)
+        return product(x, weight.values, weight.scales, norm, eps, added, gated, early=early)
+    return product(x, weight, None, norm, eps, added, gated, early=early)
 
 
 def is_right(decoder: Decoder, step: Step) -> bool:
