@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -123,9 +123,10 @@ STOP = event(finish="stop")
         ['data: {"choices": null}\n\n', CAFE, STOP],
         [event(""), CAFE, event(None), STOP, "data: [DONE]\n\n: and more\n\n"],
         [CAFE, event("", finish="length")],
+        ['data: {"choices": [{"index": 0}]}\n\n', CAFE, STOP],
     ],
     ids=["plain", "byte by byte", "at once", "crlf", "comments", "fields", "usage", "null",
-         "empty deltas", "no done"],
+         "empty deltas", "no done", "no delta"],
 )  # fmt: skip
 def test_a_stream_is_understood_however_it_is_cut_and_decorated(server, make, chunks):
     server.answers["chat/completions"] = sends(*chunks)
@@ -423,6 +424,34 @@ def test_a_turn_can_be_cancelled_while_it_still_connects(make):
         assert list(brain.reply((), utterance(), Marks(), cancelled)) == []
 
 
+def test_what_was_cancelled_while_it_connected_is_not_sent_afterwards():
+    connecting, left, (ours, theirs) = Flag(), Flag(), socket.socketpair()
+
+    class Client:
+        @contextmanager
+        def stream(self, method, url, extensions):
+            connecting.set()
+            assert left.wait(SECONDS)
+            connected = SimpleNamespace(get_extra_info=lambda name: ours)
+            extensions["trace"]("connection.connect_tcp.complete", {"return_value": connected})
+            ours.send(b"what was said")
+            yield
+
+        def close(self) -> None:
+            ours.close()
+
+    with theirs:
+        connection = wire.Connection(None, Client())
+        exchange = wire.Exchange(connection, "POST", "http://far.example", {})
+        assert connecting.wait(SECONDS)
+        connection.leave()
+        left.set()
+        assert connection.over.wait(SECONDS)
+        assert theirs.recv(100) == b""
+        with pytest.raises(OSError, match="Broken pipe"):
+            list(exchange.items(SECONDS))
+
+
 def test_a_slow_answer_to_the_warming_request_is_not_waited_for_long(server, make, monkeypatch):
     monkeypatch.setattr(wire, "IN_THE_WAY_SECONDS", 0.1)
     brain = warm(make())
@@ -528,6 +557,7 @@ def test_a_refusal_is_a_sentence(server, make, status, body, head, sentence):
     ("status", "said"),
     [
         (400, "At most 0 audio(s) may be provided in one prompt."),
+        (400, "At most 5 audio(s) may be provided in one prompt."),  # no more were sent
         (500, "audio input is not supported - hint: you may need to provide the mmproj"),
         (404, "No endpoints found that support input audio"),
     ],
@@ -537,6 +567,7 @@ def test_a_model_that_takes_no_sound_is_told_from_other_refusals(server, make, s
     error = refused(make(), utterance())
     assert f"a-model at {server.host} does not take sound: “{said}”" in error.message
     assert "brain.remote.transcription_model" in error.hint
+    assert len(server.chats()) == 1
 
 
 def test_a_web_page_in_place_of_an_answer_is_told(server, make):
@@ -818,9 +849,14 @@ def test_the_two_models_may_be_at_two_servers(server, make):
     with serving() as other:
         brain = warm(make(transcription_model="whisper", transcription_url=other.url))
         brain.listen((), Flag())
+        assert make.said == [f"whisper is not listed: {other.host} has a-model."]
         assert replied(brain, utterance()) == "It is noon."
+        assert written(brain) == "what was said"
         assert {request.path for request in other.requests} == {
             "/v1/models", "/v1/audio/transcriptions",
+        }  # fmt: skip
+        assert {request.path for request in server.requests} == {
+            "/v1/models", "/v1/chat/completions",
         }  # fmt: skip
         assert brain.description.startswith(
             f"remote: {other.host} and {server.host} get your voice"
@@ -864,6 +900,7 @@ def test_without_an_address_for_it_the_chat_model_writes_down(server, make, stat
     assert sound["type"] == "input_audio"
     assert text["text"].startswith("Write down word for word")
     assert server.chats()[-1].json["temperature"] == 0
+    assert server.chats()[-1].json["max_tokens"] == 16 + 5  # ten a second
 
 
 def test_a_model_that_was_named_for_it_is_not_replaced(server, make):

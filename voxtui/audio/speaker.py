@@ -42,9 +42,6 @@ QUEUED_SECONDS = 1.0
 STALL_SECONDS = 3.0
 """A device that takes nothing for so long is lost; a sound server on a busy machine may be late."""
 
-TAIL_SECONDS = 0.06
-"""Zeros written before the stream ends, which would cut off its last 40 to 50 ms."""
-
 if TYPE_CHECKING:
     from voxtui.turn import Samples
 
@@ -309,7 +306,6 @@ class SounddeviceSpeaker:
             stream.write(np.repeat(samples[:, None], self._channels, axis=1))
             self._stretch.written += len(samples)
             filled += len(samples)
-        stream.write(np.zeros((round(TAIL_SECONDS * rate), self._channels), np.float32))
         stream.stop()
 
     def _soon(self) -> float:
@@ -318,7 +314,10 @@ class SounddeviceSpeaker:
         return WATCH_SECONDS if waiting else PERIOD_SECONDS / 2
 
     def _rinsing(self) -> bool:
-        """After the last words the device's ring is filled with zeros: some play on when dry."""
+        """After the last words the device's ring is filled with zeros.
+
+        Some play on when dry, and a stream that ends may lose its last 40 to 50 ms.
+        """
         return self._rinse > 0 and (self._reply is None or self._reply.finishing)
 
     def _next_slice(self, length: int) -> Any:
