@@ -159,6 +159,7 @@ async def test_what_was_chosen_stands_in_the_conversation():
     async with screen() as s:
         s.app._parts = parts()
         s.app.choose(Choice("Speed of the voice: 1.2", "voice.speed", 1.2))
+        s.engine.load()
         await s.settle()
         assert "Speed of the voice: 1.2." in s.text
 
