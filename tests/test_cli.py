@@ -18,6 +18,7 @@ import soundfile
 from tests.virtual_audio import VirtualAudio, missing
 from voxtui import cuda
 from voxtui.build import build_detector
+from voxtui.cli import open_closed_streams
 from voxtui.config import BrainConfig, Config
 from voxtui.detectors.silero import PySilero, TorchSilero
 from voxtui.models import MODELS, place
@@ -147,6 +148,8 @@ def test_what_is_no_file_is_refused_and_not_waited_for(voxtui):
     assert sentence(voxtui("ask", "-")) == f"-: there is no such file. {wanted}"
     said = sentence(voxtui("ask", "pipe.wav"))
     assert said == f"pipe.wav: is a pipe or a device, not a sound file. {wanted}"
+    long = f"{'x' * 300}.wav"
+    assert sentence(voxtui("transcribe", long)) == f"voxtui: {long}: File name too long."
 
 
 def test_a_file_that_is_no_question_is_refused_before_anything_is_loaded_or_written(voxtui):
@@ -359,6 +362,17 @@ def test_a_standard_stream_that_is_closed_is_not_mistaken_for_a_file(voxtui):
     command = f"{VOXTUI} ask {QUESTION} <&- >&- 2>&-"
     ran = subprocess.run(command, shell=True, env=voxtui.environment, check=False)
     assert ran.returncode == 2  # there is no model
+
+
+def test_a_standard_stream_that_was_closed_can_be_used_all_the_same(monkeypatch):
+    """Python begins without it."""
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    open_closed_streams()
+    assert not sys.stdin.isatty()
+    for stream in (sys.stdout, sys.stderr):
+        assert stream.writable()
+        stream.flush()
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])

@@ -15,6 +15,7 @@ from voxtui.config import (
     GenerationConfig,
     RemoteBrainConfig,
     load_config,
+    save_values,
     toml_value,
 )
 from voxtui.errors import ConfigError
@@ -206,6 +207,7 @@ def test_a_value_is_toml_or_bare_text(said, key, value):
             "[brain.embedded]\nmodel = ''",
             'brain.embedded.model: "" is not a text with something in it.',
         ),
+        ('[ui]\nsave_dir = "a\\u0000b"', 'ui.save_dir: "a\\u0000b" is not a text.'),
         (
             "[brain.remote]\nurl = 'https://me:secret@far.example/v1'",
             "brain.remote: url may hold no password: the environment variable VOXTUI_API_KEY is "
@@ -238,6 +240,7 @@ def test_what_the_file_says_wrong_is_said_with_its_place(file, sentence):
         "http://:8000/v1",
         "http://far.example:0/v1",
         "http://far.example:99999/v1",
+        "http://[::1/v1",
         "http://far.example/v 1",
     ],
 )
@@ -312,6 +315,48 @@ def test_a_file_that_may_not_be_read_is_one_sentence():
     assert refusal() == "config.toml: cannot be read: Permission denied."
 
 
+def test_a_config_of_ones_own_that_cannot_be_looked_at_is_not_taken_for_none(tmp_path):
+    (tmp_path / "home").symlink_to("home")
+    own = tmp_path / "home" / "voxtui" / "config.toml"
+    assert refusal().startswith(f"{own}: cannot be read: Too many levels of symbolic links")
+
+
+def test_a_home_that_is_a_file_holds_no_config(tmp_path):
+    (tmp_path / "home").touch()
+    assert load_config(None, (), {}).path is None
+
+
+def test_settings_are_saved_where_a_link_leads_with_the_rights_that_file_had(tmp_path):
+    kept = written("# mine\n[voice]\nspeed = 1.5  # fast\n", "dotfile.toml")
+    kept.chmod(0o600)
+    own = tmp_path / "home" / "voxtui" / "config.toml"
+    own.parent.mkdir(parents=True)
+    own.symlink_to(kept.absolute())
+    assert save_values({"voice.speed": 1.2, "ui.theme": "nord"}) == own
+    assert own.is_symlink()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    text = '# mine\n[voice]\nspeed = 1.2  # fast\n\n[ui]\ntheme = "nord"\n'
+    assert kept.read_text().replace("\n\n", "\n") == text.replace("\n\n", "\n")
+
+
+def test_settings_that_find_no_room_leave_the_file_as_it_was_and_nothing_beside_it(
+    tmp_path, monkeypatch
+):
+    own = tmp_path / "home" / "voxtui" / "config.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[voice]\nspeed = 1.5\n")
+
+    def full(path, text, encoding):
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(ConfigError, match="was not written: No space left on device"):
+        save_values({"voice.speed": 1.2})
+    assert own.read_text() == "[voice]\nspeed = 1.5\n"
+    assert list(own.parent.iterdir()) == [own]
+
+
 KEYS = [setting.key for setting in load_config(SHIPPED, (), {}).settings]
 ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=40)
 LINES = st.lists(
@@ -362,6 +407,12 @@ def test_a_file_that_happens_to_lie_here_sends_nobodys_voice_away(key):
     assert "--config config.toml" in refused.value.hint
     meant = load_config(Path("config.toml"), (), {}).config
     assert getattr(meant.brain.remote, key) == "https://far.example/v1"
+
+
+def test_what_is_no_address_at_all_counts_as_one_elsewhere():
+    written("[brain.remote]\nurl = 'http://[::1/v1'\n")
+    with pytest.raises(ConfigError, match="only a file of your own"):
+        load_config(None, (), {})
 
 
 def test_a_server_on_this_machine_may_be_named_by_any_file():

@@ -77,6 +77,25 @@ def test_the_full_stop_of_an_abbreviation_is_waited_past() -> None:
     assert next(clauses(iter(["Ask", " Mrs", ".", " Smith", "."]))) == "Ask Mrs. Smith."
 
 
+@pytest.mark.parametrize("text", ["It is 100.5 metres high.", "It is www.example.org today."])
+def test_a_stop_inside_a_number_or_an_address_is_waited_past(text: str) -> None:
+    assert list(clauses(iter(text))) == [text]
+
+
+def test_a_block_of_code_is_one_clause_and_not_read_aloud() -> None:
+    before, after = "Use this, please:\n\n", "It adds two numbers."
+    code = "```python\ndef add(a, b):\n\n    return a + b  # done. Or not?\n```\n"
+    for reply in (code, before + code + after, before + code[:-1]):
+        spoken = [speakable(clause) for clause in clauses(iter(reply))]
+        assert [text for text in spoken if "code" in text] == ["code"]
+        assert not [text for text in spoken if "return" in text or "add(" in text]
+    assert next(clauses(iter("```ls``` is short. Yes."))) == "```ls``` is short."
+
+
+def test_a_minus_does_not_end_the_first_clause() -> None:
+    assert next(clauses(iter("The result of 10 - 4 = 6."))) == "The result of 10 - 4 = 6."
+
+
 def test_a_reply_of_signs_is_not_spoken() -> None:
     voice = BeepVoice()
     for reply in ("!", "…", "?!"):
@@ -89,7 +108,7 @@ def test_a_text_without_punctuation_is_still_spoken_in_pieces() -> None:
     assert len(pieces) > 3 and max(map(len, pieces)) <= 240
 
 
-@given(st.lists(st.text(alphabet="ab1 .,;!?\n\"'-A", max_size=6), max_size=60))
+@given(st.lists(st.text(alphabet="ab1 .,;!?\n\"'-A`", max_size=6), max_size=60))
 def test_clauses_lose_and_invent_nothing(texts: list[str]) -> None:
     whole = "".join(texts)
     joined = "".join(clauses(iter(texts)))
@@ -105,6 +124,8 @@ def test_clauses_lose_and_invent_nothing(texts: list[str]) -> None:
         ("[name](https://example.org)", "name"),
         ("7\nand 8", "7 and 8"),
         ("```python\nprint(1)\n```", "code"),
+        ("It is −5, and 10 - 4 = 6.", "It is minus 5, and 10 minus 4 = 6."),
+        ("3 * 4 is 24 / 2, from 10-14", "3 times 4 is 24 divided by 2, from 10-14"),
         ("!?…", ""),
         ("  ", ""),
     ],

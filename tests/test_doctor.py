@@ -98,6 +98,33 @@ def test_memory_that_is_there_and_not_free_is_said(machine, capsys, monkeypatch)
     assert lines[0] == "note     memory: 0.1 GB free; 0.1 GB are needed"
 
 
+@pytest.mark.parametrize(
+    ("groups", "files"),
+    [
+        ("0::/user/app\n", {"user/app/memory.max": "max", "user/memory.max": "700000000"}),
+        ("0::/host/only\n", {"memory.max": "700000000"}),  # as in a container
+        (
+            "5:cpu:/\n4:memory:/app\n0::/\n",
+            {
+                "memory/app/memory.limit_in_bytes": "700000000",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+            },
+        ),
+    ],
+)
+def test_memory_that_a_container_may_not_use_is_not_counted(tmp_path, groups, files):
+    (tmp_path / "cgroup").write_text(groups)
+    for name, limit in files.items():
+        (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mount" / name).write_text(f"{limit}\n")
+    limits = doctor._control_group_limits(tmp_path / "cgroup", tmp_path / "mount")
+    assert min(limits) == 700_000_000
+
+
+def test_a_system_without_control_groups_has_no_limit_of_theirs(tmp_path):
+    assert not [*doctor._control_group_limits(tmp_path / "none", tmp_path)]
+
+
 def test_a_voice_that_cannot_be_is_missing(machine, capsys):
     machine.voice_fails = ModelError("No such voice.", "Take another.")
     possible, lines = machine.examine(capsys)
@@ -119,7 +146,9 @@ def test_without_sound_a_conversation_is_possible_in_text(machine, capsys, probe
     possible, said = machine.examine(capsys)
     assert possible
     assert said[::2] == [f"note     {line}" for line in lines]
-    assert set(said[1::2]) == {"         Text and sample clips work without."}
+    without = "Text and sample clips work without."
+    known = [] if probe.problem else ["A device that another program holds alone is not seen."]
+    assert {line.strip() for line in said[1::2]} == {" ".join([*known, without])}
 
 
 @pytest.mark.parametrize(("figure", "word"), [("MEMORY_GB", "memory"), ("DISK_GB", "disk")])
@@ -242,6 +271,7 @@ def test_a_device_that_is_configured_and_not_there_is_said(listed):
     assert said.err == (
         "There is no microphone 'Hedset' (audio.input). Did you mean 'Headset'? "
         "`voxtui devices` lists them.\n"
+        "A device that another program holds alone is not seen.\n"
     )
     assert "Level" not in said.out
 

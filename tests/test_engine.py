@@ -37,6 +37,7 @@ from voxtui.protocols import Progress
 from voxtui.turn import (
     FRAME_SECONDS,
     Captured,
+    ChangeFailed,
     Died,
     Frame,
     Loaded,
@@ -70,15 +71,14 @@ class Talk:
 
     engine: Engine
     brain: ScriptedBrain
-    voice: BeepVoice | None
-    speaker: FakeSpeaker | None
-    microphone: FakeMicrophone | None
+    voice: BeepVoice
+    speaker: FakeSpeaker
+    microphone: FakeMicrophone
     events: Events
 
     def speak(self, pattern: str = SPEECH, at: float = 1000.0) -> None:
         """Hold the key from `at` while `pattern` is heard, and let go at its end."""
         self.engine.talk(at)
-        assert self.microphone
         self.microphone.push(frames(pattern, at))
         self.engine.release(at + len(pattern) * FRAME_SECONDS)
 
@@ -106,9 +106,9 @@ def talking(
     detector: LoudIsSpeech | None = None,
     loaded: bool = True,
 ) -> Iterator[Talk]:
-    """`loaded` False: begins before the models are."""
+    """`silent`: the engine has no voice. `loaded` False: begins before the models are."""
     brain = brain or ScriptedBrain()
-    voice = None if silent else voice or BeepVoice()
+    voice = voice or BeepVoice()
     speaker = speaker or FakeSpeaker()
     microphone = microphone or FakeMicrophone()
     events = Events()
@@ -117,7 +117,7 @@ def talking(
         speaker=speaker,
         detector=detector or LoudIsSpeech(),
         brain=brain,
-        voice=voice,
+        voice=None if silent else voice,
         config=config or Config(),
         emit=events,
         spares=spares,
@@ -156,7 +156,7 @@ def test_a_spoken_turn_is_answered_in_text_and_speech() -> None:
             3,
         )
         assert text(talk.events) == "Hello there."
-        assert talk.voice and talk.voice.clauses == ["Hello there."]
+        assert talk.voice.clauses == ["Hello there."]
         assert [type(e) for e in talk.events.seen if not isinstance(e, ReplyText | StateChanged)][
             -4:
         ] == [TurnStarted, Captured, UserWords, TurnFinished]
@@ -305,7 +305,7 @@ def test_a_voice_that_hangs_is_given_up_after_its_timeout_until_another_is_chose
         assert (turn.outcome, turn.reply) == (Outcome.ANSWERED, "One.")
         assert "0.05 s" in str(talk.events.of(Notice)[0])
         assert talk.ask(at=2000.0).reply == "Two."
-        assert talk.voice and talk.voice.clauses == ["One."]
+        assert talk.voice.clauses == ["One."]
         another = BeepVoice()
         talk.engine.change(Change(Config(), voice=another))
         talk.engine.say("hello")
@@ -376,16 +376,14 @@ def test_replies_under_two_characters_are_not_spoken(reply: str) -> None:
     """L9."""
     with talking(ScriptedBrain([reply])) as talk:
         assert talk.ask().reply == reply
-        assert talk.voice and talk.voice.clauses == []
+        assert talk.voice.clauses == []
 
 
 @pytest.mark.parametrize("reply", [["7\n", "Three and four."], ["One, two.", "\n", "3"]])
 def test_one_character_of_a_longer_reply_is_spoken(reply: list[str]) -> None:
     with talking(ScriptedBrain(reply)) as talk:
         talk.ask()
-        assert talk.voice and re.sub(r"\W", "", "".join(talk.voice.clauses)) == re.sub(
-            r"\W", "", "".join(reply)
-        )
+        assert re.sub(r"\W", "", "".join(talk.voice.clauses)) == re.sub(r"\W", "", "".join(reply))
 
 
 def test_the_brain_gets_the_trimmed_utterance_and_the_same_frames_ahead() -> None:
@@ -401,7 +399,6 @@ def test_the_brain_gets_the_trimmed_utterance_and_the_same_frames_ahead() -> Non
 
 def test_sound_from_before_the_key_is_kept() -> None:
     with talking() as talk:
-        assert talk.microphone
         early = frames("....................xxxxxxxxx", 1000.0)
         talk.microphone.push(early)
         pressed = early[-1].captured_at
@@ -416,7 +413,6 @@ def test_sound_from_before_the_key_is_kept() -> None:
 
 def test_a_release_that_is_older_than_the_talk_does_not_end_it() -> None:
     with talking() as talk:
-        assert talk.microphone
         talk.engine.talk(1000.0)
         talk.engine.release(999.9)
         spoken = frames(SPEECH, 1000.0)
@@ -430,7 +426,6 @@ def test_a_release_that_is_older_than_the_talk_does_not_end_it() -> None:
 
 def test_a_release_that_is_meant_for_the_clip_before_does_not_end_the_talk() -> None:
     with talking() as talk:
-        assert talk.microphone
         clip = talk.engine.talk(1000.0, source="clip.wav")
         spoken = talk.engine.talk(1000.5)
         talk.engine.release(1000.6, clip)
@@ -449,7 +444,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("patient")
 def test_speech_that_goes_on_past_the_release_is_heard() -> None:
     with talking() as talk:
-        assert talk.microphone
         talk.engine.talk(1000.0)
         spoken = frames("xxxxxxxxxxxx.....", 1000.0)
         talk.microphone.push(spoken[:8])
@@ -464,7 +458,6 @@ def test_speech_that_goes_on_past_the_release_is_heard() -> None:
 @pytest.mark.usefixtures("patient")
 def test_listening_past_the_release_ends_after_200_ms() -> None:
     with talking() as talk:
-        assert talk.microphone
         talk.engine.talk(1000.0)
         spoken = frames("x" * 40, 1000.0)
         released = spoken[9].captured_at
@@ -480,7 +473,6 @@ def test_listening_past_the_release_ends_after_200_ms() -> None:
 def test_nothing_captured_while_it_speaks_enters_the_next_utterance() -> None:
     with talking() as talk:
         talk.ask()
-        assert talk.microphone
         ended = last_sound(talk.events)
         echo = [Frame(f.samples, ended + 0.12, f.source) for f in frames("xxxxx")]
         talk.microphone.push(echo)
@@ -570,7 +562,6 @@ def test_talking_over_the_answer_starts_the_next_turn_at_once() -> None:
 
 def test_a_discarded_utterance_is_not_answered() -> None:
     with talking() as talk:
-        assert talk.microphone
         talk.engine.talk(1000.0)
         talk.microphone.push(frames(SPEECH))
         talk.engine.discard()
@@ -585,7 +576,7 @@ def test_a_typed_turn_is_answered_aloud() -> None:
         turn = talk.turn()
         assert (turn.heard, turn.reply) == ("hello", "Hi there.")
         assert turn.ttft_ms is not None and turn.first_sound_ms is not None
-        assert talk.voice and talk.voice.clauses == ["Hi there."]
+        assert talk.voice.clauses == ["Hi there."]
 
 
 def test_muted_also_in_the_middle_of_a_sentence_the_text_goes_on_without_sound() -> None:
@@ -598,7 +589,7 @@ def test_muted_also_in_the_middle_of_a_sentence_the_text_goes_on_without_sound()
         speaker._held = False
         talk.engine.say("second")
         assert talk.turn().reply == "Two."
-        assert talk.voice and talk.voice.clauses == ["One."]
+        assert talk.voice.clauses == ["One."]
         talk.engine.mute(False)
         talk.ask(at=2000.0)
         assert [c.text for c in speaker.chunks] == ["One.", "Three."]
@@ -616,7 +607,6 @@ def test_a_held_key_is_let_go_at_the_longest_utterance() -> None:
     from voxtui.config import AudioConfig
 
     with talking(config=Config(audio=AudioConfig(max_utterance_s=1.0))) as talk:
-        assert talk.microphone
         talk.engine.talk(1000.0)
         talk.microphone.push(frames("x" * 60))
         assert talk.turn().outcome is Outcome.ANSWERED
@@ -625,7 +615,6 @@ def test_a_held_key_is_let_go_at_the_longest_utterance() -> None:
 
 def test_an_unplugged_microphone_keeps_what_was_captured() -> None:
     with talking() as talk:
-        assert talk.microphone
         talk.engine.talk(1000.0)
         talk.microphone.push(frames(SPEECH))
         talk.microphone.unplug()
@@ -642,7 +631,6 @@ def test_a_lost_microphone_gives_way_to_another_and_the_speaker_stays() -> None:
     spare, last = FakeMicrophone(), FakeMicrophone()
     spares = iter((spare, last))
     with talking(spares=lambda: (next(spares), FakeSpeaker())) as talk:
-        assert talk.microphone
         talk.engine.talk(1000.0)
         talk.microphone.push(frames(SPEECH))
         talk.microphone.unplug()
@@ -667,7 +655,6 @@ def test_one_that_never_delivered_anything_is_not_replaced_for_ever() -> None:
         return made[-1], FakeSpeaker()
 
     with talking(spares=spares) as talk:
-        assert talk.microphone
         talk.microphone.unplug()
         talk.events.until(Notice, lambda e: "Listening to" in str(e))
         talk.engine.talk(1000.0, source="clip.wav")
@@ -736,7 +723,7 @@ def test_a_new_speaker_is_heard_by_a_tone_and_then_by_the_next_answer() -> None:
         talk.engine.say("hello")
         assert talk.turn().outcome is Outcome.ANSWERED
         assert [chunk.text for chunk in new.chunks] == ["", "Yes."]
-        assert talk.speaker and talk.speaker.closed and not talk.speaker.chunks
+        assert talk.speaker.closed and not talk.speaker.chunks
 
 
 def test_without_a_voice_the_next_answer_is_text_alone() -> None:
@@ -744,7 +731,7 @@ def test_without_a_voice_the_next_answer_is_text_alone() -> None:
         talk.engine.change(Change(Config(), voice="none"))
         talk.engine.say("hello")
         assert talk.turn().outcome is Outcome.ANSWERED
-        assert talk.voice and talk.voice.closed and not talk.voice.clauses
+        assert talk.voice.closed and not talk.voice.clauses
 
 
 def test_devices_that_were_looked_for_again_are_the_ones_that_were_there() -> None:
@@ -752,8 +739,8 @@ def test_devices_that_were_looked_for_again_are_the_ones_that_were_there() -> No
         talk.engine.look_again()
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         assert talk.ask().outcome is Outcome.ANSWERED
-        assert talk.speaker and talk.speaker.chunks
-        assert talk.microphone and talk.microphone.opened == 2
+        assert talk.speaker.chunks
+        assert talk.microphone.opened == 2
         assert not talk.events.of(Notice)
 
 
@@ -762,7 +749,6 @@ def test_a_microphone_that_came_back_is_used_again_once_it_was_looked_for() -> N
         return FakeMicrophone(DeviceError("There is no microphone.")), FakeSpeaker()
 
     with talking(spares=none) as talk:
-        assert talk.microphone
         talk.microphone.fails = DeviceError("It is not there.")
         talk.microphone.unplug()
         talk.events.until(MicrophoneLost)
@@ -789,7 +775,6 @@ def test_a_microphone_that_was_not_there_at_the_start_is_used_once_it_is_found()
 def test_hands_free_speech_starts_a_turn_and_silence_ends_it() -> None:
     config = Config(vad=VadConfig(hands_free=True))
     with talking(config=config) as talk:
-        assert talk.microphone
         talk.microphone.push(frames("......xxxxxxxxxxxx" + "." * 26, 1000.0))
         turn = talk.turn()
         assert turn.outcome is Outcome.ANSWERED
@@ -801,7 +786,6 @@ def test_hands_free_speech_starts_a_turn_and_silence_ends_it() -> None:
 def test_hands_free_a_click_starts_nothing() -> None:
     config = Config(vad=VadConfig(hands_free=True))
     with talking(config=config) as talk:
-        assert talk.microphone
         talk.microphone.push(frames("..xx....xxx......" * 3, 1000.0))
         talk.engine.say("done")
         assert talk.turn().heard == "done"
@@ -810,7 +794,6 @@ def test_hands_free_a_click_starts_nothing() -> None:
 
 def test_a_clip_is_heard_instead_of_the_microphone() -> None:
     with talking() as talk:
-        assert talk.microphone
         talk.engine.talk(1000.0, source="clip.wav", paced=False)
         talk.microphone.push(frames("xxxxxxxxxxxx", 1000.0))
         for frame in frames(SPEECH, 1000.0, source="clip.wav"):
@@ -866,10 +849,25 @@ def test_a_server_that_is_not_there_at_the_start_may_answer_later() -> None:
 
     with talking(Remote([down], ["Yes."])) as talk:
         assert talk.events.of(Notice) == [Notice("Nothing listens there.", "error")]
-        assert talk.microphone and not talk.microphone.closed
+        assert not talk.microphone.closed
         failed = talk.ask()
         assert (failed.outcome, failed.error) == (Outcome.FAILED, "Nothing listens there.")
         assert talk.ask(at=2000.0).reply == "Yes."
+
+
+def test_of_a_change_that_fails_nothing_stays_open() -> None:
+    class Failing(ScriptedBrain):
+        def warm_up(self, progress: Progress) -> None:
+            raise OUT_OF_MEMORY
+
+    new = FakeMicrophone(), FakeSpeaker(), BeepVoice(), Failing()
+    microphone, speaker, voice, brain = new
+    with talking() as talk:
+        talk.engine.change(Change(Config(), microphone, speaker, brain, voice))
+        assert talk.events.until(ChangeFailed) == ChangeFailed(OUT_OF_MEMORY)
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        assert all(part.closed for part in new)
+        assert talk.ask().outcome is Outcome.ANSWERED
 
 
 def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
@@ -911,7 +909,6 @@ def test_the_microphone_is_heard_while_models_load_and_nothing_of_it_is_kept() -
     with talking(brain, config=config, loaded=False) as talk:
         talk.events.until(Loading)
         assert talk.events.of(MicrophoneOpened) == [MicrophoneOpened("fake microphone")]
-        assert talk.microphone
         talk.microphone.level = 0.3
         assert talk.engine.level == 0.3
         talk.microphone.push(frames("xxxxxxxxxxxx" + "." * 26))
@@ -927,7 +924,6 @@ def test_the_microphone_is_closed_where_no_model_could_be_loaded() -> None:
     brain = LoadsWhenTold(OUT_OF_MEMORY)
     with talking(brain, spares=lambda: (FakeMicrophone(), FakeSpeaker()), loaded=False) as talk:
         talk.events.until(Loading)
-        assert talk.microphone
         talk.microphone.unplug()
         brain.told.set()
         talk.events.until(LoadFailed)
@@ -983,7 +979,7 @@ def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
     with talking(LoadsForever(), loaded=False) as talk:
         talk.events.until(Loading)
         talk.engine.close()
-        assert talk.brain.closed and talk.microphone and talk.microphone.closed
+        assert talk.brain.closed and talk.microphone.closed
         talk.events.drain()
         assert not talk.events.of(Died) and not talk.events.of(Loaded)
 

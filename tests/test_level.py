@@ -4,7 +4,8 @@ from voxtui.level import complaint, decibels
 
 
 @pytest.mark.parametrize(
-    ("peak", "told"), [(1.0, "0 dBFS"), (0.1, "−20 dBFS"), (0.0, "digital silence")]
+    ("peak", "told"),
+    [(1.0, "0 dBFS"), (0.1, "−20 dBFS"), (0.0, "digital silence"), (1e-26, "digital silence")],
 )
 def test_a_level_is_told_in_decibels(peak, told):
     assert decibels(peak) == told

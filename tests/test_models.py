@@ -2,6 +2,7 @@ import errno
 import hashlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from filelock import FileLock
 
 from tests.package_index import PackageIndex
 from voxtui import models
-from voxtui.config import VoiceConfig
+from voxtui.config import KokoroConfig, VoiceConfig
 from voxtui.errors import ModelError, ModelMissing
 from voxtui.models import ChatModel, Part, check_content, fetch, model_file, models_directory
 from voxtui.repositories import kokoro_files, voxtral_directory
@@ -238,10 +239,20 @@ def test_a_hub_that_cannot_be_reached_is_said_in_one_sentence(closed_port):
 
 
 @pytest.mark.parametrize("source", ["auto", "hub"])
-def test_an_endpoint_that_is_no_address_is_said(index, monkeypatch, source):
-    monkeypatch.setenv("HF_ENDPOINT", "hub.example")
-    with pytest.raises(ModelError, match=r"HF_ENDPOINT: hub\.example is no address"):
+@pytest.mark.parametrize("address", ["hub.example", "http://[::1", "http://hub.example:99999"])
+def test_an_endpoint_that_is_no_address_is_said(index, monkeypatch, source, address):
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(ModelError, match=rf"HF_ENDPOINT: {re.escape(address)} is no address"):
         fetch("tiny", source=source)
+
+
+@pytest.mark.parametrize("source", ["auto", "hub"])
+@pytest.mark.parametrize("token", ["hf_…", "hf_\nsecret"])
+def test_a_token_that_is_none_is_said_and_not_shown(hub, monkeypatch, source, token):
+    monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(ModelError, match="holds characters that none has") as refused:
+        fetch("tiny", source=source)
+    assert "hf_" not in str(refused.value)
 
 
 def test_a_page_in_place_of_the_file_costs_nothing_of_what_is_here(hub):
@@ -329,7 +340,7 @@ def test_a_disk_that_fills_up_on_the_way_is_said_in_one_sentence(hub):
 
 def test_a_place_that_cannot_be_written_is_said_in_one_sentence(hub, tmp_path):
     (tmp_path / "cache").write_text("a file where the directory should be")
-    with pytest.raises(ModelError, match="cannot be used: Not a directory"):
+    with pytest.raises(ModelError, match=r"cannot be used: Not a directory\..* name that place"):
         fetch("tiny")
 
 
@@ -370,6 +381,20 @@ def test_what_a_fetch_that_was_interrupted_has_brought_counts():
     with pytest.raises(ModelMissing) as missing:
         model_file("tiny")
     assert missing.value.size == TINY.size - 100
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        lambda path: model_file(f"{path}.gguf"),
+        voxtral_directory,
+        lambda path: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=path))),
+        lambda path: fetch("tiny", source=Path(path)),
+    ],
+)
+def test_a_home_of_nobody_is_a_place_where_no_file_is(find):
+    with pytest.raises(ModelError, match=r"There is no (model )?(file|directory)( at)? ~nobody"):
+        find("~nobody-at-all/x")
 
 
 @pytest.mark.parametrize(
@@ -456,6 +481,20 @@ def test_a_release_cut_short_elsewhere_is_recognised_by_its_name(tmp_path):
     (tmp_path / "tiny.gguf").write_bytes(CONTENT[:PART])
     with pytest.raises(ModelError, match="is cut short"):
         model_file(str(tmp_path / "tiny.gguf"))
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        model_file,
+        lambda named: fetch("tiny", source=Path(named)),
+        voxtral_directory,
+        lambda named: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=named))),
+    ],
+)
+def test_a_path_in_a_home_that_nobody_has_is_one_sentence(find):
+    with pytest.raises(ModelError, match="~nobody-here/"):
+        find("~nobody-here/mine.gguf")
 
 
 def test_a_directory_is_no_model(tmp_path):

@@ -86,7 +86,7 @@ def test_a_save_that_fails_leaves_nothing_and_says_where(record, tmp_path, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(InputError, match=r"not saved.*No space left"):
+    with pytest.raises(InputError, match=r"not saved.*No space left.*Make room"):
         record.save(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -95,6 +95,15 @@ def test_a_place_that_cannot_be_made_is_a_sentence(record, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="not saved"):
         record.save(tmp_path / "file" / "sessions")
+
+
+def test_a_home_that_nobody_has_is_a_sentence_and_no_folder_of_that_name(
+    record, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="no home for ~nobody-here/voxtui"):
+        record.save(session.saved_sessions("~nobody-here/voxtui"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_old_speech_is_let_go_and_its_words_stay(tmp_path, monkeypatch):
@@ -110,6 +119,24 @@ def test_old_speech_is_let_go_and_its_words_stay(tmp_path, monkeypatch):
     record.add_speech(4, said(1.5))
     place = record.save(tmp_path)
     assert [file.name for file in place.glob("*.wav")] == ["turn-0004.wav"]
+
+
+def test_what_is_said_while_a_session_is_saved_takes_nothing_from_it(tmp_path):
+    class Slow(Utterance):
+        def as_wav(self) -> bytes:
+            record.add_speech(3, said(session.KEPT_SPEECH_SECONDS))
+            return super().as_wav()
+
+    record = Record(BEGAN)
+    for n in (1, 2):
+        record.begin(n, "microphone")
+        record.add_speech(n, Slow(said().samples, ((0.0, 0.5),), 1.0))
+        record.finish(turn(n))
+    record.begin(3, "microphone")
+    place = record.save(tmp_path)
+    turns = json.loads((place / "session.json").read_text())["turns"]
+    assert [t["wav"] for t in turns] == ["turn-0001.wav", "turn-0002.wav"]
+    assert sorted(wav.name for wav in place.glob("*.wav")) == [t["wav"] for t in turns]
 
 
 def test_a_turn_nobody_began_is_ignored(tmp_path):

@@ -55,7 +55,6 @@ def spoken_frames(said: Utterance | str) -> int:
 
 def test_words_after_a_release_that_is_known_late_are_not_part_of_the_utterance() -> None:
     with talking() as talk:
-        assert talk.microphone
         talk.engine.talk(1000.0)
         spoken = frames("x" * 10 + "...." + "x" * 20, 1000.0)
         talk.microphone.push(spoken)
@@ -67,7 +66,6 @@ def test_words_after_a_release_that_is_known_late_are_not_part_of_the_utterance(
 
 def test_speech_that_goes_on_is_listened_to_as_long_if_the_release_is_known_late() -> None:
     with talking() as talk:
-        assert talk.microphone
         talk.engine.talk(1000.0)
         spoken = frames("x" * 40, 1000.0)
         talk.microphone.push(spoken)
@@ -81,7 +79,6 @@ def test_speech_that_goes_on_is_listened_to_as_long_if_the_release_is_known_late
 
 def test_a_word_that_begins_between_a_tap_and_the_press_after_it_is_whole() -> None:
     with talking() as talk:
-        assert talk.microphone
         spoken = frames("...." + "xx" + "x" * 10 + "....", 1000.0)
         tap = talk.engine.talk(1000.0)
         talk.microphone.push(spoken[:5])
@@ -99,7 +96,6 @@ def test_a_word_that_begins_between_a_tap_and_the_press_after_it_is_whole() -> N
 
 def test_what_a_tap_gives_back_keeps_its_order() -> None:
     with talking() as talk:
-        assert talk.microphone
         spoken = frames("." * 20 + "x" * 10 + "....", 1000.0)
         talk.microphone.push(spoken[:20])
         at = spoken[19].captured_at
@@ -142,7 +138,6 @@ def test_with_headphones_the_words_that_interrupt_are_heard_whole() -> None:
     speaker = Speaking(held=True, heard=0.05)
     brain = ScriptedBrain(["A long story."], ["Yes."])
     with talking(brain, speaker=speaker, config=HEADPHONES, overhearing=LoudIsSpeech()) as talk:
-        assert talk.microphone
         talk.engine.say("tell me")
         assert speaker.playing.wait(SECONDS)
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
@@ -183,7 +178,6 @@ def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_n
 def test_hands_free_does_not_cancel_what_was_typed_meanwhile() -> None:
     go_on = Flag()
     with talking(ScriptedBrain([go_on, "One."]), silent=True, config=HANDS_FREE) as talk:
-        assert talk.microphone
         talk.engine.say("first")
         talk.events.until(UserWords)
         talk.microphone.push(frames("." + "x" * 10, 1000.0))
@@ -196,7 +190,6 @@ def test_hands_free_does_not_cancel_what_was_typed_meanwhile() -> None:
 
 def test_hands_free_speech_keeps_its_beginning_however_much_of_it_starts_a_turn() -> None:
     with talking(config=Config(vad=VadConfig(hands_free=True, start_ms=2000))) as talk:
-        assert talk.microphone
         talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 30, 1000.0))
         talk.turn()
         assert spoken_frames(talk.brain.said[0]) == 6 + 80
@@ -205,7 +198,6 @@ def test_hands_free_speech_keeps_its_beginning_however_much_of_it_starts_a_turn(
 def test_hands_free_the_silence_before_the_first_word_ends_nothing() -> None:
     config = Config(vad=VadConfig(hands_free=True, end_ms=64))
     with talking(config=config) as talk:
-        assert talk.microphone
         talk.microphone.push(frames("." * 20 + "x" * 10 + "." * 5, 1000.0))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert spoken_frames(talk.brain.said[0]) == 6 + 10
@@ -216,7 +208,6 @@ def test_hands_free_what_starts_a_turn_may_be_longer_than_an_utterance() -> None
         vad=VadConfig(hands_free=True, start_ms=2000), audio=AudioConfig(max_utterance_s=1)
     )
     with talking(config=config) as talk:
-        assert talk.microphone
         talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 40, 1000.0))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert spoken_frames(talk.brain.said[0]) <= 1.2 / FRAME_SECONDS
@@ -227,7 +218,6 @@ def test_hands_free_what_starts_a_turn_may_be_longer_than_an_utterance() -> None
 def test_closing_answers_nothing_that_is_still_in_the_inbox() -> None:
     speaker = FakeSpeaker(held=True)
     with talking(speaker=speaker, config=HANDS_FREE) as talk:
-        assert talk.microphone
         talk.engine.say("first")
         assert speaker.playing.wait(SECONDS)
         talk.microphone.push(frames("." + "x" * 10 + "." * 30, 1000.0))
@@ -242,7 +232,6 @@ def test_a_clip_that_was_stopped_before_it_began_takes_no_turn() -> None:
     stopped = Flag()
     stopped.set()
     with talking() as talk:
-        assert talk.microphone
         turn = talk.engine.talk(1000.0)
         speak(Clip("clip.wav", np.zeros(1600, np.float32)), talk.engine, stopped)
         talk.microphone.push(frames(SPEECH, 1000.0))
@@ -386,7 +375,7 @@ def test_no_clause_is_begun_after_the_key_press() -> None:
         talk.engine.interrupt()
         go_on.set()
         assert talk.turn().outcome is Outcome.CANCELLED
-        assert talk.voice and len(talk.voice.clauses) == 2
+        assert len(talk.voice.clauses) == 2
 
 
 def test_a_voice_that_is_still_at_a_clause_keeps_nobody_from_being_heard_and_answered() -> None:
@@ -403,11 +392,11 @@ def test_a_voice_that_is_still_at_a_clause_keeps_nobody_from_being_heard_and_ans
         talk.speak()
         assert talk.turn().outcome is Outcome.CANCELLED
         talk.events.until(ReplyText, lambda e: e == ReplyText(2, "Two."))
-        assert talk.voice and talk.voice.clauses == ["One."]
+        assert talk.voice.clauses == ["One."]
         go_on.set()
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.voice.clauses == ["One.", "Two."]
-        assert talk.speaker and [chunk.text for chunk in talk.speaker.chunks] == ["Two."]
+        assert [chunk.text for chunk in talk.speaker.chunks] == ["Two."]
 
 
 def test_closing_waits_for_a_voice_that_is_still_at_a_clause() -> None:
@@ -431,7 +420,7 @@ def test_closing_waits_for_a_voice_that_is_still_at_a_clause() -> None:
         closing.start()
         go_on.set()
         closing.join(SECONDS)
-        assert talk.voice and talk.voice.closed
+        assert talk.voice.closed
 
 
 # Marks.

@@ -36,9 +36,7 @@ def answer(
     failed = False
     with headless(make_engine) as asked:
         if not asking.audible and not asking.as_json:
-            click.echo(
-                "Not played: sound is measured up to first_audio (--play plays it).", err=True
-            )
+            click.echo("Not played; --play plays it.", err=True)
         for clip in clips:
             if asking.fresh:
                 asked.engine.new_conversation()

@@ -44,6 +44,9 @@ FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+NO_FILE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
+"""Whatever asks for a file that the user named may meet these."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -470,7 +473,7 @@ def main() -> NoReturn:
         label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
         refuse(f"{label}{error}")
     except OSError as error:
-        if isinstance(error, PermissionError) and error.filename:
+        if error.errno in NO_FILE and error.filename:
             refuse(f"voxtui: {error.filename}: {error.strerror}.")
         if error.errno not in NO_ROOM:
             raise
@@ -488,12 +491,14 @@ def leave(code: int) -> NoReturn:
 
 
 def open_closed_streams() -> None:
-    """Else the next file that is opened takes their place, and is written to."""
-    for fd in (0, 1, 2):
+    """Else the next file that is opened takes their place, and is written to; Python has none."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(fd, "w" if fd else "r", encoding="utf-8", closefd=False))
 
 
 def refuse(sentence: str) -> NoReturn:

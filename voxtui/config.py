@@ -7,8 +7,10 @@ import ipaddress
 import json
 import math
 import os
+import shutil
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -82,24 +84,25 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 def is_loopback(url: str) -> bool:
     """Whether what goes to `url` stays on this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
+    with suppress(ValueError):  # no URL, or no address
+        host = urlsplit(url).hostname or ""
+        if host == "localhost":
+            return True
         address = ipaddress.ip_address(host)
         return address.is_loopback or address.is_unspecified  # 0.0.0.0, as servers print it
-    except ValueError:
-        return host == "localhost"
+    return False
 
 
 def _check_url(name: str, url: str) -> None:
     """Raises ValueError."""
     if not url:
         return
-    parts = urlsplit(url)
-    if "@" in parts.netloc or parts.query:
+    if "@" in url or "?" in url:
         raise ValueError(
             f"{name} may hold no password: the environment variable VOXTUI_API_KEY is for a key"
         )
     try:
+        parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
@@ -273,8 +276,8 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
     """
     found = False
     if path is None:
-        path = next((p for p in (LOCAL_CONFIG, user_config_file()) if os.path.lexists(p)), None)
-        found = path == LOCAL_CONFIG
+        found = os.path.lexists(LOCAL_CONFIG)
+        path = LOCAL_CONFIG if found else _own_file()
     said: dict[str, Setting] = {}
     for setting in _from_file(path) if path else ():
         if found and setting.key in SENDS and setting.value and not is_loopback(setting.value):
@@ -333,15 +336,25 @@ def save_values(values: Mapping[str, Any]) -> Path:
             for section in sections:
                 table = table.setdefault(section, tomlkit.table())
             table[name] = value
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        new.write_text(tomlkit.dumps(document), encoding="utf-8")
-        new.replace(path)
+        _replace(path.resolve(), tomlkit.dumps(document))  # a link goes on leading to it
     except OSError as error:
         raise ConfigError(f"{path}: was not written: {error.strerror}.") from error
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not valid TOML, and was left as it is.") from error
     return path
+
+
+def _replace(file: Path, text: str) -> None:
+    """Make `text` what `file` holds, or leave it as it was. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(".new")
+    try:
+        new.write_text(text, encoding="utf-8")
+        if file.exists():
+            shutil.copymode(file, new)
+        new.replace(file)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def user_config_file() -> Path:
@@ -350,9 +363,26 @@ def user_config_file() -> Path:
     return user_config_path("voxtui", appauthor=False) / "config.toml"
 
 
+def user_path(named: str | Path) -> Path:
+    """What the user means by `named`; behind a `~` that is nobody's home there is just no file."""
+    return Path(os.path.expanduser(named))
+
+
 def toml_value(value: Any) -> str:
     """`value` as it is written in config.toml."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)
+
+
+def _own_file() -> Path | None:
+    """The user's own file, if there is one. Raises ConfigError where that cannot be known."""
+    path = user_config_file()
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
+    return path
 
 
 def _from_file(path: Path) -> Iterator[Setting]:
@@ -429,8 +459,8 @@ def _checked(place: str, key: str, value: Any) -> Any:
     try:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError
-        if isinstance(value, str):
-            value.encode()  # an environment variable need not be text
+        if isinstance(value, str) and b"\0" in value.encode():  # which also fails for no text
+            raise ValueError
         return msgspec.convert(value, _keys()[key])
     except (ValueError, OverflowError) as error:
         kind = inspect.type_info(_keys()[key])

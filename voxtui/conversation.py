@@ -44,8 +44,19 @@ SHORTEST_PHRASE = 4
 """Words the first clause has at least if it ends without punctuation."""
 
 _SENTENCE_END = re.compile(r"[.!?…]+[\"')\]*_]*(?=\s)|\n+")
-_FULL_STOP = re.compile(r"\w{3}[.!?…]$")
-_CLAUSE_END = re.compile(r"[,;:–—]+[\"')\]*_]*(?=\s)|\s[–—-]+(?=\s)")
+_FULL_STOP = re.compile(r"(?:^|\s)(?!www\.)[^\s\d./:@]*[^\W\d]{3}[.!?…]$")
+"""Of a word: in `100.5`, or an address, more follows."""
+
+_CLAUSE_END = re.compile(r"[,;:–—]+[\"')\]*_]*(?=\s)|(?<!\d)\s[–—-]+(?=\s)")
+_FENCE = re.compile(r"^[ \t]*(?:```(?!.*`)|~~~)", re.MULTILINE)
+"""Begins a block of code, or ends it."""
+
+_SIGNS = {
+    "-": "minus", "−": "minus", "*": "times", "/": "divided by", "≈": "about", "≤": "at most",
+    "≥": "at least", "√": "the square root of", "→": "to",
+}  # fmt: skip
+_SIGN = re.compile(r"[−≈≤≥√→]|(?<=\d )[-*/](?= \d)")
+"""What voices leave out, and so say something else."""
 
 
 def clauses(texts: Iterator[str]) -> Generator[str, None, None]:
@@ -53,7 +64,7 @@ def clauses(texts: Iterator[str]) -> Generator[str, None, None]:
 
     The first may end at a comma or a phrase, for speed; later ones are whole
     sentences, for prosody. The first is let go at its full stop, later ones once the space after
-    it shows that it was one.
+    it shows that it was one. A block of code is one clause.
     """
     buffer, first = "", True
     for text in texts:
@@ -68,8 +79,12 @@ def clauses(texts: Iterator[str]) -> Generator[str, None, None]:
 def _clause_end(text: str, first: bool) -> int | None:
     for found in _SENTENCE_END.finditer(text):
         head = text[: found.end()]
-        if len(head.strip()) >= SHORTEST_SPOKEN and not _ABBREVIATION.search(head.rstrip("\n")):
+        in_code = len(_FENCE.findall(head)) % 2
+        ended = not in_code and not _ABBREVIATION.search(head.rstrip("\n"))
+        if len(head.strip()) >= SHORTEST_SPOKEN and ended:
             return found.end()
+    if _FENCE.search(text):
+        return None
     if first:
         for found in _CLAUSE_END.finditer(text):
             if len(text[: found.end()].strip()) >= SHORTEST_FIRST_CLAUSE:
@@ -185,6 +200,7 @@ def speakable(text: str) -> str:
             elif piece.type in ("softbreak", "hardbreak"):
                 plain.append(" ")
     spoken = re.sub(r"https?://\S+", "link", "".join(plain))
+    spoken = _SIGN.sub(lambda sign: f" {_SIGNS[sign[0]]} ", spoken)
     return " ".join(spoken.split()) if any(c.isalnum() for c in spoken) else ""
 
 

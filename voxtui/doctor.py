@@ -47,6 +47,9 @@ DISK_GB = 1.2
 
 LEVEL_SECONDS = 1.5
 
+HELD = "A device that another program holds alone is not seen."
+"""PortAudio lists a device only if it can open it."""
+
 Verdict = Literal["ok", "missing", "note"]
 
 
@@ -186,7 +189,7 @@ def _memory() -> Iterator[Finding]:
         return
     of = min(found, key=lambda of: found[of])
     if found[of] < MEMORY_GB:
-        mend = 'End other programs, or: --set brain.embedded.model="qwen2.5-coder-0.5b"'
+        mend = 'Make room or allow more, or: --set brain.embedded.model="qwen2.5-coder-0.5b"'
         what = f"memory: {found[of]:.1f} GB {of}; {MEMORY_GB:g} GB are needed"
         yield Finding("note", what, mend)
     else:
@@ -196,14 +199,38 @@ def _memory() -> Iterator[Finding]:
 
 def _memory_found() -> Iterator[tuple[str, float]]:
     """(of what kind, GB), where the system says so."""
+    limits = [*_control_group_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]
     with suppress(AttributeError, ValueError, OSError):
-        yield "in all", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        yield "in all", whole / 1e9
+        if min(limits, default=whole) < whole:
+            yield "allowed to this container or control group", min(limits) / 1e9
     with suppress(OSError):
         if kilobytes := re.search(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text()):
             yield "free", int(kilobytes[1]) * 1024 / 1e9
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     if allowed != resource.RLIM_INFINITY:
         yield "allowed by `ulimit -v`", allowed / 1e9
+
+
+def _control_group_limits(groups: Path, mount: Path) -> Iterator[int]:
+    """Bytes that Linux's control groups, of either version, allow this process and those around it.
+
+    In a container what is mounted may begin further down than the path that the kernel tells.
+    """
+    with suppress(OSError):
+        for line in groups.read_text().splitlines():
+            number, controllers, group = line.split(":", 2)
+            if number == "0":
+                top, name = mount, "memory.max"
+            elif "memory" in controllers.split(","):
+                top, name = mount / "memory", "memory.limit_in_bytes"
+            else:
+                continue
+            below = Path(group.lstrip("/"))
+            for path in (below, *below.parents):
+                with suppress(OSError, ValueError):  # no such file; "max"
+                    yield int((top / path / name).read_text())
 
 
 def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
@@ -215,7 +242,8 @@ def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
             device = find(found.devices, wanted, direction)
             yield Finding("ok", f"{kind}: {device.name} ({device.host}, {device.rate:g} Hz)")
         except DeviceError as error:
-            yield Finding("note", f"{kind}: {error.message}", "Text and sample clips work without.")
+            mend = f"{HELD} Text and sample clips work without."
+            yield Finding("note", f"{kind}: {error.message}", mend)
 
 
 def _wanted(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
@@ -364,7 +392,7 @@ def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:
         raise DeviceError(found.problem)
     devices = found.devices
     if not devices:
-        click.echo("There is no sound device. Text and sample clips work without.")
+        click.echo(f"There is no sound device. {HELD} Text and sample clips work without.")
         return
     used: set[tuple[int, str]] = set()
     problems: list[str] = []
@@ -384,6 +412,8 @@ def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:
         click.echo(f"{line}  {channels:<16} {', '.join(uses)}".rstrip())
     for problem in problems:
         click.echo(problem, err=True)
+    if problems:
+        click.echo(HELD, err=True)
     if any(direction == "input" for _, direction in used):
         click.echo(_level(microphone))
 

@@ -21,7 +21,7 @@ from voxtui.ahead import Stalled, ahead
 from voxtui.chunker import Chunker
 from voxtui.config import Config
 from voxtui.conversation import Conversation, Speech, VoiceFailed
-from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
+from voxtui.errors import DeviceError, ModelError, ModelLost, RemoteError, VoxtuiError
 from voxtui.level import complaint
 from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.recording import Endpointer, Overhearing, Recording, SpeechGate
@@ -32,6 +32,7 @@ from voxtui.turn import (
     REPLAY,
     TYPED,
     Captured,
+    ChangeFailed,
     Died,
     Event,
     Frame,
@@ -490,10 +491,8 @@ class Engine:
             self._use(change)
             self._config = change.config
         except VoxtuiError as error:
-            self._emit(Notice(f"Nothing was changed. {error}", "error"))
-            for part in (change.microphone, change.speaker, change.brain):
-                if part is not None:
-                    part.close()
+            self._emit(ChangeFailed(error))
+            _close(change.microphone, change.speaker, change.voice, change.brain)
         self._ready = True
         self._report_parts()
         self._emit(StateChanged(State.READY))
@@ -519,8 +518,7 @@ class Engine:
         self._exchange(change)
 
     def _exchange(self, change: Change) -> None:
-        old: list[Microphone | Speaker | Voice | Brain | None] = []
-        old += self._sound.use(change.microphone, change.speaker)
+        old: list[Part] = [*self._sound.use(change.microphone, change.speaker)]
         if change.voice is not None:
             old.append(self._voice)
             self._voice = None if change.voice == "none" else change.voice
@@ -528,9 +526,7 @@ class Engine:
         if change.brain is not None:
             old.append(self._brain)
             self._brain = change.brain
-        for part in old:
-            if part is not None:
-                part.close()
+        _close(*old)
 
     def _sound_check(self, speaker: Speaker) -> None:
         """A soft tone: which speaker it is can be heard."""
@@ -557,9 +553,7 @@ class Engine:
         self._sound.close()
         if self._voice_busy.acquire(timeout=self._config.voice.timeout_s):
             self._voice_busy.release()  # native code is not left running while the process ends
-        for part in (self._voice, self._brain):
-            if part is not None:
-                part.close()
+        _close(self._voice, self._brain)
 
     def _lose_microphone(self, sentence: str) -> None:
         """What was captured is kept and answered."""
@@ -744,6 +738,7 @@ class Engine:
             self._respond(answer)
         except ModelError as error:
             self._finish(ticket, Outcome.FAILED, answer, str(error))
+            self._report_loss(error)
             return
         finally:
             self._answering = None
@@ -767,10 +762,16 @@ class Engine:
                 yield
         except ModelError as error:
             self._emit(Notice(f"What you said could not be transcribed: {error}"))
+            self._report_loss(error)
             return
         if words.strip() and not ticket.cancelled.is_set():
             self._conversation.put_into_words(said, words.strip())
             self._emit(UserWords(ticket.number, words.strip()))
+
+    def _report_loss(self, error: ModelError) -> None:
+        """Another brain may have taken the place of one that is lost."""
+        if isinstance(error, ModelLost):
+            self._report_parts()
 
     def _reply_text(self, ticket: Ticket) -> Callable[[str], object]:
         return lambda text: self._emit(ReplyText(ticket.number, text))
@@ -918,6 +919,15 @@ class _Answer:
 
 class _Closing(Exception):
     """Nobody waits any more for what is being loaded."""
+
+
+Part: TypeAlias = Microphone | Speaker | Voice | Brain | Literal["none"] | None
+
+
+def _close(*parts: Part) -> None:
+    for part in parts:
+        if not isinstance(part, str | None):
+            part.close()
 
 
 def _silent_frame() -> Frame:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
 from voxtui.errors import ModelError
@@ -119,25 +121,28 @@ def _refusal(error: HTTPError, repository: str, name: str) -> Unreachable:
 
 def _endpoint() -> str:
     endpoint = os.environ.get("HF_ENDPOINT") or HUB
-    if not endpoint.startswith(("https://", "http://")):
-        raise ModelError(f"HF_ENDPOINT: {endpoint} is no address of a hub.", f"It is like {HUB}.")
-    return endpoint.rstrip("/")
+    with suppress(ValueError):  # no URL, or no port
+        parts = urlsplit(endpoint)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return endpoint.rstrip("/")
+    raise ModelError(f"HF_ENDPOINT: {endpoint} is no address of a hub.", f"It is like {HUB}.")
 
 
 def hub_home() -> Path:
     """Where the hub's own client keeps its token and its cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get("HF_HOME") or f"{cache}/huggingface").expanduser()
+    return Path(os.path.expanduser(os.environ.get("HF_HOME") or f"{cache}/huggingface"))
 
 
-def _token() -> str | None:
-    if token := os.environ.get("HF_TOKEN"):
-        return token.strip()
-    try:
+def _token() -> str:
+    """Empty where there is none. Raises ModelError for one that no header can carry."""
+    token = os.environ.get("HF_TOKEN", "")
+    with suppress(OSError, ValueError):
         path = os.environ.get("HF_TOKEN_PATH")
-        return (Path(path) if path else hub_home() / "token").read_text().strip() or None
-    except (OSError, ValueError):
-        return None
+        token = token or (Path(path) if path else hub_home() / "token").read_text()
+    if not re.fullmatch(r"[!-~]*", token.strip()):
+        raise ModelError("The token for the hub holds characters that none has.", "Copy it anew.")
+    return token.strip()
 
 
 def _files(repository: str, answer: dict[str, Any]) -> Iterator[HubFile]:

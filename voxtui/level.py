@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import sys
 
+SILENT = 10 ** (-120 / 20)
+"""-120 dBFS: less is no sound, but what is left of zero by changing its rate."""
+
 FAINT = 10 ** (-50 / 20)
 """-50 dBFS: a room may be quieter, somebody who speaks into the right microphone is not."""
 
@@ -18,7 +21,9 @@ MONITOR = "monitor"
 
 def decibels(peak: float) -> str:
     """A peak of 0..1."""
-    return f"{20 * math.log10(peak):.0f} dBFS".replace("-", "−") if peak else "digital silence"
+    if peak < SILENT:
+        return "digital silence"
+    return f"{20 * math.log10(peak):.0f} dBFS".replace("-", "−")
 
 
 def complaint(name: str, peak: float) -> str | None:
@@ -30,7 +35,7 @@ def complaint(name: str, peak: float) -> str | None:
         return None
     if MONITOR in name.lower():
         return f"{name!r} is no microphone: it hears what a speaker plays. Ctrl+P chooses another."
-    if not peak:
+    if peak < SILENT:
         return (
             f"Only digital silence comes from {name!r}: it is muted, or {NO_PERMISSION}. "
             "`voxtui devices` shows its level."

@@ -27,6 +27,7 @@ from urllib.request import urlopen
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
+from voxtui.config import user_path
 from voxtui.errors import ModelError, ModelMissing
 from voxtui.hub import BLOCK, HubFile, Unreachable, asking, grow
 
@@ -35,6 +36,8 @@ HUB_ANSWERS_WITHIN = 3.0
 GGUF_MAGIC = b"GGUF"
 GGUF_HEADER = 24
 """bytes: magic, version, number of tensors, number of keys"""
+
+ANOTHER_PLACE = "keep the model elsewhere and name that place in the config"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -167,7 +170,7 @@ def model_file(name_or_path: str) -> Path:
             f"Known: {', '.join(MODELS)}, or the path of a .gguf file (brain.embedded.model); "
             "`voxtui models list` shows the other models too.",
         )
-    path = Path(name_or_path).expanduser()
+    path = user_path(name_or_path)
     _check_gguf(path)
     return path
 
@@ -261,9 +264,11 @@ def storage_errors(directory: Path) -> Generator[None, None, None]:
                 message = f"The disk is full: {directory} takes no more."
                 hint = "Make room and try again: it goes on where it stopped."
             case errno.EACCES | errno.EPERM | errno.EROFS:
-                message, hint = f"{directory} cannot be written to: {error.strerror}.", ""
+                message = f"{directory} cannot be written to: {error.strerror}."
+                hint = f"Make it yours, or {ANOTHER_PLACE}."
             case _:
-                message, hint = f"{directory} cannot be used: {error.strerror or error}.", ""
+                message = f"{directory} cannot be used: {error.strerror or error}."
+                hint = f"Mend that, or {ANOTHER_PLACE}."
         raise ModelError(message, hint) from error
 
 
@@ -279,8 +284,8 @@ def only_fetch() -> Generator[None, None, None]:
 
 
 def _from_file(model: ChatModel, source: Path, partial: Path) -> None:
-    _check_gguf(source.expanduser())
-    original = source.expanduser().resolve()
+    _check_gguf(user_path(source))
+    original = user_path(source).resolve()
     if original.stat().st_size != model.size or _sha256(original) != model.sha256:
         raise ModelError(
             f"{source} is not the released file of {model.name}.",
@@ -319,7 +324,7 @@ def check_room(needed: int) -> None:
     if free < needed:
         raise ModelError(
             f"Not enough room in {models_directory()}: {_gb(needed)} needed, {_gb(free)} free.",
-            "Make room, or keep the model elsewhere and name that place in the config.",
+            f"Make room, or {ANOTHER_PLACE}.",
         )
 
 

@@ -24,6 +24,7 @@ from voxtui.turn import (
     MICROPHONE,
     TYPED,
     Captured,
+    ChangeFailed,
     Died,
     Event,
     Loaded,
@@ -90,9 +91,9 @@ class Plain:
         clips: Sequence[tuple[str, Path]],
         speak_clip: Callable[[Engine, Path, threading.Event], object],
         parts_anew: Callable[[Callable[[str], object], bool], Change],
-        device_offset: DeviceOffset = lambda speaker: None,
-        typed_live: bool = True,
-        save_dir: str = "",
+        device_offset: DeviceOffset,
+        typed_live: bool,
+        save_dir: str,
     ) -> None:
         """`typed_live` False: the lines of a file or pipe, which wait for one another.
 
@@ -186,8 +187,8 @@ class Plain:
                 self._microphone = self._talking = None
             case TurnStarted(turn, source, marks):
                 self._turn, self._source, self._marks = turn, source, marks
-            case Captured() | MicrophoneOpened():
-                pass  # its words follow; it is introduced with the rest
+            case Captured() | MicrophoneOpened() | ChangeFailed():
+                pass  # its words follow; it is introduced with the rest; nothing is changed here
             case UserWords(_, text):
                 if self._source != TYPED:
                     self._say(f"You: {text}")

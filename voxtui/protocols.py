@@ -70,7 +70,7 @@ class Microphone(Protocol):
 
 
 class Speaker(Protocol):
-    """One long-lived output stream. Used by the engine thread alone, except `close`."""
+    """One long-lived output stream, used by the engine's thread alone."""
 
     @property
     def name(self) -> str: ...
@@ -94,7 +94,9 @@ class Speaker(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop. May be called twice; `open` may follow."""
+        ...
 
 
 class SpeechDetector(Protocol):
@@ -160,7 +162,9 @@ class Brain(Protocol):
         """The words of `said`. Raises ModelError."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End what it started. May be called twice, and where `warm_up` has failed."""
+        ...
 
 
 class Voice(Protocol):
@@ -180,4 +184,6 @@ class Voice(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """As a Brain's."""
+        ...

@@ -16,7 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from voxtui.config import VoiceConfig
+from voxtui.config import VoiceConfig, user_path
 from voxtui.errors import ModelError
 from voxtui.hub import BLOCK, HubFile, grow, hub_home, listing
 from voxtui.models import (
@@ -65,7 +65,7 @@ class Repository:
 def voxtral(model: str) -> Repository | Path:
     """What `brain.voxtral.model` names: a repository, or a directory of the user's own."""
     if os.path.isdir(model) or not re.fullmatch(r"\w[\w.-]*/[\w.-]+", model):
-        return Path(model).expanduser()
+        return user_path(model)
     return Repository(
         name="voxtral",
         upstream=model,
@@ -126,7 +126,7 @@ def kokoro_files(config: VoiceConfig) -> KokoroFiles:
 
     def find(named: str, file: str) -> Path:
         if named:
-            path = Path(named).expanduser()
+            path = user_path(named)
             if not path.is_file():
                 raise ModelError(f"There is no file {path}.", "Set voice.kokoro to where it is.")
             return path
@@ -159,9 +159,7 @@ def bring(repository: Repository, progress: Progress) -> None:
     fetch_files(wanted_files(repository), repository.place, progress)
 
 
-def fetch_files(
-    files: Sequence[HubFile], place: Path, progress: Progress = lambda done, size: None
-) -> None:
+def fetch_files(files: Sequence[HubFile], place: Path, progress: Progress) -> None:
     """Bring `files` to the directory `place`. Raises ModelError; the next fetch goes on."""
     total = sum(file.size for file in files)
     with storage_errors(models_directory()), only_fetch():
@@ -217,7 +215,7 @@ def _size(path: Path) -> int:
 def _in_hub_cache(repository: Repository) -> Path:
     """Where the hub's own client keeps the latest commit it fetched."""
     cache = os.environ.get("HF_HUB_CACHE")
-    folder = Path(cache).expanduser() if cache else hub_home() / "hub"
+    folder = user_path(cache) if cache else hub_home() / "hub"
     folder /= f"models--{repository.upstream.replace('/', '--')}"
     try:
         return folder / "snapshots" / (folder / "refs" / "main").read_text().strip()

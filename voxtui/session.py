@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from voxtui.config import user_path
 from voxtui.errors import InputError
 from voxtui.turn import (
     REPLAY,
@@ -33,7 +35,7 @@ def saved_sessions(folder: str) -> Path:
     from platformdirs import user_data_path
 
     if folder:
-        return Path(folder).expanduser()
+        return user_path(folder)
     return user_data_path("voxtui", appauthor=False) / "sessions"
 
 
@@ -109,6 +111,11 @@ class Record:
         Returns where it is. Raises InputError.
         """
         part: Path | None = None
+        if str(folder).startswith("~"):  # what no user's home took the place of
+            raise InputError(
+                f"The session was not saved: there is no home for {folder}.",
+                "Choose another place: ui.save_dir.",
+            )
         try:
             folder.mkdir(parents=True, exist_ok=True)
             part = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
@@ -118,14 +125,15 @@ class Record:
         except OSError as error:
             if part is not None:
                 shutil.rmtree(part, ignore_errors=True)
+            no_room = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise InputError(
                 f"The session was not saved: {folder}: {error.strerror or error}.",
-                "Choose another place: ui.save_dir.",
+                "Make room and save it again." if no_room else "Choose another place: ui.save_dir.",
             ) from error
         return place
 
     def _write(self, part: Path) -> None:
-        exchanges = self.finished  # once: a turn may end meanwhile
+        exchanges = [replace(exchange) for exchange in self.finished]  # turns go on meanwhile
         for exchange in exchanges:
             if exchange.said is not None and exchange.source != REPLAY:
                 (part / _wav(exchange)).write_bytes(exchange.said.as_wav())

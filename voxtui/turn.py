@@ -372,6 +372,13 @@ class LoadFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeFailed:
+    """What was chosen cannot be used, for this reason: every part is as it was."""
+
+    error: VoxtuiError
+
+
+@dataclass(frozen=True, slots=True)
 class Died:
     """A bug on the engine's or any other thread. The front end raises it."""
 
@@ -383,6 +390,7 @@ Event: TypeAlias = (
     | Loading
     | Loaded
     | LoadFailed
+    | ChangeFailed
     | MicrophoneOpened
     | MicrophoneLost
     | TurnStarted

@@ -13,6 +13,7 @@ import pytest
 from tests.audio.sounds import edges, find, question, report
 from tests.fakes import SECONDS
 from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
+from voxtui.audio.devices import streams
 from voxtui.audio.microphone import Framer, SounddeviceMicrophone
 from voxtui.audio.rates import resample
 from voxtui.errors import DeviceError
@@ -230,6 +231,25 @@ def test_one_that_gives_no_single_channel_is_heard_with_two_and_a_busy_one_is_a_
     monkeypatch.setattr(sounddevice, "RawInputStream", stubborn(999))
     with pytest.raises(DeviceError, match=f"'{MICROPHONE}' is in use by another program"):
         microphone.open(capture.sink, capture.lost)
+
+
+def test_while_a_stream_is_closed_nobody_opens_another() -> None:
+    free = list[bool]()
+
+    def look() -> None:
+        free.append(streams.lock.acquire(blocking=False))
+        if free[0]:
+            streams.lock.release()
+
+    class Stream:
+        def close(self, ignore_errors: bool) -> None:
+            other = threading.Thread(target=look)
+            other.start()
+            other.join()
+
+    streams.opened()
+    streams.close(Stream())
+    assert free == [False]
 
 
 def test_a_microphone_that_delivers_nothing_is_lost(

@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
-from tests.fakes import ScriptedBrain, frames
+from tests.fakes import Events, ScriptedBrain, engine_on_fakes, frames
 from voxtui.brains.auto import AutoBrain
 from voxtui.errors import ModelError, ModelLost
-from voxtui.turn import Heard, Marks, Token, Utterance
+from voxtui.turn import Heard, Loaded, Marks, Token, TurnFinished, Utterance
 
 
 class Best(ScriptedBrain):
@@ -132,3 +132,23 @@ def test_one_that_was_asked_for_and_is_lost_is_replaced_all_the_same():
         list(brain.reply((), "hello", Marks(), threading.Event()))
     assert brain.name == "scripted"
     assert said and "A restart brings it back." in said[0]
+
+
+@pytest.mark.parametrize(
+    ("reply", "transcript"), [([LOST], None), (["Yes."], [LOST])], ids=["answering", "writing down"]
+)
+def test_from_a_loss_on_the_front_ends_name_the_brain_that_answers(reply, transcript):
+    events = Events()
+    best = Best(reply, heard=None, transcript=transcript)
+    engine = engine_on_fakes(events, brain=AutoBrain(lambda: best, ScriptedBrain, print))
+    engine.start()
+    try:
+        assert events.until(Loaded).brain == "the best there is"
+        engine.talk(1000.0, "clip")
+        for frame in frames("..xxxxxxxxxx...", source="clip"):
+            engine.hear(frame)
+        engine.release(1000.4)
+        events.until(TurnFinished)
+        assert events.until(Loaded).brain == "scripted brain"
+    finally:
+        engine.close()

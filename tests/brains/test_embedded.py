@@ -254,12 +254,24 @@ def test_no_port_is_open(brain: EmbeddedBrain) -> None:
     assert not {f"socket:[{inode}]" for inode in listening} & ours
 
 
-def test_a_chat_process_that_is_killed_costs_one_turn(brain: EmbeddedBrain) -> None:
+def test_a_chat_process_that_is_killed_in_a_reply_costs_one_turn(brain: EmbeddedBrain) -> None:
+    chat, sampling = brain._llama._process, Config().generation.sampling()
+    assert chat is not None
+
+    def kill(text: str) -> bool:
+        chat.kill()
+        return False
+
+    with pytest.raises(ModelError, match="ended unexpectedly"):
+        brain._llama.run("Once", sampling, 400, lambda: False, kill, past_end=True)
+    assert reply(brain, "Hello.")[1]
+
+
+def test_a_chat_process_that_was_killed_between_two_turns_costs_none(brain: EmbeddedBrain) -> None:
     chat = brain._llama._process
     assert chat is not None
     chat.kill()
-    with pytest.raises(ModelError, match="ended unexpectedly"):
-        reply(brain, "Hello.")
+    chat.wait()
     assert reply(brain, "Hello.")[1]
 
 

@@ -462,6 +462,7 @@ def main() -> None:
     options.add_argument("--size", default="80x24")
     options.add_argument("--only", default=",".join(STATES))
     asked = options.parse_args()
+    asked.directory.mkdir(parents=True, exist_ok=True)
     columns, rows = map(int, asked.size.split("x"))
     for name in asked.only.split(","):
         asyncio.run(draw(name, (columns, rows), asked.directory / f"{name}-{asked.size}.png"))

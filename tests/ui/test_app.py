@@ -25,6 +25,7 @@ from voxtui.turn import (
     UserWords,
 )
 from voxtui.ui.help import Help
+from voxtui.ui.panel import Waterfall
 from voxtui.ui.transcript import Transcript
 
 MARKS = {
@@ -78,7 +79,7 @@ async def test_where_the_words_are_not_known_the_length_of_the_speech_stands_in(
         s.engine.report(ReplyText(1, "Yes."))
         s.engine.finish()
         await s.settle()
-        assert "(speech, 2.0 s)" in s.line("You")
+        assert "(2.0 s)" in s.line("You")
 
 
 async def test_each_piece_of_text_is_shown_without_waiting_for_the_next():
@@ -465,6 +466,46 @@ async def test_m_mutes_and_says_so():
         await s.press("m")
         assert s.engine.calls[-1] == ("mute", False)
         assert "voice muted" not in s.text
+
+
+async def test_the_field_says_what_escape_does_and_that_the_key_still_talks():
+    async with screen(size=(80, 24)) as s:
+        s.engine.report(StateChanged(State.READY))
+        await s.press("slash")
+        assert "Enter sends, Esc leaves" in s.text and "or press Space to talk" in s.text
+        s.engine.report(StateChanged(State.SPEAKING))
+        await s.settle()
+        assert "Enter sends, Esc stops" in s.text
+
+
+async def test_a_dropped_turn_leaves_the_numbers_of_the_answer_before():
+    async with screen(size=(120, 40)) as s:
+        s.engine.begin()
+        s.engine.finish(marks=MARKS, reply="Paris.")
+        await s.settle()
+        before = s.app._panel.turn
+        s.engine.begin()
+        s.engine.finish(Outcome.CANCELLED, marks={"released": 0.0, "captured": 0.01})
+        await s.settle()
+        assert s.app._panel.turn == before and "84" in s.text
+
+
+async def test_help_is_scrolled_by_its_keys():
+    async with screen(size=(80, 24)) as s:
+        await s.pilot.press("question_mark")
+        await s.settle()
+        assert "speaking  " not in s.text
+        await s.pilot.press("end")
+        await s.settle()
+        assert "speaking  " in s.text
+
+
+async def test_help_explains_every_stage_of_the_panel():
+    async with screen(size=(120, 45)) as s:
+        await s.pilot.press("question_mark")
+        await s.settle()
+        for stage in Waterfall.KINDS:
+            assert f" {stage}  " in s.text
 
 
 @pytest.mark.parametrize("key", ["question_mark", "f1"])

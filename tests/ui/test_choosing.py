@@ -155,6 +155,14 @@ async def test_no_voice_is_a_choice_too():
         assert s.engine.calls[-1][1].voice == "none"
 
 
+async def test_what_was_chosen_stands_in_the_conversation():
+    async with screen() as s:
+        s.app._parts = parts()
+        s.app.choose(Choice("Speed of the voice: 1.2", "voice.speed", 1.2))
+        await s.settle()
+        assert "Speed of the voice: 1.2." in s.text
+
+
 async def test_a_choice_that_cannot_be_made_changes_nothing_and_says_why():
     def refused(config, say):
         raise ModelError("There is no such voice.")
@@ -176,9 +184,11 @@ async def test_save_writes_only_what_was_chosen_and_keeps_comments(own_config):
         assert "# mine" in own_config.read_text()
         s.app.choose(Choice("", "voice.speed", 1.2))
         s.app.choose(Choice("", "ui.theme", "nord"))
+        s.engine.load()
+        await s.settle()
         s.app.action_save_settings()
         await s.settle()
-        assert "Saved voice.speed, ui.theme to" in s.text
+        assert "Saved ui.theme, voice.speed to" in s.text
     text = own_config.read_text()
     assert text.startswith("# mine\n[voice]\nspeed = 1.2  # calm\n")
     assert 'theme = "nord"' in text
@@ -357,6 +367,18 @@ async def test_a_microphone_that_does_not_open_leaves_the_old_one():
         s.app.engine.change(Change(Config(), microphone=new))
         await s.until("Nothing was changed. It is in use.", "○ READY")
         assert new.closed and not old.closed
+
+
+async def test_what_was_chosen_and_cannot_be_used_is_neither_marked_nor_saved(own_config):
+    broken = FakeMicrophone(DeviceError("It is in use."))
+    async with live(ScriptedBrain(), FakeMicrophone(), FakeSpeaker()) as s:
+        s.app._parts = parts(microphone=lambda config: broken)
+        s.app.choose(Choice("", "audio.input", "USB Microphone"))
+        await s.until("Nothing was changed. It is in use.", "○ READY")
+        marked = [choice.title for choice, chosen in s.app.offered() if chosen]
+        assert "Microphone: the system's default" in marked
+        s.app.action_save_settings()
+        assert not own_config.exists()
 
 
 async def test_a_new_speaker_is_heard_at_once():

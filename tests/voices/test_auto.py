@@ -24,12 +24,15 @@ def impossible():
     raise ModelError("There is no GPU.")
 
 
-def test_an_embedded_voice_whose_runtime_does_not_load_is_one_sentence(monkeypatch):
-    def no_room(threads):
-        raise ImportError("failed to map segment from shared object")
+@pytest.mark.parametrize("speaks", [True, False])
+def test_an_embedded_voice_whose_runtime_does_not_load_is_one_sentence(monkeypatch, speaks):
+    def no_room(*_, **options):
+        if speaks and "threads" in options:
+            return no_room
+        raise RuntimeError("failed to allocate memory")
 
     monkeypatch.setattr("hibari.Hibari", no_room)
-    with pytest.raises(ModelError, match=r"voice did not load: failed to map.*`voxtui doctor`"):
+    with pytest.raises(ModelError, match=r"voice did not load: failed to all.*`voxtui doctor`"):
         HibariVoice(VoiceConfig()).warm_up(lambda step, fraction: None)
 
 

@@ -212,6 +212,18 @@ def test_a_voice_pack_of_another_shape_is_refused(files, tmp_path):
         voice.warm_up(quiet)
 
 
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory."), ImportError("libcudart is not there.")]
+)
+def test_a_device_that_has_no_room_for_it_is_one_sentence(files, monkeypatch, error):
+    def full(model, device):
+        raise error
+
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    with pytest.raises(ModelError, match=f"Kokoro did not load: {error}"):
+        KokoroVoice(VoiceConfig(), files).warm_up(quiet)
+
+
 def test_a_sound_that_is_no_number_fails_as_one_sentence(files, tmp_path):
     torch.save(torch.full((510, 1, 256), torch.nan), tmp_path / "nan.pt")
     voice = KokoroVoice(VoiceConfig(), replace(files, voice=tmp_path / "nan.pt"))

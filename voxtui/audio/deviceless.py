@@ -13,6 +13,9 @@ from voxtui.errors import InputError
 from voxtui.protocols import Speaker
 from voxtui.turn import Mark, Marks, SpeechChunk, audible
 
+FILE_RATE = 24_000
+"""Hz. That of the voices."""
+
 
 class SilentSpeaker:
     """A Speaker nobody hears: speech is made and thrown away, and no first sound is claimed."""
@@ -55,12 +58,11 @@ class FileSpeaker(SilentSpeaker):
     The file appears, whole, when `keep` is called; until then there is only a partial one.
     """
 
-    def __init__(self, path: Path, rate: int = 24_000) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
         # Of this process alone: another one may be writing the same file.
         self._partial = path.parent / f".{path.name}.{os.getpid()}.partial"
-        self._rate = rate
         self._file: Any = None
         self.name = str(path)
 
@@ -78,7 +80,7 @@ class FileSpeaker(SilentSpeaker):
         try:
             self._partial.touch()  # says why not, which libsndfile does not
             self._file = soundfile.SoundFile(
-                name, "w", self._rate, 1, subtype="PCM_16", format="WAV"
+                name, "w", FILE_RATE, 1, subtype="PCM_16", format="WAV"
             )
         except OSError as error:
             raise InputError(f"{self._path}: cannot be written: {error.strerror}.") from error
@@ -90,7 +92,7 @@ class FileSpeaker(SilentSpeaker):
         import numpy as np
 
         super().play(chunk, marks, stopped)
-        samples = resample(chunk.samples, chunk.rate, self._rate)
+        samples = resample(chunk.samples, chunk.rate, FILE_RATE)
         try:
             self._file.write(np.clip(samples, -1, 1))
         except RuntimeError as error:  # what libsndfile raises when the disk is full

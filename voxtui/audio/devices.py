@@ -102,7 +102,7 @@ class Streams:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """held while devices are listed or a stream is opened"""
+        """held while devices are listed or a stream is opened or closed: PortAudio has no lock"""
         self._open = 0
         self._looked = False
 
@@ -110,8 +110,10 @@ class Streams:
         with self.lock:
             self._open += 1
 
-    def closed(self) -> None:
+    def close(self, stream: Any) -> None:
+        """One that was `opened`, and may be broken."""
         with self.lock:
+            stream.close(ignore_errors=True)
             self._open -= 1
 
     def look_again(self, sounddevice: Any) -> None:

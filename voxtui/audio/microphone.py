@@ -96,9 +96,8 @@ class SounddeviceMicrophone:
         if self._stream is None:
             return
         self._closing = True
-        self._stream.close(ignore_errors=True)
+        streams.close(self._stream)
         self._stream = None
-        streams.closed()
         self._blocks.put(None)
         if self._converter is not None:
             self._converter.join()

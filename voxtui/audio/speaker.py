@@ -246,8 +246,7 @@ class SounddeviceSpeaker:
         except BaseException as error:  # noqa: BLE001 - raised again where sound is played
             self._lose(error)
         finally:
-            self._stream.close(ignore_errors=True)
-            streams.closed()
+            streams.close(self._stream)
 
     def _lose(self, error: BaseException) -> None:
         with self._changed:

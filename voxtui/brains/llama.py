@@ -148,11 +148,13 @@ class Llama:
 
         `on_prefilled` is called around each batch of the prompt, `on_text` with each token's text;
         once either returns True nothing more is begun, but tokens on their way still come.
-        `past_end` keeps the model from ending the reply. Raises ModelError, and after the loss of
-        the process loads anew when next run.
+        `past_end` keeps the model from ending the reply. Raises ModelError. Loads anew if the
+        process was lost before.
         """
         if self._path is None:
             raise ModelError("The chat model is not loaded.")
+        if self._process is not None and self._process.poll() is not None:
+            self.close()  # while nobody talked, a system short of memory takes the largest process
         if self._pipe is None:
             self.load(self._path)
         assert self._pipe is not None

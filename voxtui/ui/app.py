@@ -36,6 +36,7 @@ from voxtui.turn import (
     MICROPHONE,
     TYPED,
     Captured,
+    ChangeFailed,
     Died,
     Event,
     Loaded,
@@ -188,6 +189,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._device_offset = device_offset
         self._chosen: dict[str, Any] = {}
         """what was chosen here, by key, and is not saved"""
+        self._choice: Choice | None = None
+        """what is being changed to, until it is in use"""
         self._models_are_new = True
         self._loudest = 0.0
         """of the microphone, since it was chosen"""
@@ -315,6 +318,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._show_loaded(loaded)
             case LoadFailed(error):
                 self._show_failed(error)
+            case ChangeFailed(error):
+                self._choice = None
+                self._transcript.note(f"Nothing was changed. {error}", "error")
             case MicrophoneOpened(name):
                 self._use_microphone(name)
             case MicrophoneLost():
@@ -397,6 +403,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _show_loaded(self, loaded: Loaded) -> None:
         self.clear_notifications()  # "still loading" is no longer true
+        if self._choice is not None:
+            self._keep(self._choice)
+            self._transcript.note(f"{self._choice.title}.")
+            self._choice = None
         self._sends_to = loaded.sends_to
         self._steps, self._parts_found = Steps(), summary(loaded)
         before = self._microphone
@@ -563,11 +573,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._bar.explain("type, or let it hear a sample")
             return
         key = self._key_name
+        instead = f", or {'hold' if self._mode is Mode.HOLD else 'press'} {key} to talk"
         match self._mode:
             case Mode.HOLD:
-                self._bar.explain(f"hold: {key} down, speak, let go")
+                self._bar.explain(f"hold: {key} down, speak, let go", instead)
             case Mode.TOGGLE:
-                self._bar.explain(f"toggle: {key} starts, {key} ends")
+                self._bar.explain(f"toggle: {key} starts, {key} ends", instead)
             case Mode.MOUSE:
                 self._bar.explain("mouse: speak, let go of the button")
             case Mode.HANDS_FREE:
@@ -904,12 +915,19 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._start_again(config, **self._device(choice.key, config))
             elif self._can_answer():
                 self.engine.change(self._change(choice.key, config))
+                self._choice = choice
+                self._change_state(State.LOADING)  # nothing else is chosen meanwhile
+                return
             else:
                 return
         except VoxtuiError as error:
             self.notify(str(error), severity="error")
             return
-        self._config = config
+        self._keep(choice)
+
+    def _keep(self, choice: Choice) -> None:
+        """It is in force."""
+        self._config = with_value(self._config, choice.key, choice.value)
         self._chosen[choice.key] = choice.value
 
     def look_again(self) -> None:

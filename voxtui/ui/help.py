@@ -1,8 +1,8 @@
-"""The keys, from the same list as the footer."""
+"""The keys, from the same list as the footer, and the words of the panel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -11,10 +11,33 @@ from textual.containers import Grid, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+PANEL: Sequence[tuple[str, str]] = (
+    ("TTFT", "time to first token: to the first piece of a word"),
+    ("First sound", "until you hear it"),
+    ("Total", "until the answer is written in full"),
+    ("p50 p95", "50 and 95 of 100 of the last turns took no longer"),
+    ("cold", "the first turn after loading; the others are warm"),
+    ("session", "all turns since the start, oldest first"),
+    ("ahead", "speech that is made and waits to be heard"),
+    ("hidden", "work done while you still spoke"),
+    ("listen", "waiting for the end of your last word"),
+    ("send", "sending it to the server"),
+    ("encode", "your voice made readable for the model"),
+    ("recognise", "your words, from the sound"),
+    ("prefill", "the model reads them"),
+    ("token", "it begins to answer"),
+    ("clause", "it goes on until there is enough to say"),
+    ("voice", "that is made into speech"),
+    ("device", "the speaker takes it, and it sounds"),
+    ("writing", "the text of the answer, while it is spoken already"),
+    ("speaking", "from the first sound to the last"),
+)
+
 
 class Help(ModalScreen[None]):
-    """What each key does."""
+    """What each key does, and what the panel says."""
 
+    AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar = [Binding("escape,question_mark,f1,q,enter", "dismiss", "Close")]
 
     def __init__(self, bindings: Iterable[Binding]) -> None:
@@ -24,10 +47,16 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         does = [(binding.key_display or binding.key, binding.tooltip) for binding in self._keys]
         does.append(("mouse", "hold its button on the bar at the bottom to talk"))
-        cells: list[Static] = []
-        for key, what in does:
-            cells += [Static(key, classes="key", markup=False), Static(what, markup=False)]
-        box = VerticalScroll(Grid(*cells))
+        with VerticalScroll() as box:
+            yield _table(does)
+            yield Static("The panel, in ms after you let go", classes="title")
+            yield _table(PANEL)
         box.border_title = "Keys"
-        box.border_subtitle = "Esc closes"
-        yield box
+        box.border_subtitle = "↑ ↓ scroll, Esc closes"
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> Grid:
+    cells: list[Static] = []
+    for name, what in rows:
+        cells += [Static(name, classes="key", markup=False), Static(what, markup=False)]
+    return Grid(*cells)

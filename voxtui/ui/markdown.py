@@ -77,7 +77,8 @@ def _block(token: Token, heading: bool, indent: str) -> Iterator[Piece]:
         case "html_block":
             yield token.content.rstrip("\n")
         case _:
-            yield (token.content.rstrip("\n").replace("\n", f"\n{indent}"), "$text-accent")
+            code = token.content.rstrip("\n").replace("\n", f"\n{indent}{INDENT}")
+            yield (f"{INDENT}{code}", "$text-accent")
 
 
 def _inline(tokens: Sequence[Token], style: str, indent: str) -> Iterator[Piece]:

@@ -163,7 +163,7 @@ class Numbers(Static):
         felt = [number(turn.ms(mark, since=Mark.SPEECH_ENDED)) for mark in TIME_MARKS]
         painted = f"first word painted at {number(turn.ms(Mark.FIRST_SHOWN))} ms"
         return [
-            _three(f"above {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
+            _three(f"p50… of {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
             _quiet(self.queue) if self.queue else _three(f"cold turn{several}", cold),
             _three("since the last word", felt),
             _quiet(f"{painted:<33}{used:>16}"),
@@ -409,7 +409,7 @@ class LatencyPanel(Vertical):
         self._numbers = Numbers(targets)
         self._waterfall = Waterfall(targets)
         self._history = History(targets)
-        self._turn = NO_TURN
+        self._turn = self._finished = NO_TURN
         self._hidden_s = 0.0
         self._lead = Lead()
 
@@ -469,14 +469,19 @@ class LatencyPanel(Vertical):
         return f"voice: {ahead:.1f} s ahead{late}"
 
     def finish(self, turn: Turn) -> None:
-        self._turn, self._hidden_s, self._numbers.queue = turn, turn.hidden_s, ""
+        """A turn that was dropped before an answer leaves the numbers of the one before."""
         self._session.add(turn)
+        if turn.outcome is not Outcome.CANCELLED or Mark.FIRST_TOKEN in turn.marks:
+            self._finished = turn
+        self._turn, self._hidden_s = self._finished, self._finished.hidden_s
+        self._numbers.queue = ""
         self._history.show(self._session)
         self._show()
 
     def complete(self, marks: Marks) -> None:
         """A mark of the finished turn on display came late."""
-        self._turn = replace(self._turn, marks={**marks.since_release(), **self._turn.marks})
+        reached = {**marks.since_release(), **self._turn.marks}
+        self._turn = self._finished = replace(self._turn, marks=reached)
         self._show()
 
     def _show(self) -> None:

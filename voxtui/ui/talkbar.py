@@ -22,7 +22,7 @@ QUIETEST_DB = -60.0
 
 LEFT_BUTTON = 1
 
-TYPING = "type: Enter sends, Esc leaves"
+TYPING = "type: Enter sends, Esc "
 
 
 def loudness(level: float) -> float:
@@ -72,7 +72,7 @@ class TalkBar(Horizontal):
         self.begun = False
         """whether a key has arrived for the field, which may not have taken it yet"""
         self.meter = Meter()
-        self.field = Input(placeholder="Ask something", compact=True)
+        self.field = Input(compact=True)
         self._hint = Hint(markup=False)
 
     def compose(self) -> ComposeResult:
@@ -80,9 +80,10 @@ class TalkBar(Horizontal):
         yield self._hint
         yield self.field
 
-    def explain(self, how: str) -> None:
-        """What talks now, and how."""
+    def explain(self, how: str, instead_of_typing: str = "") -> None:
+        """What talks now, and how; and what an empty field says of it."""
         self._how = how
+        self.field.placeholder = f"Ask something{instead_of_typing}"
         self._entitle()
 
     def name_source(self, text: str) -> None:
@@ -92,6 +93,7 @@ class TalkBar(Horizontal):
             self.border_subtitle = Content(text)  # pyright: ignore[reportAttributeAccessIssue]
 
     def hint(self, text: str) -> None:
+        self._entitle()
         if text != self._hint.content:
             self._hint.update(text, layout=False)
 
@@ -111,7 +113,8 @@ class TalkBar(Horizontal):
         self.field.clear()
 
     def _entitle(self) -> None:
-        self.border_title = TYPING if self.typing else self._how
+        esc = "stops" if self.has_class("-thinking") or self.has_class("-speaking") else "leaves"
+        self.border_title = TYPING + esc if self.typing else self._how
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if self.typing or event.button != LEFT_BUTTON:

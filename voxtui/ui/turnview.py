@@ -12,7 +12,8 @@ from voxtui.ui.transcript import Entry, Transcript
 WAVE_CELLS = 6
 """A second of speech."""
 
-LONGEST_WAVE = 24
+LONGEST_WAVE = 20
+"""Its length stands beside it, also on a screen of 80 cells."""
 
 
 class TurnView:
@@ -41,8 +42,8 @@ class TurnView:
 
     def show_spoken(self, seconds: float) -> None:
         """The length of the speech stands in until the words are known."""
-        name = "speech" if self.source == MICROPHONE else self.source
-        self._show_said(f"({name}, {seconds:.1f} s)")
+        name = "" if self.source == MICROPHONE else f"{self.source}, "
+        self._show_said(f"({name}{seconds:.1f} s)")
 
     def show_said(self, said: Utterance) -> None:
         """The speech as a waveform, until and beside the words."""

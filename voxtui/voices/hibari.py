@@ -20,6 +20,8 @@ MARGIN_SECONDS = 0.012
 
 RAMP_SECONDS = 0.004
 
+WARM_UP = ("Ready.", "The first sentence is as quick as the tenth, numbers like 12 too.")
+
 SENTENCE_PAUSE = 0.28
 CLAUSE_PAUSE = 0.10
 """Seconds of silence after a sentence and after a comma. The model itself adds 0.2 to 0.33 s of it
@@ -52,15 +54,12 @@ class HibariVoice:
             ) from error
         try:
             self._model = Hibari(threads=1)
+            for clause in WARM_UP:
+                self._model(clause, speed=self._speed, seed=0)
         except (ImportError, RuntimeError, MemoryError) as error:
             raise ModelError(
                 f"The embedded voice did not load: {error}.", "`voxtui doctor` says more."
             ) from error
-        for clause in (
-            "Ready.",
-            "The first sentence is as quick as the tenth, numbers like 12 too.",
-        ):
-            self._model(clause, speed=self._speed, seed=0)
 
     def speak(self, clause: str) -> Iterator[SpeechChunk]:
         try:

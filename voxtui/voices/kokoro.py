@@ -96,14 +96,17 @@ class KokoroVoice:
         check_installed()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its code is older than the torch it runs on
-            self._load()
             try:
+                self._load()
                 for clause in WARM_UP:
                     for _ in self.speak(clause):
                         pass
             except ModelError:
                 self.close()
                 raise
+            except (ImportError, OSError, RuntimeError) as error:
+                hint = "`voxtui doctor` says how much memory a GPU has left."
+                raise ModelError(f"Kokoro did not load: {_reason(error)}.", hint) from error
 
     def speak(self, clause: str) -> Iterator[SpeechChunk]:
         pause = SENTENCE_PAUSE if clause[-1] in '.!?…"' else CLAUSE_PAUSE
