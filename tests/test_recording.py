@@ -88,6 +88,13 @@ def test_only_voice_that_lasts_begins_a_turn_by_itself() -> None:
     assert "".join(".b"[endpointer.starts(c == "x")] for c in "xx.xxxxxx.x") == ".....b..b.."
 
 
+def test_the_rest_of_what_was_dropped_begins_nothing_by_itself() -> None:
+    endpointer = Endpointer(VadConfig(start_ms=90, end_ms=90))
+    endpointer.skip()
+    found = "".join(".b"[endpointer.starts(c == "x")] for c in "xxxx..xxxx...xxx")
+    assert found == "." * 15 + "b"
+
+
 @pytest.mark.parametrize(
     ("pattern", "ends"), [("....", False), ("x..", False), ("x...", True), ("x...x", False)]
 )

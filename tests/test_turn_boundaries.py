@@ -203,6 +203,18 @@ def test_hands_free_the_silence_before_the_first_word_ends_nothing() -> None:
         assert spoken_frames(talk.brain.said[0]) == 6 + 10
 
 
+def test_hands_free_the_rest_of_what_was_dropped_is_not_answered() -> None:
+    with talking(config=HANDS_FREE) as talk:
+        talk.microphone.push(frames("." * 20 + "x" * 20, 1000.0))
+        talk.events.until(TurnStarted)
+        talk.engine.discard()
+        talk.microphone.push(frames("x" * 20 + "." * 30, 1000.0 + 40 * FRAME_SECONDS))
+        assert talk.turn().outcome is Outcome.CANCELLED
+        talk.microphone.push(frames("x" * 10 + "." * 30, 1000.0 + 90 * FRAME_SECONDS))
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert spoken_frames(talk.brain.said[0]) == 6 + 10
+
+
 def test_hands_free_what_starts_a_turn_may_be_longer_than_an_utterance() -> None:
     config = Config(
         vad=VadConfig(hands_free=True, start_ms=2000), audio=AudioConfig(max_utterance_s=1)

@@ -425,6 +425,7 @@ class Engine:
                 self._replay(ticket)
             case Discard():
                 self._abandon_capture()
+                self._endpointer.skip()
             case NewConversation():
                 self._abandon_capture()
                 self._conversation.forget()

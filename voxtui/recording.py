@@ -138,9 +138,19 @@ class Endpointer:
         self._start = vad.start_ms / 1000
         self._end = vad.end_ms / 1000
         self._voiced = 0.0
+        self._unwanted = False
+        self._quiet = 0.0
+
+    def skip(self) -> None:
+        """Whoever is speaking now does not mean us: what ends a turn has to come first."""
+        self._unwanted, self._quiet = True, 0.0
 
     def starts(self, speech: bool) -> bool:
         """Whether this frame's verdict completes the voice that starts a turn."""
+        if self._unwanted:
+            self._quiet = 0.0 if speech else self._quiet + FRAME_SECONDS
+            self._unwanted = self._quiet < self._end
+            return False
         self._voiced = self._voiced + FRAME_SECONDS if speech else 0.0
         if self._voiced < self._start:
             return False

@@ -101,8 +101,11 @@ def test_what_the_user_set_reaches_the_chat_model() -> None:
     asked: list[dict[str, object]] = []
 
     class Server:
-        def handle_completions(self, completion: dict[str, object], take: object) -> None:
+        def handle_completions(
+            self, completion: dict[str, object], take: Callable[[object], bool]
+        ) -> None:
             asked.append(completion)
+            take({"choices": [{"text": "", "finish_reason": "length"}]})
 
     config = GenerationConfig(temperature=0.7, top_p=0.8, top_k=9, repetition_penalty=1.1, seed=5)
     mine, theirs = Pipe()

@@ -52,14 +52,16 @@ class ScriptedChat:
         on_text: Callable[[str], bool],
         *,
         past_end: bool = False,
-    ) -> None:
+    ) -> bool:
         self.prompts.append(prompt)
         self.before(prompt)
         if on_prefilled():
-            return
-        for text in ["It ", "is ", "so."][:max_tokens]:
-            if on_text(text):
-                return
+            return False
+        texts = ["It ", "is ", "so."][:max_tokens]
+        for number, text in enumerate(texts, 1):
+            if on_text(text) and number < len(texts):
+                return False
+        return True
 
     def close(self) -> None: ...
 
@@ -124,7 +126,7 @@ def test_a_draft_that_was_paused_goes_on_with_other_random_numbers() -> None:
     class Chat(ScriptedChat):
         def run(self, prompt, sampling, *rest, **options):  # type: ignore[no-untyped-def]
             seeds.append(sampling.seed)
-            super().run(prompt, sampling, *rest, **options)
+            return super().run(prompt, sampling, *rest, **options)
 
     sampling = Config().generation.sampling()
     draft.work(Chat(), sampling, lambda: len(draft._texts) < 2)  # type: ignore[arg-type]
@@ -132,6 +134,14 @@ def test_a_draft_that_was_paused_goes_on_with_other_random_numbers() -> None:
     draft.work(Chat(), sampling, lambda: True)  # type: ignore[arg-type]
     assert draft.ended
     assert seeds == [sampling.seed, sampling.seed + 2]
+
+
+def test_a_draft_that_comes_to_its_end_as_it_is_paused_does_not_go_on_behind_it() -> None:
+    draft = Draft("Why?", 9)
+    sampling = Config().generation.sampling()
+    draft.work(ScriptedChat(), sampling, lambda: len(draft._texts) < 3)  # type: ignore[arg-type]
+    assert draft.ended
+    assert "".join(draft.texts(Flag())) == "It is so."
 
 
 def test_a_reply_that_nobody_wants_any_more_is_not_worked_on(brain: Brain) -> None:

@@ -82,22 +82,23 @@ class Draft:
                 self._changed.notify_all()
             return not wanted()
 
-        def run(tokens: int, past_end: bool) -> None:
+        def run(tokens: int, past_end: bool) -> bool:
             prompt = self.prompt + "".join(self._texts)
             # Numbers of its own: those drawn before the pause have chosen what stands there now.
             drawing = replace(sampling, seed=sampling.seed + len(self._texts))
-            chat.run(prompt, drawing, tokens, prefilled, take, past_end=past_end)
+            return chat.run(prompt, drawing, tokens, prefilled, take, past_end=past_end)
 
+        ended = False
         try:
-            run(self.max_tokens - len(self._texts), False)
+            ended = run(self.max_tokens - len(self._texts), False)
             least = min(sampling.min_new_tokens, self.max_tokens)
-            while wanted() and len(self._texts) < least:
-                run(least - len(self._texts), True)
+            while ended and len(self._texts) < least:
+                ended = wanted() and run(least - len(self._texts), True)
         except BaseException as error:  # noqa: BLE001 - raised again where the reply is read
             self._error = error
         with self._changed:
             self.worked[-1] = (started, time.monotonic())
-            self.ended = wanted() or self._error is not None
+            self.ended = ended or self._error is not None
             self._changed.notify_all()
 
     # Called by the one who wants the reply.

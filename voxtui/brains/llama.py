@@ -75,6 +75,7 @@ class Signal(Enum):
     LOADED = auto()
     PREFILLED = auto()
     STOP = auto()
+    STOPPED = auto()
     DONE = auto()
 
 
@@ -143,11 +144,12 @@ class Llama:
         on_text: Callable[[str], bool],
         *,
         past_end: bool = False,
-    ) -> None:
+    ) -> bool:
         """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
 
         `on_prefilled` is called around each batch of the prompt, `on_text` with each token's text;
-        once either returns True nothing more is begun, but tokens on their way still come.
+        once either returns True nothing more is begun, but tokens on their way still come. Returns
+        whether it came to its end, which it may all the same.
         `past_end` keeps the model from ending the reply. Raises ModelError. Loads anew if the
         process was lost before.
         """
@@ -161,13 +163,14 @@ class Llama:
         stopped = False
         try:
             self._pipe.send(Request(prompt, sampling, max_tokens, past_end))
-            while (answer := self._pipe.recv()) is not Signal.DONE:
+            while (answer := self._pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)
                 unwanted = on_text(answer) if isinstance(answer, str) else on_prefilled()
                 if unwanted and not stopped:
                     stopped = True
                     self._pipe.send(Signal.STOP)
+            return answer is Signal.DONE
         except (EOFError, OSError) as error:
             self.close()
             lost = _lost(self._path)
@@ -267,18 +270,22 @@ def _answer(server: Any, request: Request, pipe: Connection, reused_run: int) ->
     def take(event: Any) -> bool:
         """Pass on what came, and whether to stop."""
         if "error" in event:
-            failure.append(_refused(event["error"]))
+            last.append(_refused(event["error"]))
             return True
         try:
             if "prompt_progress" in event:
                 pipe.send(Signal.PREFILLED)
-            elif request.max_tokens and (text := event["choices"][0]["text"]):
-                pipe.send(text)
+                return pipe.poll()
+            (choice,) = event["choices"]
+            if request.max_tokens and choice["text"]:
+                pipe.send(choice["text"])
+            if choice["finish_reason"]:
+                last.append(Signal.DONE)
             return pipe.poll()
         except OSError:  # nobody is there any more
             return True
 
-    failure: list[Failure] = []
+    last: list[Failure | Signal] = [Signal.STOPPED]
     server.handle_completions(
         {
             "prompt": request.prompt,
@@ -298,7 +305,7 @@ def _answer(server: Any, request: Request, pipe: Connection, reused_run: int) ->
         },
         take,
     )
-    pipe.send(failure[0] if failure else Signal.DONE)
+    pipe.send(last[-1])
 
 
 def _refused(error: dict[str, Any]) -> Failure:
