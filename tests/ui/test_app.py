@@ -1036,3 +1036,16 @@ async def test_an_unchanged_level_repaints_nothing():
         await s.settle()
         await s.settle()
         assert "█" in s.lines[-3]
+
+
+async def test_the_talk_bar_is_not_painted_anew_while_it_says_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with screen() as s:
+        await s.settle()
+        bar = s.app._bar
+        painted: list[object] = []
+        monkeypatch.setattr(bar, "refresh", lambda *regions, **how: painted.append(how))
+        s.app._show_state()
+        s.app._show_state()
+        assert painted == []

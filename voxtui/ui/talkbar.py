@@ -67,7 +67,7 @@ class TalkBar(Horizontal):
 
     def __init__(self) -> None:
         super().__init__()
-        self._how = ""
+        self._how = self._title = ""
         self._source = ""
         self.begun = False
         """whether a key has arrived for the field, which may not have taken it yet"""
@@ -114,7 +114,9 @@ class TalkBar(Horizontal):
 
     def _entitle(self) -> None:
         esc = "stops" if self.has_class("-thinking") or self.has_class("-speaking") else "leaves"
-        self.border_title = TYPING + esc if self.typing else self._how
+        title = TYPING + esc if self.typing else self._how
+        if title != self._title:  # each time it is set, all of the bar is painted
+            self._title = self.border_title = title
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if self.typing or event.button != LEFT_BUTTON:
