@@ -105,6 +105,7 @@ class KokoroVoice:
                 self.close()
                 raise
             except (ImportError, OSError, RuntimeError) as error:
+                self.close()
                 hint = "`voxtui doctor` says how much memory a GPU has left."
                 raise ModelError(f"Kokoro did not load: {_reason(error)}.", hint) from error
 
