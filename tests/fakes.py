@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,6 +38,10 @@ from voxtui.turn import (
 Flag = threading.Event
 SECONDS = 30.0
 """How long a test waits for something that should happen at once."""
+
+
+LONG_AGO = time.monotonic() - 1000.0
+"""For times that the engine compares with its clock: the machine may have been started just now."""
 
 
 def frames(pattern: str, start: float = 1000.0, source: str = "microphone") -> list[Frame]:
@@ -286,8 +291,9 @@ class ScriptedEngine:
         for event in events:
             self.report_one(event)
 
-    def load(self, microphone: str | None = "a microphone") -> None:
-        loaded = Loaded("scripted brain", "a voice", microphone, "a speaker")
+    def load(self, microphone: str | None = "a microphone", changed: bool = False) -> None:
+        """As at the start, or after something in use was lost; `changed`: after a choice."""
+        loaded = Loaded("scripted brain", "a voice", microphone, "a speaker", changed=changed)
         self.report(loaded, StateChanged(State.READY))
 
     def begin(self, source: str = "microphone", at: float = 100.0) -> Marks:

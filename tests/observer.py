@@ -130,12 +130,22 @@ class Calibration:
     """when its first sample was played"""
     uncertain: float
     """± seconds"""
+    made_at: float
+    rate: float = RATE
+    """samples a second: a sound card's clock is not the computer's, nor is a virtual one's"""
 
     def moment(self, sample: int) -> float:
-        return self.began_at + sample / RATE
+        return self.began_at + sample / self.rate
 
     def sample(self, at: float) -> int:
-        return round((at - self.began_at) * RATE)
+        return round((at - self.began_at) * self.rate)
+
+    def until(self, later: Calibration) -> Calibration:
+        """For all that was recorded between this one and a `later` one."""
+        first, last = self.sample(self.made_at), later.sample(later.made_at)
+        rate = (last - first) / (later.made_at - self.made_at)
+        uncertain = max(self.uncertain, later.uncertain)
+        return Calibration(self.made_at - first / rate, uncertain, self.made_at, rate)
 
 
 def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 20) -> Calibration:
@@ -150,6 +160,7 @@ def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 20) -> Cali
         ["paplay", f"--device={SPEAKER}", "--latency-msec=20", str(path)], env=audio.environ
     )
     edges: list[tuple[int, float, float]] = []
+    began, pieces = time.monotonic(), recorder.pieces
     try:
         threading.Event().wait(0.5)
         for _ in range(clicks):
@@ -166,10 +177,12 @@ def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 20) -> Cali
         playing.wait()
         audio.mute(False)
     earliest = max(before - edge / RATE for edge, before, _ in edges)
-    bounds = [after + recorder.block - edge / RATE for edge, _, after in edges]
+    block = recorder.block(since=pieces)
+    bounds = [after + block - edge / RATE for edge, _, after in edges]
     # One before that was heard later than from the next block on: the machine was busy.
     latest = min(bound for bound in bounds if bound >= earliest)
-    return Calibration((earliest + latest) / 2, (latest - earliest) / 2)
+    made_at = (began + time.monotonic()) / 2
+    return Calibration((earliest + latest) / 2, (latest - earliest) / 2, made_at)
 
 
 def observe(
@@ -185,42 +198,45 @@ def observe(
     ):
         terminal.until(lambda: terminal.state("READY"))
         with audio.record() as recorder:
-            calibration = calibrate(audio, recorder)
-            seen = [
-                _turn(audio, terminal, recorder, calibration, QUESTIONS[n % len(QUESTIONS)])
+            before = calibrate(audio, recorder)
+            watched = [
+                _turn(audio, terminal, recorder, before, QUESTIONS[n % len(QUESTIONS)])
                 for n in range(turns)
             ]
+            calibration = before.until(calibrate(audio, recorder))
         terminal.send(QUIT)
         terminal.ends()
-    return calibration, seen
+    return calibration, [turn(calibration) for turn in watched]
 
 
 def _turn(
     audio: VirtualAudio,
     terminal: Watched,
     recorder: Recorder,
-    calibration: Calibration,
+    before: Calibration,
     name: str,
-) -> Seen:
+) -> Callable[[Calibration], Seen]:
+    """What was seen, once it is known where the recording lies; `before` the turn is a guess."""
     terminal.until(lambda: terminal.state("READY"))
     if terminal.replies:  # a new conversation: the screen holds one answer at a time
         terminal.send("n")
         terminal.until(lambda: terminal.lines and terminal.replies == 0)
     terminal.send(PRESS)
     audio.say(question(name)).wait()
-    before = len(terminal.output)
+    shown_before = len(terminal.output)
     released = terminal.send(RELEASE)
-    terminal.until(lambda: terminal.output.find(b"READY", before) >= 0)
+    terminal.until(lambda: terminal.output.find(b"READY", shown_before) >= 0)
     token_painted = terminal.first(lambda screen: screen.replies > 0) - released
     terminal.until(lambda: terminal.state("READY"))
     recorder.until(time.monotonic() + 0.1)
-    start = calibration.sample(released)
-    loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)
-    sound = calibration.moment(start + int(loud[0])) - released
+    start = before.sample(released)
+    loud = start + int(np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)[0])
     terminal.until(lambda: terminal.number("First sound") is not None)
-    shown = terminal.number("First sound"), terminal.number("TTFT")
-    assert shown[0] is not None and shown[1] is not None, "\n".join(terminal.lines)
-    return Seen(shown[0], sound * 1000, shown[1], token_painted * 1000)
+    sound, ttft = terminal.number("First sound"), terminal.number("TTFT")
+    assert sound is not None and ttft is not None, "\n".join(terminal.lines)
+    return lambda calibration: Seen(
+        sound, (calibration.moment(loud) - released) * 1000, ttft, token_painted * 1000
+    )
 
 
 SOUND_MS = 15.0
@@ -233,6 +249,7 @@ def report(calibration: Calibration, seen: list[Seen]) -> dict[str, Any]:
     return {
         "turns": len(seen),
         "calibration_uncertain_ms": round(calibration.uncertain * 1000, 2),
+        "recorder_ahead_of_the_clock_ppm": round((calibration.rate / RATE - 1) * 1e6),
         "first_sound_shown_minus_recorded_ms": _spread(errors, SOUND_MS),
         "first_token_painted_minus_shown_ttft_ms": _spread(delays, ONE_PAINT_MS),
         "seen": [asdict(turn) for turn in seen],

@@ -126,6 +126,7 @@ def test_clauses_lose_and_invent_nothing(texts: list[str]) -> None:
         ("```python\nprint(1)\n```", "code"),
         ("It is −5, and 10 - 4 = 6.", "It is minus 5, and 10 minus 4 = 6."),
         ("3 * 4 is 24 / 2, from 10-14", "3 times 4 is 24 divided by 2, from 10-14"),
+        ("C# is #1, see issue #7", "C sharp is #1, see issue #7"),
         ("!?…", ""),
         ("  ", ""),
     ],

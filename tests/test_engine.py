@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.fakes import (
+    LONG_AGO,
     OUT_OF_MEMORY,
     SECONDS,
     BeepVoice,
@@ -615,12 +616,12 @@ def test_a_held_key_is_let_go_at_the_longest_utterance() -> None:
 
 def test_an_unplugged_microphone_keeps_what_was_captured() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0)
-        talk.microphone.push(frames(SPEECH))
+        talk.engine.talk(LONG_AGO)
+        talk.microphone.push(frames(SPEECH, LONG_AGO))
         talk.microphone.unplug()
         assert talk.events.until(MicrophoneLost)
         assert talk.turn().outcome is Outcome.ANSWERED
-        talk.engine.talk(2000.0)
+        talk.engine.talk(LONG_AGO + 500)
         notice = talk.events.until(Notice, lambda e: "no microphone" in str(e))
         assert notice
         talk.engine.say("still there?")
@@ -631,16 +632,16 @@ def test_a_lost_microphone_gives_way_to_another_and_the_speaker_stays() -> None:
     spare, last = FakeMicrophone(), FakeMicrophone()
     spares = iter((spare, last))
     with talking(spares=lambda: (next(spares), FakeSpeaker())) as talk:
-        talk.engine.talk(1000.0)
-        talk.microphone.push(frames(SPEECH))
+        talk.engine.talk(LONG_AGO)
+        talk.microphone.push(frames(SPEECH, LONG_AGO))
         talk.microphone.unplug()
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.microphone.closed and talk.speaker.chunks
         assert "Listening to fake microphone now." in str(talk.events.of(Notice)[1])
-        talk.engine.talk(2000.0)
-        spare.push(frames(SPEECH, 2000.0))
-        talk.engine.release(2000.0 + len(SPEECH) * FRAME_SECONDS)
-        spare.push(frames("....", 2000.0 + len(SPEECH) * FRAME_SECONDS))
+        talk.engine.talk(LONG_AGO + 500)
+        spare.push(frames(SPEECH, LONG_AGO + 500))
+        talk.engine.release(LONG_AGO + 500 + len(SPEECH) * FRAME_SECONDS)
+        spare.push(frames("....", LONG_AGO + 500 + len(SPEECH) * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.ANSWERED
         spare.unplug()  # it has been heard, so it may be replaced too
         talk.events.until(Notice, lambda e: "Listening to" in str(e))
@@ -720,6 +721,7 @@ def test_a_new_speaker_is_heard_by_a_tone_and_then_by_the_next_answer() -> None:
     new = FakeSpeaker()
     with talking() as talk:
         talk.engine.change(Change(Config(), speaker=new))
+        assert talk.events.until(Loaded, lambda loaded: loaded.changed)
         talk.engine.say("hello")
         assert talk.turn().outcome is Outcome.ANSWERED
         assert [chunk.text for chunk in new.chunks] == ["", "Yes."]
@@ -775,7 +777,7 @@ def test_a_microphone_that_was_not_there_at_the_start_is_used_once_it_is_found()
 def test_hands_free_speech_starts_a_turn_and_silence_ends_it() -> None:
     config = Config(vad=VadConfig(hands_free=True))
     with talking(config=config) as talk:
-        talk.microphone.push(frames("......xxxxxxxxxxxx" + "." * 26, 1000.0))
+        talk.microphone.push(frames("......xxxxxxxxxxxx" + "." * 26, LONG_AGO))
         turn = talk.turn()
         assert turn.outcome is Outcome.ANSWERED
         said = talk.brain.said[0]
@@ -786,7 +788,7 @@ def test_hands_free_speech_starts_a_turn_and_silence_ends_it() -> None:
 def test_hands_free_a_click_starts_nothing() -> None:
     config = Config(vad=VadConfig(hands_free=True))
     with talking(config=config) as talk:
-        talk.microphone.push(frames("..xx....xxx......" * 3, 1000.0))
+        talk.microphone.push(frames("..xx....xxx......" * 3, LONG_AGO))
         talk.engine.say("done")
         assert talk.turn().heard == "done"
         assert talk.brain.inferences == 1
@@ -866,6 +868,7 @@ def test_of_a_change_that_fails_nothing_stays_open() -> None:
         talk.engine.change(Change(Config(), microphone, speaker, brain, voice))
         assert talk.events.until(ChangeFailed) == ChangeFailed(OUT_OF_MEMORY)
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        assert not any(loaded.changed for loaded in talk.events.of(Loaded))
         assert all(part.closed for part in new)
         assert talk.ask().outcome is Outcome.ANSWERED
 

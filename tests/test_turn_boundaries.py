@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.fakes import (
+    LONG_AGO,
     OUT_OF_MEMORY,
     SECONDS,
     BeepVoice,
@@ -190,7 +191,7 @@ def test_hands_free_does_not_cancel_what_was_typed_meanwhile() -> None:
 
 def test_hands_free_speech_keeps_its_beginning_however_much_of_it_starts_a_turn() -> None:
     with talking(config=Config(vad=VadConfig(hands_free=True, start_ms=2000))) as talk:
-        talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 30, 1000.0))
+        talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 30, LONG_AGO))
         talk.turn()
         assert spoken_frames(talk.brain.said[0]) == 6 + 80
 
@@ -198,19 +199,19 @@ def test_hands_free_speech_keeps_its_beginning_however_much_of_it_starts_a_turn(
 def test_hands_free_the_silence_before_the_first_word_ends_nothing() -> None:
     config = Config(vad=VadConfig(hands_free=True, end_ms=64))
     with talking(config=config) as talk:
-        talk.microphone.push(frames("." * 20 + "x" * 10 + "." * 5, 1000.0))
+        talk.microphone.push(frames("." * 20 + "x" * 10 + "." * 5, LONG_AGO))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert spoken_frames(talk.brain.said[0]) == 6 + 10
 
 
 def test_hands_free_the_rest_of_what_was_dropped_is_not_answered() -> None:
     with talking(config=HANDS_FREE) as talk:
-        talk.microphone.push(frames("." * 20 + "x" * 20, 1000.0))
+        talk.microphone.push(frames("." * 20 + "x" * 20, LONG_AGO))
         talk.events.until(TurnStarted)
         talk.engine.discard()
-        talk.microphone.push(frames("x" * 20 + "." * 30, 1000.0 + 40 * FRAME_SECONDS))
+        talk.microphone.push(frames("x" * 20 + "." * 30, LONG_AGO + 40 * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.CANCELLED
-        talk.microphone.push(frames("x" * 10 + "." * 30, 1000.0 + 90 * FRAME_SECONDS))
+        talk.microphone.push(frames("x" * 10 + "." * 30, LONG_AGO + 90 * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert spoken_frames(talk.brain.said[0]) == 6 + 10
 
@@ -220,7 +221,7 @@ def test_hands_free_what_starts_a_turn_may_be_longer_than_an_utterance() -> None
         vad=VadConfig(hands_free=True, start_ms=2000), audio=AudioConfig(max_utterance_s=1)
     )
     with talking(config=config) as talk:
-        talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 40, 1000.0))
+        talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 40, LONG_AGO))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert spoken_frames(talk.brain.said[0]) <= 1.2 / FRAME_SECONDS
         talk.engine.say("still there?")

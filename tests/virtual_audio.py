@@ -368,9 +368,14 @@ class Recorder:
         return self._samples / RATE
 
     @property
-    def block(self) -> float:
-        """Seconds of sound that arrive at once: so much does the server play out at a time."""
-        return statistics.median(len(piece) // 2 for piece in self._pieces) / RATE
+    def pieces(self) -> int:
+        """How many have arrived."""
+        return len(self._pieces)
+
+    def block(self, since: int) -> float:
+        """Seconds of sound that arrive at once, `since` so many pieces: so much does the server
+        play out at a time."""
+        return statistics.median(len(piece) // 2 for piece in self._pieces[since:]) / RATE
 
     def until(self, at: float) -> None:
         """Wait until what was played at `at` (monotonic seconds) is in the recording."""

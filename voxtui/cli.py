@@ -289,7 +289,7 @@ def bench(
     if brain:
         from voxtui.config import with_value
 
-        config = with_value(config, "brain.name", brain)
+        config = with_value(config, "brain.name", brain, "--brain")
     if random_weights:
         if config.brain.name != "voxtral" or files or play or plot or compare or budgets or check:
             raise InputError("--random-weights goes with --brain voxtral, --runs and --json only.")

@@ -306,10 +306,10 @@ def value_of(config: Config, key: str) -> Any:
     return value
 
 
-def with_value(config: Config, key: str, value: Any) -> Config:
-    """`config` with another value for `key`. Raises ConfigError."""
+def with_value(config: Config, key: str, value: Any, by: str = "chosen") -> Config:
+    """`config` with another value for `key`. Raises ConfigError, which says `by` what it came."""
     *sections, name = key.split(".")
-    made: Any = _checked("chosen", key, value)
+    made: Any = _checked(by, key, value)
     for depth in range(len(sections), -1, -1):
         struct: Any = config
         for section in sections[:depth]:

@@ -53,9 +53,9 @@ _FENCE = re.compile(r"^[ \t]*(?:```(?!.*`)|~~~)", re.MULTILINE)
 
 _SIGNS = {
     "-": "minus", "−": "minus", "*": "times", "/": "divided by", "≈": "about", "≤": "at most",
-    "≥": "at least", "√": "the square root of", "→": "to",
+    "≥": "at least", "√": "the square root of", "→": "to", "#": "sharp",
 }  # fmt: skip
-_SIGN = re.compile(r"[−≈≤≥√→]|(?<=\d )[-*/](?= \d)")
+_SIGN = re.compile(r"[−≈≤≥√→]|(?<=\d )[-*/](?= \d)|(?<=\b[A-G])#")
 """What voices leave out, and so say something else."""
 
 

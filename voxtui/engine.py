@@ -467,7 +467,7 @@ class Engine:
             raise _Closing
         self._emit(Loading(step, fraction))
 
-    def _report_parts(self) -> None:
+    def _report_parts(self, changed: bool = False) -> None:
         self._emit(
             Loaded(
                 brain=self._brain.description,
@@ -475,6 +475,7 @@ class Engine:
                 microphone=self._sound.microphone.name if self._sound.microphone else None,
                 speaker=self._sound.speaker.name if self._sound.speaker else None,
                 sends_to=self._brain.sends_to,
+                changed=changed,
             )
         )
 
@@ -488,14 +489,16 @@ class Engine:
             self._writing = None
         self._ready = False
         self._emit(StateChanged(State.LOADING))
+        changed = False
         try:
             self._use(change)
             self._config = change.config
+            changed = True
         except VoxtuiError as error:
             self._emit(ChangeFailed(error))
             _close(change.microphone, change.speaker, change.voice, change.brain)
         self._ready = True
-        self._report_parts()
+        self._report_parts(changed)
         self._emit(StateChanged(State.READY))
 
     def _load_instead(self, change: Change) -> None:

@@ -295,6 +295,8 @@ class Loaded:
     speaker: str | None
     sends_to: str = ""
     """where the user's voice and words go; empty: they stay on this machine"""
+    changed: bool = False
+    """the part that was asked for is among them"""
 
 
 @dataclass(frozen=True, slots=True)

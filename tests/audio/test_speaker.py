@@ -67,7 +67,15 @@ def audible(samples: np.ndarray) -> tuple[int, int]:
     return int(loud[0]), int(loud[-1])
 
 
-@pytest.mark.parametrize("rate", [16_000, 22_050, 24_000, 48_000])
+@pytest.mark.parametrize(
+    "rate",
+    [
+        pytest.param(16_000, marks=pytest.mark.slow),
+        pytest.param(22_050, marks=pytest.mark.slow),
+        24_000,
+        48_000,
+    ],
+)
 def test_two_chunks_are_heard_as_one_and_whole(
     speaker: SounddeviceSpeaker, recorder: Recorder, rate: int
 ) -> None:

@@ -173,6 +173,27 @@ def test_words_that_hold_still_are_answered_before_speech_pauses(brain: Brain) -
     assert drafted.wait(SECONDS)
 
 
+def test_a_pause_right_behind_what_a_pass_has_heard_is_answered(brain: Brain) -> None:
+    prefilled, drafted = Flag(), Flag()
+
+    def before(prompt: str) -> None:
+        if prompt.endswith("hello there" + ASK):
+            drafted.set()
+        elif prompt.endswith("hello"):
+            prefilled.set()
+
+    brain.llama.before = before
+    brain.listen((), Flag())
+    with brain._changed:  # one pass hears all of it
+        for frame in frames("x" * 20):
+            brain.hear(frame, True)
+    assert prefilled.wait(SECONDS)
+    assert not drafted.is_set()
+    brain.hear(frames(".", 2000.0)[0], False)
+    assert drafted.wait(SECONDS)
+    assert brain.recogniser.passes == 2
+
+
 def test_what_is_typed_is_answered_whatever_an_utterance_that_was_dropped_still_asks_for(
     brain: Brain,
 ) -> None:

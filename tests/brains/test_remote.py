@@ -537,7 +537,7 @@ def test_a_server_that_says_nothing_is_given_up(server, make, alive):
         (429, {"error": "slow down"}, {"Retry_After": "7"}, "“slow down” Try again in 7 s."),
         (429, "", {"Retry_After": "Wed, 21 Oct 2026 07:28:00 GMT"}, "has had enough for now."),
         (500, {"detail": "bug"}, {}, "failed with 500: “bug”"),
-        (503, "\x1b[31mred\nalert", {}, "failed with 503: “[31mred alert”"),
+        (503, "\x1b[31mred\nalert", {}, "red alert” Is its model still loading?"),
         (307, "", {"Location": "https://evil.example/v1"}, "sends requests on to evil.example."),
         (418, "a teapot", {}, "refused with 418: “a teapot”"),
         (

@@ -9,7 +9,7 @@ from textual import events
 from textual._context import active_app
 from textual.pilot import Pilot
 
-from tests.fakes import ScriptedEngine
+from tests.fakes import LONG_AGO, ScriptedEngine
 from voxtui.config import Config
 from voxtui.ui.app import VoxtuiApp
 
@@ -61,7 +61,7 @@ class Screen:
 
     def __init__(self, app: VoxtuiApp, engine: ScriptedEngine, pilot: Pilot[None]) -> None:
         self.app, self.engine, self.pilot = app, engine, pilot
-        self._clock = 1000.0
+        self._clock = LONG_AGO
 
     async def settle(self) -> None:
         await self.pilot.pause()

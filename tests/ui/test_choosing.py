@@ -159,7 +159,11 @@ async def test_what_was_chosen_stands_in_the_conversation():
     async with screen() as s:
         s.app._parts = parts()
         s.app.choose(Choice("Speed of the voice: 1.2", "voice.speed", 1.2))
-        s.engine.load()
+        s.engine.load(None)  # the microphone was lost meanwhile
+        await s.settle()
+        assert "Speed of the voice: 1.2." not in s.text
+        assert s.app._config == Config()
+        s.engine.load(changed=True)
         await s.settle()
         assert "Speed of the voice: 1.2." in s.text
 
@@ -185,7 +189,7 @@ async def test_save_writes_only_what_was_chosen_and_keeps_comments(own_config):
         assert "# mine" in own_config.read_text()
         s.app.choose(Choice("", "voice.speed", 1.2))
         s.app.choose(Choice("", "ui.theme", "nord"))
-        s.engine.load()
+        s.engine.load(changed=True)
         await s.settle()
         s.app.action_save_settings()
         await s.settle()

@@ -18,6 +18,9 @@ ALIKE = {
 }  # fmt: skip
 """Where it is large they differ in no more than a word from others."""
 
+OFTEN = {"starting", "ready", "listening_hold", "thinking", "speaking", "answered", "failed_turn"}
+"""Looked at in every run of the fast tests."""
+
 
 def looks_the_same(snap_compare, name: str, size: tuple[int, int]) -> bool:
     act, config = STATES[name]
@@ -30,7 +33,10 @@ def looks_the_same(snap_compare, name: str, size: tuple[int, int]) -> bool:
         )
 
 
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in STATES],
+)
 def test_each_state_looks_as_it_did_at_80_by_24(snap_compare, name: str) -> None:
     assert looks_the_same(snap_compare, name, COMPACT)
 

@@ -180,8 +180,14 @@ def test_voxtui_gives_the_terminal_back_when_it_is_ended_while_a_model_loads(tmp
         assert b"Traceback" not in terminal.output
 
 
-def test_a_terminal_that_is_closed_ends_it(log):
-    with AppInTerminal(log) as terminal:
+@pytest.mark.parametrize("started_by", ["a shell", "nohup"])
+def test_a_terminal_that_is_closed_ends_it(log, started_by):
+    before = signal.signal(
+        signal.SIGHUP, signal.SIG_IGN if started_by == "nohup" else signal.SIG_DFL
+    )
+    terminal = AppInTerminal(log)
+    signal.signal(signal.SIGHUP, before)
+    with terminal:
         terminal.hang_up()
         assert terminal.ends() in (1, 130)
 

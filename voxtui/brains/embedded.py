@@ -404,8 +404,8 @@ class EmbeddedBrain:
         if recording.speech_seconds < FIRST_SECONDS:
             return None
         fresh = len(recording.frames) - following.heard_frames
-        fresh_speech = fresh - recording.quiet_frames
-        if fresh_speech <= 0:
+        # The pause is news as well to a pass that ended with the very last frame of speech.
+        if not fresh or fresh < recording.quiet_frames:
             return None
         took = (
             following.passes[-1].ended_at - following.passes[-1].started_at

@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from voxtui.brains.cores import Cores, can_hide_load, hide_load
 from voxtui.config import Sampling
 from voxtui.errors import ModelError
 
@@ -90,6 +91,7 @@ class Llama:
         self._path: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
+        self._cores: Cores | None = None
 
     def load(self, path: Path, beat: Callable[[], object] = lambda: None) -> None:
         """Calls `beat` now and then; what it raises ends the loading. Raises ModelError."""
@@ -120,6 +122,7 @@ class Llama:
     def _start(self, path: Path, folder: str) -> Connection:
         """The process works in `folder`: a socket's whole path must not be long."""
         self._pipe, theirs = Pipe()
+        follows = can_hide_load()
         with theirs:
             arguments = [str(theirs.fileno()), path.absolute(), str(self._context_tokens)]
             self._process = subprocess.Popen(
@@ -130,9 +133,12 @@ class Llama:
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # Ctrl-C is not for it
                 env={"GOMP_SPINCOUNT": SPINS}
+                | ({"OMP_DYNAMIC": "true"} if follows else {})
                 | os.environ
                 | {"PYTHONPATH": str(Path(__file__).parents[2])},
             )
+        if follows:
+            self._cores = Cores(self._process.pid)
         return self._pipe
 
     def run(
@@ -162,10 +168,12 @@ class Llama:
         assert self._pipe is not None
         stopped = False
         try:
+            self._follow()
             self._pipe.send(Request(prompt, sampling, max_tokens, past_end))
             while (answer := self._pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)
+                self._follow()
                 unwanted = on_text(answer) if isinstance(answer, str) else on_prefilled()
                 if unwanted and not stopped:
                     stopped = True
@@ -175,6 +183,10 @@ class Llama:
             self.close()
             lost = _lost(self._path)
             raise ModelError(lost.message, lost.hint) from error
+
+    def _follow(self) -> None:
+        if self._cores is not None:
+            self._cores.follow()
 
     def close(self) -> None:
         """End the process. May be called twice."""
@@ -204,6 +216,8 @@ def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
         try:
             with _ended_with(pipe):
                 server = _load(path, context_tokens)
+            if can_hide_load():
+                hide_load()
         except ModelError as error:
             pipe.send(Failure(error.message, error.hint))
             return

@@ -50,6 +50,9 @@ SHOWN = 200
 
 LESS = "A new conversation sends less of what was said before; so does a smaller history.turns."
 
+UNREADY = (502, 503, 504)
+"""What a server, or the proxy before it, says while there is no model to ask."""
+
 _TOO_LONG = re.compile(r"context (?:length|size|window)", re.IGNORECASE)
 """How servers say that the model has no room for all of it."""
 
@@ -318,7 +321,8 @@ class Server:
                 what = f"{self.host} sends requests on to {answer.location or 'another address'}."
                 hint = f"If you trust it, set {self._setting} to that."
             case status if status >= 500:
-                what, hint = f"{self.host} failed with {status}{quoted}", ""
+                what = f"{self.host} failed with {status}{quoted}"
+                hint = "Is its model still loading? Try again." if status in UNREADY else ""
             case status:
                 what = f"{self.host} refused with {status}{quoted}"
                 hint = LESS if _TOO_LONG.search(said) else ""

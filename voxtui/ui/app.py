@@ -287,9 +287,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._show_head()
         self._show_state()
         for ending in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(ending) is not signal.SIG_IGN:
-                leave = partial(self.exit, return_code=TERMINATED)
-                asyncio.get_running_loop().add_signal_handler(ending, leave)
+            # Even if it was started to ignore them, as by `nohup`: nobody could end it without its
+            # terminal, and its microphone is open.
+            leave = partial(self.exit, return_code=TERMINATED)
+            asyncio.get_running_loop().add_signal_handler(ending, leave)
         # After a suspend the terminal shows nothing, and Textual paints what has changed only.
         self.app_resume_signal.subscribe(self, self._paint_all)  # pyright: ignore[reportUnknownMemberType]
         self.set_interval(TICK_SECONDS, self._tick)
@@ -403,7 +404,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _show_loaded(self, loaded: Loaded) -> None:
         self.clear_notifications()  # "still loading" is no longer true
-        if self._choice is not None:
+        if self._choice is not None and loaded.changed:
             self._keep(self._choice)
             self._transcript.note(f"{self._choice.title}.")
             self._choice = None

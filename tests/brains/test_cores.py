@@ -1,0 +1,125 @@
+"""The chat model's threads beside other programs, on real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import SECONDS
+from voxtui.brains.cores import WINDOW_SECONDS, Cores
+from voxtui.brains.embedded import EmbeddedBrain
+from voxtui.brains.llama import ASK, chatml
+from voxtui.config import Config
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="needs Linux and two cores",
+)
+
+
+@contextmanager
+def running(code: str) -> Iterator[int]:
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def settles(cores: Cores, pid: int, count: int) -> bool:
+    end = time.monotonic() + SECONDS
+    while len(os.sched_getaffinity(pid)) != count and time.monotonic() < end:
+        time.sleep(WINDOW_SECONDS)
+        cores.follow()
+    return len(os.sched_getaffinity(pid)) == count
+
+
+def test_a_core_is_left_to_another_program_while_it_runs_and_what_we_do_ourselves_costs_none() -> (
+    None
+):
+    everything = os.sched_getaffinity(0)
+    with running("while True: pass") as ours:
+        cores = Cores(ours)
+        cores.follow()
+        time.sleep(WINDOW_SECONDS)
+        cores.follow()
+        assert settles(cores, ours, len(everything))
+        with running("while True: pass"):
+            assert settles(cores, ours, len(everything) - 1)
+        assert settles(cores, ours, len(everything))
+
+
+def test_a_chat_process_that_has_ended_is_no_error() -> None:
+    with running("pass") as ours:
+        cores = Cores(ours)
+        cores.follow()
+    time.sleep(WINDOW_SECONDS)
+    cores.follow()
+
+
+def test_a_process_that_hid_the_load_from_itself_cannot_read_it_in_any_thread() -> None:
+    code = """
+import os, threading
+from voxtui.brains.cores import hide_load
+go, read = threading.Event(), []
+def look():
+    go.wait()
+    try:
+        os.getloadavg()
+    except OSError:
+        read.append("unobtainable")
+thread = threading.Thread(target=look)
+thread.start()
+os.getloadavg()
+hide_load()
+go.set()
+thread.join()
+look()
+print(*read)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["unobtainable"] * 2
+
+
+@pytest.mark.models
+def test_the_chat_model_has_as_many_threads_as_cores_and_says_the_same_with_each(
+    brain: EmbeddedBrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cores, "follow", lambda cores: None)
+    llama = brain._llama
+    process, cores = llama._process, llama._cores
+    assert process is not None and cores is not None
+    tasks = Path(f"/proc/{process.pid}/task")
+    assert "Seccomp:\t2" in (tasks.parent / "status").read_text()
+
+    def worked() -> dict[str, int]:
+        """ns that each thread has run"""
+        return {t.name: int((t / "schedstat").read_text().split()[0]) for t in tasks.iterdir()}
+
+    def reply(count: int) -> tuple[str, int]:
+        """What is said, and how many threads took more than a tenth of the work."""
+        cores.give(sorted(os.sched_getaffinity(0))[:count])
+        before, texts = worked(), list[str]()
+
+        def run(prompt: str, tokens: int) -> None:
+            llama.run(prompt, Config().generation.sampling(), tokens, lambda: False, take)
+
+        def take(text: str) -> bool:
+            texts.append(text)
+            return False
+
+        run("another", 0)  # so that nothing of the next is in the cache
+        run(chatml("", [], f"Why is the sky blue? {'really ' * 30}") + ASK, 24)
+        ran = [after - before.get(thread, 0) for thread, after in worked().items()]
+        return "".join(texts), sum(ns > sum(ran) / 10 for ns in ran)
+
+    (said, two), (again, one), (once_more, back) = reply(2), reply(1), reply(2)
+    assert (two, one, back) == (2, 1, 2)
+    assert said and said == again == once_more
