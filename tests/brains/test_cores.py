@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import SECONDS
-from voxtui.brains.cores import WINDOW_SECONDS, Cores
+from tests.fakes import LONG_AGO, SECONDS
+from voxtui.brains.cores import WINDOW_SECONDS, Cores, Look
 from voxtui.brains.embedded import EmbeddedBrain
 from voxtui.brains.llama import ASK, chatml
 from voxtui.config import Config
@@ -41,19 +41,54 @@ def settles(cores: Cores, pid: int, count: int) -> bool:
     return len(os.sched_getaffinity(pid)) == count
 
 
-def test_a_core_is_left_to_another_program_while_it_runs_and_what_we_do_ourselves_costs_none() -> (
-    None
-):
-    everything = os.sched_getaffinity(0)
+def test_a_core_is_left_to_another_program_while_it_runs() -> None:
+    with running("import time; time.sleep(3600)") as ours, running("while True: pass"):
+        assert settles(Cores(ours), ours, len(os.sched_getaffinity(0)) - 1)
+
+
+@pytest.mark.parametrize(
+    ("by_core", "by_us", "given"),
+    [
+        pytest.param([0.0, 0.0], 0.0, {0, 1}, id="nobody works"),
+        pytest.param([1.0, 1.0], 2.0, {0, 1}, id="we work"),
+        pytest.param([0.8, 0.6], 1.0, {0, 1}, id="others take less than half a core"),
+        pytest.param([1.0, 0.6], 1.0, {1}, id="others take more, mostly of the first"),
+        pytest.param([0.2, 0.8], 0.0, {0}, id="others take one, mostly the second"),
+        pytest.param([1.0, 1.0], 0.0, {0}, id="others take all"),
+    ],
+)
+def test_what_others_work_is_left_to_them_and_what_we_work_is_not(
+    by_core: list[float], by_us: float, given: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    cores, has = Cores(0), {0, 1}
+
+    def give(cores: Cores, those: list[int]) -> None:
+        has.clear()
+        has.update(those)
+
+    busy = 2 * WINDOW_SECONDS
+    looks = iter(
+        Look(LONG_AGO + busy * n, {c: busy * n * by_core[c] for c in (0, 1)}, busy * n * by_us)
+        for n in range(2)
+    )
+    monkeypatch.setattr(Cores, "give", give)
+    monkeypatch.setattr(Cores, "_look", lambda cores: next(looks))
+    monkeypatch.setattr("voxtui.brains.cores.time.monotonic", lambda: LONG_AGO + busy)
+    cores.follow()
+    cores.follow()
+    assert has == given
+
+
+def test_a_look_counts_what_each_core_and_we_have_worked() -> None:
     with running("while True: pass") as ours:
         cores = Cores(ours)
-        cores.follow()
-        time.sleep(WINDOW_SECONDS)
-        cores.follow()
-        assert settles(cores, ours, len(everything))
-        with running("while True: pass"):
-            assert settles(cores, ours, len(everything) - 1)
-        assert settles(cores, ours, len(everything))
+        before = cores._look()
+        while (now := cores._look()).ours < before.ours + 0.3:
+            time.sleep(0.05)
+    worked = sum(now.cores[core] - before.cores[core] for core in now.cores)
+    assert worked > 0.3 - 0.1  # the system counts in steps of 10 ms
+    assert now.ours - before.ours < 2 * (now.at - before.at)
 
 
 def test_a_chat_process_that_has_ended_is_no_error() -> None:
