@@ -31,6 +31,9 @@ class Unasked(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in ASKS or (func in MAKES and not {"device", "out"} & set(kwargs or ())):
             raise RuntimeError(f"{func.__name__} is not permitted when a stream is capturing")
+        if func is torch.Tensor.__setitem__ and not isinstance(args[2], torch.Tensor):
+            if args[0][args[1]].dim() == 0:  # torch fills a slice, but a single place it copies to
+                raise RuntimeError("copying from the host is not permitted when capturing")
         return func(*args, **(kwargs or {}))
 
 

@@ -153,6 +153,7 @@ def test_sampled_replies_are_those_without_graphs(
     said = utterance(1.0, 9)
     captured, plain = (made(tiny_voxtral, graphs=on, **sampling) for on in (True, False))
     try:
+        assert captured._chat._spans and not plain._chat._spans
         for _ in range(2):
             assert ids(answered(captured, (), said)) == ids(answered(plain, (), said))
     finally:

@@ -88,7 +88,7 @@ class Sampler:
         if self._top_p < 1.0:
             ordered, places = logits.sort()
             unlikely = ordered.softmax(-1).cumsum(-1) <= 1 - self._top_p
-            unlikely[-1] = False
+            unlikely[-1:].fill_(False)  # `= False` would copy it from the host, as no graph can
             removed = torch.zeros_like(unlikely).scatter(0, places, unlikely)
             logits = logits.masked_fill(removed, -torch.inf)
         return logits
