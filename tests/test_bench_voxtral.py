@@ -26,6 +26,7 @@ from voxtui.bench.voxtral.systems import (
     tiny_config,
 )
 from voxtui.brains.voxtral.step import Step, plain_product
+from voxtui.config import Config
 from voxtui.errors import InputError
 
 OUTSIDE = {"msgspec", "textual", "sounddevice", "samplerate", "mistral_common", "platformdirs"}
@@ -321,6 +322,13 @@ def test_with_captured_work_no_row_fails_either(monkeypatch):
         assert kinds <= {row["system"] for name, row in rows if name == wanted}
     last = list(dict.fromkeys(name for name, _ in rows))
     assert last.index("decode") < last.index("parts") < last.index("kernels") == len(last) - 1
+
+
+def test_what_is_measured_as_sampled_is_what_ships():
+    """Its values are written out: settings need a package that the benchmark does without."""
+    shipped = Config().generation.sampling()
+    assert {"temperature": shipped.temperature, "top_p": shipped.top_p} == measure.BALANCED
+    assert (shipped.top_k, shipped.repetition_penalty) == (0, 1.0)
 
 
 def test_each_row_is_kept_as_soon_as_it_is_there(monkeypatch, tmp_path):

@@ -29,12 +29,18 @@ MAKES = {torch.arange, torch.empty, torch.full, torch.linspace, torch.ones, torc
 
 class Unasked(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in ASKS or (func in MAKES and not {"device", "out"} & set(kwargs or ())):
+        if (
+            func in ASKS
+            or (func in MAKES and not {"device", "out"} & set(kwargs or ()))
+            or (func is torch.Tensor.__setitem__ and _brings(*args))
+        ):
             raise RuntimeError(f"{func.__name__} is not permitted when a stream is capturing")
-        if func is torch.Tensor.__setitem__ and not isinstance(args[2], torch.Tensor):
-            if args[0][args[1]].dim() == 0:  # torch fills a slice, but a single place it copies to
-                raise RuntimeError("copying from the host is not permitted when capturing")
         return func(*args, **(kwargs or {}))
+
+
+def _brings(into: torch.Tensor, at: object, what: object) -> bool:
+    """A number fills a stretch on the device, but to a single place it is brought from the host."""
+    return not isinstance(what, torch.Tensor) and not into[at].dim()  # type: ignore[index]
 
 
 class Tape(TorchDispatchMode):

@@ -86,6 +86,11 @@ class Kind:
     kernels: Literal["none", "attention", "all", "overlapped"] = "none"
     cudnn: bool = False
     """whether the encoder's attention is captured from cuDNN: always of one shape, so one plan"""
+    sampled: bool = False
+    """whether tokens are drawn as the preset `balanced` has it; otherwise the likeliest is taken"""
+
+
+BALANCED = {"temperature": 0.2, "top_p": 0.95}
 
 
 PLAIN, GRAPHS, FP8 = "voxtui", "voxtui, graphs", "voxtui, fp8"
@@ -94,6 +99,7 @@ SAFE = (Kind(PLAIN), Kind(GRAPHS, graphs=True))
 """Without kernels of ours: one that goes astray would take the whole run with it."""
 
 VARIANTS = (
+    Kind("voxtui, graphs, sampled", graphs=True, sampled=True),
     Kind("voxtui, graphs, attention", graphs=True, kernels="attention"),
     Kind("voxtui, graphs, kernels", graphs=True, kernels="all"),
     Kind(FP8, fp8=True),
@@ -286,7 +292,8 @@ class Bench:
             use(decoder, kind.kernels)
         if kind.graphs:
             ears = Ears(ears.encoder)  # what is captured is its own
-        system = Ours(kind.name, decoder, ears, self._capacity)
+        sampling = BALANCED if kind.sampled else {}
+        system = Ours(kind.name, decoder, ears, self._capacity, **sampling)
         if kind.graphs:
             capture(system, kind.cudnn)
         self.ours[kind.name] = system

@@ -121,10 +121,13 @@ def clips_in(past: Sequence[Exchange]) -> list[Clip]:
 
 
 class Ours:
-    def __init__(self, name: str, decoder: Decoder, ears: Ears, capacity: int) -> None:
+    def __init__(
+        self, name: str, decoder: Decoder, ears: Ears, capacity: int, **sampling: Any
+    ) -> None:
         self.name = name
         device = decoder.embedding.device
-        sampler = Sampler(decoder.head.shape[0], EOS, device, min_new_tokens=2**31)
+        vocabulary = decoder.head.shape[0]
+        sampler = Sampler(vocabulary, EOS, device, **(sampling | {"min_new_tokens": 2**31}))
         self.loop = Loop(decoder, ears, sampler, capacity)
 
     def ready(self, past: Sequence[Exchange]) -> None:
