@@ -269,9 +269,8 @@ class VoxtralBrain:
                 for done in self._chat.capture(graphs.CudaRecorder()):  # noqa: B007
                     yield None
             except Exception as error:  # noqa: BLE001 - said, and done without
-                self._say(
-                    f"Voxtral answers more slowly, without CUDA graphs: {_first_line(error)}."
-                )
+                why = "the GPU has no memory for them" if _is_full(error) else _first_line(error)
+                self._say(f"Voxtral answers more slowly, without CUDA graphs: {why}.")
                 self._chat.release()
 
         draft = Draft(work, Flag(), None)
