@@ -42,6 +42,10 @@ DEVICE = torch.device("cuda")
 HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() >= step.OVERLAPPING
 TOKENS = 12
 CAPACITY = 2048
+SAMPLING = {
+    "temperature": 1.0, "top_p": 0.9, "top_k": 30, "repetition_penalty": 1.2,
+    "min_new_tokens": 6, "seed": 3,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -138,23 +142,20 @@ def test_three_turns_and_one_after_a_barge_in_are_what_generate_says(weights, ca
 
 
 def test_sampled_tokens_are_those_without_graphs(weights) -> None:
-    sampling = {
-        "temperature": 1.0, "top_p": 0.9, "top_k": 30, "repetition_penalty": 1.2,
-        "min_new_tokens": 6, "seed": 3,
-    }  # fmt: skip
-    one, other = (loop_of(weights, on, **sampling) for on in (True, False))
+    one, other = (loop_of(weights, on, **SAMPLING) for on in (True, False))
     said = clip(20, 1.0)
     replies = [answered(loop, [], said) for loop in (one, other, one)]
     assert replies[0] == replies[1] == replies[2]
 
 
-def test_nothing_waits_for_the_device_but_the_reading_of_a_token(captured) -> None:
-    answered(captured, [], clip(30, 1.0))
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        assert answered(captured, [], clip(31, 1.0))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+def test_nothing_waits_for_the_device_but_the_reading_of_a_token(weights, captured) -> None:
+    for number, loop in enumerate((captured, loop_of(weights, captured=False, **SAMPLING))):
+        answered(loop, [], clip(30 + number, 1.0))
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            assert answered(loop, [], clip(32 + number, 1.0))
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 def test_turns_leave_no_memory_behind(captured) -> None:
