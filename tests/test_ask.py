@@ -21,8 +21,8 @@ from voxtui.engine import Engine
 from voxtui.errors import ModelError
 from voxtui.metricsfile import metrics_file
 from voxtui.recording import TRAIL_SAMPLES
-from voxtui.transcribe import segments
-from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, Marks, Notice, SpeechChunk
+from voxtui.transcribe import Segment, segments, write, written
+from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Marks, Notice, SpeechChunk
 
 QUESTIONS = Path(__file__).parent / "data" / "questions"
 
@@ -253,6 +253,40 @@ def test_a_segment_is_one_line_whatever_the_recogniser_says():
 def test_a_stretch_without_any_pause_is_cut_where_the_recogniser_must_have_it():
     longest = 782  # 25 s
     assert said("x" * 1000) == [(0, longest), (longest, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        ("text", "Is it < two?"),
+        ("srt", "7\n10:02:03,045 --> 10:02:59,999\nIs it < two?\n"),
+        ("vtt", "10:02:03.045 --> 10:02:59.999\nIs it &lt; two?\n"),
+        (
+            "json",
+            '{"file": "é.wav", "start": 36123.045, "end": 36179.999, "text": "Is it < two?"}',
+        ),
+    ],
+)
+def test_a_segment_is_written_in_each_form(form, lines):
+    segment = Segment("é.wav", 36_123.045, 36_179.999, "Is it < two?")
+    assert written(segment, form, 7) == lines
+
+
+def test_files_are_heard_apart_and_their_segments_counted_on(tmp_path, capsys):
+    """A detector that still has the end of one file in it hears the next differently."""
+    parts = []
+
+    class Detector(LoudIsSpeech):
+        def reset(self):
+            parts.append(capsys.readouterr())
+
+    for name, pattern in (("one", "..xxxxxxxx"), ("none", "....."), ("two", "xxxxxxxx..")):
+        soundfile.write(tmp_path / f"{name}.wav", sound(pattern), SAMPLE_RATE)
+    files = [tmp_path / f"{name}.wav" for name in ("one", "none", "two")]
+    write(files, "srt", VadConfig(), Detector(), lambda samples: "So.")
+    parts.append(capsys.readouterr())
+    assert [lines.out.partition("\n")[0] for lines in parts] == ["", "1", "", "2"]
+    assert [lines.err for lines in parts] == ["", "", "Nothing was heard in none.wav.\n", ""]
 
 
 # With everything real.
