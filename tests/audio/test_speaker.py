@@ -160,7 +160,10 @@ def test_an_idle_speaker_plays_nothing_is_not_lost_and_the_next_reply_is_whole(
 ) -> None:
     monkeypatch.setattr("voxtui.audio.speaker.STALL_SECONDS", 0.4)
     say(speaker, tone(0.2))
-    recorder.until(time.monotonic() + 0.7)
+    recorder.until(time.monotonic() + 0.5)
+    written = speaker._stretch.written
+    recorder.until(time.monotonic() + 0.2)
+    assert speaker._stretch.written == written  # no silence is kept ahead of the next reply
     assert speaker._lost is None
     said = question("meow", VOICE_RATE)
     say(speaker, SpeechChunk(said, VOICE_RATE, ""))
