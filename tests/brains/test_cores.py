@@ -127,7 +127,8 @@ print(*read)
 def test_the_chat_model_has_as_many_threads_as_cores_and_says_the_same_with_each(
     brain: EmbeddedBrain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Cores, "follow", lambda cores: None)
+    follows = list[Cores]()
+    monkeypatch.setattr(Cores, "follow", lambda cores: follows.append(cores))
     llama = brain._llama
     process, cores = llama._process, llama._cores
     assert process is not None and cores is not None
@@ -158,3 +159,4 @@ def test_the_chat_model_has_as_many_threads_as_cores_and_says_the_same_with_each
     (said, two), (again, one), (once_more, back) = reply(2), reply(1), reply(2)
     assert (two, one, back) == (2, 1, 2)
     assert said and said == again == once_more
+    assert len(follows) > 3 * 24  # with each token
