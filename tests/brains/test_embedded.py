@@ -257,6 +257,28 @@ def test_no_port_is_open(brain: EmbeddedBrain) -> None:
     assert not {f"socket:[{inode}]" for inode in listening} & ours
 
 
+@pytest.mark.parametrize("in_the_prompt", [True, False])
+def test_what_nobody_wants_any_more_is_not_gone_on_with(
+    brain: EmbeddedBrain, in_the_prompt: bool
+) -> None:
+    """Neither by the process that works at it: the next turn would wait for its end."""
+    prompt = "Once upon a time " * 40 if in_the_prompt else "Once"
+    batches, texts = list[bool](), list[str]()
+
+    def prefilled() -> bool:
+        batches.append(True)
+        return in_the_prompt
+
+    def take(text: str) -> bool:
+        texts.append(text)
+        return True
+
+    sampling = Config().generation.sampling()
+    assert not brain._llama.run(prompt, sampling, 200, prefilled, take, past_end=True)
+    assert len(batches) < 20
+    assert len(texts) < (1 if in_the_prompt else 20)
+
+
 def test_a_chat_process_that_is_killed_in_a_reply_costs_one_turn(brain: EmbeddedBrain) -> None:
     chat, sampling = brain._llama._process, Config().generation.sampling()
     assert chat is not None
