@@ -684,10 +684,10 @@ async def test_a_clip_is_spoken_by_key_list_or_click(how):
         assert spoken == [(Path("joke.wav"), False)]
 
 
-async def test_a_key_without_a_clip_does_nothing():
+async def test_a_key_without_a_clip_says_which_there_are():
     async with screen() as s:
         await s.press("9")
-        assert s.commands == []
+        assert (s.commands, toasts(s.app)) == ([], ["There are samples 1-2."])
 
 
 async def test_a_clip_that_cannot_be_read_is_one_sentence():

@@ -1014,7 +1014,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.action_clip(message.number)
 
     def action_clip(self, number: int) -> None:
-        if number > len(self._clips) or not self._can_answer():
+        if number > len(self._clips):
+            if self._clips:
+                self.notify(f"There are samples 1-{len(self._clips)}.", severity="warning")
+            return
+        if not self._can_answer():
             return
         self._clip_stopped.set()
         self._clip_stopped = threading.Event()
