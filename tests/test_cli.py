@@ -142,6 +142,7 @@ def bad_inputs(folder):
     ]
 
 
+@pytest.mark.slow
 def test_what_is_no_file_is_refused_and_not_waited_for(voxtui):
     os.mkfifo(voxtui.here / "pipe.wav")
     wanted = "Write the sound to a file first."
@@ -164,6 +165,7 @@ def test_a_file_that_cannot_be_transcribed_is_refused(voxtui):
         assert sentence(voxtui("transcribe", name)) == f"{name}: {said}"
 
 
+@pytest.mark.slow
 def test_a_place_where_no_sound_can_be_written_is_refused_before_the_first_turn(voxtui):
     (voxtui.here / "folder").mkdir()
     for path in ("folder", "nowhere/answer.wav", "/dev/null", "", "answer.mp3", "-"):
@@ -357,6 +359,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence(voxtui, command):
     )
 
 
+@pytest.mark.slow
 def test_a_standard_stream_that_is_closed_is_not_mistaken_for_a_file(voxtui):
     """What is opened first gets the number of the stream, and what is printed lands in it."""
     command = f"{VOXTUI} ask {QUESTION} <&- >&- 2>&-"

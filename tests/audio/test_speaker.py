@@ -73,7 +73,7 @@ def audible(samples: np.ndarray) -> tuple[int, int]:
         pytest.param(16_000, marks=pytest.mark.slow),
         pytest.param(22_050, marks=pytest.mark.slow),
         24_000,
-        48_000,
+        pytest.param(48_000, marks=pytest.mark.slow),
     ],
 )
 def test_two_chunks_are_heard_as_one_and_whole(
@@ -98,6 +98,7 @@ def test_two_chunks_are_heard_as_one_and_whole(
     assert not before.any() and np.abs(after).max(initial=0.0) < AUDIBLE
 
 
+@pytest.mark.slow
 def test_many_short_chunks_make_one_tone_without_a_click(
     speaker: SounddeviceSpeaker, recorder: Recorder
 ) -> None:
@@ -218,6 +219,7 @@ def test_a_key_press_silences_it_within_50_ms(
     assert np.abs(claimed).max() < 50
 
 
+@pytest.mark.slow
 def test_what_was_dropped_is_not_heard_with_the_next_reply(
     virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
 ) -> None:

@@ -365,6 +365,7 @@ def test_a_recogniser_that_does_not_load_is_one_sentence_and_goes_quietly(
         Moonshine().load()
 
 
+@pytest.mark.slow
 def test_a_release_that_does_not_load_is_told_from_too_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -385,6 +386,7 @@ def test_a_process_that_cannot_be_started_is_one_sentence(monkeypatch: pytest.Mo
         Llama(512).load(Path("any.gguf"))
 
 
+@pytest.mark.slow
 def test_a_long_place_for_temporary_files_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -515,6 +517,7 @@ def test_forgetting_the_oldest_turn_does_not_cost_reading_all_others_again() -> 
         llama.close()
 
 
+@pytest.mark.slow
 def test_no_folder_is_left_behind_even_before_closing_and_no_thread_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,6 +238,7 @@ async def test_words_that_come_under_the_help_are_there_when_it_goes():
         assert "Hello" in s.line("Vox")
 
 
+@pytest.mark.slow
 async def test_old_garbage_is_looked_for_after_every_twentieth_turn(monkeypatch):
     looks = []
     monkeypatch.setattr(
@@ -979,6 +980,7 @@ async def test_a_small_terminal_keeps_the_conversation_and_the_state():
         assert "Short." in s.text
 
 
+@pytest.mark.slow
 async def test_growing_and_shrinking_the_terminal_loses_nothing():
     async with screen(size=(80, 24)) as s:
         s.engine.begin("typed")

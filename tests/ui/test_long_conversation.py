@@ -8,6 +8,8 @@ from tests.ui.conftest import Screen, screen
 from voxtui.turn import ReplyText, UserWords
 from voxtui.ui.transcript import Transcript
 
+pytestmark = pytest.mark.slow  # each draws thousands of lines
+
 
 def talk(s: Screen, turns: int, words: int = 12) -> None:
     for _ in range(turns):

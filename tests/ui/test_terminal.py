@@ -111,6 +111,7 @@ def test_what_is_taken_of_the_terminal_is_given_back_when_it_is_told_to_end(log)
         assert b"Traceback" not in terminal.output
 
 
+@pytest.mark.slow
 def test_a_bug_ends_it_with_its_traceback_on_a_terminal_that_is_given_back(log):
     with AppInTerminal(log, "--die") as terminal:
         terminal.until(lambda: "releases" in terminal.told)
