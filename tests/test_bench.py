@@ -163,7 +163,7 @@ def test_a_picture_that_cannot_be_written_costs_the_picture_only(bench):
 
 def test_without_matplotlib_a_sentence_says_what_to_install(bench, monkeypatch):
     monkeypatch.setattr("voxtui.bench.plot.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'voxtui\[bench\]'"):
+    with pytest.raises(InputError, match=r"-m pip install '\.\[bench\]'"):
         bench("--plot", "out.png")
 
 

@@ -87,6 +87,30 @@ def test_the_first_file_found_is_used_whole(tmp_path):
     assert in_force(path=named)["audio.input"] == ("named", "named.toml")
 
 
+def test_the_file_of_a_clone_which_changes_nothing_does_not_hide_the_users_own(tmp_path):
+    here = written(SHIPPED.read_text(encoding="utf-8"))
+    assert load_config(None, (), {}).path == here
+    own = tmp_path / "home" / "voxtui" / "config.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[voice]\nspeed = 1.5\n[brain.remote]\nurl = 'https://far.example/v1'\n")
+    loaded = load_config(None, (), {})
+    assert loaded.path == own
+    assert loaded.config.brain.remote.url == "https://far.example/v1"
+    written(here.read_text(encoding="utf-8").replace("speed = 1.0", "speed = 1.1"))
+    assert in_force()["voice.speed"] == (1.1, "config.toml")
+    written("[voice]\nspeed = 1.0\n")  # which says that it is to be so here
+    assert in_force()["voice.speed"] == (1.0, "config.toml")
+
+
+def test_a_config_file_of_another_program_is_suspected_to_be_one():
+    written("baseURL = 'https://example.org/'\ntitle = 'a blog'\n")
+    with pytest.raises(ConfigError, match="Another program's file"):
+        load_config(None, (), {})
+    with pytest.raises(ConfigError) as refused:
+        load_config(Path("config.toml").absolute(), (), {})
+    assert not refused.value.hint
+
+
 def test_without_any_file_the_defaults_are_in_force():
     loaded = load_config(None, (), {})
     assert loaded.path is None

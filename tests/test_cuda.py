@@ -144,7 +144,7 @@ def test_a_torch_without_cuda_says_how_to_get_one_with(torch_version):
 
 def test_no_torch_at_all_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r"torch is not installed\. pip install"):
+    with pytest.raises(ModelError, match=r"torch is not installed\. .* -m pip install"):
         cuda.check_torch()
 
 
@@ -187,7 +187,7 @@ def test_a_package_voxtral_lacks_is_named(able, monkeypatch):
     monkeypatch.setattr(
         cuda.importlib.util, "find_spec", lambda name: None if name == "transformers" else name
     )
-    with pytest.raises(ModelError, match=r"not installed \(transformers\)\. pip install"):
+    with pytest.raises(ModelError, match=r"not installed \(transformers\)\. .* -m pip install"):
         cuda.check_voxtral()
 
 

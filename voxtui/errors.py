@@ -13,6 +13,9 @@ Foreign exceptions become one of these at the seam where they appear. Three plac
 the command line, the engine around one turn, the engine around start-up.
 """
 
+import shlex
+import sys
+
 
 class VoxtuiError(Exception):
     """A failure the user can understand; `hint` is a command or a config key that helps."""
@@ -56,3 +59,8 @@ class ModelLost(ModelError):
 
 class RemoteError(ModelError):
     """A server that answers for a model fails, refuses or cannot be reached."""
+
+
+def how_to_install(extra: str) -> str:
+    """A hint for what an extra of voxtui brings, which is on no package index."""
+    return f"In a clone of voxtui: {shlex.quote(sys.executable)} -m pip install '.[{extra}]'"

@@ -1,5 +1,6 @@
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -201,6 +202,37 @@ async def test_save_writes_only_what_was_chosen_and_keeps_comments(own_config):
     assert config == Config(voice=VoiceConfig(speed=1.2), ui=UiConfig(theme="nord"))
 
 
+async def test_what_is_saved_is_said_to_be_hidden_only_where_another_file_is_in_force(own_config):
+    shipped = Path(__file__).parents[2] / "config.toml"
+    for text, hidden in (shipped.read_text("utf-8"), False), ("[voice]\nspeed = 1.1\n", True):
+        Path("config.toml").write_text(text, "utf-8")
+        async with screen(size=(400, 24)) as s:
+            s.app.choose(Choice("", "ui.theme", "nord"))
+            s.app.action_save_settings()
+            await s.settle()
+            assert "Saved ui.theme to" in s.text
+            assert ("./config.toml is used instead of it here." in s.text) == hidden
+
+
+async def test_what_a_hint_or_a_device_has_in_brackets_is_no_markup():
+    def refused(config, say):
+        raise ModelError("It is not installed.", "pip install '.[kokoro]'")
+
+    async with screen(size=(100, 40)) as s:
+        s.app._parts = parts(voice=refused, devices=lambda: [Listed("USB [red] [/x] Mic", 1, 0)])
+        s.app.choose(Choice("", "voice.engine", "kokoro"))
+        await s.settle()
+        (said,) = s.app._notifications
+        assert "'.[kokoro]'" in said.message and not said.markup
+        s.app.clear_notifications()
+        await s.pilot.press("ctrl+p")
+        assert await in_time(s, lambda: "Microphone: USB [red] [/x] Mic" in s.text)
+        await s.type("USB")
+        found = s.app.screen.query_one(CommandList)
+        assert await in_time(s, lambda: len(found.options) == 1)
+        assert "Microphone: USB [red] [/x] Mic" in s.text
+
+
 async def test_a_config_file_that_cannot_be_read_is_left_as_it_is(own_config):
     own_config.parent.mkdir(parents=True)
     own_config.write_text("[voice\n")
@@ -252,6 +284,21 @@ async def test_a_microphone_of_pure_zeros_is_named_while_models_load_until_it_is
         await s.settle()
         assert "Mic! Only digital silence comes from 'USB Microphone'" in s.text
         s.engine.level = 0.1
+        s.app._tick()
+        s.app._show_level()
+        await s.settle()
+        assert "Only digital silence" not in s.text
+
+
+async def test_a_microphone_that_was_silent_until_the_first_turn_is_no_longer_complained_of():
+    async with screen(size=(200, 40)) as s:
+        s.app._loudest = s.engine.level = 0.0
+        s.app._check_level("a microphone", False)
+        await s.settle()
+        assert "Mic! Only digital silence" in s.text
+        s.engine.begin()
+        s.engine.level = 0.1
+        await s.settle()
         s.app._tick()
         s.app._show_level()
         await s.settle()

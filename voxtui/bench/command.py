@@ -16,7 +16,7 @@ from voxtui.bench.measure import MakeEngine, Plan, measure
 from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.bench.tables import MEASURED
 from voxtui.config import Config
-from voxtui.errors import InputError, ModelError
+from voxtui.errors import InputError, ModelError, how_to_install
 from voxtui.turn import Outcome
 
 
@@ -87,7 +87,7 @@ def run_random_voxtral(runs: int | None, as_json: bool) -> None:
     try:
         from voxtui.bench.voxtral.command import REPEATS, measure
     except ImportError as error:
-        hint = "pip install 'voxtui[voxtral]'"
+        hint = how_to_install("voxtral")
         raise ModelError("torch and transformers are not installed.", hint) from error
 
     said = measure(False, runs or REPEATS, lambda text: click.echo(text, err=as_json))

@@ -11,7 +11,7 @@ from typing import Any
 from voxtui.bench.measure import Measured
 from voxtui.bench.tables import MEASURED
 from voxtui.config import TargetsConfig
-from voxtui.errors import InputError
+from voxtui.errors import InputError, how_to_install
 from voxtui.metrics import SPEED, stages
 from voxtui.turn import Turn
 
@@ -25,7 +25,7 @@ def ready(path: Path) -> None:
     """Raises InputError where no picture could be written, before anything is measured."""
     if find_spec("matplotlib") is None:
         raise InputError(
-            "--plot needs matplotlib, which is not installed.", "pip install 'voxtui[bench]'"
+            "--plot needs matplotlib, which is not installed.", how_to_install("bench")
         )
     if path.suffix != ".png":
         raise InputError(f"{path}: the picture is a PNG; name it FILE.png.")

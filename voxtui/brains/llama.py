@@ -24,7 +24,7 @@ from typing import Any
 
 from voxtui.brains.cores import Cores, can_hide_load, hide_load
 from voxtui.config import Sampling
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, how_to_install
 
 PREFILL_BATCH = 3
 """Tokens evaluated at once. llama.cpp multiplies groups of four, and batches of eight, by other
@@ -257,7 +257,7 @@ def _load(path: Path, context_tokens: int) -> Any:
         lacks_openmp = "libgomp" in str(error)
         raise ModelError(
             "The embedded chat runtime is not installed or does not run here.",
-            "Run: sudo apt install libgomp1" if lacks_openmp else "pip install 'voxtui[embedded]'",
+            "Run: sudo apt install libgomp1" if lacks_openmp else how_to_install("embedded"),
         ) from error
     params = xllamacpp.CommonParams()
     params.model.path = str(path)

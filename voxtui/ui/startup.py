@@ -20,6 +20,9 @@ Line: TypeAlias = tuple[str, str]
 
 DONE, UNDER_WAY, FAILED = "✓", "◌", "✗"
 
+COMPLAINT = "Mic!"
+"""The label of a microphone that is probably silent."""
+
 HOW_LOUD = "The bar below shows how loud you are."
 
 
@@ -49,7 +52,7 @@ def ears(microphone: str | None, level: str, silence: str | None) -> Line:
     if microphone is None:
         return "Mic", "None found. Type with /, or plug one in and press Ctrl+P."
     if silence:
-        return "Mic!", silence
+        return COMPLAINT, silence
     return "Mic", f"{microphone}, {level}." if level else f"{microphone}. {HOW_LOUD}"
 
 

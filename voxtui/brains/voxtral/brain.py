@@ -33,7 +33,7 @@ from voxtui.brains.voxtral.prompt import (
 )
 from voxtui.brains.voxtral.text import Detokenizer, Tekken
 from voxtui.config import Config, Sampling
-from voxtui.errors import ModelError, ModelLost
+from voxtui.errors import ModelError, ModelLost, how_to_install
 from voxtui.protocols import Past, PastTurn, Progress
 from voxtui.recording import Recording
 from voxtui.turn import FRAME_SECONDS, SAMPLE_RATE, Frame, Heard, Mark, Marks, Token, Utterance
@@ -184,9 +184,7 @@ class VoxtralBrain:
 
             self._tekken = Tekken(self._directory)
         except ImportError as error:
-            raise ModelError(
-                "Voxtral is not installed.", "pip install 'voxtui[voxtral]'"
-            ) from error
+            raise ModelError("Voxtral is not installed.", how_to_install("voxtral")) from error
         except (OSError, ValueError, KeyError) as error:
             raise weights_unusable(self._directory, error) from error
         device = weights.best_device()
