@@ -103,7 +103,7 @@ def test_the_same_clip_may_be_asked_twice(ask):
     assert ran.stdout == "First.\nSecond.\n"
 
 
-@pytest.mark.parametrize("name", ["microphone", "typed"])
+@pytest.mark.parametrize("name", ["microphone", "typed", "replay"])
 def test_a_clip_is_a_clip_whatever_its_name(ask, name):
     shutil.copy("one.wav", name)
     turn = json.loads(ask(name, "--json").stdout)

@@ -29,6 +29,7 @@ from voxtui.sound import SoundDevices, Spares
 from voxtui.turn import (
     FRAME_SECONDS,
     MICROPHONE,
+    OWN_SOURCES,
     REPLAY,
     TYPED,
     Captured,
@@ -886,7 +887,7 @@ class Engine:
             brain=answer.brain if answer else self._brain.name,
             outcome=outcome,
             marks=ticket.marks.since_release(),
-            clip=None if ticket.source in (MICROPHONE, TYPED, REPLAY) else ticket.source,
+            clip=None if ticket.source in OWN_SOURCES else ticket.source,
             heard=answer.words if answer else None,
             reply=answer.reply if answer else "",
             tokens=len(answer.tokens) if answer else 0,

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
@@ -15,8 +15,6 @@ from voxtui.audio.clips import Clip, speak
 from voxtui.engine import Engine
 from voxtui.errors import DeviceError
 from voxtui.turn import (
-    MICROPHONE,
-    TYPED,
     Died,
     Event,
     Loaded,
@@ -48,7 +46,6 @@ class Headless:
 
         `held`: the key comes up after so many seconds of it.
         """
-        clip = _named_apart(clip)
         speaking = threading.Thread(
             target=speak,
             args=(clip, self.engine, self._stopped, paced, held),
@@ -110,8 +107,3 @@ def _wait_until_loaded(events: queue.SimpleQueue[Event]) -> Loaded:
 def _show_loading(line: str) -> None:
     if sys.stderr.isatty():
         click.echo(f"\r\x1b[K{line}", nl=False, err=True)
-
-
-def _named_apart(clip: Clip) -> Clip:
-    """`clip` under a name that cannot be mistaken for the microphone or the keyboard."""
-    return replace(clip, name=f"./{clip.name}") if clip.name in (MICROPHONE, TYPED) else clip

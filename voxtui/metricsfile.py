@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
 from voxtui.errors import InputError
 from voxtui.turn import (
     MICROPHONE,
+    OWN_SOURCES,
     Event,
     Mark,
     Marks,
@@ -245,7 +246,7 @@ class MetricsLog:
 
 
 def _kind(source: str) -> Source:
-    return source if source in ("microphone", "typed", "replay") else "clip"
+    return cast("Source", source) if source in OWN_SOURCES else "clip"
 
 
 def _ends_a_line(file: int) -> bool:

@@ -42,6 +42,9 @@ TYPED = "typed"
 REPLAY = "replay"
 """The source of a turn that answers the last utterance once more."""
 
+OWN_SOURCES = (MICROPHONE, TYPED, REPLAY)
+"""Sources that are not the name of a clip."""
+
 
 def audible(samples: Samples) -> Places:
     """The places of the samples that can be heard: shape (k,), ascending, none for silence."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from voxtui.audio.rates import Resampler
 from voxtui.errors import InputError
-from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
+from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, OWN_SOURCES, SAMPLE_RATE, Frame
 
 if TYPE_CHECKING:
     from voxtui.turn import Samples
@@ -52,7 +52,9 @@ def load_clip(path: Path, max_seconds: float) -> Clip:
 
     Raises InputError, one sentence naming the file; one longer than `max_seconds` is refused too.
     """
-    return Clip(path.name, np.concatenate([*pieces(path, max_seconds)]))
+    # Not to be mistaken for the microphone, the keyboard or a replay.
+    name = f"./{path.name}" if path.name in OWN_SOURCES else path.name
+    return Clip(name, np.concatenate([*pieces(path, max_seconds)]))
 
 
 def check_clip(path: Path) -> None:
