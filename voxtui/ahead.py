@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 TICK_SECONDS = 0.02
-"""How soon who waits for an item notices that it is unwanted, or late."""
+"""How soon whoever waits for another thread notices that nobody wants the result any more."""
 
 
 class Stalled(Exception):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from voxtui.ahead import TICK_SECONDS
 from voxtui.brains.llama import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.moonshine import Moonshine, stretches
 from voxtui.config import Config, Sampling
@@ -38,9 +39,6 @@ FIRST_SECONDS = 0.4
 """Speech before the first pass: less holds no word worth prefilling."""
 
 SHORT = " Answer with one short sentence of at most fifteen words."
-
-CANCEL_SECONDS = 0.02
-"""How soon a reader that waits for a token notices that nobody wants it."""
 
 PROMPT_TOKENS = 1100
 """Room in the context for the instruction and an utterance of two minutes."""
@@ -113,7 +111,7 @@ class Draft:
         while not cancelled.is_set():
             with self._changed:
                 while len(self._texts) == count and not self.ended and not cancelled.is_set():
-                    self._changed.wait(CANCEL_SECONDS)
+                    self._changed.wait(TICK_SECONDS)
                 fresh = self._texts[count:]
             if not fresh:
                 break

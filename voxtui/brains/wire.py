@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
+from voxtui.ahead import TICK_SECONDS
 from voxtui.config import is_loopback
 from voxtui.errors import RemoteError, how_to_install
 
@@ -28,9 +29,6 @@ KEY = "VOXTUI_API_KEY"
 """The environment variable that holds the key; nothing else does."""
 
 CONNECT_SECONDS = 5.0
-
-TICK_SECONDS = 0.02
-"""How soon one who waits for the network notices that nobody wants the answer any more."""
 
 IN_THE_WAY_SECONDS = 1.0
 """How long an earlier request is waited for before another connection is made."""
