@@ -22,8 +22,7 @@ RAMP_SECONDS = 0.004
 
 WARM_UP = ("Ready.", "The first sentence is as quick as the tenth, numbers like 12 too.")
 
-SENTENCE_PAUSE = 0.28
-CLAUSE_PAUSE = 0.10
+SENTENCE_PAUSE, CLAUSE_PAUSE = 0.28, 0.10
 """Seconds of silence after a sentence and after a comma. The model itself adds 0.2 to 0.33 s of it
 before every clause and 0.3 to 0.5 s after, felt as latency and as a stutter at a comma."""
 
@@ -67,12 +66,17 @@ class HibariVoice:
         except (RuntimeError, ValueError, KeyError, IndexError) as error:
             raise ModelError(f"The embedded voice could not say {clause!r}.") from error
         rate = int(self._model.sample_rate)
-        spoken = trim(samples, rate, SENTENCE_PAUSE if clause[-1] in '.!?…"' else CLAUSE_PAUSE)
+        spoken = trim(samples, rate, pause_after(clause))
         if len(spoken):
             yield SpeechChunk(spoken, rate, clause)
 
     def close(self) -> None:
         self._model = None
+
+
+def pause_after(clause: str) -> float:
+    """Seconds of silence that follow `clause`, by how it ends."""
+    return SENTENCE_PAUSE if clause[-1] in '.!?…"' else CLAUSE_PAUSE
 
 
 def trim(samples: Samples, rate: int, pause: float) -> Samples:

@@ -25,7 +25,7 @@ from voxtui.errors import ModelError, how_to_install
 from voxtui.protocols import Progress
 from voxtui.repositories import KokoroFiles
 from voxtui.turn import SpeechChunk
-from voxtui.voices.hibari import CLAUSE_PAUSE, SENTENCE_PAUSE, trim
+from voxtui.voices.hibari import pause_after, trim
 
 if TYPE_CHECKING:
     from voxtui.turn import Samples
@@ -110,8 +110,7 @@ class KokoroVoice:
                 raise ModelError(f"Kokoro did not load: {_reason(error)}.", hint) from error
 
     def speak(self, clause: str) -> Iterator[SpeechChunk]:
-        pause = SENTENCE_PAUSE if clause[-1] in '.!?…"' else CLAUSE_PAUSE
-        text = clause
+        pause, text = pause_after(clause), clause
         try:
             pieces = list(_pieces(self._phonemes(clause)))
             for piece in pieces:
