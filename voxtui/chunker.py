@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 
@@ -62,14 +63,6 @@ def _words(text: str) -> int:
 
 
 def _cut(text: str, words: int) -> int:
-    """Where the word after the first `words` begins, its leading space included."""
-    position, counted = 0, 0
-    while counted < words:
-        while position < len(text) and text[position].isspace():
-            position += 1
-        if position == len(text):
-            return len(text)
-        while position < len(text) and not text[position].isspace():
-            position += 1
-        counted += 1
-    return position if text[position:].strip() else len(text)
+    """Where the first `words` end; what follows is taken along if it is white space only."""
+    found = re.match(rf"(?:\s*+\S++){{{words}}}", text)
+    return found.end() if found and text[found.end() :].strip() else len(text)
