@@ -18,7 +18,7 @@ from typing import Any
 
 from voxtui.config import VoiceConfig, user_path
 from voxtui.errors import ModelError
-from voxtui.hub import BLOCK, HubFile, grow, hub_home, listing
+from voxtui.hub import HubFile, grow, hub_home, listing
 from voxtui.models import (
     Progress,
     check_room,
@@ -194,14 +194,10 @@ def _fetch_file(file: HubFile, path: Path, report: Callable[[int], object]) -> N
 def _is_released(path: Path, file: HubFile) -> bool:
     if _size(path) != file.size:
         return False
-    if file.sha256:
-        digest, known = hashlib.sha256(), file.sha256
-    else:
-        digest, known = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False), file.blob
+    begun = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)  # as git hashes a file
     with path.open("rb") as content:
-        while block := content.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest() == known
+        digest = hashlib.file_digest(content, "sha256" if file.sha256 else lambda: begun)
+    return digest.hexdigest() == (file.sha256 or file.blob)
 
 
 def _partial(path: Path) -> Path:
