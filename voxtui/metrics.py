@@ -82,7 +82,9 @@ TOTAL = Headline(
 )
 SPEED = Headline("Tokens/s", "", lambda turn: turn.tokens_per_s, lambda targets: None)
 
-HEADLINES = (TTFT, FIRST_SOUND, TOTAL, SPEED)
+TIMES = (TTFT, FIRST_SOUND, TOTAL)
+
+HEADLINES = (*TIMES, SPEED)
 
 
 def percentile(values: Iterable[float], percent: float) -> float | None:

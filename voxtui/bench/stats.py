@@ -14,11 +14,9 @@ import click
 
 from voxtui.bench.tables import headline_lines, headlines_json, judge, number
 from voxtui.config import TargetsConfig
-from voxtui.metrics import FIRST_SOUND, TOTAL, TTFT, Headline, spread
+from voxtui.metrics import TIMES, Headline, spread
 from voxtui.metricsfile import Line, Past
 from voxtui.turn import Turn
-
-DAILY = (TTFT, FIRST_SOUND, TOTAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +75,12 @@ def _overall(group: Group, targets: TargetsConfig) -> list[str]:
 
 def _daily(days: Sequence[Group], targets: TargetsConfig) -> list[str]:
     """A line per day, with a sign for whether p95 is within its target."""
-    names = "".join(f" {headline.name:^19}" for headline in DAILY)
-    heads = f"   {'p50':>5} {'p95':>5} {'p99':>5}" * len(DAILY)
+    names = "".join(f" {headline.name:^19}" for headline in TIMES)
+    heads = f"   {'p50':>5} {'p95':>5} {'p99':>5}" * len(TIMES)
     lines = [f"{'':16}{names}".rstrip(), f"{'ms':<10} {'turns':>5}{heads}"]
     for group in days:
         turns = [line.turn for line in group.lines]
-        cells = "".join(_cell(turns, headline, targets) for headline in DAILY)
+        cells = "".join(_cell(turns, headline, targets) for headline in TIMES)
         lines.append(f"{group.day} {len(turns):>5}{cells}")
     return lines
 

@@ -22,7 +22,7 @@ from voxtui.metrics import (
     HEADLINES,
     SPEAKING,
     SPEED,
-    TOTAL,
+    TIMES,
     TTFT,
     WINDOW,
     Headline,
@@ -47,9 +47,6 @@ LABEL_CELLS = 10
 VALUE_CELLS = 8
 TABLE_CELLS = 39
 TREND_CELLS = 10
-
-TIMES = (TTFT, FIRST_SOUND, TOTAL)
-TIME_MARKS = (Mark.FIRST_TOKEN, Mark.FIRST_SOUND, Mark.LAST_TOKEN)
 
 GOAL = "┊"
 
@@ -160,7 +157,7 @@ class Numbers(Static):
                 _quiet(self.queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
             ]
         several = f"s, p50 of {len(session.cold)}" if len(session.cold) > 1 else ""
-        felt = [number(turn.ms(mark, since=Mark.SPEECH_ENDED)) for mark in TIME_MARKS]
+        felt = [number(headline.felt(turn)) for headline in TIMES]
         painted = f"first word painted at {number(turn.ms(Mark.FIRST_SHOWN))} ms"
         return [
             _three(f"p50… of {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
