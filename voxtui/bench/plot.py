@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from voxtui.bench.measure import Measured
+from voxtui.bench.report import stage_times
 from voxtui.bench.tables import MEASURED
 from voxtui.config import TargetsConfig
 from voxtui.errors import InputError, how_to_install
-from voxtui.metrics import SPEED, stages
+from voxtui.metrics import SPEED
 from voxtui.turn import Turn
 
 INKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
@@ -55,8 +56,10 @@ def _stages(axes: Any, measured: Measured) -> None:
     for place, name in enumerate(names):
         at = 0.0
         turns = [turn for turn in measured.turns if turn.clip == name]
-        for stage, ms in _medians(turns):
-            hidden = stage == "hidden"
+        for stage, times in stage_times(turns).items():
+            if stage == "writing":  # it runs beside the others
+                continue
+            hidden, ms = stage == "hidden", statistics.median(times)
             first = stage not in inks
             ink = inks.setdefault(stage, HIDDEN_INK if hidden else INKS[len(inks) % len(INKS)])
             label = stage if first else None
@@ -68,15 +71,6 @@ def _stages(axes: Any, measured: Measured) -> None:
     axes.set_xlabel("ms from the release (median of each stage)")
     axes.set_title("Where the time goes until the first sound", fontsize=10)
     axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=8)
-
-
-def _medians(turns: Sequence[Turn]) -> list[tuple[str, float]]:
-    found: dict[str, list[float]] = {}
-    for turn in turns:
-        for stage in stages(turn.marks, turn.hidden_s):
-            if stage.name != "writing":  # it runs beside the others
-                found.setdefault(stage.name, []).append(stage.seconds * 1000)
-    return [(name, statistics.median(values)) for name, values in found.items()]
 
 
 def _distribution(axes: Any, turns: Sequence[Turn], targets: TargetsConfig) -> None:

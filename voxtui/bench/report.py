@@ -33,13 +33,18 @@ UNSTEADY_MS = 10.0
 """Nor is a difference this small a sign of anything."""
 
 
-def stage_spreads(turns: Sequence[Turn]) -> dict[str, Spread]:
-    """Stage -> its milliseconds, in the order of a turn; a stage a turn lacks is left out."""
+def stage_times(turns: Sequence[Turn]) -> dict[str, list[float]]:
+    """Stage -> its milliseconds in each turn that has it, in the order of a turn."""
     found: dict[str, list[float]] = {}
     for turn in turns:
         for stage in stages(turn.marks, turn.hidden_s):
             found.setdefault(stage.name, []).append(stage.seconds * 1000)
-    spreads = {name: spread(values) for name, values in found.items()}
+    return found
+
+
+def stage_spreads(turns: Sequence[Turn]) -> dict[str, Spread]:
+    """Stage -> how its milliseconds are distributed over the turns that have it."""
+    spreads = {name: spread(values) for name, values in stage_times(turns).items()}
     return {name: about for name, about in spreads.items() if about}
 
 
