@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from voxtui.bench.tables import (
     headlines_json,
     judge,
     number,
+    outcomes_line,
     row,
     spread_json,
     table_head,
@@ -77,12 +77,11 @@ def steadiness(runs: Sequence[Sequence[Turn]], headline: Headline) -> Steadiness
 
 def report(measured: Measured, machine: Mapping[str, Any], targets: TargetsConfig) -> list[str]:
     turns = measured.turns
-    outcomes = Counter(turn.outcome.value.replace("_", " ") for turn in turns)
     lines = [
         f"{measured.brain}; voice {measured.voice}; speaker: {measured.speaker}",
         f"{machine['cpu']}, Python {machine['python']}, {machine['date']}",
         f"{_count(measured.clips, 'clip')}, {_count(measured.runs, 'run')}: "
-        + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()),
+        + outcomes_line(turn.outcome for turn in turns),
         "",
         *headline_lines(turns, targets),
         "",

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from voxtui.bench.tables import headline_lines, headlines_json, judge, number
+from voxtui.bench.tables import headline_lines, headlines_json, judge, number, outcomes_line
 from voxtui.config import TargetsConfig
 from voxtui.metrics import TIMES, Headline, spread
 from voxtui.metricsfile import Line, Past
@@ -64,9 +64,7 @@ def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:
 
 
 def _title(group: Group) -> str:
-    outcomes = Counter(line.outcome.value.replace("_", " ") for line in group.lines)
-    said = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-    return f"{group.brain}: {said}"
+    return f"{group.brain}: {outcomes_line(line.outcome for line in group.lines)}"
 
 
 def _overall(group: Group, targets: TargetsConfig) -> list[str]:

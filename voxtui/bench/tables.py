@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +19,7 @@ from voxtui.metrics import (
     spread,
     verdict,
 )
-from voxtui.turn import Mark, Turn
+from voxtui.turn import Mark, Outcome, Turn
 
 PROCESSING = Headline(
     "Processing",
@@ -52,6 +53,12 @@ def headline_lines(turns: Sequence[Turn], targets: TargetsConfig) -> list[str]:
         lines += ["", table_head("ms from the end of speech")]
         lines += [_line(turns, headline, headline.felt, None) for headline in timed]
     return lines
+
+
+def outcomes_line(outcomes: Iterable[Outcome]) -> str:
+    """How many turns ended in which way, the most frequent first."""
+    counted = Counter(outcome.value.replace("_", " ") for outcome in outcomes)
+    return ", ".join(f"{count} {outcome}" for outcome, count in counted.most_common())
 
 
 def row(name: str, found: Spread | None, verdict_and_goal: str = "") -> str:
