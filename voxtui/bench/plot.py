@@ -13,7 +13,7 @@ from voxtui.bench.report import stage_times
 from voxtui.bench.tables import MEASURED
 from voxtui.config import TargetsConfig
 from voxtui.errors import InputError, how_to_install
-from voxtui.metrics import SPEED
+from voxtui.metrics import SPEAKING, SPEED
 from voxtui.turn import Turn
 
 INKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
@@ -57,7 +57,7 @@ def _stages(axes: Any, measured: Measured) -> None:
         at = 0.0
         turns = [turn for turn in measured.turns if turn.clip == name]
         for stage, times in stage_times(turns).items():
-            if stage == "writing":  # it runs beside the others
+            if stage in ("writing", SPEAKING):  # beside the others, and after the first sound
                 continue
             hidden, ms = stage == "hidden", statistics.median(times)
             first = stage not in inks
