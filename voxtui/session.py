@@ -135,8 +135,8 @@ class Record:
     def _write(self, part: Path) -> None:
         exchanges = [replace(exchange) for exchange in self.finished]  # turns go on meanwhile
         for exchange in exchanges:
-            if exchange.said is not None and exchange.source != REPLAY:
-                (part / _wav(exchange)).write_bytes(exchange.said.as_wav())
+            if exchange.said is not None and (name := _wav(exchange)):
+                (part / name).write_bytes(exchange.said.as_wav())
         turns = [_json(exchange) for exchange in exchanges]
         whole = {"began": self.began.astimezone().isoformat(timespec="seconds"), "turns": turns}
         text = json.dumps(whole, ensure_ascii=False, indent=2)
@@ -156,8 +156,10 @@ class Record:
                 yield f"*{times}*"
 
 
-def _wav(exchange: Exchange) -> str:
-    assert exchange.turn is not None
+def _wav(exchange: Exchange) -> str | None:
+    """The file with what was said; that of a replay was written by the turn it repeats."""
+    if exchange.turn is None or exchange.said is None or exchange.source == REPLAY:
+        return None
     return f"turn-{exchange.turn.number:04}.wav"
 
 
@@ -165,14 +167,13 @@ def _json(exchange: Exchange) -> dict[str, Any]:
     """The turn's own shape, and what only a saved session knows."""
     turn = exchange.turn
     assert turn is not None
-    here = exchange.said is not None and exchange.source != REPLAY
     return {
         **turn.as_json(),
         "number": turn.number,
         "source": exchange.source,
         "heard": _words(exchange),
         "heard_reply": exchange.heard_reply,
-        "wav": _wav(exchange) if here else None,
+        "wav": _wav(exchange),
     }
 
 
@@ -184,7 +185,8 @@ def _how(exchange: Exchange) -> str:
     if exchange.said is None:
         return exchange.source
     length = f"{exchange.source}, {exchange.said.seconds:.1f} s"
-    return length if exchange.source == REPLAY else f"{length}, [sound]({_wav(exchange)})"
+    wav = _wav(exchange)
+    return f"{length}, [sound]({wav})" if wav else length
 
 
 def _reply(exchange: Exchange) -> str:
