@@ -100,6 +100,7 @@ class KokoroFiles:
     voice: Path
 
 
+KOKORO = "hexgrad/Kokoro-82M"
 KOKORO_MODEL = "kokoro-v1_0.pth"
 
 
@@ -107,7 +108,7 @@ def kokoro(config: VoiceConfig) -> Repository:
     """Kokoro with the voice of the configuration."""
     return Repository(
         name="kokoro",
-        upstream="hexgrad/Kokoro-82M",
+        upstream=KOKORO,
         needed=("config.json", KOKORO_MODEL, f"voices/{config.name}.pt"),
         useful=(),
         gigabytes=0.33,

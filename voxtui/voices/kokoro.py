@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from voxtui.config import VoiceConfig
 from voxtui.errors import ModelError, how_to_install
 from voxtui.protocols import Progress
-from voxtui.repositories import KokoroFiles
+from voxtui.repositories import KOKORO, KokoroFiles
 from voxtui.turn import SpeechChunk
 from voxtui.voices.hibari import pause_after, trim
 
@@ -42,6 +42,8 @@ CLOSING_SECONDS = 1.0
 """How long closing waits for what is being spoken; what is stuck is left to end by itself."""
 
 NEEDED = ("torch", "transformers", "kokoro", "hibari")
+
+REFETCH = "Fetch it again: `voxtui models fetch kokoro`."
 
 WARM_UP = (
     "Ready.",
@@ -156,7 +158,7 @@ class KokoroVoice:
         if not settings or not isinstance(settings, dict):
             raise ModelError(f"{self._files.config} is not the configuration of Kokoro.", REFETCH)
         path = str(self._files.model)
-        model = _read(lambda: code.KModel(repo_id=HUB_NAME, config=settings, model=path))
+        model = _read(lambda: code.KModel(repo_id=KOKORO, config=settings, model=path))
         _fold_weight_norm(model)
         return model
 
@@ -196,10 +198,6 @@ class KokoroVoice:
         if samples.shape == () or samples[0] != samples[0]:
             raise ValueError("it computed something that is not a number")
         return samples
-
-
-HUB_NAME = "hexgrad/Kokoro-82M"
-REFETCH = "Fetch it again: `voxtui models fetch kokoro`."
 
 
 def model_code() -> Any:
