@@ -270,7 +270,7 @@ def test_stages_are_summed_up_by_name():
 
 
 def test_check_runs_over_a_short_wav_and_a_long_ogg():
-    short, long = (soundfile.info(path) for path in voxtui.cli.check_clips())
+    short, long = (soundfile.info(path) for path in voxtui.cli.target_clips())
     assert (short.format, long.format) == ("WAV", "OGG")
     assert short.duration < 3
     assert long.duration > 12
@@ -278,7 +278,7 @@ def test_check_runs_over_a_short_wav_and_a_long_ogg():
 
 @pytest.mark.slow
 def test_check_is_one_command_with_an_exit_code(bench, monkeypatch):
-    monkeypatch.setattr(voxtui.cli, "check_clips", lambda: [Path(name) for name in CLIPS])
+    monkeypatch.setattr(voxtui.cli, "target_clips", lambda: [Path(name) for name in CLIPS])
     ran = bench("--check", "--runs", "1", files=())
     assert ran.exit_code == 0, ran.stdout
     assert ran.stdout.splitlines()[-1] == "PASS"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
     from voxtui.turn import Event, Samples
 
+CLIPS = Path(__file__).parent / "data" / "clips"
+
 
 def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
     """An engine on the microphone and the speaker of the configuration.
@@ -233,11 +235,9 @@ def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], No
 
 def sample_clips() -> list[tuple[str, Path]]:
     """(what is said, file) of the clips that travel with the package."""
-    folder = Path(__file__).parent / "data" / "clips"
-    return [(path.stem.replace("-", " "), path) for path in sorted(folder.glob("*.wav"))]
+    return [(path.stem.replace("-", " "), path) for path in sorted(CLIPS.glob("*.wav"))]
 
 
-def check_clips() -> list[Path]:
-    """A short WAV and a long OGG."""
-    folder = Path(__file__).parent / "data" / "clips"
-    return [folder / "capital-of-france.wav", folder / "weekend-trip.ogg"]
+def target_clips() -> list[Path]:
+    """What `bench --check` judges the targets over: a short WAV and a long OGG."""
+    return [CLIPS / "capital-of-france.wav", CLIPS / "weekend-trip.ogg"]

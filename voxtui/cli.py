@@ -23,13 +23,13 @@ from voxtui.build import (
     build_microphone,
     build_speaker,
     build_voice,
-    check_clips,
     check_voice,
     clip_speaker,
     devices_engine,
     parts_anew,
     recogniser,
     sample_clips,
+    target_clips,
 )
 from voxtui.errors import ConfigError, InputError, VoxtuiError
 from voxtui.stderr import native_stderr_in
@@ -305,7 +305,7 @@ def bench(
 
     asked = Asked(as_json, plot, compare, limits(budgets), check)
     asked.refuse_early()
-    paths = files or (check_clips() if check else [path for _, path in sample_clips()])
+    paths = files or (target_clips() if check else [path for _, path in sample_clips()])
     with native_stderr_in(native_log()):
         clips = [load_clip(path, config.audio.max_utterance_s) for path in paths]
     plan = Plan(clips, runs or (5 if check else 3), warm_up)
