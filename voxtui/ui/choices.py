@@ -14,6 +14,7 @@ from voxtui.config import Config, options_of, value_of
 from voxtui.errors import DeviceError, ModelError
 
 if TYPE_CHECKING:
+    from voxtui.audio.devices import Device
     from voxtui.engine import Change
     from voxtui.protocols import Brain, Microphone, Speaker, Voice
 
@@ -22,17 +23,6 @@ SPEEDS = (0.8, 1.0, 1.2, 1.5)
 LOOK_AGAIN = "Look for devices again"
 
 DEFAULT_DEVICE = "the system's default"
-
-
-class Listed(Protocol):
-    """A sound device, as far as it can be chosen."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def inputs(self) -> int: ...
-    @property
-    def outputs(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +38,7 @@ class Parts:
     brain: Callable[[Config, Callable[[str], object]], Brain]
     voice: Callable[[Config, Callable[[str], object]], Voice | None]
     anew: Callable[[Config, Callable[[str], object], bool], Change]
-    devices: Callable[[], Sequence[Listed]]
+    devices: Callable[[], Sequence[Device]]
 
 
 @dataclass(frozen=True, slots=True)
