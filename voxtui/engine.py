@@ -27,6 +27,7 @@ from voxtui.protocols import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.recording import Endpointer, Overhearing, Recording, SpeechGate
 from voxtui.sound import SoundDevices, Spares
 from voxtui.turn import (
+    FRAME_SAMPLES,
     FRAME_SECONDS,
     MICROPHONE,
     OWN_SOURCES,
@@ -937,7 +938,5 @@ def _close(*parts: Part) -> None:
 
 def _silent_frame() -> Frame:
     import numpy as np
-
-    from voxtui.turn import FRAME_SAMPLES
 
     return Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0)

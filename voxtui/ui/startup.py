@@ -60,20 +60,22 @@ class Steps:
     """Start-up, step by step."""
 
     def __init__(self) -> None:
-        self._done: dict[str, float | None] = {}
+        self._names: list[str] = []
         self.latest = ""
         """the step under way, and how much of it is done"""
 
     def add(self, step: str, fraction: float | None) -> list[Line]:
         """The lines to show: the latest step is under way, the ones before it are done."""
-        self._done[step] = fraction
+        if step not in self._names:
+            self._names.append(step)
         self.latest = step if fraction is None else f"{step} {fraction:.0%}"
-        done = [(DONE, name) for name in self._done if name != step]
+        done = [(DONE, name) for name in self._names if name != step]
         return [*done, (UNDER_WAY, self.latest)]
 
     def failed(self) -> list[Line]:
-        *done, last = self._done or [""]
-        return [*((DONE, name) for name in done), *([(FAILED, last)] if last else [])]
+        """The lines to show: the latest step is the one that failed."""
+        signs = [DONE] * (len(self._names) - 1) + [FAILED]
+        return list(zip(signs, self._names, strict=False))  # there may be no step yet
 
 
 def summary(loaded: Loaded) -> list[Line]:
