@@ -39,7 +39,7 @@ class Resampler:
         converted = self._stream.process(samples, self._ratio, end_of_input=last)
         return np.asarray(converted, np.float32)
 
-    def rest(self) -> Samples:
+    def flush(self) -> Samples:
         """What was held back of a stream that is over, and a little silence.
 
         The library gives no more than it gets: for nothing, nothing.

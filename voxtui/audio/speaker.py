@@ -230,7 +230,7 @@ class SounddeviceSpeaker:
     def _flush_resampler(self) -> None:
         if self._resampler is None:
             return
-        rest = self._resampler.rest()
+        rest = self._resampler.flush()
         self._resampler = None
         self._queue.append(rest)
         self._queued += len(rest)
