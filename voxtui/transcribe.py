@@ -84,14 +84,14 @@ def segments(
     detector: SpeechDetector,
     recognise: Recognise,
 ) -> Iterator[Segment]:
-    for said in _stretches(name, sound, vad, detector):
+    for said in _utterances(name, sound, vad, detector):
         text = " ".join(recognise(said.samples).split())  # an empty line would end a subtitle
         if text:
             start = said.ended_at - (said.speech[-1][1] - said.speech[0][0])
             yield Segment(name, round(start, 3), round(said.ended_at, 3), text)
 
 
-def _stretches(
+def _utterances(
     name: str, sound: Iterable[Samples], vad: VadConfig, detector: SpeechDetector
 ) -> Iterator[Utterance]:
     """The utterances in `sound`, each as soon as the pause after it is long enough."""
