@@ -54,13 +54,13 @@ class Loopback:
 
 def measure(speaker: Speaker, microphone: Microphone, chirps: int = CHIRPS) -> Loopback:
     """Play `chirps` and listen. Opens and closes both. Raises DeviceError."""
-    ears = Ears()
-    microphone.open(ears.hear, ears.lose)
+    recorder = Recorder()
+    microphone.open(recorder.hear, recorder.lose)
     try:
         speaker.open()
-        ears.until(time.monotonic() + NOISE_SECONDS)
-        quiet = ears.since(0.0)[1]
-        heard = [found for _ in range(chirps) if (found := _one(speaker, ears)) is not None]
+        recorder.until(time.monotonic() + NOISE_SECONDS)
+        quiet = recorder.since(0.0)[1]
+        heard = [found for _ in range(chirps) if (found := _one(speaker, recorder)) is not None]
     finally:
         speaker.close()
         microphone.close()
@@ -74,17 +74,17 @@ def measure(speaker: Speaker, microphone: Microphone, chirps: int = CHIRPS) -> L
     )
 
 
-def _one(speaker: Speaker, ears: Ears) -> tuple[float, float, Samples] | None:
+def _one(speaker: Speaker, recorder: Recorder) -> tuple[float, float, Samples] | None:
     """(round trip, offset, the chirp as heard), or None."""
     marks, sound = Marks(), chirp()
     handed_over = time.monotonic()
-    speaker.play(SpeechChunk(sound, RATE, "chirp"), marks, ears.lost.is_set)
-    speaker.finish(marks, ears.lost.is_set)
+    speaker.play(SpeechChunk(sound, RATE, "chirp"), marks, recorder.lost.is_set)
+    speaker.finish(marks, recorder.lost.is_set)
     said = marks.at(Mark.FIRST_SOUND)
     if said is None:
         raise DeviceError("The speaker played nothing.")
-    ears.until(said + CHIRP_SECONDS + LATEST_SECONDS)
-    began, samples = ears.since(said - EARLIEST_SECONDS)
+    recorder.until(said + CHIRP_SECONDS + LATEST_SECONDS)
+    began, samples = recorder.since(said - EARLIEST_SECONDS)
     at = find(samples)
     if at is None:
         return None
@@ -133,7 +133,7 @@ def kept(place: Path, speaker: str | None) -> float | None:
         return None
 
 
-class Ears:
+class Recorder:
     """Every frame since the microphone was opened."""
 
     def __init__(self) -> None:
