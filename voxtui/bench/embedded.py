@@ -21,7 +21,6 @@ import queue
 import re
 import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -39,6 +38,7 @@ from voxtui import models
 from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.deviceless import HandedOver
 from voxtui.bench.machine import machine
+from voxtui.bench.stages import busy
 from voxtui.brains.embedded import EmbeddedBrain
 from voxtui.brains.llama import ASK, Llama, chatml
 from voxtui.brains.moonshine import Moonshine
@@ -198,13 +198,9 @@ def run_busy(questions: list[Spoken], config: Config, programs: int) -> list[Res
     """Every question twice, the second time beside `programs` that never rest."""
     results: list[Result] = []
     with ExitStack() as stack:
-        others = [
-            subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(programs)
-        ]
+        others = stack.enter_context(busy(programs))
         for other in others:
             other.send_signal(signal.SIGSTOP)
-            stack.callback(other.wait)
-            stack.callback(other.kill)
         asked = stack.enter_context(headless(partial(engine, config)))
         for number, question in enumerate(questions, 1):
             for name, go in (

@@ -264,14 +264,16 @@ def painting() -> Generator[None]:
 
 
 @contextmanager
-def busy(programs: int) -> Generator[None]:
+def busy(programs: int) -> Generator[list[subprocess.Popen[bytes]]]:
     """So many programs that never rest."""
     with ExitStack() as stack:
+        started: list[subprocess.Popen[bytes]] = []
         for _ in range(programs):
             program = subprocess.Popen([sys.executable, "-c", "while True: pass"])
             stack.callback(program.wait)
             stack.callback(program.kill)
-        yield
+            started.append(program)
+        yield started
 
 
 def measure(turns: int) -> dict[str, Times]:
