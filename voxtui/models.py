@@ -17,11 +17,10 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import wraps
 from http.client import HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import BinaryIO, Literal, TypeAlias
 from urllib.request import urlopen
 
 from filelock import FileLock, Timeout
@@ -38,9 +37,6 @@ GGUF_HEADER = 24
 """bytes: magic, version, number of tensors, number of keys"""
 
 ANOTHER_PLACE = "keep the model elsewhere and name that place in the config"
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 Source: TypeAlias = Literal["auto", "hub", "packages"]
 Progress: TypeAlias = Callable[[int, int], object]
@@ -137,29 +133,26 @@ def place(model: ChatModel) -> Path:
 
 
 def is_here(model: ChatModel) -> bool:
+    """Whether `model`'s file is there in full length; its content is not looked at."""
     try:
         return place(model).stat().st_size == model.size
     except OSError:
         return False
 
 
-def looking(find: Callable[P, T]) -> Callable[P, T]:
-    """`find`; a folder that may not be looked into is a ModelError."""
-
-    @wraps(find)
-    def found(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return find(*args, **kwargs)
-        except PermissionError as error:
-            raise ModelError(
-                f"{error.filename} cannot be read: {error.strerror}.",
-                f"Whose it is: `ls -ld {Path(error.filename).parent}`.",
-            ) from error
-
-    return found
+@contextmanager
+def access_errors() -> Generator[None, None, None]:
+    """Within, a folder that may not be read raises ModelError."""
+    try:
+        yield
+    except PermissionError as error:
+        raise ModelError(
+            f"{error.filename} cannot be read: {error.strerror}.",
+            f"Whose it is: `ls -ld {Path(error.filename).parent}`.",
+        ) from error
 
 
-@looking
+@access_errors()
 def model_file(name_or_path: str) -> Path:
     """The file of a model by name, or of any .gguf file by path. Raises ModelError."""
     if name_or_path in MODELS:
@@ -255,6 +248,7 @@ def _check_gguf(path: Path) -> None:
 
 @contextmanager
 def storage_errors(directory: Path) -> Generator[None, None, None]:
+    """Make `directory`; within, what cannot be written there raises ModelError."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         yield
@@ -274,6 +268,7 @@ def storage_errors(directory: Path) -> Generator[None, None, None]:
 
 @contextmanager
 def only_fetch() -> Generator[None, None, None]:
+    """Within, no other process fetches; raises ModelError where one does already."""
     try:
         with FileLock(models_directory() / "fetch.lock", timeout=0):
             yield
@@ -320,6 +315,7 @@ def _grow(model: ChatModel, source: Source, partial: Path, progress: Progress) -
 
 
 def check_room(needed: int) -> None:
+    """Raises ModelError unless the disk with the models has `needed` bytes free."""
     free = shutil.disk_usage(models_directory()).free
     if free < needed:
         raise ModelError(

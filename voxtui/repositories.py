@@ -21,8 +21,8 @@ from voxtui.errors import ModelError
 from voxtui.hub import HubFile, grow, hub_home, listing
 from voxtui.models import (
     Progress,
+    access_errors,
     check_room,
-    looking,
     models_directory,
     only_fetch,
     storage_errors,
@@ -79,7 +79,7 @@ def voxtral(model: str) -> Repository | Path:
     )
 
 
-@looking
+@access_errors()
 def voxtral_directory(model: str) -> Path:
     """The directory with all files of `brain.voxtral.model`. Raises ModelError."""
     named = voxtral(model)
@@ -117,7 +117,7 @@ def kokoro(config: VoiceConfig) -> Repository:
     )
 
 
-@looking
+@access_errors()
 def kokoro_files(config: VoiceConfig) -> KokoroFiles:
     """The files `voice.kokoro` names, and for the others those that were fetched.
 
