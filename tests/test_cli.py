@@ -355,7 +355,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence(voxtui, command):
         )  # fmt: skip
     assert (ran.returncode, ran.stderr) == (
         2,
-        "voxtui: No space left on device: what it prints, or a file, was not written.\n",
+        "voxtui: No space left on device: its output, or a file, was not written.\n",
     )
 
 

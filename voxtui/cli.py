@@ -45,7 +45,7 @@ FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 NO_FILE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
-"""Whatever asks for a file that the user named may meet these."""
+"""How opening a file that the user named may fail, in any command."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -192,7 +192,7 @@ def talk_plainly(options: Options) -> None:
 @click.option("--speak", "wav", type=click.Path(path_type=Path), metavar="OUT.WAV",
               help="Write the spoken answers to a file.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the spoken answers.")
-@click.option("--fast", is_flag=True, help="Hand over each clip at once, not in real time.")
+@click.option("--fast", is_flag=True, help="Feed each clip at once, not in real time.")
 @click.option("--fresh", is_flag=True, help="Make each clip a conversation of its own.")
 @global_options
 def ask(
@@ -263,21 +263,22 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
 @click.option("--warm-up", type=click.IntRange(0, 100), default=1, metavar="N", show_default=True,
-              help="Turns before those, told apart.")  # fmt: skip
-@click.option("--play", is_flag=True, help="Play the answers, and count the sound device in.")
+              help="Warm-up turns before those, reported apart.")  # fmt: skip
+@click.option("--play", is_flag=True, help="Play the answers; the sound device is measured, too.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png",
               help="Draw where the time goes.")  # fmt: skip
 @click.option("--compare", type=click.Path(path_type=Path), metavar="OLD.json",
-              help="Say what changed since an earlier --json, and how surely.")  # fmt: skip
+              help="Say what changed since an earlier --json, beyond chance.")  # fmt: skip
 @click.option("--budget", "budgets", multiple=True, metavar="NAME=MS",
               help="Exit with 1 if p95 of NAME, such as ttft, exceeds MS. Repeatable.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="PASS or FAIL for each of [targets] over a short and a long clip.")  # fmt: skip
 @click.option("--brain", metavar="NAME", help="Measure this brain, not that of brain.name.")
 @click.option("--random-weights", is_flag=True,
-              help="With --brain voxtral: its loop beside transformers', no weights.")  # fmt: skip
+              help="With --brain voxtral: time its loop beside that of transformers, "
+              "without real weights.")  # fmt: skip
 @global_options
 def bench(
     options: Options, files: tuple[Path, ...], runs: int | None, warm_up: int, play: bool,
@@ -347,7 +348,7 @@ def devices(options: Options) -> None:
 
 @cli.command()
 @click.option("--loopback", is_flag=True,
-              help="Play chirps, hear them, and say how long sound really takes.")  # fmt: skip
+              help="Play chirps, record them, and say how long sound really takes.")  # fmt: skip
 @global_options
 def doctor(options: Options, loopback: bool) -> None:
     """Say what is missing here, and the command that fixes it."""
@@ -425,6 +426,7 @@ def metrics_log(config: Config) -> Generator[MetricsLog]:
 
 
 def state_folder() -> Path:
+    """Where what voxtui notes for itself is kept. It need not exist yet."""
     from platformdirs import user_state_path
 
     return user_state_path("voxtui", appauthor=False)
@@ -478,7 +480,7 @@ def main() -> NoReturn:
         if error.errno not in NO_ROOM:
             raise
         forget_stdout()
-        refuse(f"voxtui: {error.strerror}: what it prints, or a file, was not written.")
+        refuse(f"voxtui: {error.strerror}: its output, or a file, was not written.")
     except MemoryError:
         refuse("voxtui: There is too little memory. `voxtui doctor` says how much.")
     raise SystemExit(code)  # that of --help and --version, or None
@@ -491,7 +493,10 @@ def leave(code: int) -> NoReturn:
 
 
 def open_closed_streams() -> None:
-    """Else the next file that is opened takes their place, and is written to; Python has none."""
+    """Open /dev/null for each standard stream that is closed.
+
+    Otherwise the next file that is opened would get its number, and be written to.
+    """
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(fd)
@@ -502,10 +507,11 @@ def open_closed_streams() -> None:
 
 
 def refuse(sentence: str) -> NoReturn:
+    """Say on stderr why nothing can be done, and end with that exit code."""
     click.echo(sentence, err=True)
     raise SystemExit(UNUSABLE)
 
 
 def forget_stdout() -> None:
-    """It takes nothing more; so that the interpreter's last flush does not complain."""
+    """Nobody reads it any more: /dev/null takes its place, so that the last flush can succeed."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
