@@ -256,7 +256,7 @@ def test_an_endpoint_that_is_no_address_is_said(index, monkeypatch, source, addr
 @pytest.mark.parametrize("token", ["hf_…", "hf_\nsecret"])
 def test_a_token_that_is_none_is_said_and_not_shown(hub, monkeypatch, source, token):
     monkeypatch.setenv("HF_TOKEN", token)
-    with pytest.raises(ModelError, match="holds characters that none has") as refused:
+    with pytest.raises(ModelError, match="holds characters that no token has") as refused:
         fetch("tiny", source=source)
     assert "hf_" not in str(refused.value)
 

@@ -179,7 +179,7 @@ def test_a_file_that_came_damaged_is_named_and_deleted(fetch, hub, machine, file
 def test_a_gated_repository_says_where_to_accept_its_terms(fetch, hub):
     hub.refuses[at("config.json")] = (401, "GatedRepo")
     assert refusal(fetch()) == (
-        f"voxtui: {NAME} is gated: the hub sends it to those only who accepted its terms. "
+        f"voxtui: {NAME} is gated: the hub sends it only to those who accepted its terms. "
         f"Accept them at https://huggingface.co/{NAME}, "
         "then run the same command with HF_TOKEN set."
     )

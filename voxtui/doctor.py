@@ -176,7 +176,7 @@ def _disk() -> Finding:
     try:
         free = shutil.disk_usage(folder).free / 1e9
     except OSError as error:
-        return Finding("note", f"disk: {folder} cannot be looked at: {error.strerror}")
+        return Finding("note", f"disk: {folder} cannot be read: {error.strerror}")
     if free < DISK_GB:
         what = f"disk: {free:.1f} GB free for models at {folder}"
         return Finding("note", what, f"The default chat model takes {DISK_GB:g} GB.")

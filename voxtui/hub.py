@@ -55,7 +55,7 @@ class HubFile:
 def asking(url: str, method: str = "GET", **headers: str) -> Request:
     """A request for `url`, with the user's token where the environment or the hub's login has one.
 
-    The token stays at home when the hub sends the request on to where the files are kept.
+    The token is not sent along when the hub redirects the request to where the files are kept.
     """
     request = Request(url, headers=headers, method=method)
     if token := _token():
@@ -101,7 +101,7 @@ def _refusal(error: HTTPError, repository: str, name: str) -> Unreachable:
     match error.headers.get("X-Error-Code"), error.code:
         case "GatedRepo", _:
             return Unreachable(
-                f"{repository} is gated: the hub sends it to those only who accepted its terms.",
+                f"{repository} is gated: the hub sends it only to those who accepted its terms.",
                 f"Accept them at {HUB}/{repository}, then run the same command with HF_TOKEN set.",
             )
         case "RepoNotFound", _:
@@ -141,7 +141,9 @@ def _token() -> str:
         path = os.environ.get("HF_TOKEN_PATH")
         token = token or (Path(path) if path else hub_home() / "token").read_text()
     if not re.fullmatch(r"[!-~]*", token.strip()):
-        raise ModelError("The token for the hub holds characters that none has.", "Copy it anew.")
+        raise ModelError(
+            "The token for the hub holds characters that no token has.", "Copy it again."
+        )
     return token.strip()
 
 

@@ -262,7 +262,7 @@ def storage_errors(directory: Path) -> Generator[None, None, None]:
                 hint = f"Make it yours, or {ANOTHER_PLACE}."
             case _:
                 message = f"{directory} cannot be used: {error.strerror or error}."
-                hint = f"Mend that, or {ANOTHER_PLACE}."
+                hint = f"Fix that, or {ANOTHER_PLACE}."
         raise ModelError(message, hint) from error
 
 

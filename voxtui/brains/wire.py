@@ -84,7 +84,7 @@ class Timing:
 class Server:
     """The server at `url`. `setting` is where the configuration speaks of it.
 
-    Of a program on this machine no proxy is asked. A redirect is never followed.
+    For a server on this machine no proxy is used. A redirect is never followed.
     """
 
     def __init__(self, url: str, timeout_s: float, setting: str = "brain.remote.url") -> None:
@@ -543,7 +543,7 @@ def api_key() -> str:
     """Raises RemoteError for one that no header can carry."""
     key = os.environ.get(KEY, "").strip()
     if not re.fullmatch(r"[!-~]*", key):
-        raise RemoteError(f"{KEY} holds characters that no key has.", "Copy it once more.")
+        raise RemoteError(f"{KEY} holds characters that no key has.", "Copy it again.")
     return key
 
 

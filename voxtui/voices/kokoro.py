@@ -74,7 +74,7 @@ class KokoroVoice:
     def __init__(self, config: VoiceConfig, files: KokoroFiles) -> None:
         if not re.fullmatch(r"[ab][fm]_\w+", config.name):
             raise ModelError(
-                f"Kokoro cannot speak as {config.name!r} here: only its English voices can.",
+                f"Kokoro cannot speak as {config.name!r} here: only its English voices work.",
                 'Set voice.name = "af_heart", or another that begins with af_, am_, bf_ or bm_.',
             )
         self._name = config.name
