@@ -27,10 +27,10 @@ ENVIRONMENT = "VOXTUI_"
 LOCAL_CONFIG = Path("config.toml")
 
 SENDS = ("brain.remote.url", "brain.remote.transcription_url")
-"""Where the user's voice, and the key, go: not for a file to say that happens to lie here."""
+"""Where the user's voice and API key go: a ./config.toml that happens to be here may not say so."""
 
 TEXT = "utf-8-sig"
-"""UTF-8; the mark that some editors put before it is no part of the text."""
+"""UTF-8, with or without the byte order mark that some editors put before it."""
 
 LONGEST_SHOWN = 60
 """Characters of a refused value that are shown."""
@@ -315,6 +315,7 @@ def options_of(key: str) -> Sequence[str]:
 
 
 def value_of(config: Config, key: str) -> Any:
+    """The value of a key such as `voice.speed`."""
     value: Any = config
     for name in key.split("."):
         value = getattr(value, name)
@@ -373,13 +374,14 @@ def _replace(file: Path, text: str) -> None:
 
 
 def user_config_file() -> Path:
+    """The user's own file, whether or not it is there."""
     from platformdirs import user_config_path
 
     return user_config_path("voxtui", appauthor=False) / "config.toml"
 
 
 def user_path(named: str | Path) -> Path:
-    """What the user means by `named`; behind a `~` that is nobody's home there is just no file."""
+    """`named` with its `~` expanded; a `~` of somebody unknown stays, and names no file."""
     return Path(os.path.expanduser(named))
 
 

@@ -110,9 +110,9 @@ class SpokenClause:
     length: int
     """characters of the reply it covers"""
     seconds: float = 0.0
-    """how long its speech is, as far as it is known"""
+    """of its speech, as far as it is known"""
     audible: float = 0.0
-    """how long until nothing of it can be heard any more but silence"""
+    """seconds up to its last audible sample"""
     whole: bool = False
     """all of its speech is known"""
 
@@ -223,7 +223,7 @@ class Conversation:
         self._config = config
         self.past: tuple[PastTurn, ...] = ()
         self._last_said: Utterance | str = ""
-        """in the last turn of `past`, whose sound that need not hold"""
+        """in the last turn of `past`, which may hold only the text of it"""
 
     def remember(
         self, said: Utterance | str, words: str | None, reply: tuple[Token, ...], heard: str

@@ -6,7 +6,7 @@ import math
 import sys
 
 SILENT = 10 ** (-120 / 20)
-"""-120 dBFS: less is no sound, but what is left of zero by changing its rate."""
+"""-120 dBFS: less is no sound, but what resampling makes of zeros."""
 
 FAINT = 10 ** (-50 / 20)
 """-50 dBFS: a room may be quieter, somebody who speaks into the right microphone is not."""

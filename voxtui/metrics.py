@@ -194,7 +194,7 @@ class Lead:
         self._made_s = 0.0
 
     def seconds(self, made_s: float, sounding_s: float) -> float:
-        """Of `made_s` seconds of speech, when the first sound was `sounding_s` seconds ago."""
+        """Of `made_s` seconds of speech, those not heard yet `sounding_s` after the first sound."""
         if self._made_s and made_s > self._made_s:  # a silence before it was one within the answer
             self.waited_s = max(self.waited_s, sounding_s - self._made_s)
         self._made_s = made_s

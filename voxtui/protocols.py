@@ -12,7 +12,7 @@ from voxtui.turn import Frame, Heard, Marks, SpeechChunk, Token, Utterance
 Progress = Callable[[str, float | None], None]
 """Reports a step of start-up in words, and how much of it is done (0..1) where that is known.
 
-A long step calls it again and again, and lets through what it raises when nobody waits any more.
+A long step calls it again and again. It raises when nobody waits any more; that is let through.
 """
 
 

@@ -164,7 +164,7 @@ class Endpointer:
 
 
 class Overhearing:
-    """Notices speech over our own answer, for who wears headphones. For one thread alone."""
+    """Barge-in by voice, with headphones: notices speech over our own answer. Not thread-safe."""
 
     def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
         self.detector = detector

@@ -81,7 +81,7 @@ class SoundDevices:
     def use(
         self, microphone: Microphone | None, speaker: Speaker | None
     ) -> list[Microphone | Speaker | None]:
-        """From now on these, which are open; None: the one so far. Returns what is let go."""
+        """Use these, which are open; None: keep the one so far. Returns what they replace."""
         old: list[Microphone | Speaker | None] = []
         if microphone is not None:
             old.append(self.microphone)

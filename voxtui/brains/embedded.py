@@ -203,7 +203,7 @@ class Following:
     known: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     """words of the stretches that can no longer change"""
     bug: BaseException | None = None
-    """what nobody foresaw, raised again where the reply is asked for"""
+    """an exception that is no ModelError, raised again where the reply is asked for"""
 
 
 class EmbeddedBrain:
@@ -330,7 +330,7 @@ class EmbeddedBrain:
     # The final pass.
 
     def _stop_following(self) -> Following | None:
-        """What was followed; nothing is paused or asked for in its name any more."""
+        """What was followed. From now on its follower neither pauses the chat model nor asks it."""
         with self._changed:
             following, self._following = self._following, None
             if following is not None:

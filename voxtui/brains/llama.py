@@ -108,8 +108,8 @@ class Llama:
             raise ModelError(answer.message, answer.hint)
 
     def _begin(self, path: Path, beat: Callable[[], object]) -> Signal | Failure:
-        # It always listens somewhere: a socket that is gone before anybody could find it. That is
-        # there before the model is loaded, so that nothing is left if this process ends meanwhile.
+        # The server must listen somewhere: on a socket whose folder is gone before anybody finds
+        # it. The socket comes before the model is loaded: nothing is left if we end meanwhile.
         with tempfile.TemporaryDirectory(prefix="voxtui-") as folder:
             pipe = self._start(path, folder)
             socket = Path(folder, SOCKET)
@@ -155,9 +155,8 @@ class Llama:
 
         `on_prefilled` is called around each batch of the prompt, `on_text` with each token's text;
         once either returns True nothing more is begun, but tokens on their way still come. Returns
-        whether it came to its end, which it may all the same.
-        `past_end` keeps the model from ending the reply. Raises ModelError. Loads anew if the
-        process was lost before.
+        whether the reply came to its end, which it may do even then. `past_end` keeps the model
+        from ending it. Loads anew if the process was lost before. Raises ModelError.
         """
         if self._path is None:
             raise ModelError("The chat model is not loaded.")

@@ -44,7 +44,7 @@ class Moonshine:
             ) from error
         # Its threads spin on each other: two are slower than one as soon as anything else runs.
         os.environ.setdefault("MOONSHINE_ORT_SINGLE_THREAD", "1")
-        Transcriber._handle = None  # or one that did not load complains as it goes
+        Transcriber._handle = None  # else the `__del__` of one that did not load raises
         try:
             self._transcriber = Transcriber(
                 os.path.join(str(get_assets_path()), "tiny-en"),

@@ -56,7 +56,7 @@ def wave(samples: NDArray[np.float32], width: int) -> str:
 def trend(values: list[float], width: int) -> str:
     """The last `width` values as one row of columns, the tallest the largest.
 
-    None fills its cell, so that such rows one above the other stay apart.
+    Not even the tallest fills its cell, so that rows one above the other stay apart.
     """
     return _columns(values[-width:], LOWER_EIGHTHS[:-1])
 

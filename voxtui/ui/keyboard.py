@@ -103,13 +103,13 @@ class KeyParser(XTermParser):
 
 
 class Note(str):
-    """Stands in the output for nothing; `tell` is called when what was before it has left."""
+    """An empty piece of output; `tell` is called once all output before it has been flushed."""
 
     tell: Callable[[float], object]
 
 
 class Output:
-    """The terminal as Textual's output thread writes to it, which reads the notes."""
+    """The terminal as Textual's output thread writes to it; each flush calls the notes so far."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -133,7 +133,7 @@ class Output:
 
 
 def _tell_others(what: signal.Signals) -> None:
-    """Of this process group. On the main thread."""
+    """Send `what` to the rest of this process group. Only on the main thread."""
     obeyed = signal.signal(what, signal.SIG_IGN)
     try:
         os.killpg(0, what)
@@ -160,14 +160,14 @@ class KeyboardDriver(linux_driver.LinuxDriver):
     def let_out(self) -> None:
         """Wait until what was written so far has left, but no longer than a frame.
 
-        Whoever goes on instead keeps the interpreter from the output thread for milliseconds.
+        Going on at once would keep the interpreter from the output thread for milliseconds.
         """
         left = threading.Event()
         self.when_written(lambda at: left.set())
         left.wait(WRITE_SECONDS)
 
     def suspend_application_mode(self) -> None:
-        """The shell waits for who started this, `make` or `uv run`: they stop too."""
+        """What started this, `make` or `uv run`, stops too: the shell waits for that."""
         super().suspend_application_mode()
         _tell_others(signal.SIGTSTP)
 
