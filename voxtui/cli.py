@@ -425,16 +425,11 @@ def metrics_log(config: Config) -> Generator[MetricsLog]:
         log.close()
 
 
-def state_folder() -> Path:
-    """Where what voxtui notes for itself is kept. It need not exist yet."""
-    from platformdirs import user_state_path
-
-    return user_state_path("voxtui", appauthor=False)
-
-
 def loopback_file() -> Path:
     """What `doctor --loopback` found."""
-    return state_folder() / "loopback.json"
+    from voxtui.config import user_folders
+
+    return user_folders().user_state_path / "loopback.json"
 
 
 def device_offset(speaker: str | None) -> float | None:
@@ -446,7 +441,9 @@ def device_offset(speaker: str | None) -> float | None:
 
 def native_log() -> Path:
     """Where native libraries may chatter: nowhere, where nothing can be written."""
-    folder = state_folder()
+    from voxtui.config import user_folders
+
+    folder = user_folders().user_state_path
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "native.log").open("a").close()

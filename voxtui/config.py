@@ -14,13 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, inspect
 
 from voxtui.errors import ConfigError
+
+if TYPE_CHECKING:
+    from platformdirs import PlatformDirs
 
 ENVIRONMENT = "VOXTUI_"
 
@@ -375,9 +378,14 @@ def _replace(file: Path, text: str) -> None:
 
 def user_config_file() -> Path:
     """The user's own file, whether or not it is there."""
-    from platformdirs import user_config_path
+    return user_folders().user_config_path / "config.toml"
 
-    return user_config_path("voxtui", appauthor=False) / "config.toml"
+
+def user_folders() -> PlatformDirs:
+    """Where the system wants the user's configuration, data, state and cache of voxtui."""
+    from platformdirs import PlatformDirs
+
+    return PlatformDirs("voxtui", appauthor=False)
 
 
 def user_path(named: str | Path) -> Path:

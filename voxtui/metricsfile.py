@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias, cast
 
 import msgspec
 
+from voxtui.config import user_folders
 from voxtui.errors import InputError
 from voxtui.turn import (
     MICROPHONE,
@@ -90,9 +91,8 @@ class Past:
 
 
 def metrics_file() -> Path:
-    from platformdirs import user_state_path
-
-    return user_state_path("voxtui", appauthor=False) / "metrics.jsonl"
+    """Where the times of turns are kept. It need not exist yet."""
+    return user_folders().user_state_path / "metrics.jsonl"
 
 
 def read(path: Path) -> Past:

@@ -24,9 +24,8 @@ from typing import BinaryIO, Literal, TypeAlias
 from urllib.request import urlopen
 
 from filelock import FileLock, Timeout
-from platformdirs import user_cache_path
 
-from voxtui.config import user_path
+from voxtui.config import user_folders, user_path
 from voxtui.errors import ModelError, ModelMissing
 from voxtui.hub import BLOCK, HubFile, Unreachable, asking, grow
 
@@ -124,7 +123,7 @@ MODELS: dict[str, ChatModel] = {model.name: model for model in _CHAT_MODELS}
 
 def models_directory() -> Path:
     """Where fetched models are kept. It need not exist yet."""
-    return user_cache_path("voxtui", appauthor=False) / "models"
+    return user_folders().user_cache_path / "models"
 
 
 def place(model: ChatModel) -> Path:

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from voxtui.config import user_path
+from voxtui.config import user_folders, user_path
 from voxtui.errors import InputError
 from voxtui.turn import (
     REPLAY,
@@ -32,11 +32,7 @@ KEPT_SPEECH_SECONDS = 600.0
 
 def saved_sessions(folder: str) -> Path:
     """`folder`, or where sessions are saved if that is empty."""
-    from platformdirs import user_data_path
-
-    if folder:
-        return user_path(folder)
-    return user_data_path("voxtui", appauthor=False) / "sessions"
+    return user_path(folder) if folder else user_folders().user_data_path / "sessions"
 
 
 @dataclass(slots=True)
