@@ -214,6 +214,7 @@ def _right(one: Said, reply: str) -> bool | None:
 
 
 def word_error(texts: Sequence[str], heard: Sequence[str]) -> float:
+    """Word error rate: wrong, missing and added words of all `texts`, as a share of their words."""
     return float(
         jiwer.wer(list(texts), list(heard), reference_transform=PLAIN, hypothesis_transform=PLAIN)
     )

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.accuracy import word_error
 from tests.brains.conftest import QUESTIONS, Question, small, warm
 from tests.fakes import SECONDS, Flag
 from voxtui.audio.clips import load_clip
@@ -33,20 +34,6 @@ from voxtui.protocols import PastTurn
 from voxtui.turn import SAMPLE_RATE, Heard, Mark, Marks, Token, Utterance
 
 pytestmark = pytest.mark.models
-
-
-def words(text: str) -> list[str]:
-    return re.sub(r"[^\w\s]", "", text.lower()).split()
-
-
-def word_errors(heard: str, said: str) -> int:
-    """Levenshtein distance in words."""
-    row = list(range(len(words(said)) + 1))
-    for i, a in enumerate(words(heard), 1):
-        last, row[0] = row[0], i
-        for j, b in enumerate(words(said), 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (a != b))
-    return row[-1]
 
 
 def reply(
@@ -119,9 +106,9 @@ def test_what_the_user_set_reaches_the_chat_model() -> None:
 def test_spoken_questions_are_recognised(questions: list[Question]) -> None:
     recogniser = Moonshine()
     recogniser.load()
-    errors = sum(word_errors(recogniser.recognise(utterance(q).samples), q.text) for q in questions)
+    heard = [recogniser.recognise(utterance(q).samples) for q in questions]
     recogniser.close()
-    assert errors <= 0.05 * sum(len(words(q.text)) for q in questions)
+    assert word_error([q.text for q in questions], heard) <= 0.05
 
 
 def follow(brain: EmbeddedBrain, question: Question, past: tuple[PastTurn, ...] = ()) -> Utterance:
@@ -197,7 +184,8 @@ def test_a_speculation_over_other_samples_is_thrown_away(
     follow(brain, questions[0])
     said = utterance(questions[1])
     assert reply(brain, said)[0] == reply(brain, said)[0]
-    assert word_errors(reply(brain, said)[0] or "", questions[1].text) <= 1
+    text = questions[1].text
+    assert word_error([text], [reply(brain, said)[0] or ""]) * len(text.split()) <= 1
 
 
 def test_cancelling_ends_the_reply_and_the_next_one_works(brain: EmbeddedBrain) -> None:
