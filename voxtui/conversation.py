@@ -233,8 +233,8 @@ class Conversation:
         if not kept:
             return
         turns = [*self.past, PastTurn(said, words, kept)]
-        audible = len(turns) - self._config.turns
-        turns = [_as_text(turn) if i < audible else turn for i, turn in enumerate(turns)]
+        older = len(turns) - self._config.turns
+        turns = [_as_text(turn) if i < older else turn for i, turn in enumerate(turns)]
         while turns and sum(map(_size, turns)) > self._config.max_tokens:
             turns.pop(0)
         self.past = tuple(turns)

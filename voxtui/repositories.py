@@ -20,7 +20,7 @@ from voxtui.config import VoiceConfig, user_path
 from voxtui.errors import ModelError
 from voxtui.hub import HubFile, grow, hub_home, listing
 from voxtui.models import (
-    Progress,
+    ByteProgress,
     access_errors,
     check_room,
     models_directory,
@@ -155,12 +155,12 @@ def wanted_files(repository: Repository) -> list[HubFile]:
     return sorted(wanted, key=lambda file: file.size)
 
 
-def bring(repository: Repository, progress: Progress) -> None:
+def bring(repository: Repository, progress: ByteProgress) -> None:
     """Fetch `repository` to its place. Raises ModelError; the next time goes on."""
     fetch_files(wanted_files(repository), repository.place, progress)
 
 
-def fetch_files(files: Sequence[HubFile], place: Path, progress: Progress) -> None:
+def fetch_files(files: Sequence[HubFile], place: Path, progress: ByteProgress) -> None:
     """Bring `files` to the directory `place`. Raises ModelError; the next fetch goes on."""
     total = sum(file.size for file in files)
     with storage_errors(models_directory()), only_fetch():

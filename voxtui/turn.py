@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Samples: TypeAlias = NDArray[np.float32]
-    Places: TypeAlias = NDArray[np.intp]
+    Indices: TypeAlias = NDArray[np.intp]
 
     from voxtui.errors import VoxtuiError
 
@@ -46,8 +46,8 @@ OWN_SOURCES = (MICROPHONE, TYPED, REPLAY)
 """Sources that are not the name of a clip."""
 
 
-def audible(samples: Samples) -> Places:
-    """The places of the samples that can be heard: shape (k,), ascending, none for silence."""
+def audible(samples: Samples) -> Indices:
+    """The indices of the samples that can be heard: shape (k,), ascending, none for silence."""
     import numpy as np
 
     return np.flatnonzero(np.abs(samples) > AUDIBLE)
