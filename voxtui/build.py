@@ -58,6 +58,10 @@ def build_engine(
     spares: Callable[[], tuple[Microphone, Speaker]] | None = None,
     fetches: bool = False,
 ) -> Engine:
+    """An engine with the models of `config`, on these devices. Raises ModelError.
+
+    `spares` makes what replaces a lost device; `fetches` as for `build_brain`.
+    """
     from voxtui.engine import Engine
     from voxtui.turn import Notice
 
@@ -108,7 +112,11 @@ def build_brain(
     fetches: bool = False,
     fetches_chat_model: bool = False,
 ) -> Brain:
-    """`fetches`: whether what is asked for by name may come from the hub while it loads."""
+    """The brain that `config` names, not loaded yet; `say` as for `AutoBrain`. Raises ModelError.
+
+    `fetches`: a Voxtral that is asked for by name may come from the hub while it loads;
+    `fetches_chat_model`: so may the chat model of the embedded brain.
+    """
 
     def embedded() -> Brain:
         from voxtui.brains.embedded import EmbeddedBrain
@@ -182,6 +190,8 @@ def recogniser(config: Config, say: Callable[[str], object]) -> Generator[Callab
 
 
 def build_voice(config: Config, say: Callable[[str], object]) -> Voice | None:
+    """The voice that `config` names, not loaded yet; None for silence. Raises ModelError."""
+
     def embedded() -> Voice:
         from voxtui.voices.hibari import HibariVoice
 
@@ -225,6 +235,8 @@ def check_voice(config: Config) -> None:
 
 
 def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], None]:
+    """What reads a clip and speaks it to an engine in real time. It raises InputError."""
+
     def speak_clip(engine: Engine, path: Path, stopped: threading.Event) -> None:
         from voxtui.audio.clips import load_clip, speak
 

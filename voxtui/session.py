@@ -88,6 +88,7 @@ class Record:
             exchange.turn = turn
 
     def add_speech(self, turn: int, said: Utterance) -> None:
+        """Keep it, and let go of speech beyond KEPT_SPEECH_SECONDS, oldest first."""
         if turn not in self.exchanges:
             return
         self.exchanges[turn].said = said
@@ -99,6 +100,7 @@ class Record:
 
     @property
     def finished(self) -> list[Exchange]:
+        """Those whose turn is over, oldest first. Any thread."""
         return [exchange for exchange in list(self.exchanges.values()) if exchange.turn]
 
     def save(self, folder: Path) -> Path:

@@ -51,6 +51,7 @@ def ask_terminal() -> Answers | None:
 
 
 def understand(said: bytes) -> Answers:
+    """What the answers to QUESTIONS mean (kitty keyboard protocol, and DECRQM for the mouse)."""
     granted = re.search(rb"\x1b\[\?(\d+)u", said)
     mouse = re.search(rb"\x1b\[\?%d;(\d)\$y" % MOUSE_MODE, said)
     return Answers(

@@ -56,6 +56,7 @@ def write(
 
 
 def written(segment: Segment, form: str, number: int) -> str:
+    """`segment` as text, JSON, SubRip or WebVTT (`form`); SubRip wants its `number`, from 1."""
     match form:
         case "json":
             return json.dumps(asdict(segment), ensure_ascii=False)
@@ -84,6 +85,10 @@ def segments(
     detector: SpeechDetector,
     recognise: Recognise,
 ) -> Iterator[Segment]:
+    """What is said in `sound` (mono float32, 16 kHz, in pieces of any length), as it is found.
+
+    `name` is that of its file. Raises what `recognise` and the detector raise: ModelError.
+    """
     for said in _utterances(name, sound, vad, detector):
         text = " ".join(recognise(said.samples).split())  # an empty line would end a subtitle
         if text:

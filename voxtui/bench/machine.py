@@ -18,6 +18,7 @@ PARTS = (
 
 
 def machine() -> dict[str, Any]:
+    """Date, processor, system, Python, load average and versions, ready for JSON."""
     versions: dict[str, str] = {}
     for name in PARTS:
         with suppress(importlib.metadata.PackageNotFoundError):

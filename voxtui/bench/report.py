@@ -70,12 +70,14 @@ class Steadiness:
 
 
 def steadiness(runs: Sequence[Sequence[Turn]], headline: Headline) -> Steadiness | None:
+    """None where fewer than two of `runs` have this headline."""
     spreads = [spread(map(headline.of, run)) for run in runs]
     medians = [found.p50 for found in spreads if found]
     return Steadiness(medians) if len(medians) > 1 else None
 
 
 def report(measured: Measured, machine: Mapping[str, Any], targets: TargetsConfig) -> list[str]:
+    """The lines for a person: what was measured on what, headlines, stages, how far runs agree."""
     turns = measured.turns
     lines = [
         f"{measured.brain}; voice {measured.voice}; speaker: {measured.speaker}",

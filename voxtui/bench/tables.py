@@ -62,6 +62,7 @@ def outcomes_line(outcomes: Iterable[Outcome]) -> str:
 
 
 def row(name: str, found: Spread | None, verdict_and_goal: str = "") -> str:
+    """A line under `table_head`."""
     values = (found.p50, found.p95, found.p99, found.least, found.most) if found else [None] * 5
     count = found.n if found else 0
     cells = " ".join(f"{number(value):>6}" for value in values)
@@ -69,6 +70,7 @@ def row(name: str, found: Spread | None, verdict_and_goal: str = "") -> str:
 
 
 def number(value: float | None) -> str:
+    """`value` to a tenth below 100, else whole; a dash where there is none."""
     if value is None:
         return "–"
     return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
@@ -116,6 +118,7 @@ def _json(turns: Sequence[Turn], headline: Headline, targets: TargetsConfig) -> 
 
 
 def spread_json(found: Spread | None) -> dict[str, float] | None:
+    """`found` by its names in JSON, rounded to a tenth."""
     if found is None:
         return None
     return {name.replace("least", "min").replace("most", "max"): round(value, 1)

@@ -162,7 +162,7 @@ class RemoteBrain:
                     raise
                 self._writes = False
         most = 16 + int(said.seconds * WORDS_PER_SECOND)
-        parts = [heard(said), {"type": "text", "text": WRITE_DOWN}]
+        parts = [_sound(said), {"type": "text", "text": WRITE_DOWN}]
         messages = [{"role": "user", "content": parts}]
         limit = "max_tokens" if "max_tokens" in self._options else "max_completion_tokens"
         body = {limit: most, "temperature": 0}
@@ -370,9 +370,10 @@ def _user(before: str, said: Utterance | str) -> Json:
     if isinstance(said, str):
         return {"role": "user", "content": f"{before}\n\n{said}" if before else said}
     text = [{"type": "text", "text": before}] if before else []
-    return {"role": "user", "content": [*text, heard(said)]}
+    return {"role": "user", "content": [*text, _sound(said)]}
 
 
-def heard(said: Utterance) -> Json:
+def _sound(said: Utterance) -> Json:
+    """`said` as a part of a message: OpenAI's `input_audio`, a WAV in base64."""
     data = base64.b64encode(said.as_wav()).decode()
     return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}

@@ -54,6 +54,7 @@ class Choice:
 
 
 def choices(config: Config, parts: Parts | None, themes: Sequence[str]) -> Iterator[Choice]:
+    """Everything that can be chosen here; without `parts` the theme only."""
     if parts is not None:
         yield from _devices(parts)
         for name in options_of("brain.name"):

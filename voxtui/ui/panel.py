@@ -59,6 +59,7 @@ def number(value: float | None, thousand: str = "s") -> str:
 
 
 def short_ms(seconds: float) -> str:
+    """A duration in at most eight cells: `1.5 ms`, `150 ms`, `12.3 s`."""
     ms = seconds * 1000
     if ms >= 9999.5:
         return f"{seconds:.1f} s"

@@ -136,6 +136,7 @@ class Transcript(ScrollView, can_focus=True):
         self.add(Entry(severity, SIGNS[severity], Content(message), muted=True))
 
     def change(self, entry: Entry, content: Content) -> None:
+        """Show `content` in it; an entry that has been forgotten is not shown again."""
         entry.content = content
         before = entry.lines
         self._wrap(entry)
