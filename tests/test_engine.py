@@ -596,6 +596,18 @@ def test_muted_also_in_the_middle_of_a_sentence_the_text_goes_on_without_sound()
         assert [c.text for c in speaker.chunks] == ["One.", "Three."]
 
 
+def test_typed_words_are_told_once_and_even_if_the_brain_fails_at_once() -> None:
+    class Unreachable(ScriptedBrain):
+        def reply(self, *_: object) -> Iterator[Token]:
+            raise ModelError("Nobody is there.")
+
+    for brain, outcome in ((ScriptedBrain(), Outcome.ANSWERED), (Unreachable(), Outcome.FAILED)):
+        with talking(brain) as talk:
+            talk.engine.say(" hello ")
+            assert talk.turn().outcome is outcome
+            assert talk.events.of(UserWords) == [UserWords(1, "hello")]
+
+
 def test_a_failed_turn_says_why_and_the_next_one_works() -> None:
     with talking(ScriptedBrain(["Well"], heard="x")) as talk:
         talk.brain._scripts[:] = [["Well", OUT_OF_MEMORY], ["Fine."]]  # type: ignore[list-item]

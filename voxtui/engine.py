@@ -420,7 +420,9 @@ class Engine:
                 self._taken = ticket
                 self._abandon_capture()
                 self._emit(TurnStarted(ticket.number, TYPED, ticket.marks))
-                self._answer(ticket, text.strip() or None)
+                if text := text.strip():
+                    self._emit(UserWords(ticket.number, text))
+                self._answer(ticket, text or None)
             case Replay(ticket):
                 self._taken = ticket
                 self._abandon_capture()
@@ -803,7 +805,8 @@ class Engine:
                     return
                 if isinstance(item, Heard):
                     answer.words = item.text
-                    self._emit(UserWords(ticket.number, item.text))
+                    if answer.said != item.text:  # typed words have been told
+                        self._emit(UserWords(ticket.number, item.text))
                     continue
                 at = time.monotonic()
                 marks.mark(Mark.FIRST_TOKEN, at)

@@ -433,7 +433,7 @@ async def test_enter_sends_what_was_typed_and_shows_it():
         await s.pilot.press("enter")
         assert s.engine.calls[-1] == ("say", "hello there")
         s.engine.begin("typed")
-        s.engine.report(StateChanged(State.THINKING))
+        s.engine.report(UserWords(1, "hello there"), StateChanged(State.THINKING))
         await s.settle()
         assert "hello there" in s.line("You")
         assert s.app.focused.value == ""

@@ -243,8 +243,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         """the beginning of a reply, until it is painted, and its turn's marks"""
         self._waiting: deque[str] = deque()
         """typed before the models were loaded"""
-        self._sent: deque[str] = deque()
-        """typed, and on the way to the engine"""
         # Kept, not looked up: a look-up fails while another screen lies over this one.
         self._badge = Static(BADGES[State.LOADING], id="state", markup=False)
         self._mode_badge = Static(id="mode", markup=False)
@@ -499,11 +497,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._began_at = time.monotonic()
         self._first = None
         self._view = TurnView(self._transcript, source)
-        if source == TYPED:
-            typed = self._sent.popleft() if self._sent else ""
-            self._record.add_words(turn, typed)
-            self._view.show_words(typed)
-        else:
+        if source != TYPED:
             self._view.show_speaking(0.0)
 
     def _show_reply(self, view: TurnView, text: str) -> None:
@@ -826,7 +820,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _say(self, text: str) -> None:
         self._clip_stopped.set()
         self._stop_talking()
-        self._sent.append(text)
         self.engine.say(text)
 
     def action_page_up(self) -> None:
