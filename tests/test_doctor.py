@@ -240,17 +240,15 @@ def test_where_voxtral_can_answer_the_embedded_brain_may_lack_something(
 # voxtui devices.
 
 
-class LevelledMicrophone(FakeMicrophone):
-    silent_for = 0.0
-
-
 @pytest.fixture
 def listed(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "LEVEL_SECONDS", 0.0)
+    monkeypatch.setattr(doctor, "LEVEL_SECONDS", 0.05)
 
-    def show(probe, audio=AudioConfig(), microphone=None):  # noqa: B008 - frozen
+    def show(probe, audio=AudioConfig(), microphone=None, level=0.1):  # noqa: B008 - frozen
         monkeypatch.setattr(doctor, "probe", lambda: probe)
-        doctor.show_devices(audio, microphone or LevelledMicrophone())
+        microphone = microphone or FakeMicrophone()
+        microphone.level = level
+        doctor.show_devices(audio, microphone)
         return capsys.readouterr()
 
     return show
@@ -263,7 +261,7 @@ def test_devices_are_a_table_that_says_which_are_used(listed):
         "0 Headset ALSA 48000 Hz 1 in, 0 out used as microphone",
         "1 Loud speaker ALSA 44100 Hz 0 in, 2 out used as speaker",
     ]
-    assert level == "Level: silence in 0 s from 'fake microphone'."
+    assert level == "Level: −20 dBFS at most in 0.05 s from 'fake microphone'."
 
 
 def test_a_device_that_is_configured_and_not_there_is_said(listed):
@@ -277,15 +275,26 @@ def test_a_device_that_is_configured_and_not_there_is_said(listed):
 
 
 def test_a_microphone_that_gives_digital_silence_is_muted(listed):
-    microphone = LevelledMicrophone()
-    microphone.silent_for = 1.0
-    said = listed(Probe((MICROPHONE,)), microphone=microphone).out.splitlines()[-1]
+    microphone = FakeMicrophone()
+    said = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
     assert said.startswith("Only digital silence comes from 'fake microphone': it is muted")
     assert microphone.closed
 
 
+def test_a_microphone_that_is_lost_meanwhile_is_said_and_not_taken_for_silence(listed):
+    class Lost(FakeMicrophone):
+        def open(self, sink, lost):
+            super().open(sink, lost)
+            self.unplug()
+
+    microphone = Lost()
+    said = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
+    assert said == "The microphone was unplugged."
+    assert microphone.closed
+
+
 def test_a_microphone_that_is_busy_is_said(listed):
-    busy = LevelledMicrophone(fails=DeviceError("The microphone is in use."))
+    busy = FakeMicrophone(fails=DeviceError("The microphone is in use."))
     assert listed(Probe((MICROPHONE,)), microphone=busy).out.endswith("The microphone is in use.\n")
 
 

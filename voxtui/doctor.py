@@ -8,13 +8,13 @@ import re
 import resource
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import Empty, Queue
 from statistics import median
-from typing import Literal, Protocol
+from typing import Literal
 
 import click
 
@@ -59,11 +59,6 @@ class Finding:
     """`missing`: no conversation without it; `note`: one goes on, with less"""
     what: str
     fix: str = ""
-
-
-class LevelledMicrophone(Microphone, Protocol):
-    @property
-    def silent_for(self) -> float: ...
 
 
 def can_play(audio: AudioConfig) -> bool:
@@ -383,7 +378,7 @@ def _clipping(found: Loopback) -> str:
     return "nothing clipped"
 
 
-def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:
+def show_devices(audio: AudioConfig, microphone: Microphone) -> None:
     """Print every device, which are used, and the microphone's level. Raises DeviceError."""
     found = probe()
     if found.problem:
@@ -416,20 +411,19 @@ def show_devices(audio: AudioConfig, microphone: LevelledMicrophone) -> None:
         click.echo(_level(microphone))
 
 
-def _level(microphone: LevelledMicrophone) -> str:
-    """Listen for a moment and say how loud it was."""
-    peak = 0.0
-    over = threading.Event()
+def _level(microphone: Microphone) -> str:
+    """Listen for a moment and say how loud it was, or why nothing was heard."""
+    peak, lost = 0.0, Queue[str]()
     try:
-        microphone.open(lambda frame: None, lambda sentence: over.set())
+        microphone.open(lambda frame: None, lost.put)
     except DeviceError as error:
         return str(error)
-    for _ in range(round(LEVEL_SECONDS / 0.05)):
-        over.wait(0.05)
-        peak = max(peak, microphone.level)
-    silent_for = microphone.silent_for
-    microphone.close()
-    if peak == 0.0 and silent_for > 0.5 and (why := complaint(microphone.name, peak)):
-        return why
-    loudest = f"{decibels(peak)} at most" if peak else "silence"
-    return f"Level: {loudest} in {LEVEL_SECONDS:g} s from {microphone.name!r}."
+    with closing(microphone):
+        for _ in range(round(LEVEL_SECONDS / 0.05)):
+            with suppress(Empty):
+                return lost.get(timeout=0.05)
+            peak = max(peak, microphone.level)
+    why = None if peak else complaint(microphone.name, peak)
+    return (
+        why or f"Level: {decibels(peak)} at most in {LEVEL_SECONDS:g} s from {microphone.name!r}."
+    )

@@ -37,8 +37,6 @@ class SounddeviceMicrophone:
         self._converter: threading.Thread | None = None
         self._closing = False
         self.level = 0.0
-        self.silent_for = 0.0
-        """seconds of exact zeros up to now: a muted or forbidden microphone, never a quiet room"""
 
     @property
     def name(self) -> str:
@@ -51,7 +49,7 @@ class SounddeviceMicrophone:
     def _open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
         sounddevice: Any = portaudio()
         device = find(list_devices(), self._wanted, "input")
-        self._name, self._closing, self.silent_for = device.name, False, 0.0
+        self._name, self._closing = device.name, False
         blocks = self._blocks = SimpleQueue[tuple[float, bytes] | None]()
 
         def captured(data: Any, count: int, times: Any, status: Any) -> None:
@@ -128,7 +126,6 @@ class SounddeviceMicrophone:
             at, data = block
             samples = np.frombuffer(data, np.float32).reshape(-1, channels).mean(axis=1)
             self.level = float(np.abs(samples).max(initial=0.0))
-            self.silent_for = 0.0 if self.level else self.silent_for + len(samples) / rate
             for frame in framer.frames(samples, at):
                 sink(frame)
         self.level = 0.0
