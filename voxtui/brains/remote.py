@@ -16,6 +16,7 @@ import msgspec
 
 from voxtui.brains.embedded import SHORT
 from voxtui.brains.wire import (
+    LESS,
     EndedEarly,
     Json,
     Refused,
@@ -263,12 +264,21 @@ class RemoteBrain:
         fields = {"model": self._config.transcription_model or self._model,
                   "response_format": "json", "temperature": "0"}  # fmt: skip
         file = {"file": ("speech.wav", said.as_wav(), "audio/wav")}
-        for event in server.ask("POST", "audio/transcriptions", timing, data=fields, files=file):
-            if cancelled.is_set():
-                return
-            if event is not None and not isinstance(event.get("text"), str):
-                raise RemoteError(f"{server.host} sent something that is no transcript.")
-            yield _CONTROL.sub("", event["text"]).strip() if event else ""
+        events = server.ask("POST", "audio/transcriptions", timing, data=fields, files=file)
+        try:
+            for event in events:
+                if cancelled.is_set():
+                    return
+                if event is not None and not isinstance(event.get("text"), str):
+                    why = complaint(event)  # whisper.cpp's server long said it with a status of 200
+                    quoted = f": “{server.shown(why)}”" if why else "."
+                    raise RemoteError(f"{server.host} sent something that is no transcript{quoted}")
+                # whisper.cpp's server breaks the line where its model does, often within a sentence
+                yield " ".join(_CONTROL.sub("", event["text"]).split()) if event else ""
+        except Refused as refusal:
+            if refusal.hint == LESS:  # nothing of what was said before is sent here
+                refusal.hint = "Say less at a time."
+            raise
 
     def _explained(self, refusal: Refused, messages: list[Json]) -> RemoteError:
         with_sound = any(isinstance(m["content"], list) for m in messages)

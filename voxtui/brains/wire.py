@@ -308,7 +308,8 @@ class Server:
                 what, hint = f"{self.host} wants a key{quoted}", f"{KEY} is where to put it."
             case 404 | 405:
                 what = f"{self.host} has no such model or address{quoted}"
-                hint = self.offer if self._models else self._ending
+                where = self._ending if self.may_lack_v1 else f"{self._setting} says where it is."
+                hint = self.offer if self._models else where
             case 413:
                 what = f"What was said is too long for {self.host}{quoted}"
                 hint = LESS
@@ -513,6 +514,8 @@ def complaint(answer: Json | str) -> str | None:
             answer = _object(text[1:-1] if text.startswith("[") else text)  # Google's, in a list
         except ValueError:
             return None if "<" in text else text
+    if isinstance(answer.get("detail"), dict) and "error" in answer["detail"]:
+        answer = cast("Json", answer["detail"])  # an error in OpenAI's shape, raised in FastAPI
     error: Any = answer.get("error") or answer.get("detail") or answer.get("message")
     if isinstance(error, list) and error:
         error = cast("list[Any]", error)[0]
