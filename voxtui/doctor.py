@@ -8,6 +8,7 @@ import re
 import resource
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
