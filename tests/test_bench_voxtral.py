@@ -131,6 +131,22 @@ def test_a_token_of_generate_is_timed_on_this_thread_too(model):
     assert len(at) == 5 and at == sorted(at)
 
 
+@pytest.mark.slow
+def test_a_static_cache_of_generate_is_no_longer_than_its_own_context(model):
+    """transformers keeps the longest there ever was, of which a short context would read all."""
+    static = {"cache_implementation": "static", "disable_compile": True}
+    one, other = (Generate(model, "theirs", **static) for _ in range(2))
+
+    def places(ask):
+        ask()
+        return model._previous_max_cache_length
+
+    assert places(lambda: list(one.behind(64, 4))) == 67
+    assert places(lambda: one.moments(256, 4)) == 259
+    assert places(lambda: list(other.behind(64, 4))) == 67
+    assert places(lambda: one.moments(64, 4)) == 67
+
+
 def test_a_row_that_fails_tells_why_and_the_next_goes_on():
     bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(600))
     rows = list(bench._kinds(SAFE, bench.theirs))
@@ -343,9 +359,12 @@ def test_each_row_is_kept_as_soon_as_it_is_there(monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Bench, "run", run)
+    told = []
     with pytest.raises(KeyboardInterrupt):
-        measure_all(True, 1, lambda text: None, keep)
+        measure_all(True, 1, told.append, keep)
     assert seen == [1, 2, 3]
+    assert "| goal | wanted | measured | verdict |" in told[-1]
+    assert list(tmp_path.iterdir()) == [keep]
 
 
 @pytest.mark.slow

@@ -16,6 +16,11 @@ TICK_SECONDS = 0.02
 """How soon whoever waits for another thread notices that nobody wants the result any more."""
 
 
+SWITCH_SECONDS = 0.001
+"""How long a thread may keep the interpreter from the others. Python's own 5 ms are paid anew at
+every hop from thread to thread while the screen paints: `python -m voxtui.bench.stages`."""
+
+
 class Stalled(Exception):
     """The first item did not come in time, or the items became unwanted before the next.
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Literal, TypeAlias
 
-from voxtui.ahead import Stalled, ahead
+from voxtui.ahead import SWITCH_SECONDS, Stalled, ahead
 from voxtui.chunker import Chunker
 from voxtui.config import Config
 from voxtui.conversation import Conversation, Speech, VoiceFailed
@@ -76,10 +76,6 @@ TAP_SECONDS = 0.25
 
 LEAVING_SECONDS = 0.3
 """How long quitting waits for the parts to be closed. The chat model's process is ended sooner."""
-
-SWITCH_SECONDS = 0.001
-"""How long a thread may keep the interpreter from the others. Python's own 5 ms are paid anew at
-every hop from thread to thread while the screen paints: `python -m voxtui.bench.stages`."""
 
 CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
 """The tone by which a newly chosen speaker is recognised."""

@@ -50,22 +50,26 @@ def measure(
         said: dict[str, Any] = {"machine": about, **found, "ratios": ratios(found)}
         said["goals"] = goals(found, not rehearsal)
         if keep:
-            keep.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+            part = keep.with_name(f"{keep.name}.part")  # a run may be cut off at any moment
+            part.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+            part.replace(keep)
         return said
 
     bench = Bench(device, rehearsal, repeats, Clock(WHOLE_SECONDS))
-    for name, rows in groupby(bench.run(), key=itemgetter(0)):
-        new: list[Row] = []
-        for _, row in rows:
-            new.append(row)
-            found.setdefault(name, []).append(row)
-            all_of_it()
-        tell(section(name, new))
-    said = all_of_it()
-    tell("Ours to the better of the ways of generate; below 1: faster:\n")
-    tell(table(said["ratios"]) + "\n")
-    tell("The goals, set for an H200:\n")
-    tell(table(said["goals"]))
+    try:
+        for name, rows in groupby(bench.run(), key=itemgetter(0)):
+            new: list[Row] = []
+            for _, row in rows:
+                new.append(row)
+                found.setdefault(name, []).append(row)
+                all_of_it()
+            tell(section(name, new))
+    finally:  # what a device that is lost costs is what was to come
+        said = all_of_it()
+        tell("Ours to the better of the ways of generate; below 1: faster:\n")
+        tell(table(said["ratios"]) + "\n")
+        tell("The goals, set for an H200:\n")
+        tell(table(said["goals"]))
     return said
 
 

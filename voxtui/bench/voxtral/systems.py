@@ -174,6 +174,10 @@ class Generate:
     def behind(self, context: int, most: int) -> Iterator[str]:
         return self._generate(_text(context), [], most)
 
+    def _forget_length(self) -> None:
+        """Else transformers makes each static cache as long as the longest there ever was."""
+        self._model._previous_max_cache_length = -1
+
     def moments(self, context: int, most: int) -> list[float]:
         """When each token behind so much text came, on `time.perf_counter`.
 
@@ -188,6 +192,7 @@ class Generate:
 
         streamer = Noting(Streamed(), skip_prompt=True)  # type: ignore[arg-type]
         ids = self._ids(_text(context))
+        self._forget_length()
         with torch.inference_mode():
             self._model.generate(
                 ids, attention_mask=torch.ones_like(ids), streamer=streamer,
@@ -201,6 +206,7 @@ class Generate:
     def _generate(self, prompt: Elements, clips: list[Clip], most: int) -> Iterator[str]:
         device = self._model.device
         ids = self._ids(prompt)
+        self._forget_length()
         options = dict(self._options)
         if clips:
             heard = torch.cat([self._features(c) for c in clips])

@@ -135,7 +135,7 @@ def is_right(decoder: Decoder, step: Step) -> bool:
             decoder.layers = layers
         # Of two sums in half precision one may be rounded up and the other down: where a layer adds
         # little, as with small random weights, that is more than what the kernels are off by.
-        rounding = torch.finfo(dtype).eps / 4 * x[-1].norm()
+        rounding = torch.finfo(dtype).eps * x[-1].norm()
         pairs = ((found - x[-1:], wanted - x[-1:], rounding), (other.both, plain.both, 0.0))
         return all(
             bool((mine - theirs).norm() < 2e-2 * theirs.norm() + most)
