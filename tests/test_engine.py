@@ -660,6 +660,39 @@ def test_a_lost_microphone_gives_way_to_another_and_the_speaker_stays() -> None:
         assert last.opened and not talk.events.of(MicrophoneLost)
 
 
+def test_a_headset_that_is_unplugged_while_it_speaks_gives_way_to_the_other_devices() -> None:
+    """The microphone's loss waits behind the answer; by then the speaker's has replaced both."""
+    spare, loud, go = FakeMicrophone(), FakeSpeaker(), Flag()
+    with talking(ScriptedBrain([go, "One."]), spares=lambda: (spare, loud)) as talk:
+        talk.engine.say("tell me")
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.THINKING))
+        talk.microphone.fails = talk.speaker.fails = DeviceError("It is not there.")
+        talk.microphone.unplug()
+        go.set()
+        assert talk.turn().outcome is Outcome.ANSWERED
+        talk.engine.talk(LONG_AGO)
+        talk.events.until(TurnStarted)
+        spare.push(frames(SPEECH, LONG_AGO))
+        talk.engine.release(LONG_AGO + len(SPEECH) * FRAME_SECONDS)
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert loud.chunks and not spare.closed and not talk.events.of(MicrophoneLost)
+
+
+def test_a_microphone_that_is_opened_anew_is_not_lost_by_what_happened_before() -> None:
+    go = Flag()
+    with talking(
+        ScriptedBrain([go, "One."]), spares=lambda: (FakeMicrophone(), FakeSpeaker())
+    ) as talk:
+        talk.engine.say("tell me")
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.THINKING))
+        talk.speaker.fails = DeviceError("The sound server has gone.")
+        talk.microphone.unplug()  # and the server is back once the answer is over
+        go.set()
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert talk.ask(at=LONG_AGO).outcome is Outcome.ANSWERED
+        assert talk.microphone.opened == 2 and not talk.microphone.closed
+
+
 def test_one_that_never_delivered_anything_is_not_replaced_for_ever() -> None:
     made: list[FakeMicrophone] = []
 

@@ -151,6 +151,8 @@ class LookAgain:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
+    opening: object
+    """of the microphone that was lost"""
     sentence: str
 
 
@@ -435,8 +437,8 @@ class Engine:
             case LookAgain():
                 self._abandon_capture()
                 self._look_again()
-            case Lost(sentence):
-                self._lose_microphone(sentence)
+            case Lost(opening, sentence):
+                self._lose_microphone(opening, sentence)
             case Quit():
                 pass
 
@@ -547,9 +549,9 @@ class Engine:
         speaker.finish(marks, stopped)
         self._remember_echo(marks)
 
-    def _microphone_lost(self, sentence: str) -> None:
+    def _microphone_lost(self, opening: object, sentence: str) -> None:
         """On the microphone's thread."""
-        self._inbox.put(Lost(sentence))
+        self._inbox.put(Lost(opening, sentence))
 
     def _close_parts(self) -> None:
         if self._writing is not None:
@@ -559,9 +561,9 @@ class Engine:
             self._voice_busy.release()  # native code is not left running while the process ends
         _close(self._voice, self._brain)
 
-    def _lose_microphone(self, sentence: str) -> None:
+    def _lose_microphone(self, opening: object, sentence: str) -> None:
         """What was captured is kept and answered."""
-        if not self._ready:
+        if not self._ready or not self._sound.is_in_use(opening):
             return
         self._emit(Notice(sentence, "error"))
         self._report_devices(self._sound.replace_microphone())

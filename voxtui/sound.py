@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from voxtui.errors import DeviceError
 from voxtui.protocols import Microphone, Speaker
@@ -20,8 +22,9 @@ class SoundDevices:
     """The two, either of which may be missing (None).
 
     The engine's thread alone opens, exchanges and closes them; any thread may read `level`.
-    `hear` gets every frame, `lost` a sentence once the microphone is gone; both are called on the
-    microphone's thread. Without `spares` nothing replaces what is lost.
+    `hear` gets every frame; `lost`, once a microphone is gone, what `is_in_use` takes and a
+    sentence. Both are called on the microphone's thread. Without `spares` nothing replaces what is
+    lost.
     """
 
     def __init__(
@@ -30,7 +33,7 @@ class SoundDevices:
         speaker: Speaker | None,
         spares: Spares | None,
         hear: Callable[[Frame], None],
-        lost: Callable[[str], None],
+        lost: Callable[[object, str], None],
     ) -> None:
         self.microphone = microphone
         self.speaker = speaker
@@ -39,6 +42,8 @@ class SoundDevices:
         self._spares = spares
         self._hear = hear
         self._lost = lost
+        self._openings = WeakKeyDictionary[Microphone, object]()
+        """the latest of each microphone"""
         self._unproven = False
         """the microphone replaced a lost one, and has not delivered anything"""
 
@@ -76,7 +81,17 @@ class SoundDevices:
 
     def listen(self, microphone: Microphone) -> None:
         """Open `microphone`. Raises DeviceError."""
-        microphone.open(self._hear, self._lost)
+        opening = object()
+        microphone.open(self._hear, partial(self._lost, opening))
+        self._openings[microphone] = opening
+
+    def is_in_use(self, opening: object) -> bool:
+        """Whether what was lost is still listened to.
+
+        It may have been replaced since, or opened anew: a headset that is unplugged takes the
+        speaker along, and whichever is noticed first replaces both.
+        """
+        return self.microphone is not None and self._openings.get(self.microphone) is opening
 
     def use(
         self, microphone: Microphone | None, speaker: Speaker | None
