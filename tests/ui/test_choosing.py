@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from textual.command import CommandList
+from textual.content import Content
+from textual.widgets._toast import Toast
 
 from tests.fakes import (
     SECONDS,
@@ -388,6 +390,33 @@ async def test_a_microphones_name_is_never_read_as_markup():
         s.app._show_level()
         await s.settle()
         assert "HDA [/mic] [red]Analog" in s.lines[-2]
+
+
+async def test_what_the_palette_offers_is_never_read_as_markup():
+    title = "Microphone: HDA [/mic] [red]Analog"
+    async with screen() as s:
+        s.app._parts = parts(devices=lambda: [Listed("HDA [/mic] [red]Analog", 1, 0)])
+        hits = [hit async for hit in Choices(s.app.screen).discover()]
+        hits += [hit async for hit in Choices(s.app.screen).search("hda mic")]
+        shown = [Content.from_markup(hit.prompt).plain for hit in hits]
+        assert shown.count(title) == [hit.text for hit in hits].count(title) == 2
+        assert hits[-1].prompt.spans
+        await s.press("ctrl+p")
+        await s.settle()
+        assert title in s.text
+
+
+async def test_why_nothing_was_changed_is_never_read_as_markup():
+    async with screen() as s:
+        reason = ModelError("/models/[/new] is no [red]model.")
+
+        def brain(config, say):
+            raise reason
+
+        s.app._parts = parts(brain=brain)
+        s.app.choose(Choice("Brain: voxtral", "brain.name", "voxtral"))
+        await s.settle()
+        assert [Toast(toast).render().plain for toast in s.app._notifications] == [str(reason)]
 
 
 async def test_another_microphone_is_checked_and_its_level_told(monkeypatch):

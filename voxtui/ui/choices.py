@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.fuzzy import Matcher
 
 from voxtui.config import Config, options_of, value_of
 from voxtui.errors import DeviceError, ModelError
@@ -130,6 +131,13 @@ class Choices(Provider):
         matcher = self.matcher(query)
         for title, about, act in self._entries:
             if (score := matcher.match(title)) > 0:
-                # It would take what a device has in brackets for markup.
-                shown = Content(title) if "[" in title else matcher.highlight(title)
-                yield Hit(score, shown, act, title, about)
+                yield Hit(score, _highlighted(title, matcher), act, title, about)
+
+
+def _highlighted(title: str, matcher: Matcher) -> Content:
+    """`title` with what it matches by. The matcher's own way would read a device's name as markup,
+    and dies of one that is none."""
+    content = Content(title)
+    for place in matcher.fuzzy_search.match(matcher.query, title)[1]:
+        content = content.stylize(matcher.match_style, place, place + 1)
+    return content
