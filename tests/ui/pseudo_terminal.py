@@ -100,7 +100,7 @@ class PseudoTerminal:
     def resize(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._here, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def send(self, *pieces: str) -> float:
+    def send(self, *pieces: str | bytes) -> float:
         """Type each piece, as bytes that arrive together; when the last was about to be sent.
 
         Not when it had been: what it brings about may have come before the write returns.
@@ -108,7 +108,7 @@ class PseudoTerminal:
         sent = time.monotonic()
         for piece in pieces:
             sent = time.monotonic()
-            os.write(self._here, piece.encode())
+            os.write(self._here, piece.encode() if isinstance(piece, str) else piece)
         return sent
 
     def ends(self, how: signal.Signals | None = None) -> int:

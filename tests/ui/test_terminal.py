@@ -141,6 +141,17 @@ def test_no_bytes_end_it(log):
         assert "new_conversation" not in terminal.told
 
 
+def test_bytes_that_are_no_text_cost_nothing_but_themselves(log):
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send(b"\xff", b"\x1b[M \xe1!", "/")
+        terminal.send("un caf\xe9 ".encode("latin-1"), "caf\xe9\r")
+        terminal.until(lambda: "say" in terminal.told)
+        assert terminal.calls_of("say")[0][0] == "un caf\ufffd caf\xe9"
+        terminal.send(QUIT)
+        assert terminal.ends() == 0
+
+
 def test_a_terminal_that_changes_its_size_is_followed_down_to_nothing(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)

@@ -1,20 +1,23 @@
 """Key releases: Textual neither asks for them nor can it parse them, so both is done here.
 
-Good for Textual 8.2.8 on Linux and macOS, by the kitty keyboard protocol. It leans on three private
-things: `linux_driver.XTermParser`, which the driver looks up when its input thread starts,
-`XTermParser._sequence_to_key_events`, and the driver's `_file`, which its output thread writes to.
+Good for Textual 8.2.8 on Linux and macOS, by the kitty keyboard protocol. It leans on four private
+things: `linux_driver.XTermParser` and its `getincrementaldecoder`, which the driver looks up when
+its input thread starts, `XTermParser._sequence_to_key_events`, and the driver's `_file`, which its
+output thread writes to.
 The tests of this file fail where one changes. Once Textual delivers releases and says when a frame
 has been written, this file goes.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TextIO
 
 from textual import constants, events
@@ -102,6 +105,14 @@ class KeyParser(XTermParser):
             return [events.Key(Keys.Ignore, sequence)]
 
 
+def _forgiving(encoding: str) -> Callable[[], codecs.IncrementalDecoder]:
+    """A byte that is no text costs that character: Textual's own decoder would end the app.
+
+    Terminals send such bytes for keys in another encoding, and for a mouse beyond column 95.
+    """
+    return partial(codecs.getincrementaldecoder(encoding), "replace")
+
+
 class Note(str):
     """An empty piece of output; `tell` is called once all output before it has been flushed."""
 
@@ -177,6 +188,7 @@ class KeyboardDriver(linux_driver.LinuxDriver):
 
     def start_application_mode(self) -> None:
         linux_driver.XTermParser = KeyParser  # pyright: ignore[reportPrivateImportUsage]
+        linux_driver.getincrementaldecoder = _forgiving  # type: ignore[assignment]
         super().start_application_mode()
         if not constants.DISABLE_KITTY_KEY:
             self.write(REQUEST)
