@@ -143,9 +143,9 @@ def test_speculation_changes_neither_words_nor_prompt(
     prompts: list[str] = []
     ask = embedded_module.ChatThread.ask
 
-    def recorded(self, prompt: str, max_tokens: int) -> Draft:  # type: ignore[no-untyped-def]
+    def recorded(self, prompt: str, *rest: Any) -> Draft:  # type: ignore[no-untyped-def]
         prompts.append(prompt)
-        return ask(self, prompt, max_tokens)
+        return ask(self, prompt, *rest)
 
     monkeypatch.setattr(embedded_module.ChatThread, "ask", recorded)
     for question in questions[:4]:

@@ -159,6 +159,27 @@ def test_a_reply_that_nobody_wants_any_more_is_not_worked_on(brain: Brain) -> No
     assert stopped.wait(SECONDS)
 
 
+def test_what_was_drafted_for_an_utterance_is_not_worked_on_once_that_is_dropped(
+    brain: Brain,
+) -> None:
+    drafting, drafted, cancelled, unwanted = Flag(), Flag(), Flag(), list[bool]()
+
+    def run(prompt, sampling, tokens, on_prefilled, on_text, **options):  # type: ignore[no-untyped-def]
+        if tokens:
+            drafting.set()
+            assert cancelled.wait(SECONDS)
+            unwanted.append(on_text("So"))
+            drafted.set()
+        return True
+
+    brain.llama.run = run  # type: ignore[method-assign]
+    speak(brain, cancelled, "x" * 20 + "..")
+    assert drafting.wait(SECONDS)
+    cancelled.set()
+    assert drafted.wait(SECONDS)
+    assert unwanted == [True]
+
+
 def test_words_that_hold_still_are_answered_before_speech_pauses(brain: Brain) -> None:
     drafted = Flag()
 

@@ -50,6 +50,8 @@ class Draft:
     def __init__(self, prompt: str, max_tokens: int) -> None:
         self.prompt = prompt
         self.max_tokens = max_tokens
+        self.cancelled = Flag()
+        """that of the turn it was asked for last"""
         self.prefilled_at: float | None = None
         self.worked: list[tuple[float, float]] = []
         """when the chat model worked on it: start, and end once it has stopped"""
@@ -135,22 +137,23 @@ class ChatThread:
         self._thread = threading.Thread(target=self._run, name="voxtui-chat", daemon=True)
         self._thread.start()
 
-    def ask(self, prompt: str, max_tokens: int) -> Draft:
-        """The draft for `prompt`, being worked on: the one at hand if it is that, or a new one."""
+    def ask(self, prompt: str, max_tokens: int, cancelled: Flag) -> Draft:
+        """The draft for `prompt`, being worked on until `cancelled`: the one at hand if it is that,
+        or a new one."""
         with self._changed:
             draft = self._draft
             if draft is None or not draft.answers(prompt, max_tokens):
                 self._draft = draft = Draft(prompt, max_tokens)
+            draft.cancelled = cancelled
             self._paused = False
             self._changed.notify_all()
             return draft
 
-    def pause(self, wait: bool = True) -> None:
-        """Stop at the next token or batch; what was worked out is kept. `wait` until stopped."""
+    def pause(self) -> None:
+        """Stop at the next token or batch, and wait until then; what was worked out is kept."""
         with self._changed:
             self._paused = True
-            if wait:
-                self._changed.wait_for(lambda: not self._working)
+            self._changed.wait_for(lambda: not self._working)
 
     def _run(self) -> None:
         while True:
@@ -166,10 +169,10 @@ class ChatThread:
                 self._changed.notify_all()
 
     def _wants(self, draft: Draft) -> bool:
-        return self._draft is draft and not self._paused
+        return self._draft is draft and not self._paused and not draft.cancelled.is_set()
 
     def _work_left(self) -> bool:
-        return self._draft is not None and not self._draft.ended and not self._paused
+        return self._draft is not None and not self._draft.ended and self._wants(self._draft)
 
     def close(self) -> None:
         with self._changed:
@@ -252,7 +255,7 @@ class EmbeddedBrain:
         self._chat = ChatThread(self._llama, self._sampling)
         prompt = self._prompt((), "Hello, how are you?") + ASK
         for text, tokens in ((prompt, 4), (self._prompt((), ""), 0)):
-            draft = self._chat.ask(text, tokens)
+            draft = self._chat.ask(text, tokens, Flag())
             while not draft.ends_within(BEAT_SECONDS):
                 progress("warming up", None)
             for _ in draft.texts(Flag()):  # raises what went wrong
@@ -268,7 +271,7 @@ class EmbeddedBrain:
             raise
 
     def listen(self, past: Past, cancelled: Flag) -> None:
-        self._loaded().ask(self._prompt(past, ""), 0)
+        self._loaded().ask(self._prompt(past, ""), 0, cancelled)
         with self._changed:
             self._following = Following(past, cancelled)
 
@@ -287,17 +290,14 @@ class EmbeddedBrain:
         if not words:
             return
         yield Heard(words)
-        draft = self._loaded().ask(self._prompt(past, words) + ASK, self._sampling.max_new_tokens)
+        prompt, tokens = self._prompt(past, words) + ASK, self._sampling.max_new_tokens
+        draft = self._loaded().ask(prompt, tokens, cancelled)
         hidden = [(start, min(end, released)) for start, end in draft.worked if start < released]
-        try:
-            for number, text in enumerate(draft.texts(cancelled)):
-                if number == 0:
-                    marks.mark(Mark.PREFILLED, draft.prefilled_at)
-                    marks.hidden_s += sum(end - start for start, end in hidden)
-                yield Token(text)
-        finally:
-            if cancelled.is_set():
-                self._loaded().pause(wait=False)
+        for number, text in enumerate(draft.texts(cancelled)):
+            if number == 0:
+                marks.mark(Mark.PREFILLED, draft.prefilled_at)
+                marks.hidden_s += sum(end - start for start, end in hidden)
+            yield Token(text)
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
         for number, (start, end) in enumerate(stretches(said)):
@@ -428,7 +428,7 @@ class EmbeddedBrain:
         else:
             # The last word may still grow, and the full stop after it is a guess.
             prompt, tokens = self._prompt(following.past, heard.text.rpartition(" ")[0]), 0
-        self._loaded().ask(prompt, tokens)
+        self._loaded().ask(prompt, tokens, following.cancelled)
 
 
 def _same(heard: Pass, said: Utterance) -> bool:
