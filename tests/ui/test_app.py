@@ -598,6 +598,28 @@ async def test_what_is_typed_while_loading_is_sent_once_ready_one_after_another(
         assert s.engine.calls[-1] == ("say", "second")
 
 
+async def test_what_was_typed_while_loading_does_not_talk_over_who_talks_meanwhile():
+    async with screen(loaded=False) as s:
+        await s.press("slash")
+        for text in ("first", "second"):
+            await s.type(text)
+            await s.pilot.press("enter")
+        s.engine.load()
+        await s.settle()
+        s.engine.begin("typed")
+        s.engine.report(StateChanged(State.SPEAKING))
+        await s.settle()
+        await s.press("space")
+        s.engine.finish(Outcome.CANCELLED)
+        await s.settle()
+        assert s.commands == ["say", "talk"]
+        await s.press("space")
+        s.engine.begin()
+        s.engine.finish()
+        await s.settle()
+        assert s.commands == ["say", "talk", "release", "say"]
+
+
 async def test_a_start_that_failed_says_what_to_do_and_leaves_the_screen_usable():
     async with screen(loaded=False) as s:
         await s.press("slash")

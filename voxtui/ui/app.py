@@ -376,7 +376,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._rest = self.set_timer(WORDS_FIRST_SECONDS, self._show_rest)
         else:
             self._show_rest()
-        if state is State.READY and self._waiting:
+        if state is State.READY and self._waiting and self._talking is None:
             self._say(self._waiting.popleft())
 
     def _show_rest(self) -> None:
