@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from voxtui.ahead import Stalled, ahead
@@ -192,8 +193,11 @@ class Speech:
 def speakable(text: str) -> str:
     """`text` as it should be read aloud: no Markdown, no code, no bare URLs, no list markers."""
     plain: list[str] = []
-    for block in _markdown().parse(text.strip()):
+    blocks = _markdown().parse(text.strip())
+    for block, after in zip_longest(blocks, blocks[1:]):
         plain.append("code" if block.type in ("fence", "code_block") else " ")
+        if block.type == "list_item_open" and after is not None and after.nesting < 0:
+            plain.append(f"{block.info}{block.markup}")  # an answer such as `42.` marks no list
         for piece in block.children or ():
             if piece.type in ("text", "code_inline"):
                 plain.append(piece.content)
@@ -213,7 +217,7 @@ def _unfinished(text: str) -> str:
 def _markdown() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False})
+    return MarkdownIt("commonmark", {"html": False}).disable("reference")  # `[Vox]: Yes` is none
 
 
 class Conversation:

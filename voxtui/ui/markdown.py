@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
 from textual.content import Content
@@ -25,14 +26,17 @@ def rendered(text: str) -> Content:
     lists: list[int | None] = []
     """for each list around the block its next number, or None for bullets"""
     quotes, heading, first_of_item = 0, False, False
-    for token in _parser().parse(text):
+    tokens = _parser().parse(text)
+    for token, after in zip_longest(tokens, tokens[1:]):
         match token.type:
             case "bullet_list_open":
                 lists.append(None)
             case "ordered_list_open":
-                lists.append(int(token.attrGet("start") or 1))
+                lists.append(int(token.attrs.get("start", 1)))
             case "bullet_list_close" | "ordered_list_close":
                 lists.pop()
+            case "list_item_open" if after is not None and after.nesting < 0:
+                pieces += _begin_block(pieces, lists, quotes, True)  # `42.` may be an answer
             case "list_item_open":
                 first_of_item = True
             case "blockquote_open" | "blockquote_close":
@@ -101,4 +105,5 @@ def _inline(tokens: Sequence[Token], style: str, indent: str) -> Iterator[Piece]
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
+    parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
+    return parser.disable("reference")  # `[Vox]: Yes` is none, and would not be seen
