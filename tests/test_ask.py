@@ -18,7 +18,7 @@ from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
 from voxtui.audio.deviceless import FileSpeaker
 from voxtui.config import VadConfig
 from voxtui.engine import Engine
-from voxtui.errors import ModelError
+from voxtui.errors import InputError, ModelError
 from voxtui.metricsfile import metrics_file
 from voxtui.recording import TRAIL_SAMPLES
 from voxtui.transcribe import Segment, segments, write, written
@@ -145,6 +145,18 @@ def test_nothing_said_is_no_failure(ask):
     assert ran.stderr.splitlines()[-1] == "Nothing was heard in none.wav."
     assert brain.inferences == 0
     assert json.loads(ask("none.wav", "--json").stdout)["outcome"] == "no_speech"
+
+
+def test_the_name_of_a_clip_gives_the_terminal_no_command(ask):
+    for file in ("one.wav", "none.wav"):
+        Path(file).rename(f"\x1b]0;{file}\x07")
+    said = ask("\x1b]0;none.wav\x07", "\x1b]0;one.wav\x07", brain=ScriptedBrain([OUT_OF_MEMORY]))
+    assert said.stderr.splitlines()[-2:] == [
+        "Nothing was heard in ]0;none.wav.",
+        "]0;one.wav: Out of memory.",
+    ]
+    with pytest.raises(InputError, match=r"^\]0;two.wav: there is no such file.$"):
+        ask("\x1b]0;two.wav\x07")
 
 
 def test_a_failed_turn_is_a_sentence_and_the_next_clip_is_asked_all_the_same(ask):

@@ -286,6 +286,11 @@ def test_what_an_option_says_wrong_is_said_with_its_place(said, sentence):
     assert refusal(said) == sentence
 
 
+def test_a_file_that_just_lies_there_gives_the_terminal_no_command():
+    file = '"\\u001b]0;title\\u0007\\u009b2J" = 1'
+    assert refusal(file=file).startswith("config.toml: ]0;title2J: unknown key; ")
+
+
 def test_what_the_environment_says_wrong_is_said_with_its_place():
     assert refusal(environ={"VOXTUI_VOICE__SPEED": "9"}).startswith(
         "VOXTUI_VOICE__SPEED: voice.speed: 9 is not"

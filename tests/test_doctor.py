@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.fakes import FakeMicrophone
 from voxtui import doctor
+from voxtui.audio import devices
 from voxtui.audio.devices import Device, Probe
 from voxtui.config import AudioConfig, BrainConfig, Config, EmbeddedBrainConfig
 from voxtui.cuda import Gpu
@@ -262,6 +264,21 @@ def test_devices_are_a_table_that_says_which_are_used(listed):
         "1 Loud speaker ALSA 44100 Hz 0 in, 2 out used as speaker",
     ]
     assert level == "Level: −20 dBFS at most in 0.05 s from 'fake microphone'."
+
+
+def test_the_name_of_a_device_gives_the_terminal_no_command(monkeypatch):
+    """That of a Bluetooth headset is whatever its owner calls it."""
+    named = {"name": "\x1b]0;title\x07Headset", "hostapi": 0, "max_input_channels": 1,
+             "max_output_channels": 0, "default_samplerate": 16_000.0}  # fmt: skip
+    system = SimpleNamespace(
+        PortAudioError=OSError,
+        default=SimpleNamespace(device=(0, -1)),
+        query_hostapis=lambda: [{"name": "ALSA"}],
+        query_devices=lambda: [named],
+    )
+    monkeypatch.setattr(devices, "portaudio", lambda: system)
+    monkeypatch.setattr(devices, "streams", devices.Streams())
+    assert [device.name for device in devices.list_devices()] == ["]0;titleHeadset"]
 
 
 def test_a_device_that_is_configured_and_not_there_is_said(listed):

@@ -10,6 +10,7 @@ import click
 
 from voxtui.audio.clips import Clip
 from voxtui.engine import Engine
+from voxtui.errors import text_only
 from voxtui.headless import headless
 from voxtui.turn import Event, Mark, Marks, Notice, Outcome, ReplyText, Turn, TurnStarted
 
@@ -72,7 +73,8 @@ def _report(turn: Turn, asking: Asking) -> None:
         click.echo(json.dumps(turn.as_json(), ensure_ascii=False))
     elif turn.reply:
         click.echo()
+    clip = text_only(str(turn.clip))
     if turn.outcome is Outcome.NO_SPEECH and not asking.as_json:
-        click.echo(f"Nothing was heard in {turn.clip}.", err=True)
+        click.echo(f"Nothing was heard in {clip}.", err=True)
     elif turn.outcome is Outcome.FAILED:
-        click.echo(f"{turn.clip}: {turn.error}", err=True)
+        click.echo(f"{clip}: {turn.error}", err=True)

@@ -13,17 +13,28 @@ Foreign exceptions become one of these at the seam where they appear. Three plac
 the command line, the engine around one turn, the engine around start-up.
 """
 
+import re
 import shlex
 import sys
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def text_only(said: str) -> str:
+    """`said` without what is no text, and may be a command to the terminal that shows it.
+
+    For all that somebody else has named or written: a server, a model, a device, a file.
+    """
+    return _CONTROL.sub("", said)
 
 
 class VoxtuiError(Exception):
     """A failure the user can understand; `hint` is a command or a config key that helps."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = text_only(message)
+        self.hint = text_only(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()

@@ -14,6 +14,7 @@ import click
 
 from voxtui.audio.clips import frames, pieces
 from voxtui.config import VadConfig
+from voxtui.errors import text_only
 from voxtui.protocols import SpeechDetector
 from voxtui.recording import LEAD_FRAMES, Recording, SpeechGate
 from voxtui.turn import FRAME_SECONDS, Frame, Utterance
@@ -52,7 +53,7 @@ def write(
             count += 1
             click.echo(written(segment, form, count))
         if count == before:
-            click.echo(f"Nothing was heard in {file.name}.", err=True)
+            click.echo(f"Nothing was heard in {text_only(file.name)}.", err=True)
 
 
 def written(segment: Segment, form: str, number: int) -> str:

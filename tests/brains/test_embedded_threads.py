@@ -180,6 +180,16 @@ def test_what_was_drafted_for_an_utterance_is_not_worked_on_once_that_is_dropped
     assert unwanted == [True]
 
 
+def test_what_the_chat_model_writes_gives_the_terminal_no_command(brain: Brain) -> None:
+    def run(prompt, sampling, tokens, on_prefilled, on_text, **options):  # type: ignore[no-untyped-def]
+        for text in ("\x1b", "]0;title\x07Two\n\t", "lines\x9b2J\r."):
+            on_text(text)
+        return True
+
+    brain.llama.run = run  # type: ignore[method-assign]
+    assert brain.answers("Why?") == "Why?]0;titleTwo\n\tlines2J."
+
+
 def test_words_that_hold_still_are_answered_before_speech_pauses(brain: Brain) -> None:
     drafted = Flag()
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any, Literal
 
-from voxtui.errors import DeviceError
+from voxtui.errors import DeviceError, text_only
 
 Direction = Literal["input", "output"]
 
@@ -142,7 +142,7 @@ def list_devices() -> list[Device]:
     return [
         Device(
             index=index,
-            name=found["name"],
+            name=text_only(found["name"]),
             host=hosts[found["hostapi"]]["name"],
             inputs=found["max_input_channels"],
             outputs=found["max_output_channels"],

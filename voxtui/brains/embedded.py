@@ -23,7 +23,7 @@ from voxtui.ahead import TICK_SECONDS
 from voxtui.brains.llama import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.moonshine import Moonshine, stretches
 from voxtui.config import Config, Sampling
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, text_only
 from voxtui.models import MODELS, check_content, fetch, model_file
 from voxtui.protocols import Past, Progress
 from voxtui.recording import Recording
@@ -297,7 +297,7 @@ class EmbeddedBrain:
             if number == 0:
                 marks.mark(Mark.PREFILLED, draft.prefilled_at)
                 marks.hidden_s += sum(end - start for start, end in hidden)
-            yield Token(text)
+            yield Token(text_only(text))
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
         for number, (start, end) in enumerate(stretches(said)):

@@ -25,7 +25,7 @@ from voxtui.brains.wire import (
     complaint,
 )
 from voxtui.config import Config, RemoteBrainConfig, Sampling
-from voxtui.errors import RemoteError
+from voxtui.errors import RemoteError, text_only
 from voxtui.protocols import Past, Progress
 from voxtui.turn import Frame, Heard, Mark, Marks, Token, Utterance
 
@@ -50,9 +50,6 @@ _UNKNOWN = re.compile(
     re.IGNORECASE,
 )
 """How servers say that they do not know a parameter, rather than that its value is wrong."""
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""What is no text and may be a command to the terminal that shows it; half of a character."""
 
 
 class RemoteBrain:
@@ -274,7 +271,7 @@ class RemoteBrain:
                     quoted = f": “{server.shown(why)}”" if why else "."
                     raise RemoteError(f"{server.host} sent something that is no transcript{quoted}")
                 # whisper.cpp's server breaks the line where its model does, often within a sentence
-                yield " ".join(_CONTROL.sub("", event["text"]).split()) if event else ""
+                yield " ".join(text_only(event["text"]).split()) if event else ""
         except Refused as refusal:
             if refusal.hint == LESS:  # nothing of what was said before is sent here
                 refusal.hint = "Say less at a time."
@@ -371,7 +368,7 @@ def _piece(event: Json) -> tuple[str, bool]:
         return "", False
     said = choices[0].delta or choices[0].message
     text = said.content if said else None
-    shown = _CONTROL.sub("", text) if isinstance(text, str) else ""
+    shown = text_only(text) if isinstance(text, str) else ""
     return shown, bool(choices[0].finish_reason)
 
 
