@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Generator
+from itertools import count
 
 import pytest
 
@@ -149,3 +151,22 @@ def test_leaving_what_is_unwanted_does_not_wait_for_it() -> None:
     for thread in threading.enumerate():
         if thread.name == "voxtui-test":
             thread.join(SECONDS)
+
+
+def test_a_first_item_is_not_late_because_the_process_was_suspended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While it is stopped by Ctrl+Z, the clock goes on."""
+    monkeypatch.setattr(time, "monotonic", count(0.0, 100.0).__next__)
+    waited, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Generator[int, None, None]:
+        assert go_on.wait(SECONDS)
+        yield 1
+
+    def unwanted() -> bool:
+        (go_on if waited.is_set() else waited).set()
+        return False
+
+    with ahead(slow(), 1, "test", first_within=SECONDS, unwanted=unwanted) as items:
+        assert list(items) == [1]

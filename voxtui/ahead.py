@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from queue import Empty, Queue
@@ -71,18 +70,20 @@ def ahead(
             last = error
         put(last)
 
-    def take(late: float | None) -> T | BaseException | _Done:
+    def take(within: float | None) -> T | BaseException | _Done:
         nonlocal stalled
+        waited = 0.0
         while True:
             try:
                 return buffer.get(timeout=None if first_within is None else TICK_SECONDS)
             except Empty:
-                stalled = unwanted() or (late is not None and time.monotonic() > late)
+                waited += TICK_SECONDS  # the clock goes on while the process is suspended (Ctrl+Z)
+                stalled = unwanted() or (within is not None and waited > within)
                 if stalled:
                     raise Stalled(producer) from None
 
     def consume() -> Iterator[T]:
-        item = take(first_within and time.monotonic() + first_within)
+        item = take(first_within)
         while not isinstance(item, _Done):
             if isinstance(item, BaseException):
                 raise item

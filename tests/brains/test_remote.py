@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -504,6 +505,23 @@ def test_what_makes_a_request_ready_is_not_the_networks(server, monkeypatch):
 
 
 # Patience.
+
+
+def test_a_server_is_not_late_because_the_process_was_suspended(monkeypatch):
+    """While it is stopped by Ctrl+Z, the clock goes on."""
+    go_on = Flag()
+
+    class Client:
+        @contextmanager
+        def stream(self, method, url, extensions):
+            assert go_on.wait(SECONDS)
+            yield SimpleNamespace(status_code=200, headers={}, iter_bytes=lambda: [b'{"id": 1}'])
+
+    items = wire.Exchange(wire.Connection(None, Client()), "GET", "", {}).items(SECONDS)
+    monkeypatch.setattr(time, "monotonic", count(0.0, 100.0).__next__)
+    assert [next(items), next(items)] == [None, None]
+    go_on.set()
+    assert [item for item in items if item is not None] == [{"id": 1}]
 
 
 @pytest.mark.parametrize("alive", [False, True], ids=["silent", "only comments"])

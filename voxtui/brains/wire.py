@@ -406,13 +406,14 @@ class Exchange:
 
     def items(self, patience_s: float) -> Iterator[Json | ErrorResponse | None]:
         """What comes, and None every 20 ms. Raises what went wrong, and TimeoutError."""
-        since, last = time.monotonic(), False
+        waited, last = 0.0, False
         try:
             while not last:
                 try:
                     item, last = self._items.get(timeout=TICK_SECONDS)
                 except Empty:
-                    if time.monotonic() - since > patience_s:
+                    waited += TICK_SECONDS  # the clock goes on while we are suspended (Ctrl+Z)
+                    if waited > patience_s:
                         raise TimeoutError from None
                     yield None
                     continue
@@ -420,7 +421,7 @@ class Exchange:
                     raise item
                 if item is not None:
                     yield item
-                since = time.monotonic()
+                waited = 0.0
         finally:
             if not last:
                 self.connection.leave()
