@@ -219,6 +219,18 @@ def test_a_key_press_silences_it_within_50_ms(
     assert np.abs(claimed).max() < 50
 
 
+def test_what_is_stopped_before_it_sounds_has_no_last_sound_either(
+    speaker: SounddeviceSpeaker, recorder: Recorder
+) -> None:
+    silence = np.zeros(round(0.5 * VOICE_RATE), np.float32)
+    marks, key = Marks(), KeyPress(0.4)  # the tone is in the device by then
+    samples = np.concatenate([silence, tone(0.5).samples])
+    speaker.play(SpeechChunk(samples, VOICE_RATE, "la"), marks, key.flag.is_set)
+    speaker.finish(marks, key.flag.is_set)
+    assert not recorded(recorder).any()
+    assert marks.at(Mark.FIRST_SOUND) is None and marks.at(Mark.LAST_SOUND) is None
+
+
 @pytest.mark.slow
 def test_what_was_dropped_is_not_heard_with_the_next_reply(
     virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker

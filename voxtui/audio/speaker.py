@@ -199,7 +199,8 @@ class SounddeviceSpeaker:
             self._changed.wait_for(lambda: reply.heard is not None or self._lost is not None)
             self._raise_if_lost()
             self._forget()
-            if reply.last_sound is not None and (at := reply.last_sound.at) is not None:
+            sounded = marks.at(Mark.FIRST_SOUND) is not None  # and was not stopped before it could
+            if sounded and reply.last_sound is not None and (at := reply.last_sound.at) is not None:
                 marks.mark(Mark.LAST_SOUND, min(at, reply.silenced_at or at))
             return (reply.heard or 0) / self._rate
 
