@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -289,6 +291,29 @@ def lose(speaker: SounddeviceSpeaker, action: Callable[[], object]) -> str:
         return refuses(lambda: play_on(speaker, begun))
     finally:
         actor.join()
+
+
+def test_a_speaker_is_not_lost_because_the_process_was_suspended(
+    virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After Ctrl+Z for a while, the device has not moved yet when it is looked at again."""
+    looks, marks = queue.SimpleQueue[None](), Marks()
+
+    def later() -> float:
+        looks.put(None)
+        return time.monotonic() + 100
+
+    speaker.play(tone(1.0), marks, never)
+    while marks.at(Mark.FIRST_SOUND) is None:
+        threading.Event().wait(0.001)
+    virtual_audio.stall()
+    try:
+        monkeypatch.setattr("voxtui.audio.speaker.time", SimpleNamespace(monotonic=later))
+        for _ in range(9):
+            looks.get(timeout=SECONDS)
+    finally:
+        virtual_audio.unstall()
+    assert speaker.finish(marks, never) == pytest.approx(1.0, abs=0.002)
 
 
 @pytest.mark.slow

@@ -271,12 +271,13 @@ class SounddeviceSpeaker:
         stream, rate = self._stream, self._rate
         period = round(PERIOD_SECONDS * rate)
         capacity = stream.write_available
-        moved_at, filled = time.monotonic(), 0
+        # Not by the clock, which goes on while the process is suspended (Ctrl+Z).
+        stood_still, filled = 0.0, 0
         while True:
             now = time.monotonic()
             filled_before, filled = filled, capacity - stream.write_available
             if filled < filled_before:
-                moved_at = now
+                stood_still = 0.0
                 self._stretch.took(filled_before - filled, now)
             with self._changed:
                 if self._closing:
@@ -286,14 +287,15 @@ class SounddeviceSpeaker:
                 self._end_if_heard(now)
                 if not self._queue and not self._rinsing():
                     self._changed.wait(self._soon() if self._reply else None)
-                    moved_at = time.monotonic()
+                    stood_still = 0.0
                     continue
                 room = capacity - period - filled
                 if room <= 0:
-                    if now - moved_at > STALL_SECONDS:
+                    if stood_still > STALL_SECONDS:
                         self._lose(self._unplugged())
                         return
-                    self._changed.wait(self._soon())
+                    stood_still += (soon := self._soon())
+                    self._changed.wait(soon)
                     continue
                 reply, samples = self._reply, self._next_slice(room)
             if filled <= 0:
