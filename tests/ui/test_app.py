@@ -620,6 +620,16 @@ async def test_what_was_typed_while_loading_does_not_talk_over_who_talks_meanwhi
         assert s.commands == ["say", "talk", "release", "say"]
 
 
+async def test_what_is_pasted_is_taken_whole_and_as_text():
+    async with screen() as s:
+        await s.press("slash")
+        s.app.post_message(events.Paste("Translate:\r\x9b2Jgood\x1b]0;x\x07\r\nmorning\n"))
+        await s.type(" now")
+        s.app.post_message(events.Paste(" or  later"))
+        await s.pilot.press("enter")
+        assert s.engine.calls[-1] == ("say", "Translate: 2Jgood]0;x morning now or  later")
+
+
 async def test_a_start_that_failed_says_what_to_do_and_leaves_the_screen_usable():
     async with screen(loaded=False) as s:
         await s.press("slash")

@@ -28,7 +28,7 @@ from textual.widgets import Footer, Input, Static
 
 from voxtui.config import Config, found_file, save_values, with_value
 from voxtui.engine import Change
-from voxtui.errors import ConfigError, InputError, ModelMissing, VoxtuiError
+from voxtui.errors import ConfigError, InputError, ModelMissing, VoxtuiError, text_only
 from voxtui.level import complaint, decibels
 from voxtui.metrics import DeviceOffset
 from voxtui.session import Record, saved_sessions
@@ -646,6 +646,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         if isinstance(event, events.Key) and event.is_printable:
             self._bar.begun = self._bar.typing
+        if isinstance(event, events.Paste):
+            self._bar.begun = self._bar.typing
+            # The field would take its first line only, and show whatever commands are in it.
+            event.text = text_only(" ".join(event.text.splitlines()))
         await super().on_event(event)
 
     def _talks(self, key: events.Key) -> bool:
