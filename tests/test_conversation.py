@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import BeepVoice
+from tests.fakes import SECONDS, BeepVoice
 from voxtui.config import HistoryConfig
 from voxtui.conversation import Conversation, Speech, VoiceFailed, clauses, speakable
 from voxtui.turn import Marks, Token, Utterance
@@ -138,6 +138,22 @@ def test_clauses_lose_and_invent_nothing(texts: list[str]) -> None:
 )
 def test_what_is_spoken_holds_no_markup(text: str, expected: str) -> None:
     assert speakable(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "spoken"),
+    [
+        ("42. That is six times seven.", "42. That is six times seven."),
+        ("1969) a moon", "1969) a moon,"),
+        ("1. Eat well.\n2. Sleep.", "Eat well. Sleep."),
+    ],
+)
+def test_a_number_that_is_the_answer_is_spoken_and_that_of_a_list_is_not(
+    reply: str, spoken: str
+) -> None:
+    voice = BeepVoice()
+    list(Speech(voice, Marks(), SECONDS).chunks(iter([Token(reply)])))
+    assert " ".join(voice.clauses) == spoken
 
 
 def remember(conversation: Conversation, reply: str, heard: str | None = None) -> None:

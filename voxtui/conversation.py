@@ -52,6 +52,9 @@ _CLAUSE_END = re.compile(r"[,;:–—]+[\"')\]*_]*(?=\s)|(?<!\d)\s[–—-]+(?=\
 _FENCE = re.compile(r"^[ \t]*(?:```(?!.*`)|~~~)", re.MULTILINE)
 """Begins a block of code, or ends it."""
 
+_NO_LIST = re.compile(r"^(\s*(?!1[.)])\d+)(?=[.)]\s)")
+"""A number that is the answer: a list would begin with 1."""
+
 _SIGNS = {
     "-": "minus", "−": "minus", "*": "times", "/": "divided by", "≈": "about", "≤": "at most",
     "≥": "at least", "√": "the square root of", "→": "to", "#": "sharp",
@@ -143,8 +146,9 @@ class Speech:
         for clause in clauses(token.text for token in tokens):
             if self.stopped():
                 return
-            text = _unfinished(speakable(clause))
-            too_short = not self.spoken and len(clause.strip()) < SHORTEST_SPOKEN
+            first = not self.spoken
+            text = _unfinished(speakable(_NO_LIST.sub(r"\1\\", clause) if first else clause))
+            too_short = first and len(clause.strip()) < SHORTEST_SPOKEN
             spoken = SpokenClause(len(clause), whole=too_short or not text)
             self.spoken.append(spoken)
             if spoken.whole:
