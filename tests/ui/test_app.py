@@ -572,14 +572,6 @@ async def test_space_while_loading_says_so():
         assert any("Still loading" in toast for toast in toasts(s.app))
 
 
-async def test_all_lines_of_what_is_pasted_stand_in_the_field():
-    async with screen() as s:
-        await s.press("slash")
-        s.app.screen.focused.post_message(events.Paste("one line\ntwo lines\n"))
-        await s.settle()
-        assert s.app._bar.field.value == "one line two lines"
-
-
 async def test_what_is_typed_while_loading_is_sent_once_ready_one_after_another():
     async with screen(loaded=False) as s:
         await s.press("slash")

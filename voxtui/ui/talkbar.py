@@ -54,13 +54,6 @@ class Hint(Static):
     ALLOW_SELECT = False
 
 
-class Field(Input):
-    """A line of text; what is pasted into it becomes one."""
-
-    def on_paste(self, event: events.Paste) -> None:
-        event.text = " ".join(event.text.splitlines())  # of which the field takes the first line
-
-
 class TalkBar(Horizontal):
     """Meter and hint; or, while text is typed, the field."""
 
@@ -79,7 +72,7 @@ class TalkBar(Horizontal):
         self.begun = False
         """whether a key has arrived for the field, which may not have taken it yet"""
         self.meter = Meter()
-        self.field = Field(compact=True)
+        self.field = Input(compact=True)
         self._hint = Hint(markup=False)
 
     def compose(self) -> ComposeResult:
