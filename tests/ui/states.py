@@ -299,6 +299,7 @@ async def silent_microphone(s: Screen) -> None:
     await loaded(s)
     s.app._check_level(LOADED.microphone, False)
     await listening(s, level=0.001)
+    s.app._show_level()  # or the clock decides whether the first complaint is withdrawn by now
     s.engine.report(Notice(complaint(LOADED.microphone, 0.001)))
     s.engine.finish(Outcome.NO_SPEECH)
 
