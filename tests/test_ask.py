@@ -71,7 +71,7 @@ def ask(monkeypatch, tmp_path, capfd):
 def test_the_answer_is_all_there_is_on_stdout(ask):
     ran = ask("one.wav", brain=ScriptedBrain(["It ", "is ", "noon."]))
     assert (ran.exit_code, ran.stdout) == (0, "It is noon.\n")
-    assert ran.stderr == "Not played; --play plays it.\n"
+    assert ran.stderr == "Silent; --play plays the answers.\n"
 
 
 def test_what_the_start_has_to_say_is_said_on_stderr_and_is_no_failure(ask):

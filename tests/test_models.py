@@ -13,9 +13,10 @@ import pytest
 from filelock import FileLock
 
 from tests.package_index import PackageIndex
+from voxtui import fetch as fetch_command
 from voxtui import models
-from voxtui.config import KokoroConfig, VoiceConfig
-from voxtui.errors import ModelError, ModelMissing
+from voxtui.config import Config, KokoroConfig, VoiceConfig
+from voxtui.errors import InputError, ModelError, ModelMissing
 from voxtui.models import ChatModel, Part, check_content, fetch, model_file, models_directory
 from voxtui.repositories import kokoro_files, voxtral_directory
 
@@ -502,6 +503,12 @@ def test_a_release_cut_short_elsewhere_is_recognised_by_its_name(tmp_path):
 def test_a_path_in_a_home_that_nobody_has_is_one_sentence(find):
     with pytest.raises(ModelError, match="~nobody-here/"):
         find("~nobody-here/mine.gguf")
+
+
+def test_a_file_that_is_not_there_is_refused_even_where_the_model_is(monkeypatch):
+    monkeypatch.setattr(fetch_command, "is_here", lambda model: True)
+    with pytest.raises(InputError, match="there is no such file"):
+        fetch_command.fetch(Config(), None, "auto", Path("nowhere.gguf"))
 
 
 def test_a_directory_is_no_model(tmp_path):

@@ -37,7 +37,7 @@ def answer(
     failed = False
     with headless(make_engine) as asked:
         if not asking.audible and not asking.as_json:
-            click.echo("Not played; --play plays it.", err=True)
+            click.echo("Silent; --play plays the answers.", err=True)
         for clip in clips:
             if asking.fresh:
                 asked.engine.new_conversation()

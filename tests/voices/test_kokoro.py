@@ -99,6 +99,11 @@ def test_it_sounds_as_the_official_code_does(voice, files):
     np.testing.assert_allclose(voice._sound(phonemes), expected, atol=1e-5)
 
 
+def test_who_waits_for_a_voice_that_was_closed_does_not_wait_for_ever(files):
+    with pytest.raises(RuntimeError, match="closed"):
+        KokoroVoice(VoiceConfig(), files)._sound("a")
+
+
 def test_the_random_numbers_of_others_are_left_alone(voice):
     with torch.random.fork_rng():
         torch.manual_seed(7)

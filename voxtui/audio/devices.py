@@ -173,7 +173,7 @@ def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device
         ]
     setting = f"audio.{direction}"
     if not matches:
-        near = difflib.get_close_matches(wanted, [d.name for d in able], 1, 0.4)
+        near = difflib.get_close_matches(wanted, [d.name for d in able], 1, 0.6)
         meant = f" Did you mean {near[0]!r}?" if near else ""
         raise DeviceError(
             f"There is no {kind} {wanted!r} ({setting}).{meant}", "`voxtui devices` lists them."

@@ -239,7 +239,7 @@ class Server:
             )
         except (ImportError, ValueError, http.InvalidURL) as error:
             raise RemoteError(
-                f"The proxy that the environment names cannot be used: {error}.",
+                f"The proxy that the environment names cannot be used: {str(error).rstrip('.')}.",
                 "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say which is used for what.",
             ) from error
         return Connection(http, client)

@@ -114,14 +114,14 @@ class Choices(Provider):
     @property
     def _entries(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
         app = cast("Choosing", self.app)
+        yield "Save settings", "write what was chosen to your config file", app.action_save_settings
+        yield LOOK_AGAIN, "offers what was plugged in since the start", app.look_again
         for choice, chosen in app.offered():
             yield (
                 f"{choice.title} ✓" if chosen else choice.title,
                 choice.key,
                 partial(app.choose, choice),
             )
-        yield LOOK_AGAIN, "offers what was plugged in since the start", app.look_again
-        yield "Save settings", "write what was chosen to your config file", app.action_save_settings
 
     async def discover(self) -> Hits:
         for title, about, act in self._entries:

@@ -15,10 +15,12 @@ PANEL: Sequence[tuple[str, str]] = (
     ("TTFT", "time to first token: to the first piece of a word"),
     ("First sound", "until you hear it"),
     ("Total", "until the answer is written in full"),
-    ("p50 p95", "50 and 95 of 100 of the last turns took no longer"),
+    ("p50 p95", "half, and 95 %, of the last 20 turns were as fast or faster"),
     ("cold", "the first turn after loading; the others are warm"),
+    ("last word", "the same times, from when you stopped speaking"),
     ("session", "all turns since the start, oldest first"),
     ("ahead", "speech that is made and waits to be heard"),
+    ("too late", "silence in the answer, as the voice fell behind"),
     ("hidden", "work done while you still spoke"),
     ("listen", "waiting for the end of your last word"),
     ("send", "sending it to the server"),
@@ -46,7 +48,11 @@ class Help(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         does = [(binding.key_display or binding.key, binding.tooltip) for binding in self._keys]
-        does.append(("mouse", "hold its button on the bar at the bottom to talk"))
+        does += [
+            ("mouse", "hold its button on the bar at the bottom to talk"),
+            ("PgUp PgDn End", "scroll back, and to the newest again"),
+            ("Ctrl+Z", "suspend; `fg` in the shell comes back"),
+        ]
         with VerticalScroll() as box:
             yield _table(does)
             yield Static("The panel, in ms after you let go", classes="title")

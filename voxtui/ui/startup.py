@@ -50,7 +50,7 @@ def first_steps(mode: Mode | None, key: str, ears: Line, sends_to: str) -> list[
 def ears(microphone: str | None, level: str, silence: str | None) -> Line:
     """What listens, how loud it is, or why it is probably silent."""
     if microphone is None:
-        return "Mic", "None found. Type with /, or plug one in and press Ctrl+P."
+        return "Mic", "None in use. Type with /, or plug one in and press Ctrl+P."
     if silence:
         return COMPLAINT, silence
     return "Mic", f"{microphone}, {level}." if level else f"{microphone}. {HOW_LOUD}"

@@ -165,6 +165,8 @@ class KokoroVoice:
     def _sound(self, phonemes: str) -> Samples:
         answer: Answer = SimpleQueue()
         self._wanted.put((phonemes, answer))
+        if self._thread is None:  # closed meanwhile: there may be nobody to answer
+            raise RuntimeError("it was closed")
         found = answer.get()
         if isinstance(found, Exception):
             raise found

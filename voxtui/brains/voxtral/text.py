@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from voxtui.errors import text_only
+
 
 class Tekken:
     """The tokenizer of a checkpoint directory. Raises OSError, ValueError."""
@@ -30,14 +32,17 @@ class Tekken:
 
 
 class Detokenizer:
-    """Tokens of one reply to text: all that is complete, at once, never a part of a character."""
+    """Tokens of one reply to text: all that is complete, at once, never a part of a character.
+
+    What a terminal would obey is left out.
+    """
 
     def __init__(self, tekken: Tekken) -> None:
         self._tekken = tekken
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def text(self, token: int) -> str:
-        return self._decoder.decode(self._tekken.piece(token))
+        return text_only(self._decoder.decode(self._tekken.piece(token)))
 
     def rest(self) -> str:
         """What the end makes of bytes that never became a character."""
