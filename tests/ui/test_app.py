@@ -503,7 +503,7 @@ async def test_help_is_scrolled_by_its_keys():
 
 
 async def test_help_explains_every_stage_of_the_panel():
-    async with screen(size=(120, 45)) as s:
+    async with screen(size=(120, 50)) as s:
         await s.pilot.press("question_mark")
         await s.settle()
         for stage in Waterfall.KINDS:
