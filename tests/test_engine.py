@@ -807,16 +807,28 @@ def test_a_microphone_that_came_back_is_used_again_once_it_was_looked_for() -> N
         assert talk.ask().outcome is Outcome.ANSWERED
 
 
-def test_a_microphone_that_was_not_there_at_the_start_is_used_once_it_is_found() -> None:
+def test_a_microphone_that_was_not_there_at_the_start_gives_way_to_the_default_until_it_is() -> (
+    None
+):
     absent, spare = FakeMicrophone(DeviceError("It is not there.")), FakeMicrophone()
     with talking(microphone=absent, spares=lambda: (spare, FakeSpeaker())) as talk:
-        talk.engine.look_again()
-        talk.events.until(Notice, lambda e: "Listening to" in str(e))
-        assert spare.opened and not absent.opened
+        said = [str(notice) for notice in talk.events.of(Notice)]
+        assert "It is not there." in said[0] and "Listening to fake microphone now." in said[1]
+        assert spare.opened and not absent.opened and not talk.events.of(MicrophoneLost)
         absent.fails = None
         talk.engine.look_again()
         assert talk.events.until(Loaded)
         assert absent.opened and spare.closed
+
+
+def test_a_speaker_that_was_not_there_at_the_start_gives_way_to_the_default() -> None:
+    absent, spare = FakeSpeaker(), FakeSpeaker()
+    absent.fails = DeviceError("It is not there.")
+    with talking(speaker=absent, spares=lambda: (FakeMicrophone(), spare)) as talk:
+        said = [str(notice) for notice in talk.events.of(Notice)]
+        assert "It is not there." in said[0] and "Speaking through" in said[1] and len(said) == 2
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert spare.chunks and not absent.chunks
 
 
 def test_hands_free_speech_starts_a_turn_and_silence_ends_it() -> None:

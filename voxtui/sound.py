@@ -58,9 +58,9 @@ class SoundDevices:
         self._unproven = False
 
     def open(self) -> list[Event]:
-        """Open both; one that cannot be is done without. Returns what is to be told of it.
+        """Open both; one that cannot be gives way to the system's default, or is done without.
 
-        Called again after `close`, both are tried again.
+        Returns what is to be told of it. Called again after `close`, both are tried again.
         """
         self.microphone, self.speaker = self._wanted
         told: list[Event] = []
@@ -73,10 +73,15 @@ class SoundDevices:
         if self.microphone is not None:
             try:
                 self.listen(self.microphone)
-                told.append(MicrophoneOpened(self.microphone.name))
             except DeviceError as error:
                 self.microphone = None
-                told += Notice(str(error)), MicrophoneLost()
+                told.append(Notice(str(error)))
+        if (self.microphone, self.speaker) != self._wanted:
+            told += self._open_anew((self.microphone,), (self.speaker,))
+        if self.microphone is not None:
+            told.append(MicrophoneOpened(self.microphone.name))
+        elif self._wanted[0] is not None and self._spares is None:
+            told.append(MicrophoneLost())
         return told
 
     def listen(self, microphone: Microphone) -> None:

