@@ -216,25 +216,6 @@ async def test_what_is_saved_is_said_to_be_hidden_only_where_another_file_is_in_
             assert ("./config.toml is used instead of it here." in s.text) == hidden
 
 
-async def test_what_a_hint_or_a_device_has_in_brackets_is_no_markup():
-    def refused(config, say):
-        raise ModelError("It is not installed.", "pip install '.[kokoro]'")
-
-    async with screen(size=(100, 40)) as s:
-        s.app._parts = parts(voice=refused, devices=lambda: [Listed("USB [red] [/x] Mic", 1, 0)])
-        s.app.choose(Choice("", "voice.engine", "kokoro"))
-        await s.settle()
-        (said,) = s.app._notifications
-        assert "'.[kokoro]'" in said.message and not said.markup
-        s.app.clear_notifications()
-        await s.pilot.press("ctrl+p")
-        assert await in_time(s, lambda: "Microphone: USB [red] [/x] Mic" in s.text)
-        await s.type("USB")
-        found = s.app.screen.query_one(CommandList)
-        assert await in_time(s, lambda: len(found.options) == 1)
-        assert "Microphone: USB [red] [/x] Mic" in s.text
-
-
 async def test_a_config_file_that_cannot_be_read_is_left_as_it_is(own_config):
     own_config.parent.mkdir(parents=True)
     own_config.write_text("[voice\n")
