@@ -37,8 +37,8 @@ test-slow: $(VENV)/.installed-test test-packages
 
 soak: $(VENV)/.installed-test test-packages
 	$(BIN)/voxtui models fetch smollm2-135m
-	$(BIN)/python -m tests.soak turns 1000
-	$(BIN)/python -m tests.soak listen 3600
+	$(BIN)/python -m benchmarks.soak turns 1000
+	$(BIN)/python -m benchmarks.soak listen 3600
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .

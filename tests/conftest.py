@@ -40,7 +40,7 @@ def _why_not() -> str:
 @pytest.fixture(scope="session")
 def tiny_voxtral(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of random weights, in a directory."""
-    from tests.brains.tiny_voxtral import build
+    from tests.brains.voxtral.tiny_voxtral import build
 
     directory = tmp_path_factory.mktemp("voxtral") / "tiny"
     build(directory)

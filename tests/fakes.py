@@ -10,30 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from voxtui.config import Config
-from voxtui.engine import Change, Engine
-from voxtui.errors import DeviceError, ModelError
-from voxtui.protocols import Past, Progress
-from voxtui.turn import (
+from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
-    Died,
-    Event,
     Frame,
-    Heard,
-    Loaded,
-    Mark,
-    Marks,
-    Outcome,
     SpeechChunk,
-    State,
-    StateChanged,
     Token,
-    Turn,
-    TurnFinished,
-    TurnStarted,
+    UserTranscript,
     Utterance,
 )
+from voxtui.dialogue.engine import Engine, ReplaceParts
+from voxtui.dialogue.events import (
+    Died,
+    Event,
+    Loaded,
+    State,
+    StateChanged,
+    TurnFinished,
+    TurnStarted,
+)
+from voxtui.dialogue.interfaces import Past, Progress
+from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
+from voxtui.errors import DeviceError, ModelError
+from voxtui.settings.schema import Config
 
 Flag = threading.Event
 SECONDS = 30.0
@@ -103,14 +102,14 @@ class ScriptedBrain:
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
-    ) -> Iterator[Heard | Token]:
+    ) -> Iterator[UserTranscript | Token]:
         self.inferences += 1
         self.pasts.append(past)
         self.said.append(said)
         if isinstance(said, str):
-            yield Heard(said)
+            yield UserTranscript(said)
         elif self._heard is not None:
-            yield Heard(self._heard)
+            yield UserTranscript(self._heard)
         yield from self._play(self._scripts.pop(0) if self._scripts else ["Yes."], cancelled)
 
     def _play(self, script: list[str | Flag | Exception], cancelled: Flag) -> Iterator[Token]:
@@ -320,7 +319,7 @@ class ScriptedEngine:
     def release(self, at: float | None = None, turn: int | None = None) -> None:
         self.calls.append(("release", at))
 
-    def hear(self, frame: Frame) -> None:
+    def push_frame(self, frame: Frame) -> None:
         self.calls.append(("hear", frame))
 
     def discard(self) -> None:
@@ -329,14 +328,14 @@ class ScriptedEngine:
     def interrupt(self) -> None:
         self.calls.append(("interrupt",))
 
-    def say(self, text: str, at: float | None = None) -> None:
+    def send_text(self, text: str, at: float | None = None) -> None:
         self.calls.append(("say", text))
 
-    def change(self, change: Change) -> None:
+    def replace_parts(self, change: ReplaceParts) -> None:
         self.calls.append(("change", change))
 
-    def look_again(self) -> None:
-        self.calls.append(("look_again",))
+    def rescan_devices(self) -> None:
+        self.calls.append(("rescan_devices",))
 
     def replay(self, at: float | None = None) -> None:
         self.calls.append(("replay",))

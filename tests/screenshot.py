@@ -24,11 +24,11 @@ from rich.style import Style
 from voxtui.audio.clips import load_clip, speak
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.build import build_engine, sample_clips
-from voxtui.config import Config
-from voxtui.engine import Engine
-from voxtui.turn import Event, State
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import Event, State
+from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
+from voxtui.wiring import build_engine, sample_clips
 
 FONTS = Path("/usr/share/fonts/truetype/dejavu")
 POINTS = 16

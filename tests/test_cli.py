@@ -16,12 +16,12 @@ import pytest
 import soundfile
 
 from tests.virtual_audio import VirtualAudio, missing
-from voxtui import cuda
-from voxtui.build import build_detector
+from voxtui.audio.silero import PySilero, TorchSilero
 from voxtui.cli import open_closed_streams
-from voxtui.config import BrainConfig, Config
-from voxtui.detectors.silero import PySilero, TorchSilero
-from voxtui.models import MODELS, place
+from voxtui.models import cuda
+from voxtui.models.store import MODELS, place
+from voxtui.settings.schema import BrainConfig, Config
+from voxtui.wiring import build_detector
 
 VOXTUI = Path(sys.executable).with_name("voxtui")
 REPOSITORY = Path(__file__).parent.parent
@@ -195,12 +195,6 @@ def test_voxtral_that_is_asked_for_and_not_there_is_refused_with_the_command(vox
         "voxtui: mistralai/Voxtral-Mini-3B-2507 is not on this machine yet. "
         "Run `voxtui models fetch voxtral` (9.4 GB)."
     )
-
-
-@pytest.mark.parametrize("asked", [(), ("--brain", "voxtral", "--check")])
-def test_random_weights_are_for_voxtral_and_for_nothing_else_beside(voxtui, asked):
-    said = sentence(voxtui("bench", "--random-weights", *asked))
-    assert said == "--random-weights goes with --brain voxtral, --runs and --json only."
 
 
 def test_a_brain_to_measure_that_is_none_is_refused(voxtui):

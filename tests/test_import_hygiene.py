@@ -73,8 +73,8 @@ def test_doctor_runs_no_inference_and_opens_no_device():
 
 SCREEN = """
 import sys
-from voxtui.build import devices_engine
-from voxtui.config import Config
+from voxtui.wiring import devices_engine
+from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 VoxtuiApp(lambda emit: devices_engine(Config(), emit), Config())
 print(*sys.modules)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from voxtui.config import Config
+from voxtui.settings.schema import Config
 
 REPOSITORY = Path(__file__).parent.parent
 README = (REPOSITORY / "README.md").read_text()

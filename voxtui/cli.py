@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from voxtui import __version__
-from voxtui.build import (
+from voxtui.commands.stderr import native_stderr_in
+from voxtui.errors import ConfigError, InputError, VoxtuiError
+from voxtui.wiring import (
     build_brain,
     build_engine,
     build_microphone,
@@ -26,19 +28,18 @@ from voxtui.build import (
     check_voice,
     clip_speaker,
     devices_engine,
-    parts_anew,
     recogniser,
+    reload_parts,
     sample_clips,
     target_clips,
 )
-from voxtui.errors import ConfigError, InputError, VoxtuiError
-from voxtui.stderr import native_stderr_in
 
 if TYPE_CHECKING:
-    from voxtui.config import Config, LoadedConfig
-    from voxtui.metricsfile import MetricsLog
-    from voxtui.models import Source
-    from voxtui.protocols import Speaker
+    from voxtui.dialogue.interfaces import Speaker
+    from voxtui.models.store import Source
+    from voxtui.records.metrics_log import MetricsLog
+    from voxtui.settings.schema import Config
+    from voxtui.settings.sources import LoadedConfig
 
 FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
 
@@ -61,7 +62,7 @@ class Options:
     sets: tuple[str, ...] = ()
 
     def load(self) -> LoadedConfig:
-        from voxtui.config import load_config
+        from voxtui.settings.sources import load_config
 
         return load_config(self.config, self.sets, os.environ)
 
@@ -129,7 +130,7 @@ def talk(options: Options) -> None:
         raise InputError(
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
         )
-    from voxtui.terminal import shows_screens
+    from voxtui.commands.terminal import shows_screens
 
     if not shows_screens():
         term = os.environ.get("TERM", "")
@@ -137,17 +138,17 @@ def talk(options: Options) -> None:
             f"This terminal cannot show the screen (TERM={term}).", "Without it: voxtui --plain"
         )
     from voxtui.audio.devices import list_devices
-    from voxtui.engine import LEAVING_SECONDS
+    from voxtui.dialogue.engine import LEAVING_SECONDS
     from voxtui.ui.app import VoxtuiApp
-    from voxtui.ui.choices import Parts
-    from voxtui.ui.guard import terminal_given_back
+    from voxtui.ui.menu import Parts
+    from voxtui.ui.terminal.restore import terminal_given_back
 
     parts = Parts(
         microphone=lambda config: build_microphone(config.audio.input),
         speaker=lambda config: build_speaker(config.audio.output),
         brain=partial(build_brain, fetches=True),
         voice=build_voice,
-        anew=parts_anew,
+        anew=reload_parts,
         devices=list_devices,
     )
     with native_stderr_in(native_log()), terminal_given_back(), metrics_log(config) as log:
@@ -169,7 +170,7 @@ def talk(options: Options) -> None:
 def talk_plainly(options: Options) -> None:
     """Talk in lines on stdin and stdout."""
     config = options.load().config
-    from voxtui.plain import Plain, typed_lines
+    from voxtui.commands.plain import Plain, typed_lines
 
     live = sys.stdin.isatty()
     with native_stderr_in(native_log()), metrics_log(config) as log:
@@ -178,7 +179,7 @@ def talk_plainly(options: Options) -> None:
             config.targets,
             sample_clips(),
             clip_speaker(config),
-            partial(parts_anew, config),
+            partial(reload_parts, config),
             device_offset=device_offset,
             typed_live=live,
             save_dir=config.ui.save_dir,
@@ -207,10 +208,10 @@ def ask(
     The answers go to stdout. The exit code is 1 if a turn failed, and 2 if nothing could be done.
     """
     config = options.load().config
-    from voxtui.ask import Asking, answer
     from voxtui.audio.clips import load_clip
-    from voxtui.audio.deviceless import FileSpeaker, SilentSpeaker, TeeSpeaker
-    from voxtui.doctor import can_play
+    from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, TeeSpeaker
+    from voxtui.commands.ask import Asking, answer
+    from voxtui.commands.doctor import can_play
 
     if (wav or play) and config.voice.engine == "none":
         raise InputError("--speak and --play need a voice, and voice.engine is none.")
@@ -249,8 +250,8 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     """Write down what is said in sound files."""
     config = options.load().config
     from voxtui.audio.clips import check_clip
-    from voxtui.detectors.silero import PySilero
-    from voxtui.transcribe import write
+    from voxtui.audio.silero import PySilero
+    from voxtui.commands.transcribe import write
 
     if form in ("srt", "vtt") and len(files) > 1:
         raise InputError(f"--format {form} takes one file at a time.")
@@ -279,33 +280,23 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 @click.option("--check", is_flag=True,
               help="PASS or FAIL for each of [targets] over a short and a long clip.")  # fmt: skip
 @click.option("--brain", metavar="NAME", help="Measure this brain, not that of brain.name.")
-@click.option("--random-weights", is_flag=True,
-              help="With --brain voxtral: time its loop beside that of transformers, "
-              "without real weights.")  # fmt: skip
 @global_options
 def bench(
     options: Options, files: tuple[Path, ...], runs: int | None, warm_up: int, play: bool,
     as_json: bool, plot: Path | None, compare: Path | None, budgets: tuple[str, ...], check: bool,
-    brain: str | None, random_weights: bool,
+    brain: str | None,
 ) -> None:  # fmt: skip
     """Measure turns over FILES, or over the sample clips."""
     config = options.load().config
     if brain:
-        from voxtui.config import with_value
+        from voxtui.settings.sources import with_value
 
         config = with_value(config, "brain.name", brain, "--brain")
-    if random_weights:
-        if config.brain.name != "voxtral" or files or play or plot or compare or budgets or check:
-            raise InputError("--random-weights goes with --brain voxtral, --runs and --json only.")
-        from voxtui.bench.command import run_random_voxtral
-
-        run_random_voxtral(runs, as_json)
-        return
     from voxtui.audio.clips import load_clip
-    from voxtui.audio.deviceless import HandedOver
+    from voxtui.audio.file_speaker import NullSpeaker
     from voxtui.bench.command import Asked, limits, run
     from voxtui.bench.measure import Plan
-    from voxtui.doctor import can_play
+    from voxtui.commands.doctor import can_play
 
     asked = Asked(as_json, plot, compare, limits(budgets), check)
     asked.refuse_early()
@@ -314,7 +305,7 @@ def bench(
         clips = [load_clip(path, config.audio.max_utterance_s) for path in paths]
     plan = Plan(clips, runs or (5 if check else 3), warm_up)
     play = play and can_play(config.audio)
-    speaker: Speaker = build_speaker(config.audio.output) if play else HandedOver()
+    speaker: Speaker = build_speaker(config.audio.output) if play else NullSpeaker()
     with native_stderr_in(native_log()):
         kept = run(plan, lambda emit: build_engine(config, emit, None, speaker), config, asked)
     raise SystemExit(0 if kept else FAILED_TURN)
@@ -327,7 +318,7 @@ def stats(options: Options, as_json: bool) -> None:
     """Summarise past turns: how long they took, by brain and by day."""
     config = options.load().config
     from voxtui.bench.stats import show
-    from voxtui.metricsfile import metrics_file, read
+    from voxtui.records.metrics_log import metrics_file, read
 
     path = metrics_file()
     past = read(path)
@@ -343,7 +334,7 @@ def stats(options: Options, as_json: bool) -> None:
 def devices(options: Options) -> None:
     """List microphones and speakers, with a level check."""
     config = options.load().config
-    from voxtui.doctor import show_devices
+    from voxtui.commands.doctor import show_devices
 
     with native_stderr_in(native_log()):
         show_devices(config.audio, build_microphone(config.audio.input))
@@ -356,7 +347,7 @@ def devices(options: Options) -> None:
 def doctor(options: Options, loopback: bool) -> None:
     """Say what is missing here, and the command that fixes it."""
     config = options.load().config
-    from voxtui.doctor import examine, loop_back
+    from voxtui.commands.doctor import examine, loop_back
 
     if loopback:
         with native_stderr_in(native_log()):
@@ -372,7 +363,8 @@ def doctor(options: Options, loopback: bool) -> None:
 def show_config(options: Options) -> None:
     """Print the settings in force, and where each comes from."""
     loaded = options.load()
-    from voxtui.config import toml_value, user_config_file
+    from voxtui.settings.paths import user_config_file
+    from voxtui.settings.save import toml_value
 
     where = loaded.path or f"none (put one at ./config.toml or {user_config_file()})"
     click.echo(f"# file: {where}")
@@ -393,7 +385,7 @@ def models(options: Options) -> None:
 def list_models(options: Options) -> None:
     """List the models: size, licence, place, and which is needed."""
     config = options.load().config
-    from voxtui.fetch import show_models
+    from voxtui.commands.models import show_models
 
     show_models(config)
 
@@ -411,7 +403,7 @@ def fetch(options: Options, name: str | None, source: Source, file: Path | None)
     Without NAME: the chat model that the configuration names.
     """
     config = options.load().config
-    from voxtui.fetch import fetch as fetch_model
+    from voxtui.commands.models import fetch as fetch_model
 
     fetch_model(config, name, source, file)
 
@@ -419,7 +411,7 @@ def fetch(options: Options, name: str | None, source: Source, file: Path | None)
 @contextmanager
 def metrics_log(config: Config) -> Generator[MetricsLog]:
     """The log that turns are noted in, or one that keeps nothing."""
-    from voxtui.metricsfile import MetricsLog, metrics_file
+    from voxtui.records.metrics_log import MetricsLog, metrics_file
 
     log = MetricsLog(metrics_file() if config.metrics.enabled else None)
     try:
@@ -430,7 +422,7 @@ def metrics_log(config: Config) -> Generator[MetricsLog]:
 
 def loopback_file() -> Path:
     """What `doctor --loopback` found."""
-    from voxtui.config import user_folders
+    from voxtui.settings.paths import user_folders
 
     return user_folders().user_state_path / "loopback.json"
 
@@ -444,7 +436,7 @@ def device_offset(speaker: str | None) -> float | None:
 
 def native_log() -> Path:
     """Where native libraries may chatter: nowhere, where nothing can be written."""
-    from voxtui.config import user_folders
+    from voxtui.settings.paths import user_folders
 
     folder = user_folders().user_state_path
     try:

@@ -20,7 +20,7 @@ import sys
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def text_only(said: str) -> str:
+def strip_control_characters(said: str) -> str:
     """`said` without what is no text, and may be a command to the terminal that shows it.
 
     For all that somebody else has named or written: a server, a model, a device, a file.
@@ -32,8 +32,8 @@ class VoxtuiError(Exception):
     """A failure the user can understand; `hint` is a command or a config key that helps."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        self.message = text_only(message)
-        self.hint = text_only(hint)
+        self.message = strip_control_characters(message)
+        self.hint = strip_control_characters(hint)
         super().__init__(self.message)
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from voxtui.audio.rates import resample
+from voxtui.audio.resampling import resample
 
 QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
 

@@ -24,9 +24,9 @@ from voxtui.audio.clips import (
     pieces,
     speak,
 )
-from voxtui.audio.rates import resample
+from voxtui.audio.resampling import resample
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.errors import InputError
-from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 
 LIMIT = 10.0
 
@@ -298,7 +298,7 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(
 TURN = 7
 
 
-class Ears:
+class AudioEmbedder:
     """Notes what a clip tells the engine, and when."""
 
     def __init__(self) -> None:
@@ -315,7 +315,7 @@ class Ears:
         self.talked = (at, source, paced)
         return TURN
 
-    def hear(self, frame: Frame) -> None:
+    def push_frame(self, frame: Frame) -> None:
         self.late.append(time.monotonic() - frame.captured_at)
         self.frames.append(frame)
         if len(self.frames) == self.after:
@@ -334,7 +334,7 @@ def clip_of(samples: int) -> Clip:
 @pytest.mark.parametrize("paced", [False, True])
 @pytest.mark.parametrize("samples", [100, 512, 5 * 512, 5 * 512 + 1])
 def test_a_clip_is_spoken_whole_and_followed_by_silence(samples: int, paced: bool) -> None:
-    ears, clip = Ears(), clip_of(samples)
+    ears, clip = AudioEmbedder(), clip_of(samples)
     speak(clip, ears, ears.stop, paced)
     assert ears.talked is not None and ears.talked[1:] == ("clip.wav", paced)
     begun = ears.talked[0]
@@ -351,7 +351,7 @@ def test_a_clip_is_spoken_whole_and_followed_by_silence(samples: int, paced: boo
 
 @pytest.mark.parametrize("samples", [512, 5 * 512])
 def test_the_key_comes_up_after_the_last_sample_and_before_the_silence(samples: int) -> None:
-    ears = Ears()
+    ears = AudioEmbedder()
     speak(clip_of(samples), ears, ears.stop, paced=False)
     assert ears.frames_before_release == samples // FRAME_SAMPLES
 
@@ -370,13 +370,13 @@ def test_a_paced_clip_is_never_ahead_of_time_and_does_not_drift(
             return False
 
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    ears = Ears()
+    ears = AudioEmbedder()
     speak(clip_of(12 * 512), ears, Late())
     assert ears.late[1:] == pytest.approx([0.004] * (len(ears.late) - 1))
 
 
 def test_an_unpaced_clip_ends_now() -> None:
-    ears, before = Ears(), time.monotonic()
+    ears, before = AudioEmbedder(), time.monotonic()
     speak(clip_of(100 * 512), ears, ears.stop, paced=False)
     assert ears.talked is not None and ears.talked[0] < before - 3.0
     assert ears.released is not None
@@ -385,7 +385,7 @@ def test_an_unpaced_clip_ends_now() -> None:
 
 @pytest.mark.parametrize("paced", [False, True])
 def test_a_stopped_clip_falls_silent_at_once(paced: bool) -> None:
-    ears = Ears()
+    ears = AudioEmbedder()
     ears.after = 3
     speak(clip_of(1000 * 512), ears, ears.stop, paced)
     assert len(ears.frames) == 3 and ears.released is None

@@ -16,28 +16,24 @@ from tests.audio.sounds import QUESTIONS, question, report
 from tests.fakes import Events
 from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.microphone import SounddeviceMicrophone
-from voxtui.audio.rates import resample
+from voxtui.audio.resampling import resample
+from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.brains.embedded import EmbeddedBrain
-from voxtui.brains.moonshine import Moonshine
-from voxtui.config import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
-from voxtui.detectors.silero import PySilero
-from voxtui.engine import Engine
-from voxtui.turn import (
-    AUDIBLE,
-    SAMPLE_RATE,
+from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.embedded.recogniser import Moonshine
+from voxtui.dialogue.data import AUDIBLE, SAMPLE_RATE
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import (
     Loaded,
-    Mark,
-    Marks,
     Notice,
-    Outcome,
     SpokenUpTo,
     State,
     StateChanged,
-    Turn,
     TurnFinished,
     TurnStarted,
 )
+from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
+from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.voices.hibari import HibariVoice
 
 pytestmark = [pytest.mark.audio, pytest.mark.models]

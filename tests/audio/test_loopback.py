@@ -11,15 +11,16 @@ import pytest
 from tests.audio.sounds import report
 from tests.fakes import FakeMicrophone, FakeSpeaker
 from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
-from voxtui import doctor
 from voxtui.audio import loopback
 from voxtui.audio.clips import frames
 from voxtui.audio.loopback import RATE, chirp, find, keep, kept, measure
 from voxtui.audio.microphone import SounddeviceMicrophone
-from voxtui.audio.rates import resample
+from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.commands import doctor
+from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame
+from voxtui.dialogue.marks import Mark
 from voxtui.errors import DeviceError, InputError
-from voxtui.turn import FRAME_SECONDS, SAMPLE_RATE, Frame, Mark
 
 CHIRP = resample(chirp(), RATE, SAMPLE_RATE)
 

@@ -15,9 +15,9 @@ from tests.fakes import SECONDS
 from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
 from voxtui.audio.devices import streams
 from voxtui.audio.microphone import Framer, SounddeviceMicrophone
-from voxtui.audio.rates import resample
+from voxtui.audio.resampling import resample
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.errors import DeviceError
-from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 
 pytestmark = pytest.mark.audio
 

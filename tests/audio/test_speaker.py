@@ -14,10 +14,11 @@ import pytest
 from tests.audio.sounds import edges, find, question, report
 from tests.fakes import SECONDS
 from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
-from voxtui.audio.rates import resample
+from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.dialogue.data import AUDIBLE, SpeechChunk
+from voxtui.dialogue.marks import Mark, Marks
 from voxtui.errors import DeviceError
-from voxtui.turn import AUDIBLE, Mark, Marks, SpeechChunk
 
 pytestmark = pytest.mark.audio
 

@@ -16,21 +16,13 @@ from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
 from voxtui.audio.devices import list_devices
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.config import Config
-from voxtui.engine import Engine
+from voxtui.dialogue.data import AUDIBLE, Utterance
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import MicrophoneLost, Notice, State, StateChanged, TurnFinished
+from voxtui.dialogue.interfaces import Microphone, Speaker
+from voxtui.dialogue.marks import Outcome, Turn
 from voxtui.errors import DeviceError
-from voxtui.protocols import Microphone, Speaker
-from voxtui.turn import (
-    AUDIBLE,
-    MicrophoneLost,
-    Notice,
-    Outcome,
-    State,
-    StateChanged,
-    Turn,
-    TurnFinished,
-    Utterance,
-)
+from voxtui.settings.schema import Config
 
 pytestmark = pytest.mark.audio
 
@@ -53,7 +45,7 @@ class Talk:
             voice=BeepVoice(),
             config=Config(),
             emit=self.events,
-            spares=self._spares,
+            fallback_devices=self._spares,
         )
         self.engine.start()
         self.wait_for(State.READY)
@@ -139,7 +131,7 @@ def test_unplugged_while_it_listens_what_was_said_is_answered_by_the_other_devic
 def test_unplugged_while_it_speaks_the_text_goes_on_and_the_next_answer_is_heard(
     first: VirtualAudio, other: VirtualAudio, talk: Talk
 ) -> None:
-    talk.engine.say("tell me")
+    talk.engine.send_text("tell me")
     talk.wait_for(State.SPEAKING)
     threading.Event().wait(0.3)
     first.unplug(other)
@@ -148,7 +140,7 @@ def test_unplugged_while_it_speaks_the_text_goes_on_and_the_next_answer_is_heard
     talk.events.until(Notice, lambda event: "Speaking through default now" in str(event))
     assert "stopped taking sound" in talk.notices
     with other.record() as recorder:
-        talk.engine.say("once more")
+        talk.engine.send_text("once more")
         assert talk.turn().outcome is Outcome.ANSWERED
         assert loud_seconds(recorder.stop()) > 0.5
 
@@ -163,20 +155,20 @@ def test_with_no_other_device_it_goes_on_as_text_and_ends_at_once(
     first.unplug()
     talk.events.until(MicrophoneLost)
     assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
-    talk.engine.say("still there?")
+    talk.engine.send_text("still there?")
     assert talk.turn().reply == STORY
     assert "The answer goes on as text." in talk.notices
 
 
 @pytest.mark.slow
 def test_a_speaker_that_comes_back_is_heard_again(first: VirtualAudio, talk: Talk) -> None:
-    talk.engine.say("tell me")
+    talk.engine.send_text("tell me")
     talk.wait_for(State.SPEAKING)
     first.unplug()
     assert talk.turn().reply == STORY
     first.start()
     with first.record() as recorder:
-        talk.engine.say("once more")
+        talk.engine.send_text("once more")
         assert talk.turn().outcome is Outcome.ANSWERED
         assert loud_seconds(recorder.stop()) > 0.5
 
@@ -201,7 +193,7 @@ def test_a_speaker_that_the_sound_server_replaces_by_itself_is_not_noticed(
     talk.brain._scripts[0] = [LONG_STORY]
     first.plug_in_speaker("headset")
     with first.record("headset.monitor") as recorder:
-        talk.engine.say("tell me")
+        talk.engine.send_text("tell me")
         talk.wait_for(State.SPEAKING)
         threading.Event().wait(0.3)
         first.remove_speaker()
@@ -216,7 +208,7 @@ def test_a_speaker_that_goes_while_it_speaks_gives_way_to_the_default_and_the_te
 ) -> None:
     talk.brain._scripts[0] = [LONG_STORY]
     first.plug_in_speaker("headset")
-    talk.engine.say("tell me")
+    talk.engine.send_text("tell me")
     talk.wait_for(State.SPEAKING)
     threading.Event().wait(0.3)
     first.remove_speaker(with_streams=True)
@@ -226,7 +218,7 @@ def test_a_speaker_that_goes_while_it_speaks_gives_way_to_the_default_and_the_te
     assert "'voxspk' stopped taking sound" in talk.notices
     assert "The answer goes on as text." in talk.notices
     with first.record("headset.monitor") as recorder:
-        talk.engine.say("once more")
+        talk.engine.send_text("once more")
         assert talk.turn().outcome is Outcome.ANSWERED
         assert loud_seconds(recorder.stop()) > 0.5
     assert talk.brain.pasts[-1][0].reply_text == LONG_STORY
@@ -238,7 +230,7 @@ def test_what_is_plugged_in_is_listed_once_it_was_looked_for_and_the_devices_in_
 ) -> None:
     first.plug_in("headset")
     assert "headset" not in [device.name for device in list_devices()]
-    talk.engine.look_again()
+    talk.engine.rescan_devices()
     talk.wait_for(State.READY)
     assert "headset" in [device.name for device in list_devices()]
     with first.record() as recorder:

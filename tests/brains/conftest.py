@@ -9,11 +9,11 @@ import pytest
 import soundfile
 
 from tests.fakes import Flag
-from voxtui.brains.embedded import EmbeddedBrain
-from voxtui.config import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
-from voxtui.detectors.silero import PySilero
-from voxtui.recording import Recording, SpeechGate
-from voxtui.turn import FRAME_SAMPLES, SAMPLE_RATE, Frame
+from voxtui.audio.silero import PySilero
+from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
+from voxtui.dialogue.listening import Recording, SpeechGate
+from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
 QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
 
@@ -76,6 +76,6 @@ def cancelled() -> Flag:
 
 @pytest.fixture(scope="session")
 def oracle(tiny_voxtral: Path):
-    from tests.brains.voxtral_turns import Oracle
+    from tests.brains.voxtral.turns import Oracle
 
     return Oracle(tiny_voxtral)

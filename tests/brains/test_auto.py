@@ -7,8 +7,10 @@ import pytest
 
 from tests.fakes import Events, ScriptedBrain, engine_on_fakes, frames
 from voxtui.brains.auto import AutoBrain
+from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.events import Loaded, TurnFinished
+from voxtui.dialogue.marks import Marks
 from voxtui.errors import ModelError, ModelLost
-from voxtui.turn import Heard, Loaded, Marks, Token, TurnFinished, Utterance
 
 
 class Best(ScriptedBrain):
@@ -69,7 +71,7 @@ def test_everything_goes_to_the_brain_that_was_chosen():
     brain.hear(frame, True)
     said = Utterance(np.zeros(16_000, np.float32), ((0.0, 1.0),), 0.0)
     reply = list(brain.reply((), said, Marks(), flag))
-    assert reply == [Heard("what was said"), Token("One"), Token(" two.")]
+    assert reply == [UserTranscript("what was said"), Token("One"), Token(" two.")]
     assert list(brain.transcribe(said, flag)) == [Token("what was said")]
     assert (best.listened, best.frames) == ([((), flag)], [(frame, True)])
     brain.close()
@@ -146,7 +148,7 @@ def test_from_a_loss_on_the_front_ends_name_the_brain_that_answers(reply, transc
         assert events.until(Loaded).brain == "the best there is"
         engine.talk(1000.0, "clip")
         for frame in frames("..xxxxxxxxxx...", source="clip"):
-            engine.hear(frame)
+            engine.push_frame(frame)
         engine.release(1000.4)
         events.until(TurnFinished)
         assert events.until(Loaded).brain == "scripted brain"

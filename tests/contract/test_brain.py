@@ -13,12 +13,13 @@ import pytest
 from tests.brains.conftest import small
 from tests.fakes import ScriptedBrain
 from tests.openai_server import serving
-from voxtui.brains.embedded import EmbeddedBrain
-from voxtui.brains.remote import RemoteBrain
+from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.remote.brain import RemoteBrain
 from voxtui.brains.voxtral.brain import VoxtralBrain
-from voxtui.config import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
-from voxtui.protocols import Brain
-from voxtui.turn import Heard, Marks, Token, Utterance
+from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.interfaces import Brain
+from voxtui.dialogue.marks import Marks
+from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
 
 Flag = threading.Event
 
@@ -55,7 +56,7 @@ def brain(request: pytest.FixtureRequest, tiny_voxtral: Path) -> Iterator[Brain]
 def test_a_reply_is_the_users_words_then_tokens(brain: Brain) -> None:
     brain.listen((), Flag())
     items = list(brain.reply((), "hello", Marks(), Flag()))
-    assert items[0] == Heard("hello")
+    assert items[0] == UserTranscript("hello")
     assert items[1:] and all(isinstance(item, Token) for item in items[1:])
 
 

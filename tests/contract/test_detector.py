@@ -9,9 +9,9 @@ import pytest
 import soundfile
 
 from tests.fakes import LoudIsSpeech
-from voxtui.detectors.silero import PySilero, TorchSilero
-from voxtui.protocols import SpeechDetector
-from voxtui.turn import FRAME_SAMPLES, Frame
+from voxtui.audio.silero import PySilero, TorchSilero
+from voxtui.dialogue.data import FRAME_SAMPLES, Frame
+from voxtui.dialogue.interfaces import SpeechDetector
 
 CLIP = Path(__file__).parents[1] / "data" / "questions" / "romeo-and-juliet.flac"
 

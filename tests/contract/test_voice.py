@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.fakes import BeepVoice
-from voxtui.config import VoiceConfig
+from voxtui.dialogue.data import AUDIBLE
+from voxtui.dialogue.interfaces import Voice
 from voxtui.errors import ModelError
-from voxtui.protocols import Voice
-from voxtui.turn import AUDIBLE
+from voxtui.settings.schema import VoiceConfig
 from voxtui.voices.hibari import HibariVoice
 
 

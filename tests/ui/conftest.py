@@ -10,7 +10,7 @@ from textual._context import active_app
 from textual.pilot import Pilot
 
 from tests.fakes import LONG_AGO, ScriptedEngine
-from voxtui.config import Config
+from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
 CLIPS = [("a question", Path("question.wav")), ("a joke", Path("joke.wav"))]
@@ -21,7 +21,7 @@ def collect_garbage_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The app looks through all there is, once: here that is what every other test left, too."""
     calls = ("collect", "freeze", "unfreeze", "set_threshold")
     still = SimpleNamespace(**dict.fromkeys(calls, lambda *_: 0))
-    monkeypatch.setattr("voxtui.ui.garbage.gc", still)
+    monkeypatch.setattr("voxtui.ui.terminal.gc_tuning.gc", still)
 
 
 @pytest.fixture(autouse=True)

@@ -15,25 +15,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fakes import ScriptedEngine
-from voxtui.config import Config, UiConfig
-from voxtui.stderr import native_stderr_in
-from voxtui.turn import (
+from voxtui.commands.stderr import native_stderr_in
+from voxtui.dialogue.events import (
     Died,
     Event,
-    Mark,
-    Marks,
-    Outcome,
     ReplyText,
     State,
     StateChanged,
-    Turn,
     TurnFinished,
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
+from voxtui.settings.schema import Config, UiConfig
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.guard import terminal_given_back
-from voxtui.ui.keyboard import KeyboardAnswer
+from voxtui.ui.terminal.keyboard import KeyboardAnswer
+from voxtui.ui.terminal.restore import terminal_given_back
 
 
 class NotingEngine(ScriptedEngine):
@@ -82,7 +79,7 @@ class NotingEngine(ScriptedEngine):
     def new_conversation(self) -> None:
         self.note("new_conversation")
 
-    def say(self, text: str, at: float | None = None) -> None:
+    def send_text(self, text: str, at: float | None = None) -> None:
         self.note("say", text)
 
 

@@ -22,32 +22,28 @@ from textual.widgets import Input
 
 from tests.fakes import ScriptedEngine
 from tests.ui.conftest import Screen
-from voxtui.config import Config, UiConfig, VadConfig
-from voxtui.errors import ModelMissing
-from voxtui.level import complaint
-from voxtui.turn import (
-    MICROPHONE,
-    SAMPLE_RATE,
+from voxtui.dialogue.data import MICROPHONE, SAMPLE_RATE, Utterance
+from voxtui.dialogue.events import (
     Captured,
     Loaded,
     LoadFailed,
     Loading,
-    Mark,
-    Marks,
     MicrophoneLost,
     MicrophoneOpened,
     Notice,
-    Outcome,
     ReplyText,
     SpokenUpTo,
     State,
     StateChanged,
     TurnStarted,
     UserWords,
-    Utterance,
 )
+from voxtui.dialogue.level import complaint
+from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.errors import ModelMissing
+from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.keyboard import KeyboardAnswer
+from voxtui.ui.terminal.keyboard import KeyboardAnswer
 
 Act = Callable[[Screen], Awaitable[None]]
 
@@ -171,7 +167,7 @@ async def answering(s: Screen, question: str = QUESTION, answer: str = ANSWER) -
     for name, at in MARKS.items():
         if name not in ("last_token", "last_sound", "released"):
             s.app._marks.mark(Mark(name), released + at)
-    s.app._marks.hidden_s, s.app._marks.speech_s = 0.41, 2.6
+    s.app._marks.speculative_s, s.app._marks.speech_s = 0.41, 2.6
     s.engine.report(ReplyText(s.engine.turns, answer), StateChanged(State.SPEAKING))
     await s.settle()
     s.clock.now += 1.0
@@ -190,7 +186,7 @@ def turn(
     s.engine.report(ReplyText(s.engine.turns, answer))
     memory = 10_270_000_000 if gpu else None
     s.engine.finish(
-        marks=marks.since_release(), hidden_s=0.41, tokens=17, reply=answer, gpu_bytes=memory
+        marks=marks.since_release(), speculative_s=0.41, tokens=17, reply=answer, gpu_bytes=memory
     )
 
 

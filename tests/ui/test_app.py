@@ -10,24 +10,22 @@ from textual.widgets import Input, OptionList
 from tests.fakes import SECONDS
 from tests.ui.conftest import screen
 from tests.ui.states import Clock
-from voxtui.errors import InputError, ModelError
-from voxtui.turn import (
+from voxtui.dialogue.events import (
     Died,
     LoadFailed,
     Loading,
-    Mark,
     Notice,
-    Outcome,
     ReplyText,
     SpokenUpTo,
     State,
     StateChanged,
-    Turn,
     UserWords,
 )
+from voxtui.dialogue.marks import Mark, Outcome, Turn
+from voxtui.errors import InputError, ModelError
+from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
-from voxtui.ui.panel import Waterfall
-from voxtui.ui.transcript import Transcript
+from voxtui.ui.panel.panel import Waterfall
 
 MARKS = {
     "released": 0.0,
@@ -166,8 +164,8 @@ async def test_late_text_of_a_turn_that_is_over_is_dropped():
 async def test_what_was_not_heard_of_an_interrupted_answer_is_struck_out():
     async with screen() as s:
         s.engine.begin("typed")
-        s.engine.report(ReplyText(1, "Heard this. "), ReplyText(1, "Not that."))
-        s.engine.report(SpokenUpTo(1, "Heard this."))
+        s.engine.report(ReplyText(1, "UserTranscript this. "), ReplyText(1, "Not that."))
+        s.engine.report(SpokenUpTo(1, "UserTranscript this."))
         s.engine.finish(Outcome.CANCELLED)
         await s.settle()
         struck = [
@@ -243,7 +241,7 @@ async def test_words_that_come_under_the_help_are_there_when_it_goes():
 async def test_old_garbage_is_looked_for_after_every_twentieth_turn(monkeypatch):
     looks = []
     monkeypatch.setattr(
-        "voxtui.ui.garbage.gc.collect", lambda generation=2: looks.append(generation)
+        "voxtui.ui.terminal.gc_tuning.gc.collect", lambda generation=2: looks.append(generation)
     )
     async with screen() as s:
         looks.clear()
@@ -287,8 +285,8 @@ async def test_text_that_is_scrolled_out_of_view_is_not_marked_as_shown():
 
 
 async def test_a_long_session_keeps_only_its_last_entries(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.transcript.KEPT_ENTRIES", 20)
-    monkeypatch.setattr("voxtui.ui.transcript.FORGOTTEN_AT_ONCE", 1)
+    monkeypatch.setattr("voxtui.ui.conversation.transcript.KEPT_ENTRIES", 20)
+    monkeypatch.setattr("voxtui.ui.conversation.transcript.FORGOTTEN_AT_ONCE", 1)
     async with screen() as s:
         for n in range(15):
             s.engine.begin("typed")
@@ -899,7 +897,7 @@ async def test_the_percentiles_are_over_the_last_twenty_turns():
 async def test_the_waterfall_has_hidden_work_left_of_zero():
     async with screen() as s:
         s.engine.begin()
-        s.engine.finish(marks=MARKS, hidden_s=0.45, reply="x")
+        s.engine.finish(marks=MARKS, speculative_s=0.45, reply="x")
         await s.settle()
         hidden, recognise = s.line("hidden"), s.line("recognise")
         assert "450 ms" in hidden
@@ -912,7 +910,7 @@ async def test_the_waterfall_has_hidden_work_left_of_zero():
 async def test_the_targets_stand_on_the_axis_with_their_verdicts():
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
-        s.engine.finish(marks=MARKS, hidden_s=0.45, reply="x")
+        s.engine.finish(marks=MARKS, speculative_s=0.45, reply="x")
         await s.settle()
         goals, device = s.line("goals "), s.line("device ")
         assert "✓" in goals and "✗300" in goals and "✗1000" in goals
@@ -974,7 +972,7 @@ async def test_every_size_works_in_every_state(size):
         await s.settle()
         s.engine.report(StateChanged(State.THINKING), ReplyText(1, "An answer of some words."))
         await s.settle()
-        s.engine.finish(marks=MARKS, tokens=8, hidden_s=0.2, reply="x")
+        s.engine.finish(marks=MARKS, tokens=8, speculative_s=0.2, reply="x")
         await s.press("slash", "escape", "question_mark", "escape")
         await s.settle()
         assert s.app.is_running
@@ -999,7 +997,7 @@ async def test_no_sequence_of_sizes_breaks_the_screen(seed):
             )
             await s.pilot.resize_terminal(*size)
             s.app._tick()
-            s.engine.finish(marks=MARKS, tokens=8, hidden_s=0.2, reply="x")
+            s.engine.finish(marks=MARKS, tokens=8, speculative_s=0.2, reply="x")
             await s.settle()
         assert "An answer." in s.text
 

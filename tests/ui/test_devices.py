@@ -13,11 +13,11 @@ from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
 from voxtui.audio.devices import list_devices
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.config import AudioConfig, Config
-from voxtui.engine import Change, Engine
-from voxtui.turn import FRAME_SECONDS
+from voxtui.dialogue.data import FRAME_SECONDS
+from voxtui.dialogue.engine import Engine, ReplaceParts
+from voxtui.settings.schema import AudioConfig, Config
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.choices import LOOK_AGAIN, Parts
+from voxtui.ui.menu import LOOK_AGAIN, Parts
 
 pytestmark = [pytest.mark.audio, pytest.mark.slow]
 
@@ -88,7 +88,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
             voice=BeepVoice(),
             config=config,
             emit=emit,
-            spares=lambda: (SounddeviceMicrophone(""), SounddeviceSpeaker("")),
+            fallback_devices=lambda: (SounddeviceMicrophone(""), SounddeviceSpeaker("")),
         )
 
     parts = Parts(
@@ -96,7 +96,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
         speaker=lambda config: SounddeviceSpeaker(config.audio.output),
         brain=lambda config, say: ScriptedBrain(),
         voice=lambda config, say: BeepVoice(),
-        anew=lambda config, say, fetches: Change(config),
+        anew=lambda config, say, fetches: ReplaceParts(config),
         devices=list_devices,
     )
     app = VoxtuiApp(make_engine, config, parts=parts)
@@ -110,7 +110,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
 
 
 async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(audio):
-    brain = ScriptedBrain(["Heard you."])
+    brain = ScriptedBrain(["UserTranscript you."])
     async with person(audio, brain) as s:
         audio.plug_in("headset")
         await s.choose(LOOK_AGAIN)
@@ -118,7 +118,7 @@ async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(a
         await s.choose("Microphone headset")
         await s.until("Mic! Only digital silence", "headset  digital silence", "○ READY")
         await s.says(1.0)
-        await s.until("Heard you.", "○ READY")
+        await s.until("UserTranscript you.", "○ READY")
         assert brain.said[0].seconds > 0.8
 
 
@@ -136,7 +136,7 @@ async def test_the_microphone_that_is_in_use_can_be_chosen_once_more(audio):
 
 
 async def test_without_any_microphone_the_screen_says_so_until_one_is_found_again(audio):
-    brain = ScriptedBrain(["Heard you."])
+    brain = ScriptedBrain(["UserTranscript you."])
     async with person(audio, brain) as s:
         await asyncio.to_thread(audio.kill)
         await s.until("✗ no microphone", "No microphone left.", LOOK_AGAIN)
@@ -145,7 +145,7 @@ async def test_without_any_microphone_the_screen_says_so_until_one_is_found_agai
         await s.gone("no microphone")
         await s.until(f"Listening to {MICROPHONE} now.", "○ READY")
         await s.says(1.0)
-        await s.until("Heard you.", "○ READY")
+        await s.until("UserTranscript you.", "○ READY")
 
 
 async def test_what_the_microphone_hears_is_seen_while_models_load(audio):

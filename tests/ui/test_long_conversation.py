@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.ui.conftest import Screen, screen
-from voxtui.turn import ReplyText, UserWords
-from voxtui.ui.transcript import Transcript
+from voxtui.dialogue.events import ReplyText, UserWords
+from voxtui.ui.conversation.transcript import Transcript
 
 pytestmark = pytest.mark.slow  # each draws thousands of lines
 
@@ -55,8 +55,8 @@ async def test_what_is_read_stays_in_view_while_an_answer_is_written_and_finishe
 
 @pytest.mark.slow
 async def test_what_is_read_stays_in_view_when_the_oldest_turns_are_forgotten(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.transcript.KEPT_ENTRIES", 60)
-    monkeypatch.setattr("voxtui.ui.transcript.FORGOTTEN_AT_ONCE", 10)
+    monkeypatch.setattr("voxtui.ui.conversation.transcript.KEPT_ENTRIES", 60)
+    monkeypatch.setattr("voxtui.ui.conversation.transcript.FORGOTTEN_AT_ONCE", 10)
     async with screen() as s:
         read = await scrolled_back(s)
         view = transcript(s)
@@ -93,7 +93,7 @@ async def test_the_end_key_follows_an_answer_again():
 
 
 async def test_a_new_width_reaches_every_turn_and_what_is_in_view_at_once(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.transcript.WRAP_SECONDS", 0.0005)
+    monkeypatch.setattr("voxtui.ui.conversation.transcript.WRAP_SECONDS", 0.0005)
     async with screen(size=(100, 24)) as s:
         talk(s, 60)
         await s.settle()
@@ -143,7 +143,7 @@ async def test_another_look_of_what_has_the_focus_wraps_nothing_anew(monkeypatch
 
 @pytest.mark.slow
 async def test_turns_that_are_long_past_are_kept_as_text_and_can_be_read_again(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.transcript.WRAPPED_ENTRIES", 10)
+    monkeypatch.setattr("voxtui.ui.conversation.transcript.WRAPPED_ENTRIES", 10)
     async with screen() as s:
         talk(s, 40)
         await s.settle()

@@ -6,8 +6,10 @@ import numpy as np
 from tests.fakes import SECONDS, FakeMicrophone, FakeSpeaker, ScriptedBrain, frames
 from tests.ui.conftest import screen
 from tests.ui.test_with_engine import live
-from voxtui.config import Config, UiConfig
-from voxtui.turn import Captured, Outcome, ReplyText, State, StateChanged, UserWords, Utterance
+from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.events import Captured, ReplyText, State, StateChanged, UserWords
+from voxtui.dialogue.marks import Outcome
+from voxtui.settings.schema import Config, UiConfig
 
 SAID = Utterance(
     np.concatenate([np.full(8000, v, np.float32) for v in (0.1, 1.0, 0.0, 0.4)]), (), 1.0

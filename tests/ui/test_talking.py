@@ -9,10 +9,11 @@ from textual.widgets import Input
 
 from tests.fakes import SECONDS
 from tests.ui.conftest import screen
-from voxtui.config import Config, UiConfig, VadConfig
-from voxtui.turn import MicrophoneLost, Notice, Outcome, ReplyText, State, StateChanged
-from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyUp
+from voxtui.dialogue.events import MicrophoneLost, Notice, ReplyText, State, StateChanged
+from voxtui.dialogue.marks import Outcome
+from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.talkbar import Meter, TalkBar
+from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
 
 HANDS_FREE = Config(vad=VadConfig(hands_free=True))
 

@@ -14,8 +14,8 @@ from tests.fakes import (
     frames,
 )
 from tests.ui.conftest import Screen
-from voxtui.config import Config
-from voxtui.turn import State
+from voxtui.dialogue.events import State
+from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
 
@@ -75,7 +75,7 @@ async def test_a_typed_turn_is_answered_aloud():
 async def test_escape_silences_the_answer_and_what_was_not_heard_is_shown():
     speaker = FakeSpeaker(held=True, heard=0.0)
     async with live(ScriptedBrain(["A long story."]), None, speaker) as s:
-        s.app.engine.say("tell")
+        s.app.engine.send_text("tell")
         await s.until("♪ SPEAKING", "A long story.")
         await s.press("escape")
         await s.until("(interrupted)", "○ READY")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from voxtui.bench.voxtral.voice import CONFIG, random_files
-from voxtui.repositories import KokoroFiles
+from benchmarks.voxtral.voice import CONFIG, random_files
+from voxtui.models.repositories import KokoroFiles
 
 SMALL = {
     "n_layer": 1,

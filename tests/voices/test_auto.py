@@ -3,8 +3,8 @@
 import pytest
 
 from tests.fakes import BeepVoice
-from voxtui.config import VoiceConfig
 from voxtui.errors import ModelError
+from voxtui.settings.schema import VoiceConfig
 from voxtui.voices.auto import AutoVoice
 from voxtui.voices.hibari import HibariVoice
 

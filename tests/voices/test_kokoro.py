@@ -21,10 +21,10 @@ if not find_spec("kokoro"):
 import torch
 
 from tests.voices.random_kokoro import make
-from voxtui.ahead import ahead
-from voxtui.config import KokoroConfig, VoiceConfig
+from voxtui.dialogue.prefetch import prefetch
 from voxtui.errors import ModelError
-from voxtui.repositories import KokoroFiles, kokoro_files
+from voxtui.models.repositories import KokoroFiles, kokoro_files
+from voxtui.settings.schema import KokoroConfig, VoiceConfig
 from voxtui.voices import kokoro
 from voxtui.voices.kokoro import LONGEST, KokoroVoice
 
@@ -34,8 +34,8 @@ REPOSITORY = Path(__file__).parents[2]
 SPEAK = """
 import sys
 from pathlib import Path
-from voxtui.config import VoiceConfig
-from voxtui.repositories import KokoroFiles
+from voxtui.settings.schema import VoiceConfig
+from voxtui.models.repositories import KokoroFiles
 from voxtui.voices.kokoro import KokoroVoice
 voice = KokoroVoice(VoiceConfig(), KokoroFiles(*map(Path, sys.argv[1:])))
 voice.warm_up(lambda step, fraction: None)
@@ -124,7 +124,7 @@ def test_one_thread_speaks_all_clauses_whoever_asks(voice, monkeypatch):
 
     monkeypatch.setattr(voice._model, "forward_with_tokens", noted)
     for clause in ("Good morning.", "Good night."):
-        with ahead((chunk for chunk in voice.speak(clause)), 1, "voice") as chunks:
+        with prefetch((chunk for chunk in voice.speak(clause)), 1, "voice") as chunks:
             assert list(chunks)
     assert len(threads) == 2
     assert set(threads) == {voice._thread}

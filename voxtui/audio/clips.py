@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from voxtui.audio.rates import Resampler
+from voxtui.audio.resampling import Resampler
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, OWN_SOURCES, SAMPLE_RATE, Frame
 from voxtui.errors import InputError
-from voxtui.turn import FRAME_SAMPLES, FRAME_SECONDS, OWN_SOURCES, SAMPLE_RATE, Frame
 
 if TYPE_CHECKING:
-    from voxtui.turn import Samples
+    from voxtui.dialogue.data import Samples
 
 BLOCK_SAMPLES = 131_072
 
@@ -149,7 +149,7 @@ class Listener(Protocol):
     """The part of the engine that a clip is spoken to."""
 
     def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> int: ...
-    def hear(self, frame: Frame) -> None: ...
+    def push_frame(self, frame: Frame) -> None: ...
     def release(self, at: float | None = None, turn: int | None = None) -> None: ...
 
 
@@ -185,4 +185,4 @@ def speak(
             return
         if stopped.is_set():
             return
-        engine.hear(Frame(samples, captured_at, source=clip.name))
+        engine.push_frame(Frame(samples, captured_at, source=clip.name))

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any, Literal
 
-from voxtui.errors import DeviceError, text_only
+from voxtui.errors import DeviceError, strip_control_characters
 
 Direction = Literal["input", "output"]
 
@@ -116,7 +116,7 @@ class Streams:
             stream.close(ignore_errors=True)
             self._open -= 1
 
-    def look_again(self, sounddevice: Any) -> None:
+    def rescan_devices(self, sounddevice: Any) -> None:
         """Let PortAudio find what has come or gone, if no stream would end by it."""
         if self._looked and not self._open:
             if sounddevice._initialized:  # it did begin, the last time
@@ -133,7 +133,7 @@ def list_devices() -> list[Device]:
     sounddevice: Any = portaudio()
     try:
         with streams.lock:
-            streams.look_again(sounddevice)
+            streams.rescan_devices(sounddevice)
             default_input, default_output = sounddevice.default.device
             hosts = sounddevice.query_hostapis()
             listed = list(sounddevice.query_devices())
@@ -142,7 +142,7 @@ def list_devices() -> list[Device]:
     return [
         Device(
             index=index,
-            name=text_only(found["name"]),
+            name=strip_control_characters(found["name"]),
             host=hosts[found["hostapi"]]["name"],
             inputs=found["max_input_channels"],
             outputs=found["max_output_channels"],

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from voxtui.audio.rates import resample
+from voxtui.audio.resampling import resample
+from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk, audible
+from voxtui.dialogue.interfaces import Microphone, Speaker
+from voxtui.dialogue.marks import Mark, Marks
 from voxtui.errors import DeviceError, InputError
-from voxtui.protocols import Microphone, Speaker
-from voxtui.turn import FRAME_SECONDS, SAMPLE_RATE, Frame, Mark, Marks, SpeechChunk, audible
 
 if TYPE_CHECKING:
-    from voxtui.turn import Samples
+    from voxtui.dialogue.data import Samples
 
 CHIRPS = 5
 RATE = 24_000
@@ -55,7 +56,7 @@ class Loopback:
 def measure(speaker: Speaker, microphone: Microphone, chirps: int = CHIRPS) -> Loopback:
     """Play `chirps` and listen. Opens and closes both. Raises DeviceError."""
     recorder = Recorder()
-    microphone.open(recorder.hear, recorder.lose)
+    microphone.open(recorder.push_frame, recorder.lose)
     try:
         speaker.open()
         recorder.until(time.monotonic() + NOISE_SECONDS)
@@ -142,7 +143,7 @@ class Recorder:
         self.lost = threading.Event()
         self._reason = ""
 
-    def hear(self, frame: Frame) -> None:
+    def push_frame(self, frame: Frame) -> None:
         with self._came:
             self._frames.append(frame)
             self._came.notify_all()

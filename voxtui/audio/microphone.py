@@ -9,8 +9,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from voxtui.audio.devices import find, list_devices, opening_failed, portaudio, streams
-from voxtui.audio.rates import Resampler
-from voxtui.turn import FRAME_SAMPLES, SAMPLE_RATE, Frame
+from voxtui.audio.resampling import Resampler
+from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
 BLOCK_SECONDS = 0.01
 LATENCY_SECONDS = 0.02

@@ -18,9 +18,10 @@ from voxtui.audio.devices import (
     portaudio,
     streams,
 )
-from voxtui.audio.rates import Resampler
+from voxtui.audio.resampling import Resampler
+from voxtui.dialogue.data import SpeechChunk, audible
+from voxtui.dialogue.marks import Mark, Marks
 from voxtui.errors import DeviceError
-from voxtui.turn import Mark, Marks, SpeechChunk, audible
 
 PERIOD_SECONDS = 0.01
 """How often the device takes sound, where that can be chosen: a sound server begins to play only
@@ -43,7 +44,7 @@ STALL_SECONDS = 3.0
 """A device that takes nothing for so long is lost; a sound server on a busy machine may be late."""
 
 if TYPE_CHECKING:
-    from voxtui.turn import Samples
+    from voxtui.dialogue.data import Samples
 
 Stopped = Callable[[], bool]
 

@@ -15,9 +15,9 @@ from voxtui.bench.machine import machine
 from voxtui.bench.measure import MakeEngine, Plan, measure
 from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.bench.tables import MEASURED
-from voxtui.config import Config
-from voxtui.errors import InputError, ModelError, how_to_install
-from voxtui.turn import Outcome
+from voxtui.dialogue.marks import Outcome
+from voxtui.errors import InputError
+from voxtui.settings.schema import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +80,3 @@ def run(plan: Plan, make_engine: MakeEngine, config: Config, asked: Asked) -> bo
         click.echo(f"Picture: {asked.plot}", err=asked.as_json)
     answered = all(turn.outcome is not Outcome.FAILED for turn in measured.turns)
     return answered and all(judgement.passed for judgement in judged)
-
-
-def run_random_voxtral(runs: int | None, as_json: bool) -> None:
-    """`python -m voxtui.bench.voxtral`, on a machine that has all of voxtui. Raises ModelError."""
-    try:
-        from voxtui.bench.voxtral.command import REPEATS, measure
-    except ImportError as error:
-        hint = how_to_install("voxtral")
-        raise ModelError("torch and transformers are not installed.", hint) from error
-
-    said = measure(False, runs or REPEATS, lambda text: click.echo(text, err=as_json))
-    if as_json:
-        click.echo(json.dumps(said, ensure_ascii=False))

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 
 from voxtui.bench.tables import MEASURED, number
+from voxtui.dialogue.marks import Outcome, Turn
 from voxtui.errors import InputError
-from voxtui.metrics import SPEED, Headline
-from voxtui.turn import Outcome, Turn
+from voxtui.records.metrics import SPEED, Headline
 
 FEWEST = 5
 """Pairs; with fewer, chance alone decides."""

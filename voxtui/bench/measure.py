@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import click
 
 from voxtui.audio.clips import Clip
-from voxtui.engine import Engine
-from voxtui.headless import headless
-from voxtui.turn import Event, Turn
+from voxtui.commands.headless import headless
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import Event
+from voxtui.dialogue.marks import Turn
 
 MakeEngine = Callable[[Callable[[Event], object]], Engine]
 

@@ -11,10 +11,10 @@ from typing import Any
 from voxtui.bench.measure import Measured
 from voxtui.bench.report import stage_times
 from voxtui.bench.tables import MEASURED
-from voxtui.config import TargetsConfig
+from voxtui.dialogue.marks import Turn
 from voxtui.errors import InputError, how_to_install
-from voxtui.metrics import SPEAKING, SPEED
-from voxtui.turn import Turn
+from voxtui.records.metrics import SPEAKING, SPEED
+from voxtui.settings.schema import TargetsConfig
 
 INKS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
 """Told apart with any kind of colour vision (M. Okabe, K. Ito, Color Universal Design, 2008)."""

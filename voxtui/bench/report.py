@@ -22,9 +22,9 @@ from voxtui.bench.tables import (
     spread_json,
     table_head,
 )
-from voxtui.config import TargetsConfig
-from voxtui.metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict, spread, stages
-from voxtui.turn import Outcome, Turn
+from voxtui.dialogue.marks import Outcome, Turn
+from voxtui.records.metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict, spread, stages
+from voxtui.settings.schema import TargetsConfig
 
 UNSTEADY = 0.2
 """Runs whose medians lie further apart than ± this share were not measured under one condition."""
@@ -37,7 +37,7 @@ def stage_times(turns: Sequence[Turn]) -> dict[str, list[float]]:
     """Stage -> its milliseconds in each turn that has it, in the order of a turn."""
     found: dict[str, list[float]] = {}
     for turn in turns:
-        for stage in stages(turn.marks, turn.hidden_s):
+        for stage in stages(turn.marks, turn.speculative_s):
             found.setdefault(stage.name, []).append(stage.seconds * 1000)
     return found
 

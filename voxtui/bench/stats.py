@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from voxtui.bench.tables import headline_lines, headlines_json, judge, number, outcomes_line
-from voxtui.config import TargetsConfig
-from voxtui.metrics import TIMES, Headline, spread
-from voxtui.metricsfile import Line, Past
-from voxtui.turn import Turn
+from voxtui.dialogue.marks import Turn
+from voxtui.records.metrics import TIMES, Headline, spread
+from voxtui.records.metrics_log import Line, Past
+from voxtui.settings.schema import TargetsConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from voxtui.config import TargetsConfig
-from voxtui.metrics import (
+from voxtui.dialogue.marks import Mark, Outcome, Turn
+from voxtui.records.metrics import (
     FIRST_SOUND,
     SPEED,
     TOTAL,
@@ -19,7 +19,7 @@ from voxtui.metrics import (
     spread,
     verdict,
 )
-from voxtui.turn import Mark, Outcome, Turn
+from voxtui.settings.schema import TargetsConfig
 
 PROCESSING = Headline(
     "Processing",

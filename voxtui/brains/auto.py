@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from threading import Event as Flag
 from typing import TypeVar
 
+from voxtui.dialogue.data import Frame, Token, UserTranscript, Utterance
+from voxtui.dialogue.interfaces import Brain, Past, Progress
+from voxtui.dialogue.marks import Marks
 from voxtui.errors import ModelError, ModelLost
-from voxtui.protocols import Brain, Past, Progress
-from voxtui.turn import Frame, Heard, Marks, Token, Utterance
 
 T = TypeVar("T")
 
@@ -68,7 +69,7 @@ class AutoBrain:
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
-    ) -> Iterator[Heard | Token]:
+    ) -> Iterator[UserTranscript | Token]:
         return self._guarded(self._chosen.reply(past, said, marks, cancelled))
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:

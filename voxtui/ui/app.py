@@ -26,15 +26,9 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
-from voxtui.config import Config, found_file, save_values, with_value
-from voxtui.engine import Change
-from voxtui.errors import ConfigError, InputError, ModelMissing, VoxtuiError, text_only
-from voxtui.level import complaint, decibels
-from voxtui.metrics import DeviceOffset
-from voxtui.session import Record, saved_sessions
-from voxtui.turn import (
-    MICROPHONE,
-    TYPED,
+from voxtui.dialogue.data import MICROPHONE, TYPED
+from voxtui.dialogue.engine import ReplaceParts
+from voxtui.dialogue.events import (
     Captured,
     ChangeFailed,
     Died,
@@ -42,8 +36,6 @@ from voxtui.turn import (
     Loaded,
     LoadFailed,
     Loading,
-    Mark,
-    Marks,
     MicrophoneLost,
     MicrophoneOpened,
     Notice,
@@ -51,18 +43,30 @@ from voxtui.turn import (
     SpokenUpTo,
     State,
     StateChanged,
-    Turn,
     TurnFinished,
     TurnStarted,
     UserWords,
 )
-from voxtui.ui import garbage
-from voxtui.ui.choices import LOOK_AGAIN, Choice, Choices, Parts, choices
+from voxtui.dialogue.level import complaint, decibels
+from voxtui.dialogue.marks import Mark, Marks, Turn
+from voxtui.errors import (
+    ConfigError,
+    InputError,
+    ModelMissing,
+    VoxtuiError,
+    strip_control_characters,
+)
+from voxtui.records.metrics import DeviceOffset
+from voxtui.records.session import Record, saved_sessions
+from voxtui.settings.save import save_values
+from voxtui.settings.schema import Config
+from voxtui.settings.sources import found_file, with_value
+from voxtui.ui.conversation.markdown import rendered
+from voxtui.ui.conversation.transcript import Entry, Transcript
+from voxtui.ui.conversation.turn_view import TurnView
 from voxtui.ui.help import Help
-from voxtui.ui.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
-from voxtui.ui.markdown import rendered
-from voxtui.ui.paint import paint_now
-from voxtui.ui.panel import LatencyPanel
+from voxtui.ui.menu import LOOK_AGAIN, Choice, Choices, Parts, choices
+from voxtui.ui.panel.panel import LatencyPanel
 from voxtui.ui.startup import (
     COMPLAINT,
     HOW_LOUD,
@@ -76,11 +80,12 @@ from voxtui.ui.startup import (
 )
 from voxtui.ui.talkbar import TalkBar, loudness
 from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
-from voxtui.ui.transcript import Entry, Transcript
-from voxtui.ui.turnview import TurnView
+from voxtui.ui.terminal import gc_tuning
+from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
+from voxtui.ui.terminal.painting import paint_now
 
 if TYPE_CHECKING:
-    from voxtui.engine import Engine
+    from voxtui.dialogue.engine import Engine
 
 MakeEngine = Callable[[Callable[[Event], object]], "Engine"]
 
@@ -310,7 +315,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def on_unmount(self) -> None:
         self._clip_stopped.set()
-        garbage.forget()
+        gc_tuning.restore()
 
     # What the engine reports.
 
@@ -429,7 +434,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._panel.models_loaded()
             self._models_are_new = False
             rendered("")  # its library is imported now and not behind the first answer
-            garbage.keep()
+            gc_tuning.freeze()
 
     def _use_microphone(self, name: str | None) -> None:
         """It is listened to from now on; None: there is none any more, or never was."""
@@ -520,7 +525,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._panel.complete(self._marks)  # painted after the engine had written the turn down
         self._marks = None
         self._turns_over += 1
-        self.call_after_refresh(garbage.tidy, self._turns_over)
+        self.call_after_refresh(gc_tuning.collect, self._turns_over)
 
     def post_display_hook(self) -> None:
         """Textual has just handed what it painted to the thread that writes it."""
@@ -649,7 +654,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if isinstance(event, events.Paste):
             self._bar.begun = self._bar.typing
             # The field would take its first line only, and show whatever commands are in it.
-            event.text = text_only(" ".join(event.text.splitlines()))
+            event.text = strip_control_characters(" ".join(event.text.splitlines()))
         await super().on_event(event)
 
     def _talks(self, key: events.Key) -> bool:
@@ -824,7 +829,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _say(self, text: str) -> None:
         self._clip_stopped.set()
         self._stop_talking()
-        self.engine.say(text)
+        self.engine.send_text(text)
 
     def action_page_up(self) -> None:
         self._transcript.scroll_page_up()
@@ -865,7 +870,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._note_kept(text)
         self._banner.remove_class("shown")
         self._show_state()
-        self.engine.change(replace(change, **devices))
+        self.engine.replace_parts(replace(change, **devices))
 
     def action_replay(self) -> None:
         if self._failed:
@@ -923,7 +928,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             elif self._failed:
                 self._start_again(config, **self._device(choice.key, config))
             elif self._can_answer():
-                self.engine.change(self._change(choice.key, config))
+                self.engine.replace_parts(self._change(choice.key, config))
                 self._choice = choice
                 self._change_state(State.LOADING)  # nothing else is chosen meanwhile
                 return
@@ -939,7 +944,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._config = with_value(self._config, choice.key, choice.value)
         self._chosen[choice.key] = choice.value
 
-    def look_again(self) -> None:
+    def rescan_devices(self) -> None:
         """Find what was plugged in since PortAudio began."""
         if not self._can_answer():
             return
@@ -949,7 +954,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._clip_stopped.set()
         self._stop_talking()
         self._known = self._devices()
-        self.engine.look_again()
+        self.engine.rescan_devices()
 
     def _devices(self) -> frozenset[str]:
         found = (choice for choice, _ in self.offered())
@@ -966,23 +971,23 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         elif not in_use:
             self._transcript.note("No other device was found.")
 
-    def _change(self, key: str, config: Config) -> Change:
+    def _change(self, key: str, config: Config) -> ReplaceParts:
         parts = self._parts
         assert parts is not None
         self._clip_stopped.set()
         self._stop_talking()
         match key.split("."):
             case ["audio", _]:
-                return Change(config, **self._device(key, config))
+                return ReplaceParts(config, **self._device(key, config))
             case ["voice", _]:
                 self._models_are_new = True
-                return Change(config, voice=parts.voice(config, self._inform) or "none")
+                return ReplaceParts(config, voice=parts.voice(config, self._inform) or "none")
             case _:
                 self._models_are_new = True
-                return Change(config, brain=parts.brain(config, self._inform))
+                return ReplaceParts(config, brain=parts.brain(config, self._inform))
 
     def _device(self, key: str, config: Config) -> dict[str, Any]:
-        """The one that `key` chooses, as the argument of a Change; nothing for any other key."""
+        """The one that `key` chooses, as an argument of ReplaceParts; nothing for other keys."""
         assert self._parts is not None
         match key:
             case "audio.input":

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import OptionList, Static
 
-from voxtui.turn import Loaded
+from voxtui.dialogue.events import Loaded
 from voxtui.ui.talkkey import Mode
 
 TITLE = "Talk to your computer, and hear it answer."

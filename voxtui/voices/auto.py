@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from voxtui.dialogue.data import SpeechChunk
+from voxtui.dialogue.interfaces import Progress, Voice
 from voxtui.errors import ModelError
-from voxtui.protocols import Progress, Voice
-from voxtui.turn import SpeechChunk
 
 
 class AutoVoice:

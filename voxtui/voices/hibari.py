@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from voxtui.config import VoiceConfig
+from voxtui.dialogue.data import SpeechChunk, audible
+from voxtui.dialogue.interfaces import Progress
 from voxtui.errors import ModelError, how_to_install
-from voxtui.protocols import Progress
-from voxtui.turn import SpeechChunk, audible
+from voxtui.settings.schema import VoiceConfig
 
 if TYPE_CHECKING:
-    from voxtui.turn import Samples
+    from voxtui.dialogue.data import Samples
 
 NAME = "af_heart"
 

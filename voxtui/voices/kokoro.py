@@ -20,15 +20,15 @@ from importlib import import_module
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from voxtui.config import VoiceConfig
+from voxtui.dialogue.data import SpeechChunk
+from voxtui.dialogue.interfaces import Progress
 from voxtui.errors import ModelError, how_to_install
-from voxtui.protocols import Progress
-from voxtui.repositories import KOKORO, KokoroFiles
-from voxtui.turn import SpeechChunk
+from voxtui.models.repositories import KOKORO, KokoroFiles
+from voxtui.settings.schema import VoiceConfig
 from voxtui.voices.hibari import pause_after, trim
 
 if TYPE_CHECKING:
-    from voxtui.turn import Samples
+    from voxtui.dialogue.data import Samples
 
 Answer: TypeAlias = "SimpleQueue[Samples | Exception]"
 

@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from voxtui.brains.embedded import SHORT
+from voxtui.brains.embedded.brain import SHORT
 from voxtui.brains.voxtral.drafts import Draft, ModelThread, Work
 from voxtui.brains.voxtral.prompt import (
     EOS,
@@ -32,16 +32,17 @@ from voxtui.brains.voxtral.prompt import (
     without_trailing_zeros,
 )
 from voxtui.brains.voxtral.text import Detokenizer, Tekken
-from voxtui.config import Config, Sampling
+from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame, Token, UserTranscript, Utterance
+from voxtui.dialogue.interfaces import Past, PastTurn, Progress
+from voxtui.dialogue.listening import Recording
+from voxtui.dialogue.marks import Mark, Marks
 from voxtui.errors import ModelError, ModelLost, how_to_install
-from voxtui.protocols import Past, PastTurn, Progress
-from voxtui.recording import Recording
-from voxtui.turn import FRAME_SECONDS, SAMPLE_RATE, Frame, Heard, Mark, Marks, Token, Utterance
+from voxtui.settings.schema import Config, Sampling
 
 if TYPE_CHECKING:
-    from voxtui.brains.voxtral.ears import Ears
-    from voxtui.brains.voxtral.loop import Loop
-    from voxtui.brains.voxtral.model import Decoder
+    from voxtui.brains.voxtral.decoder import Decoder
+    from voxtui.brains.voxtral.embedder import AudioEmbedder
+    from voxtui.brains.voxtral.generate import Loop
 
 AHEAD_TOKENS = 8
 """How far a reply is worked out before anybody asked for it: the GPU's work ahead has an end."""
@@ -180,7 +181,8 @@ class VoxtralBrain:
         try:
             import torch
 
-            from voxtui.brains.voxtral import quantized, weights
+            from voxtui.brains.voxtral import fp8 as quantized
+            from voxtui.brains.voxtral import weights
 
             self._tekken = Tekken(self._directory)
         except ImportError as error:
@@ -218,7 +220,8 @@ class VoxtralBrain:
             return
         from platformdirs import user_cache_path
 
-        from voxtui.brains.voxtral import quantized, step
+        from voxtui.brains.voxtral import fp8 as quantized
+        from voxtui.brains.voxtral import step
 
         cache = user_cache_path("voxtui", appauthor=False) / "triton"
         os.environ.setdefault("TRITON_CACHE_DIR", str(cache))
@@ -235,8 +238,10 @@ class VoxtralBrain:
             except ModelError as error:
                 self._say(f"Voxtral does without kernels. {error.message}")
 
-    def _loop(self, decoder: Decoder, ears: Ears, sampling: Sampling, capacity: int) -> Loop:
-        from voxtui.brains.voxtral.loop import Loop
+    def _loop(
+        self, decoder: Decoder, ears: AudioEmbedder, sampling: Sampling, capacity: int
+    ) -> Loop:
+        from voxtui.brains.voxtral.generate import Loop
         from voxtui.brains.voxtral.sampling import Sampler
 
         sampler = Sampler(
@@ -282,7 +287,7 @@ class VoxtralBrain:
         """
         import numpy as np
 
-        from voxtui.brains.voxtral.loop import REHEARSED
+        from voxtui.brains.voxtral.generate import REHEARSED
 
         random, began = np.random.default_rng(0), time.monotonic()
         for number, seconds in enumerate(REHEARSED):
@@ -346,13 +351,13 @@ class VoxtralBrain:
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
-    ) -> Iterator[Heard | Token]:
+    ) -> Iterator[UserTranscript | Token]:
         from voxtui.brains.voxtral import weights
 
         released = marks.at(Mark.RELEASED) or time.monotonic()
         following, self._following = self._following, None
         if isinstance(said, str):
-            yield Heard(said)
+            yield UserTranscript(said)
         answer, draft = self._answer(following, past, said, cancelled)
         text = Detokenizer(self._tekken)
         for number, token in enumerate(self._tokens(draft)):
@@ -409,7 +414,7 @@ class VoxtralBrain:
         if not isinstance(answer.said, str):
             marks.mark(Mark.ENCODED, answer.encoded_at)
         marks.mark(Mark.PREFILLED, answer.prefilled_at)
-        marks.hidden_s += sum(
+        marks.speculative_s += sum(
             min(end, released) - start for start, end in draft.worked if start < released
         )
 
@@ -512,7 +517,7 @@ GREEDY = Sampling(0, 0, 0.0, 1.0, 0, 1.0)
 
 
 def _sentence(error: Exception) -> str | None:
-    from voxtui.brains.voxtral.loop import NotNumbers, TooLong
+    from voxtui.brains.voxtral.generate import NotNumbers, TooLong
 
     match error:
         case NotNumbers():

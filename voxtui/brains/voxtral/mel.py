@@ -14,7 +14,7 @@ from torch import Tensor
 from voxtui.brains.voxtral.prompt import WINDOW_SAMPLES
 
 if TYPE_CHECKING:
-    from voxtui.turn import Samples
+    from voxtui.dialogue.data import Samples
 
 FFT, HOP, BINS = 400, 160, 128
 WINDOW_FRAMES = WINDOW_SAMPLES // HOP

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from voxtui.turn import Samples
+    from voxtui.dialogue.data import Samples
 
 BOS, EOS, INST, END_INST, PAD = 1, 2, 3, 4, 11
 AUDIO, BEGIN_AUDIO, TRANSCRIBE = 24, 25, 34

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from voxtui.brains.voxtral.model import on_device
+from voxtui.brains.voxtral.decoder import on_device
 
 BROKEN = -1
 """Picked where the logits are not numbers."""

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from voxtui.brains.voxtral.model import Cache, Decoder
-from voxtui.brains.voxtral.quantized import Fp8Weight
+from voxtui.brains.voxtral.decoder import Cache, Decoder
+from voxtui.brains.voxtral.fp8 import Fp8Weight
 from voxtui.errors import ModelError
 
 CAPABILITY = (8, 0)

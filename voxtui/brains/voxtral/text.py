@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from voxtui.errors import text_only
+from voxtui.errors import strip_control_characters
 
 
 class Tekken:
@@ -42,7 +42,7 @@ class Detokenizer:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def text(self, token: int) -> str:
-        return text_only(self._decoder.decode(self._tekken.piece(token)))
+        return strip_control_characters(self._decoder.decode(self._tekken.piece(token)))
 
     def rest(self) -> str:
         """What the end makes of bytes that never became a character."""

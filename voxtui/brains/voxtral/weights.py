@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from voxtui.brains.voxtral.ears import Ears
-from voxtui.brains.voxtral.encoder import Encoder
-from voxtui.brains.voxtral.model import Decoder
+from voxtui.brains.voxtral.audio_tower import AudioTower
+from voxtui.brains.voxtral.decoder import Decoder
+from voxtui.brains.voxtral.embedder import AudioEmbedder
 
 
 def best_device() -> torch.device:
@@ -32,7 +32,7 @@ def best_dtype(device: torch.device) -> torch.dtype | str:
     return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.half
 
 
-def load(directory: Path, device: torch.device) -> tuple[Decoder, Ears]:
+def load(directory: Path, device: torch.device) -> tuple[Decoder, AudioEmbedder]:
     """The checkpoint in `directory`. Raises OSError, ValueError, RuntimeError, SafetensorError."""
     from transformers import VoxtralForConditionalGeneration
     from transformers.utils import logging
@@ -54,10 +54,10 @@ def load(directory: Path, device: torch.device) -> tuple[Decoder, Ears]:
     return found
 
 
-def parts(model: Any) -> tuple[Decoder, Ears]:
+def parts(model: Any) -> tuple[Decoder, AudioEmbedder]:
     """What the loop needs of a transformers model, which is of no further use by itself."""
     # Where torch prefers cuDNN's attention (Hopper, from cuDNN 9.15.1 on), it would plan anew for
     # every length it has not seen: at each token of a reply that is not captured.
     torch.backends.cuda.enable_cudnn_sdp(False)
     with torch.inference_mode():
-        return Decoder(model), Ears(Encoder(model))
+        return Decoder(model), AudioEmbedder(AudioTower(model))

@@ -1,0 +1,273 @@
+"""Does working ahead cost accuracy? Word error and right answers, with and without.
+
+    python -m benchmarks.accuracy [--questions 18] [--variants "quiet,fast"] [--model NAME]
+        [--json OUT]
+
+Every question is spoken in real time to the engine, which works ahead while the key is held; then
+the very utterance that reached the brain is given to a second brain that has heard nothing of it.
+What OUT holds of other variants stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import threading
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jiwer
+import numpy as np
+import soundfile
+
+from tests.audio.sounds import QUESTIONS
+from voxtui.audio.clips import Clip
+from voxtui.audio.resampling import resample
+from voxtui.audio.silero import PySilero
+from voxtui.bench.machine import machine
+from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.commands.headless import headless
+from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import Event
+from voxtui.dialogue.interfaces import Past
+from voxtui.dialogue.marks import Marks
+from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
+
+PLAIN = jiwer.Compose(
+    [
+        jiwer.ToLowerCase(),
+        jiwer.RemovePunctuation(),
+        jiwer.RemoveMultipleSpaces(),
+        jiwer.Strip(),
+        jiwer.ReduceToListOfListOfWords(),
+    ]
+)
+
+LONG_SECONDS = 25.0
+
+
+@dataclass(frozen=True)
+class Said:
+    """A question in one of its variants."""
+
+    variant: str
+    samples: np.ndarray
+    text: str
+    answer: str | None
+    """a regular expression; None: only the words are checked"""
+    held: float
+    """seconds after which the key comes up"""
+
+
+def questions(count: int) -> list[tuple[np.ndarray, str, str]]:
+    """(samples without the silence around them, text, answer)"""
+    table = tomllib.loads((QUESTIONS / "questions.toml").read_text())["question"][:count]
+    found: list[tuple[np.ndarray, str, str]] = []
+    for question in table:
+        samples, _ = soundfile.read(QUESTIONS / question["file"], dtype="float32")
+        loud = np.flatnonzero(np.abs(samples) > 0.01)
+        found.append((samples[loud[0] : loud[-1] + 1], question["text"], question["answer"]))
+    return found
+
+
+def variants(count: int) -> Iterator[Said]:
+    """Every question in every way of saying it, and one long speech made of many."""
+    known = questions(count)
+    for samples, text, answer in known:
+        for name, change in CHANGES.items():
+            spoken = change(samples)
+            held = len(spoken) / SAMPLE_RATE + RELEASES.get(name, 0.15)
+            yield Said(name, _surrounded(spoken, name), text, answer, LEAD + held)
+    long, texts = np.zeros(0, np.float32), []
+    for samples, text, _ in known * 2:
+        if len(long) / SAMPLE_RATE < LONG_SECONDS:
+            long = np.concatenate([long, samples, np.zeros(SAMPLE_RATE // 2, np.float32)])
+            texts.append(text)
+    held = LEAD + len(long) / SAMPLE_RATE
+    yield Said("long", _surrounded(long, "long"), " ".join(texts), None, held)
+
+
+LEAD = 0.3
+"""Seconds of silence before the speech."""
+
+RELEASES = {"early release": -0.1, "late release": 1.0}
+"""Seconds from the last voiced sample to the key's release, where not 0.15."""
+
+
+def _as_it_is(samples: np.ndarray) -> np.ndarray:
+    return samples
+
+
+def _quiet(samples: np.ndarray) -> np.ndarray:
+    return samples * (0.02 / np.abs(samples).max())
+
+
+def _fast(samples: np.ndarray) -> np.ndarray:
+    """A quarter faster, and higher."""
+    return resample(samples, SAMPLE_RATE * 5 // 4, SAMPLE_RATE)
+
+
+def _paused(samples: np.ndarray) -> np.ndarray:
+    """0.7 s of silence at the quietest place of the middle third."""
+    third, window = len(samples) // 3, SAMPLE_RATE // 12
+    energy = np.convolve(samples**2, np.ones(window), "same")
+    at = third + int(np.argmin(energy[third : 2 * third]))
+    return np.concatenate([samples[:at], np.zeros(SAMPLE_RATE * 7 // 10, np.float32), samples[at:]])
+
+
+CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "as it is": _as_it_is,
+    "quiet": _quiet,
+    "noisy 10 dB": _as_it_is,
+    "fast": _fast,
+    "paused": _paused,
+    "early release": _as_it_is,
+    "late release": _as_it_is,
+}
+
+
+def _surrounded(spoken: np.ndarray, variant: str) -> np.ndarray:
+    """With a quiet room before and after it; where it is noisy, noise 10 dB below the speech."""
+    lead, tail = np.zeros(int(LEAD * SAMPLE_RATE)), np.zeros(int(1.5 * SAMPLE_RATE))
+    sound = np.concatenate([lead, spoken, tail])
+    power = float(np.mean(spoken**2)) / 10 if variant == "noisy 10 dB" else 1e-8
+    noise = np.random.default_rng(0).normal(0, np.sqrt(power), len(sound))
+    return (sound + noise).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What came of one question, with and without work ahead."""
+
+    variant: str
+    text: str
+    heard: str
+    heard_cold: str
+    reply: str
+    reply_cold: str
+    right: bool | None
+    right_cold: bool | None
+    hidden_ms: float
+
+
+class Noting(EmbeddedBrain):
+    """Keeps the utterance of its last turn."""
+
+    said: Utterance | str = ""
+
+    def reply(
+        self, past: Past, said: Utterance | str, marks: Marks, cancelled: threading.Event
+    ) -> Iterator[UserTranscript | Token]:
+        self.said = said
+        return super().reply(past, said, marks, cancelled)
+
+
+def compare(said: Sequence[Said], model: str, tokens: int) -> list[Pair]:
+    config = Config(
+        brain=BrainConfig(embedded=EmbeddedBrainConfig(model=model)),
+        generation=GenerationConfig(max_new_tokens=tokens, temperature=0.0),
+    )
+    brain, cold = Noting(config), EmbeddedBrain(config)
+    cold.warm_up(lambda step, fraction: None)
+
+    def make_engine(emit: Callable[[Event], object]) -> Engine:
+        return Engine(
+            microphone=None, speaker=None, detector=PySilero(), brain=brain, voice=None,
+            config=config, emit=emit,
+        )  # fmt: skip
+
+    pairs: list[Pair] = []
+    try:
+        with headless(make_engine) as asked:
+            for number, one in enumerate(said):
+                asked.engine.new_conversation()
+                turn = asked.ask(Clip(one.variant, one.samples), held=one.held)
+                heard, reply = _cold(cold, brain.said) if turn.heard else ("", "")
+                pairs.append(
+                    Pair(
+                        one.variant, one.text, turn.heard or "", heard, turn.reply, reply,
+                        _right(one, turn.reply), _right(one, reply), turn.speculative_s * 1000,
+                    )
+                )  # fmt: skip
+                sys.stderr.write(f"\r{number + 1}/{len(said)}")
+    finally:
+        cold.close()
+    sys.stderr.write("\n")
+    return pairs
+
+
+def _cold(brain: EmbeddedBrain, said: Utterance | str) -> tuple[str, str]:
+    heard, texts = "", list[str]()
+    for item in brain.reply([], said, Marks(), threading.Event()):
+        if isinstance(item, UserTranscript):
+            heard = item.text
+        else:
+            texts.append(item.text)
+    return heard, "".join(texts)
+
+
+def _right(one: Said, reply: str) -> bool | None:
+    return None if one.answer is None else bool(re.search(one.answer, reply, re.IGNORECASE))
+
+
+def word_error(texts: Sequence[str], heard: Sequence[str]) -> float:
+    """Word error rate: wrong, missing and added words of all `texts`, as a share of their words."""
+    return float(
+        jiwer.wer(list(texts), list(heard), reference_transform=PLAIN, hypothesis_transform=PLAIN)
+    )
+
+
+def summary(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    """A row per variant."""
+    rows: list[dict[str, Any]] = []
+    for variant in dict.fromkeys(pair.variant for pair in pairs):
+        of = [pair for pair in pairs if pair.variant == variant]
+        texts = [pair.text for pair in of]
+        rows.append(
+            {
+                "variant": variant,
+                "n": len(of),
+                "word_error": round(word_error(texts, [pair.heard for pair in of]), 4),
+                "word_error_cold": round(word_error(texts, [pair.heard_cold for pair in of]), 4),
+                "right": sum(pair.right or False for pair in of),
+                "right_cold": sum(pair.right_cold or False for pair in of),
+                "same_words": sum(pair.heard == pair.heard_cold for pair in of),
+                "same_reply": sum(pair.reply == pair.reply_cold for pair in of),
+                "worked_ahead": sum(pair.hidden_ms > 0 for pair in of),
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--questions", type=int, default=18)
+    parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--variants", default=",".join([*CHANGES, "long"]))
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    about, wanted = machine(), asked.variants.split(",")
+    kept: list[Pair] = []
+    if asked.json and asked.json.exists():
+        known = json.loads(asked.json.read_text())["pairs"]
+        kept = [Pair(**pair) for pair in known if pair["variant"] not in wanted]
+    said = [one for one in variants(asked.questions) if one.variant in wanted]
+    pairs = [*kept, *compare(said, asked.model, 48)]
+    rows = summary(pairs)
+    sys.stdout.write("| " + " | ".join(rows[0]) + " |\n" + "|---" * len(rows[0]) + "|\n")
+    for row in rows:
+        sys.stdout.write("| " + " | ".join(str(value) for value in row.values()) + " |\n")
+    if asked.json:
+        report = {"machine": about, "model": asked.model, "rows": rows}
+        report["pairs"] = [asdict(pair) for pair in pairs]
+        asked.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""From the key's byte in the terminal to silence at the speaker, on a virtual sound device.
+
+    python -m benchmarks.barge_in [--turns 40]
+
+The whole screen runs on a pseudo-terminal, on the real engine and the real speaker; brain and voice
+are stand-ins that speak a tone without end. The key is pressed at uneven times, by writing its byte
+to the terminal; what the speaker plays is recorded from outside. Silent is the last sample above
+-50 dBFS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from tests.fakes import FakeMicrophone, LoudIsSpeech, ScriptedBrain
+from tests.ui.pseudo_terminal import PseudoTerminal
+from tests.virtual_audio import RATE, SPEAKER, VirtualAudio
+from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.commands.stderr import native_stderr_in
+from voxtui.dialogue.data import AUDIBLE, SpeechChunk
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.interfaces import Progress
+from voxtui.records.metrics import percentile
+from voxtui.settings.schema import Config
+from voxtui.ui.app import VoxtuiApp
+
+DOWN, UP, SAMPLE = "\x1b[32;1:1;32u", "\x1b[32;1:3u", "1"
+SETTLED_SECONDS = 0.6
+"""How long after the key what is still heard counts against it."""
+
+
+class Tone:
+    """Speaks 60 s of a tone."""
+
+    name = "tone"
+
+    def warm_up(self, progress: Progress) -> None: ...
+
+    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+        second = 0.3 * np.sin(np.arange(24_000) * 2 * np.pi * 440 / 24_000).astype(np.float32)
+        for _ in range(60):
+            yield SpeechChunk(second, 24_000, clause)
+            clause = ""
+
+    def close(self) -> None: ...
+
+
+def screen() -> None:
+    """What runs in the terminal."""
+
+    def make_engine(emit):
+        return Engine(
+            microphone=FakeMicrophone(),
+            speaker=SounddeviceSpeaker(SPEAKER),
+            detector=LoudIsSpeech(),
+            brain=ScriptedBrain(*([["A very long story."]] * 1000)),
+            voice=Tone(),
+            config=Config(),
+            emit=emit,
+        )
+
+    with native_stderr_in(Path(os.devnull)):
+        clips = [("tell me", Path())]
+        app = VoxtuiApp(
+            make_engine, Config(), clips, lambda engine, *_: engine.send_text("tell me")
+        )
+        app.run()
+        app.engine.close()
+
+
+def measure(turns: int) -> list[float]:
+    """Seconds from the key to silence, for each turn."""
+    uneven = random.Random(1)
+    with VirtualAudio() as audio, tempfile.TemporaryDirectory() as state:
+        environment = audio.env | {"XDG_STATE_HOME": state}
+        command = [sys.executable, "-m", "benchmarks.barge_in", "--screen"]
+        with PseudoTerminal(command, environment=environment) as terminal:
+            terminal.until(lambda: b"READY" in terminal.output)
+            with audio.record() as recorder:
+                return [_one(terminal, recorder, 0.4 + uneven.random()) for _ in range(turns)]
+
+
+def _one(terminal, recorder, after: float) -> float:
+    said = time.monotonic()
+    terminal.send(SAMPLE)
+    terminal.until(lambda: _loud_since(recorder, said))
+    threading.Event().wait(after)
+    pressed = terminal.send(DOWN)
+    terminal.send(UP)
+    recorder.until(pressed + SETTLED_SECONDS)
+    loud = np.flatnonzero(np.abs(recorder.since(said)) > AUDIBLE)
+    return recorder.index(said) / RATE + int(loud[-1]) / RATE + recorder.began_at - pressed
+
+
+def _loud_since(recorder, at: float) -> bool:
+    return bool((np.abs(recorder.since(at)) > AUDIBLE).any())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--screen", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.screen:
+        screen()
+        return
+    silent = [seconds * 1000 for seconds in measure(asked.turns)]
+    found = {f"p{p}_ms": round(percentile(silent, p) or 0, 1) for p in (50, 95, 99)}
+    print(json.dumps({"turns": len(silent), **found, "max_ms": round(max(silent), 1)}))
+
+
+if __name__ == "__main__":
+    main()

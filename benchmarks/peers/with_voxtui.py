@@ -1,0 +1,177 @@
+"""voxtui: its engine as it is, with models that only wait. `whole` or `shipped`, then the clip."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from benchmarks.peers import common
+from voxtui.audio.silero import PySilero
+from voxtui.dialogue.data import (
+    FRAME_SAMPLES,
+    FRAME_SECONDS,
+    Frame,
+    SpeechChunk,
+    Token,
+    UserTranscript,
+    Utterance,
+)
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import Died, Event, Loaded, TurnFinished
+from voxtui.dialogue.interfaces import Past, Progress
+from voxtui.dialogue.marks import Mark, Marks
+from voxtui.settings.schema import Config
+
+
+class WaitingBrain:
+    """Works one stage after another once it is asked, as a plain chain of models would."""
+
+    name = "stub"
+    description = "models that only wait"
+    sends_to = ""
+    texts = (*common.ONE_CLAUSE, *common.REST)
+
+    def warm_up(self, progress: Progress) -> None: ...
+
+    def listen(self, past: Past, cancelled: threading.Event) -> None: ...
+
+    def hear(self, frame: Frame, speech: bool) -> None: ...
+
+    def reply(
+        self, past: Past, said: Utterance | str, marks: Marks, cancelled: threading.Event
+    ) -> Iterator[UserTranscript | Token]:
+        time.sleep(common.STT_SECONDS)
+        marks.mark(Mark.TRANSCRIBED)
+        yield UserTranscript(common.WORDS)
+        time.sleep(common.FIRST_TOKEN_SECONDS)
+        for count, text in enumerate(self.texts):
+            if count:
+                time.sleep(common.TOKEN_SECONDS)
+            yield Token(text)
+
+    def transcribe(self, said: Utterance, cancelled: threading.Event) -> Iterator[Token]:
+        yield Token(common.WORDS)
+
+    def close(self) -> None: ...
+
+
+class AheadBrain(WaitingBrain):
+    """Begins once 64 ms hold no speech, as the shipped brains do, and throws it away on more."""
+
+    texts = (*common.TWO_CLAUSES, *common.REST)
+
+    def __init__(self) -> None:
+        self._quiet = 0
+        self._began: float | None = None
+
+    def listen(self, past: Past, cancelled: threading.Event) -> None:
+        self._quiet, self._began = -1_000_000, None
+
+    def hear(self, frame: Frame, speech: bool) -> None:
+        self._quiet = 0 if speech else self._quiet + 1
+        if speech:
+            self._began = None
+        elif self._quiet == 2:
+            self._began = time.monotonic()
+
+    def reply(
+        self, past: Past, said: Utterance | str, marks: Marks, cancelled: threading.Event
+    ) -> Iterator[UserTranscript | Token]:
+        due = time.monotonic() if self._began is None else self._began
+        due += common.STT_SECONDS
+        time.sleep(max(0.0, due - time.monotonic()))
+        marks.mark(Mark.TRANSCRIBED)
+        yield UserTranscript(common.WORDS)
+        due += common.FIRST_TOKEN_SECONDS
+        for text in self.texts:
+            time.sleep(max(0.0, due - time.monotonic()))
+            yield Token(text)
+            due = max(due, time.monotonic() - common.TOKEN_SECONDS) + common.TOKEN_SECONDS
+
+
+class WaitingVoice:
+    name = "stub"
+
+    def warm_up(self, progress: Progress) -> None: ...
+
+    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+        time.sleep(common.TTS_SECONDS)
+        yield SpeechChunk(common.tone().astype(np.float32) / 32768, common.VOICE_RATE, clause)
+
+    def close(self) -> None: ...
+
+
+class ClockedSpeaker:
+    name = "stub"
+
+    def __init__(self, clock: common.Clock) -> None:
+        self._clock = clock
+
+    def open(self) -> None: ...
+
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+        self._clock.hear()
+        marks.mark(Mark.FIRST_SOUND)
+
+    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+        marks.mark(Mark.LAST_SOUND)
+        return 0.0
+
+    def close(self) -> None: ...
+
+
+def main() -> None:
+    clock, loaded, over = common.Clock(), threading.Event(), threading.Event()
+
+    def emit(event: Event) -> None:
+        match event:
+            case Loaded():
+                loaded.set()
+            case TurnFinished():
+                over.set()
+            case Died(error):
+                raise error
+            case _:
+                pass
+
+    engine = Engine(
+        microphone=None,
+        speaker=ClockedSpeaker(clock),
+        detector=PySilero(),
+        brain=AheadBrain() if sys.argv[1] == "shipped" else WaitingBrain(),
+        voice=WaitingVoice(),
+        config=Config(),
+        emit=emit,
+    )
+    engine.start()
+    loaded.wait()
+    # The microphone's frames do not begin with the clip: the last one ends with it.
+    pcm = common.load_pcm().astype(np.float32) / 32768
+    pcm = np.concatenate([np.zeros(-len(pcm) % FRAME_SAMPLES, np.float32), pcm])
+    quiet = np.zeros((6, FRAME_SAMPLES), np.float32)
+    common.tell(ready=True)
+    for _ in sys.stdin:
+        clock.begin()
+        over.clear()
+        begin = time.monotonic()
+        turn = engine.talk(begin, source="clip")
+        voice = pcm.reshape(-1, FRAME_SAMPLES)
+        for count, samples in enumerate([*voice, *quiet], 1):
+            at = begin + count * FRAME_SECONDS
+            time.sleep(max(0.0, at - time.monotonic()))
+            engine.push_frame(Frame(samples, at, source="clip"))
+            if count == len(voice):
+                engine.release(turn=turn)
+                clock.release()
+        over.wait()
+        engine.new_conversation()
+        common.tell(ms=clock.ms)
+    engine.close()
+
+
+if __name__ == "__main__":
+    main()

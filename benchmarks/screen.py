@@ -1,0 +1,313 @@
+"""How the screen feels, in numbers: paint, event loop, idle CPU, start.
+
+    python -m benchmarks.screen [--turns 0 200 1000] [--rate 200] [--size 120x40] [--json OUT]
+
+Everything runs on a pseudo-terminal and the real terminal driver.
+
+- Paint: a scripted engine hands over tokens from another thread, `--rate` a second, with `--turns`
+  turns already there. A token is painted when the frame that holds it has been written and flushed.
+- Loop: how much too late a sleep of 5 ms ends: while the real models load, and while one of the
+  sample clips is answered.
+- Start: from the start of the process until its first frame arrives; and `voxtui --help`.
+- Quit: from Ctrl+Q, at uneven moments of loading, until the process has ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.fakes import ScriptedEngine
+from tests.ui.pseudo_terminal import PseudoTerminal
+from tests.virtual_audio import VirtualAudio
+from voxtui.bench.machine import machine
+from voxtui.commands.stderr import native_stderr_in
+from voxtui.dialogue.events import Event, ReplyText, State, StateChanged
+from voxtui.records.metrics import percentile
+from voxtui.settings.schema import Config
+from voxtui.ui.app import VoxtuiApp
+from voxtui.wiring import build_engine, clip_speaker, sample_clips
+
+TEXT = "The river winds slowly through the middle of the old city, under many bridges."
+WORDS = TEXT.split()
+STARTS = 10
+LOADING_SECONDS = 6.0
+PAUSE_SECONDS = 0.2
+"""Between two answers, when Markdown is rendered and garbage is looked for."""
+
+
+class MeasuredApp(VoxtuiApp):
+    def __init__(self, rate: float, turns: int, seconds: float) -> None:
+        super().__init__(self._engine, Config())
+        self._rate, self._turns, self._seconds = rate, turns, seconds
+        self.paints: list[float] = []
+        self.lateness: list[float] = []
+        self.idle_cpu = self.busy_cpu = self.mib = 0.0
+        self._handed_over: deque[float] = deque()
+        self._appended = 0
+
+    def _engine(self, emit):
+        def timed(event: Event) -> None:
+            if isinstance(event, ReplyText):
+                self._handed_over.append(time.monotonic())
+            emit(event)
+
+        return ScriptedEngine(timed)
+
+    def on_ready(self) -> None:
+        self.run_worker(self._measure())
+
+    async def _measure(self) -> None:
+        await asyncio.sleep(0.5)
+        self.engine.load()
+        for n in range(self._turns):
+            self.engine.begin("typed")
+            self.engine.report(ReplyText(n + 1, TEXT * 2))
+            self.engine.finish()
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(1.0)
+        before = time.process_time()
+        await asyncio.sleep(self._seconds)
+        self.idle_cpu = (time.process_time() - before) / self._seconds
+        self.paints.clear()
+        speaker = threading.Thread(target=self._stream)
+        before = time.process_time()
+        speaker.start()
+        while speaker.is_alive():
+            at = time.monotonic()
+            await asyncio.sleep(0.005)
+            self.lateness.append(time.monotonic() - at - 0.005)
+        self.busy_cpu = (time.process_time() - before) / self._seconds
+        await asyncio.sleep(0.2)
+        self.mib = _resident_mib()
+        self.exit()
+
+    def _stream(self) -> None:
+        begun, number = time.monotonic(), 0
+        per_turn = 160
+        for n in range(int(self._rate * self._seconds)):
+            if n % per_turn == 0:
+                if n:
+                    self.engine.finish()
+                    time.sleep(PAUSE_SECONDS)
+                    begun += PAUSE_SECONDS
+                self.engine.begin("typed")
+                self.engine.report(StateChanged(State.THINKING), StateChanged(State.SPEAKING))
+                number = self.engine.turns
+            time.sleep(max(0.0, begun + n / self._rate - time.monotonic()))
+            self.engine.level = 0.1 + n % 7 / 10
+            self.engine.report(ReplyText(number, WORDS[n % len(WORDS)] + " "))
+
+    def _show_reply(self, view, text) -> None:
+        super()._show_reply(view, text)
+        self._appended += 1
+
+    def post_display_hook(self) -> None:
+        super().post_display_hook()
+        if self._view and self._view.latest and self._view.latest.painted and self._appended:
+            handed_over = [self._handed_over.popleft() for _ in range(self._appended)]
+            self._appended = 0
+            self.when_written(lambda at: self.paints.extend(at - then for then in handed_over))
+
+
+class LoadingApp(VoxtuiApp):
+    """On the real models, without sound devices."""
+
+    def __init__(self) -> None:
+        config = Config()
+        super().__init__(
+            lambda emit: build_engine(config, emit, None, None),
+            config,
+            sample_clips(),
+            clip_speaker(config),
+        )
+        self.while_loading: list[float] = []
+        self.while_answering: list[float] = []
+        self.loaded_after = 0.0
+
+    def on_ready(self) -> None:
+        self.run_worker(self._measure())
+
+    async def _measure(self) -> None:
+        began = time.monotonic()
+        await self._watch(self.while_loading, lambda: self._state is not State.LOADING)
+        self.loaded_after = time.monotonic() - began
+        await asyncio.sleep(0.5)
+        for number in (1, 2):
+            self.action_clip(number)
+            await self._watch(self.while_answering, lambda: self._state is not State.READY)
+            await self._watch(self.while_answering, lambda: self._state is State.READY)
+        self.exit()
+
+    async def _watch(self, late: list[float], over: Callable[[], bool]) -> None:
+        while not over():
+            at = time.monotonic()
+            await asyncio.sleep(0.005)
+            late.append(time.monotonic() - at - 0.005)
+
+
+def spread(seconds: Sequence[float]) -> dict[str, float]:
+    found = {name: percentile(seconds, p) or 0.0 for name, p in SPREAD.items()}
+    return {name: round(value * 1000, 1) for name, value in found.items()}
+
+
+SPREAD = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
+
+
+def paint(rate: float, turns: int, seconds: float) -> dict[str, Any]:
+    app = MeasuredApp(rate, turns, seconds)
+    app.run()
+    return {
+        "turns": turns,
+        "tokens": len(app.paints),
+        "paint_ms": spread(app.paints),
+        "loop_late_ms": spread(app.lateness),
+        "busy_cpu": round(app.busy_cpu, 3),
+        "idle_cpu": round(app.idle_cpu, 4),
+        "resident_mib": round(app.mib),
+    }
+
+
+def load() -> dict[str, Any]:
+    app = LoadingApp()
+    app.run()
+    app.engine.close()
+    return {
+        "loaded_after_s": round(app.loaded_after, 1),
+        "loading_late_ms": spread(app.while_loading),
+        "answering_late_ms": spread(app.while_answering),
+    }
+
+
+def start() -> dict[str, Any]:
+    screens = [_first_frame() for _ in range(STARTS)]
+    helps = [_help() for _ in range(STARTS)]
+    uneven = random.Random(1)
+    with VirtualAudio() as audio:
+        quits = [
+            _quit((n + uneven.random()) * LOADING_SECONDS / STARTS, audio.env)
+            for n in range(STARTS)
+        ]
+    return {
+        name: {"median": round(statistics.median(found) * 1000), "max": round(max(found) * 1000)}
+        for name, found in (("screen_ms", screens), ("help_ms", helps), ("quit_ms", quits))
+    }
+
+
+def _first_frame() -> float:
+    began = time.monotonic()
+    with PseudoTerminal([sys.executable, "-m", "voxtui"], size=(120, 40)) as terminal:
+        while b"LOADING" not in terminal.output:
+            time.sleep(0.001)
+        return time.monotonic() - began
+
+
+def _quit(after: float, environment: dict[str, str]) -> float:
+    with PseudoTerminal([sys.executable, "-m", "voxtui"], environment=environment) as terminal:
+        terminal.until(lambda: b"LOADING" in terminal.output)
+        threading.Event().wait(after)
+        sent = terminal.send("\x11")
+        terminal.ends()
+        return time.monotonic() - sent
+
+
+def _help() -> float:
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-m", "voxtui", "--help"], stdout=subprocess.PIPE, check=True)
+    return time.monotonic() - began
+
+
+def in_terminal(measure: Callable[[], dict[str, Any]], size: tuple[int, int]) -> dict[str, Any]:
+    """What `measure` finds in a process whose terminal is a pseudo-terminal."""
+    answer, told = os.pipe()
+    child, terminal = pty.fork()
+    if child == 0:
+        columns, rows = size
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        with native_stderr_in(Path(os.devnull)):
+            found = measure()
+        os.write(told, json.dumps(found).encode())
+        os._exit(0)
+    os.close(told)
+    written = b""
+    try:
+        while piece := os.read(terminal, 65536):
+            written = (written + piece)[-20_000:]
+    except OSError:  # how the end of a process shows
+        pass
+    os.waitpid(child, 0)
+    found = os.read(answer, 65536)
+    os.close(answer)
+    os.close(terminal)
+    if not found:
+        sys.exit(written.decode(errors="replace"))
+    return json.loads(found)
+
+
+def _resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--rate", type=float, default=200)
+    options.add_argument("--turns", type=int, nargs="*", default=[0, 200, 1000])
+    options.add_argument("--size", default="120x40")
+    options.add_argument("--seconds", type=float, default=10)
+    options.add_argument("--json", type=Path)
+    asked = options.parse_args()
+    columns, rows = map(int, asked.size.split("x"))
+    about = machine()
+    found: dict[str, Any] = {"machine": about, "rate": asked.rate, "size": asked.size}
+    measures = [partial(paint, asked.rate, turns, asked.seconds) for turns in asked.turns]
+    found["paint"] = [in_terminal(measure, (columns, rows)) for measure in measures]
+    found["load"] = in_terminal(load, (columns, rows))
+    found["start"] = start()
+    sys.stdout.write(table(found))
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def table(found: dict[str, Any]) -> str:
+    lines = ["| ms | p50 | p95 | p99 | max |", "|---|---|---|---|---|"]
+
+    def row(name: str, values: dict[str, float]) -> None:
+        lines.append(f"| {name} | " + " | ".join(f"{values[key]:.1f}" for key in SPREAD) + " |")
+
+    for one in found["paint"]:
+        row(f"token to paint, {one['turns']} turns before", one["paint_ms"])
+    for one in found["paint"]:
+        row(f"event loop late meanwhile, {one['turns']} turns before", one["loop_late_ms"])
+    row("event loop late while the models load", found["load"]["loading_late_ms"])
+    row("event loop late while clips are answered", found["load"]["answering_late_ms"])
+    for one in found["paint"]:
+        lines.append(
+            f"\n{one['turns']} turns: {one['busy_cpu']:.0%} of a core while it streams, "
+            f"{one['idle_cpu']:.1%} idle, {one['resident_mib']} MiB"
+        )
+    for name, values in found["start"].items():
+        lines.append(f"\n{name}: median {values['median']}, max {values['max']}")
+    lines.append(f"\nmodels loaded after {found['load']['loaded_after_s']} s")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""How far weights of one byte are from those they were made of."""
+
+# torch and transformers are typed in part only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import wave
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.voxtral.systems import RATE, random_model, words
+from voxtui.brains.voxtral.decoder import Cache, Decoder
+from voxtui.brains.voxtral.embedder import AudioEmbedder
+from voxtui.brains.voxtral.fp8 import quantise
+from voxtui.brains.voxtral.generate import Loop
+from voxtui.brains.voxtral.prompt import (
+    AUDIO,
+    EOS,
+    Clip,
+    Elements,
+    chat,
+    token_ids,
+    transcription,
+    without_trailing_zeros,
+)
+from voxtui.brains.voxtral.sampling import Sampler
+from voxtui.brains.voxtral.weights import best_device, load, parts
+from voxtui.errors import InputError
+
+RANDOM = "random"
+"""In place of a model: the true shape with random weights, without its audio encoder."""
+
+REPLY_TOKENS = 64
+CAPACITY = 2048
+
+PLACES = 256
+
+DEPTHS = (1, 4, 10, 30)
+"""Layers after which the logits are compared."""
+
+
+def logits(decoder: Decoder, ids: Sequence[int], heard: Tensor | None = None) -> Tensor:
+    """(n, vocabulary) in float32, of every place of `ids`; `heard` stands at its audio tokens."""
+    device = decoder.embedding.device
+    with torch.inference_mode():
+        tokens = torch.tensor(ids, device=device)
+        x = decoder.embed(tokens)
+        if heard is not None:
+            x[tokens == AUDIO] = heard
+        places = torch.arange(len(ids), device=device)
+        hidden = decoder.run(x, places, Cache(decoder, len(ids)), len(ids), masked=True)
+        return torch.cat([decoder.logits(part).float() for part in hidden.split(64)])
+
+
+def difference(exact: Tensor, found: Tensor) -> dict[str, Any]:
+    """Of two (n, vocabulary) logits: error as a share of their spread, and the likeliest token."""
+    spread = exact - exact.mean(-1, keepdim=True)
+    error = found - exact
+    chances, others = exact.log_softmax(-1), found.log_softmax(-1)
+    apart = (chances.exp() * (chances - others)).sum(-1)
+    first = exact.argmax(-1)
+    among = found.topk(5).indices == first[:, None]
+    return {
+        "places": len(exact),
+        "logit error, rms": round(float(error.norm() / spread.norm()), 4),
+        "logit error, largest": round(float(error.abs().max() / spread.std()), 3),
+        "top-1 agreement": round(float((found.argmax(-1) == first).float().mean()), 4),
+        "top-1 is in its top-5": round(float(among.any(-1).float().mean()), 4),
+        "KL, mean": round(float(apart.mean()), 5),
+    }
+
+
+def of_random() -> list[dict[str, Any]]:
+    """fp8 against bfloat16 on the true shape and its first layers.
+
+    Random weights pass errors on enlarged and have no near certain tokens; trained ones are better.
+    """
+    from transformers import VoxtralConfig
+    from transformers.models.voxtral.configuration_voxtral import VoxtralEncoderConfig
+
+    config = VoxtralConfig(
+        audio_token_id=24, audio_config=VoxtralEncoderConfig(num_hidden_layers=1)
+    )
+    decoder, _ = parts(random_model(config, best_device(), torch.bfloat16))
+    exact = _by_depth(decoder)
+    quantise(decoder)
+    return [
+        {"random layers of the true shape": depth} | difference(exact[depth], found)
+        for depth, found in _by_depth(decoder).items()
+    ]
+
+
+def _by_depth(decoder: Decoder) -> dict[int, Tensor]:
+    layers, ids = decoder.layers, words(PLACES)
+    found: dict[int, Tensor] = {}
+    for depth in DEPTHS:
+        decoder.layers = layers[:depth]
+        found[depth] = logits(decoder, ids)
+    decoder.layers = layers
+    return found
+
+
+def of_model(directory: Path, clips: Sequence[Path]) -> list[dict[str, Any]]:
+    """fp8 against the weights as they are, a row a clip: logits over the exact reply, and how many
+    tokens of the transcripts differ. Raises InputError."""
+    said = [Clip(number, read(path)) for number, path in enumerate(clips)]
+    device = best_device()
+    try:
+        decoder, ears = load(directory, device)
+    except Exception as error:
+        raise InputError(f"{directory}: {str(error).splitlines()[0]}") from error
+    rows: list[dict[str, Any]] = []
+    before: list[tuple[list[int], Tensor, list[int]]] = []
+    for clip in said:
+        prompt = chat(lambda text: [], "", [], clip)
+        reply = answered(decoder, ears, prompt, clip, REPLY_TOKENS)
+        ids = [*token_ids(prompt), *reply]
+        exact = logits(decoder, ids, ears.rows(clip))[len(prompt) - 1 :]
+        before.append((ids, exact.cpu(), written(decoder, ears, clip)))
+    quantise(decoder)
+    for path, clip, (ids, exact, words_) in zip(clips, said, before, strict=True):
+        found = logits(decoder, ids, ears.rows(clip))[-len(exact) :].cpu()
+        other = written(decoder, ears, clip)
+        share = distance(words_, other) / max(1, len(words_))
+        row = {"clip": path.name} | difference(exact, found)
+        rows.append(row | {"tokens of the transcript that differ": round(share, 4)})
+    return rows
+
+
+def answered(
+    decoder: Decoder, ears: AudioEmbedder, prompt: Elements, clip: Clip, most: int
+) -> list[int]:
+    sampler = Sampler(decoder.head.shape[0], EOS, decoder.embedding.device)
+    loop = Loop(decoder, ears, sampler, CAPACITY)
+    return [token for token in loop.reply(prompt, [clip], most) if token is not None]
+
+
+def written(decoder: Decoder, ears: AudioEmbedder, clip: Clip) -> list[int]:
+    prompt = transcription(lambda text: [], clip, None)
+    return answered(decoder, ears, prompt, clip, 16 + 10 * len(clip.samples) // RATE)
+
+
+def distance(one: Sequence[int], other: Sequence[int]) -> int:
+    """Tokens to insert, delete or replace (Levenshtein)."""
+    row = list(range(len(other) + 1))
+    for i, token in enumerate(one, 1):
+        last, row[0] = row[0], i
+        for j, wanted in enumerate(other, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (token != wanted))
+    return row[-1]
+
+
+def read(path: Path) -> Any:
+    """(n,) float32 samples. Raises InputError unless it is what the standard library can read."""
+    wanted = (1, 2, RATE)
+    try:
+        with wave.open(str(path)) as file:
+            has = (file.getnchannels(), file.getsampwidth(), file.getframerate())
+            data = file.readframes(file.getnframes())
+    except (OSError, EOFError, wave.Error) as error:
+        raise InputError(f"{path}: {error}.") from error
+    if has != wanted:
+        raise InputError(f"{path}: is not one channel of 16 bits at 16 kHz.")
+    samples = np.frombuffer(data, "<i2").astype(np.float32) / np.float32(32_768)
+    if not len(samples):
+        raise InputError(f"{path}: is empty.")
+    return without_trailing_zeros(samples)

@@ -1,0 +1,753 @@
+"""The measurements: sections of rows, and a row that fails costs only itself."""
+
+# torch and transformers are typed in part only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import math
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+import torch
+
+from benchmarks.voxtral.accuracy import difference, logits
+from benchmarks.voxtral.shape import H200, Ceilings, Shape, counted, shape_of
+from benchmarks.voxtral.systems import (
+    PREFIX,
+    TOKENS,
+    Generate,
+    Ours,
+    System,
+    noise,
+    random_model,
+    taken,
+    tiny_config,
+    words,
+)
+from voxtui.brains.voxtral.decoder import Cache, Decoder
+from voxtui.brains.voxtral.drafts import Draft, ModelThread
+from voxtui.brains.voxtral.embedder import AudioEmbedder
+from voxtui.brains.voxtral.fp8 import Fp8Weight, quantise
+from voxtui.brains.voxtral.generate import REHEARSED
+from voxtui.brains.voxtral.graphs import CudaRecorder
+from voxtui.brains.voxtral.prompt import Exchange
+from voxtui.brains.voxtral.step import plain_product, use
+from voxtui.dialogue.prefetch import SWITCH_SECONDS
+
+if TYPE_CHECKING:
+    from voxtui.voices.kokoro import KokoroVoice
+
+SECONDS = (5, 2, 15, 40)
+"""First what the goals are about; so with the turns."""
+CONTEXTS = (512, 4096, 16_384)
+TINY_CONTEXTS = (512, 2048)
+TURNS = (1, 10, 5)
+AUDIO_TURNS = 5
+"""Of so many turns the sound stays in the context; older ones are text."""
+
+DECODED = 2 * TOKENS
+"""Tokens of which the rate is taken."""
+
+AHEAD = 8
+"""Tokens of a draft."""
+
+WHOLE_SECONDS = 540.0
+"""A run ends about then: what is left out says so in its row."""
+
+COMPILING_SECONDS = 120.0
+"""What `generate` may need to compile its step: not begun with less than that left, and kept free
+by what comes before it, since a goal is judged by it."""
+
+CACHE_BYTES = 256e6
+"""More than any GPU keeps near: what a part reads in a row must come from its memory."""
+
+Row: TypeAlias = "dict[str, Any]"
+
+Work: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
+"""The keys and values of a layer to what is looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Of our loop."""
+
+    name: str
+    graphs: bool = False
+    fp8: bool = False
+    kernels: Literal["none", "attention", "all", "overlapped"] = "none"
+    cudnn: bool = False
+    """whether the encoder's attention is captured from cuDNN: always of one shape, so one plan"""
+    sampled: bool = False
+    """whether tokens are drawn as the preset `balanced` has it; otherwise the likeliest is taken"""
+
+
+BALANCED = {"temperature": 0.2, "top_p": 0.95}
+
+
+PLAIN, GRAPHS, FP8 = "voxtui", "voxtui, graphs", "voxtui, fp8"
+
+SAFE = (Kind(PLAIN), Kind(GRAPHS, graphs=True))
+"""Without kernels of ours: one that goes astray would take the whole run with it."""
+
+VARIANTS = (
+    Kind("voxtui, graphs, sampled", graphs=True, sampled=True),
+    Kind("voxtui, graphs, attention", graphs=True, kernels="attention"),
+    Kind("voxtui, graphs, kernels", graphs=True, kernels="all"),
+    Kind(FP8, fp8=True),
+    Kind("voxtui, graphs, fp8", graphs=True, fp8=True),
+    Kind("voxtui, graphs, kernels, fp8", graphs=True, fp8=True, kernels="all"),
+)
+
+LAST = (
+    Kind("voxtui, graphs, cuDNN", graphs=True, cudnn=True),
+    Kind("voxtui, graphs, overlapped", graphs=True, kernels="overlapped"),
+    Kind("voxtui, graphs, overlapped, fp8", graphs=True, fp8=True, kernels="overlapped"),
+)
+"""With more to go wrong: a plan inside a capture, a kernel launched before another has ended."""
+
+BLOCKS = ((4, 1024, 4), (2, 1024, 4), (8, 1024, 4), (4, 2048, 8), (2, 2048, 4))
+CUTS = ((32, 32), (16, 64), (32, 64), (64, 32))
+"""Shapes of kernels, as `kernels.BLOCK` and `kernels.CUT`: the first are those that are used."""
+
+REPLAYS = 20
+"""Of a part of a step in a row, so that waiting for the last is no part of it."""
+
+
+class Clock:
+    """How long it has been running, and what it is at: for the one who waits."""
+
+    def __init__(self, seconds: float) -> None:
+        self._began = time.perf_counter()
+        self._whole = seconds
+        self._until = seconds
+        self._section = ""
+
+    @property
+    def elapsed(self) -> float:
+        return time.perf_counter() - self._began
+
+    @property
+    def left(self) -> float:
+        """Seconds that the present section may still take."""
+        return min(self._until, self._whole) - self.elapsed
+
+    def begin(self, section: str, seconds: float) -> None:
+        self._section = section
+        self._until = self.elapsed + seconds
+        if not sys.stderr.isatty():
+            sys.stderr.write(f"{self.elapsed:4.0f} s  {section}, {seconds:.0f} s at most\n")
+            sys.stderr.flush()
+
+    def at(self, what: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{self.elapsed:4.0f} s  {self._section}: {what}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+
+
+class Bench:
+    def __init__(self, device: torch.device, tiny: bool, repeats: int, clock: Clock) -> None:
+        from transformers import VoxtralConfig
+
+        self.device = device
+        self._tiny = tiny
+        self._repeats = repeats
+        self._clock = clock
+        self._cuda = device.type == "cuda"
+        self._contexts = TINY_CONTEXTS if tiny else CONTEXTS
+        clock.begin("building the model", WHOLE_SECONDS)
+        config: Any = tiny_config() if tiny else VoxtralConfig(audio_token_id=24)  # that is the 3B
+        self._model = random_model(config, device)
+        size = 2 if self._cuda else 4
+        self.shape = shape_of(config, size, size)
+        self.ceilings = H200
+        self._capacity = 4096
+        if self._cuda and not tiny:  # what is captured cannot grow
+            large = torch.cuda.get_device_properties(device).total_memory > 60e9
+            self._capacity = 20_480 if large else 8192
+        self._decoders: dict[bool, tuple[Decoder, AudioEmbedder]] = {}
+        """without fp8 weights and with them"""
+        self._measured: list[System] = []
+        self.ours: dict[str, Ours] = {}
+        self.theirs = [
+            Generate(self._model, "generate, dynamic cache"),
+            # Compiling takes a minute for every length of the cache: that is done at the end.
+            Generate(
+                self._model, "generate, static cache",
+                cache_implementation="static", disable_compile=True,
+            ),
+        ]  # fmt: skip
+
+    def run(self) -> Iterator[tuple[str, Row]]:
+        """Every row and its section, as soon as it is there: what the goals ask for first, then
+        what may fail, then what would change what comes after it.
+
+        A section comes again where it is measured for the variants too.
+        """
+        sections: list[tuple[str, float, Callable[[], Iterator[Row]]]] = [
+            ("ceilings", 15, self._measure_ceilings),
+            ("floor", 5, self._floor),
+            ("kinds", 60, partial(self._kinds, SAFE, self.theirs)),
+            ("decode", 60, self._decode),
+            ("ttft", 60, self._first_tokens),
+            ("speculation", 20, self._speculation),
+            ("turns", 60, self._turns),
+            ("voice", 45, self._voice),
+            ("kinds", 90, partial(self._kinds, VARIANTS, [])),
+            ("decode", 40, self._decode),
+            ("ttft", 40, self._first_tokens),
+            ("speculation", 10, self._speculation),
+            ("turns", 25, self._turns),
+            ("accuracy of fp8", 15, self._accuracy),
+            ("memory", 15, self._memory),
+            ("stages", 20, self._stages),
+            ("kinds", 40, partial(self._kinds, LAST, [])),
+            ("decode", 15, self._decode),
+            ("ttft", 15, self._first_tokens),
+            ("parts", 70, self._parts),
+            # What is compiled clears the workspaces of cuBLAS, which captured work writes to; and a
+            # profiler that has run once slows every launch down.
+            ("generate, compiled", 150, self._compiled),
+            ("kernels", 30, self._kernels),
+        ]
+        sys.setswitchinterval(SWITCH_SECONDS)  # as voxtui has it, for both sides
+        for name, seconds, section in sections:
+            last = name in ("generate, compiled", "kernels")
+            kept = 0 if last else COMPILING_SECONDS
+            left = max(0.0, WHOLE_SECONDS - kept - self._clock.elapsed)
+            self._clock.begin(name, min(seconds, left))
+            for row in section():
+                yield name, row
+        self._clock.end()
+
+    def _row(self, about: Row, work: Callable[[], Row], needs: float = 0) -> Row:
+        """`about` and what `work` found, or why it found nothing."""
+        self._clock.at(", ".join(str(value) for value in about.values()))
+        if self._clock.left < needs:
+            return about | {"failed": "left out: no time"}
+        try:
+            return about | work()
+        except Exception as error:  # noqa: BLE001 - the other rows go on
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            gc.collect()
+            with suppress(RuntimeError):  # where the device is lost, every row will say so
+                torch.cuda.empty_cache()
+            return about | {"failed": said[:120]}
+
+    def _shape(self, name: str) -> Shape:
+        return replace(self.shape, weight_bytes=1) if "fp8" in name else self.shape
+
+    def _share(self, share: float) -> Row:
+        """Of the floor; a tiny model is so far from it that the share would say nothing."""
+        return {} if self._tiny else {"floor_share": round(share, 3)}
+
+    # The floor.
+
+    def _measure_ceilings(self) -> Iterator[Row]:
+        def work() -> Row:
+            size = 8192 if self._cuda else 1024
+            dtype = self._model.dtype
+            square = torch.randn(size, size, device=self.device, dtype=dtype)
+            flops = 2 * size**3 / fastest(lambda: square @ square, self.device)
+            count = 1 << (32 if self._cuda and not self._tiny else 27)
+            block = torch.empty(count, dtype=torch.uint8, device=self.device)
+            copy = torch.empty_like(block)
+            bandwidth = 2 * count / fastest(lambda: copy.copy_(block), self.device)
+            self.ceilings = Ceilings(flops, bandwidth)
+            return {"tflops": round(flops / 1e12, 3), "gb_s": round(bandwidth / 1e9, 2)}
+
+        yield self._row({"what": "matrix product, copy"}, work)
+
+    def _floor(self) -> Iterator[Row]:
+        yield from counted(self.shape, self.ceilings, PREFIX)
+
+    # Building the kinds of our loop.
+
+    def _kinds(self, kinds: Sequence[Kind], beside: Sequence[System]) -> Iterator[Row]:
+        """Makes them; from now on they and those `beside` them are measured."""
+        self._measured = list(beside)
+        for kind in kinds:
+            yield self._row({"system": kind.name}, partial(self._make, kind))
+        made = [self.ours[kind.name] for kind in kinds if kind.name in self.ours]
+        self._measured = [*made, *beside]
+
+    def _make(self, kind: Kind) -> Row:
+        began = time.perf_counter()
+        if kind.fp8 not in self._decoders:
+            decoder, ears = taken(self._model)
+            if kind.fp8:
+                quantise(decoder)
+            self._decoders[kind.fp8] = decoder, ears
+        decoder, ears = self._decoders[kind.fp8]
+        if kind.kernels != "none":
+            decoder = copy.copy(decoder)
+            use(decoder, kind.kernels)
+        if kind.graphs:
+            ears = AudioEmbedder(ears.encoder)  # what is captured is its own
+        sampling = BALANCED if kind.sampled else {}
+        system = Ours(kind.name, decoder, ears, self._capacity, **sampling)
+        if kind.graphs:
+            capture(system, kind.cudnn)
+        self.ours[kind.name] = system
+        return {"built_s": round(time.perf_counter() - began, 2)} | self._first_turn(system)
+
+    def _first_turn(self, system: Ours) -> Row:
+        """The first turn after what a start warms up, beside the eleven after it."""
+        for seconds in REHEARSED:
+            self._asked(system, seconds, AHEAD)
+        first, *later = (self._asked(system, 5, 2) for _ in range(12))
+        return {
+            "first_turn_ms": round(first * 1e3, 3),
+            "later_turns_ms": round(statistics.median(later) * 1e3, 3),
+        }
+
+    # The sections.
+
+    def _first_tokens(self) -> Iterator[Row]:
+        for seconds in SECONDS:
+            for system in self._measured:
+                about = {"seconds": seconds, "system": system.name}
+                yield self._row(about, partial(self._first_token, system, seconds))
+
+    def _first_token(self, system: System, seconds: float) -> Row:
+        found: list[float] = []
+        for _ in self._often(system):
+            found.append(self._asked(system, seconds, 2))
+        least = self._shape(system.name).first_token(seconds, PREFIX, self.ceilings)
+        row = spread(found[2:])
+        return row | self._share(least * 1e3 / row["p50_ms"])
+
+    def _turns(self) -> Iterator[Row]:
+        """5 s of audio after so many turns before it: its first token, and its whole reply."""
+        for turn in TURNS:
+            past = [
+                Exchange(noise(5) if i >= turn - 1 - AUDIO_TURNS else "x" * 60, words(TOKENS))
+                for i in range(turn - 1)
+            ]
+            for system in self._measured:
+                about = {"turn": turn, "system": system.name}
+                yield self._row(about, partial(self._turn, system, past))
+
+    def _turn(self, system: System, past: Sequence[Exchange]) -> Row:
+        firsts: list[float] = []
+        wholes: list[float] = []
+        for _ in self._often(system):
+            said = noise(5)
+            system.ready(past)
+            at = self._times(system.tokens(past, said, TOKENS))
+            firsts.append(at[0])
+            wholes.append(at[-1])
+        whole = statistics.median(wholes[2:]) * 1e3
+        return spread(firsts[2:]) | {"whole_turn_ms": round(whole, 3)}
+
+    def _speculation(self) -> Iterator[Row]:
+        """From asking for a reply that was drafted at a pause to having its first token."""
+        for system in self._measured:
+            if isinstance(system, Ours):
+                yield self._row({"system": system.name}, partial(self._kept_draft, system))
+
+    def _kept_draft(self, system: Ours) -> Row:
+        thread, waits = ModelThread(), list[float]()
+        try:
+            for _ in self._often(system):
+                drafted = threading.Event()
+                draft = Draft(partial(signalling, system, drafted), threading.Event(), AHEAD)
+                thread.ask(draft)
+                if not drafted.wait(60):
+                    raise draft.error or TimeoutError("no draft within a minute")
+                began = time.perf_counter()
+                draft.claim()
+                thread.ask(draft)
+                tokens = draft.tokens()
+                next(tokens)
+                waits.append(time.perf_counter() - began)
+                for _ in tokens:
+                    pass
+        finally:
+            thread.close()
+        return spread(waits[2:])
+
+    def _decode(self) -> Iterator[Row]:
+        """Tokens per second between the first and the last token, behind so much text."""
+        for context in self._contexts:
+            for system in self._measured:
+                about = {"context": context, "system": system.name}
+                yield self._row(about, partial(self._rate, system, context))
+
+    def _rate(self, system: System, context: int) -> Row:
+        return self._rated(
+            system.name, context, lambda: self._times(system.behind(context, DECODED))
+        )
+
+    def _rated(self, name: str, context: int, moments: Callable[[], list[float]]) -> Row:
+        """The median of three, after one that does not count."""
+        rates: list[float] = []
+        for _ in range(4):
+            at = moments()
+            rates.append((len(at) - 1) / (at[-1] - at[0]))
+        rate = statistics.median(rates[1:])
+        least = self._shape(name).step(context + DECODED // 2).seconds(self.ceilings)
+        return {
+            "tokens_per_s": round(rate, 1),
+            "ms_per_token": round(1e3 / rate, 3),
+            **self._share(rate * least),
+        }
+
+    def _parts(self) -> Iterator[Row]:
+        """What a step is made of, by each way there is, without the rest: microseconds a layer.
+
+        A part is done for every layer in turn, which have more weights than a GPU has cache.
+        """
+        products: dict[str, Callable[[torch.Tensor, Any], torch.Tensor]] = {"torch": plain_product}
+        looks: dict[str, Callable[[Decoder, torch.Tensor, int], Work]] = {"torch, masked": masked}
+        if self._cuda:
+            products |= {f"kernel {block}": partial(product, block=block) for block in BLOCKS}
+            looks["torch, varlen"] = varlen
+            looks |= {f"kernel {cut}": partial(split, cut=cut) for cut in CUTS}
+        for context in self._contexts if PLAIN in self.ours else ():
+            for name, look in looks.items():
+                about = {"part": f"attention behind {context}", "way": name}
+                yield self._row(about, partial(self._attention, look, context))
+        for kind in (kind for kind in (PLAIN, FP8) if kind in self.ours):
+            for part in ("qkv", "out", "gate_up", "down"):
+                for name, way in products.items():
+                    about = {"part": part, "system": kind, "way": name}
+                    yield self._row(about, partial(self._product, kind, part, way))
+
+    def _product(
+        self, kind: str, name: str, way: Callable[[torch.Tensor, Any], torch.Tensor]
+    ) -> Row:
+        weights = [getattr(layer, name) for layer in self.ours[kind].loop.decoder.layers]
+        x = self._drawn(1, self._columns(name))
+
+        def work() -> None:
+            for weight in weights:
+                way(x, weight)
+
+        return self._part(work, sum(w.numel() * w.element_size() for w in weights))
+
+    def _columns(self, name: str) -> int:
+        shape = self.shape
+        return {"out": shape.heads * shape.head_size, "down": shape.inner}.get(name, shape.width)
+
+    def _attention(self, way: Callable[[Decoder, torch.Tensor, int], Work], context: int) -> Row:
+        decoder = self.ours[PLAIN].loop.decoder
+        least_bytes = context * self.shape.place_bytes
+        rounds = 1 if self._tiny else max(1, math.ceil(CACHE_BYTES / least_bytes))
+        caches = [Cache(decoder, context) for _ in range(rounds)]
+        for cache in caches:
+            cache.both.copy_(self._drawn(*cache.both.shape[1:]))
+        qkv = self._drawn(1, (decoder.heads + 2 * decoder.kv_heads) * decoder.head_size)
+        look_up = way(decoder, qkv, context)
+
+        def work() -> None:
+            for cache in caches:
+                for both in cache.both:
+                    look_up(both)
+
+        return self._part(work, least_bytes, rounds)
+
+    def _part(self, work: Callable[[], None], least_bytes: float, rounds: int = 1) -> Row:
+        """`work` does it for every layer so many times, and reads so much each time."""
+        with torch.inference_mode():
+            replay = CudaRecorder()(work) if self._cuda else work
+
+            def often() -> None:
+                for _ in range(REPLAYS):
+                    replay()
+
+            seconds = fastest(often, self.device) / REPLAYS / rounds
+        share = least_bytes / self.ceilings.bandwidth / seconds
+        return {"us": round(seconds * 1e6 / self.shape.layers, 2)} | self._share(share)
+
+    def _drawn(self, *shape: int) -> torch.Tensor:
+        return torch.randn(shape).to(self.device, self._model.dtype)
+
+    def _memory(self) -> Iterator[Row]:
+        for system in (*self.ours.values(), *self.theirs):
+            yield self._row({"system": system.name}, partial(self._memory_of, system))
+
+    def _memory_of(self, system: System) -> Row:
+        shape = self._shape(system.name)
+        layers = shape.layers * shape.layer_weights
+        weights = layers * shape.weight_bytes + (shape.weights - layers) * shape.float_bytes
+        row = {"weights_mb": round(weights / 1e6, 1), "cache_mb": 0.0}
+        if isinstance(system, Ours):
+            cache = system.loop.cache
+            row["cache_mb"] = round(2 * cache.keys.numel() * cache.keys.element_size() / 1e6, 1)
+        if not self._cuda:
+            import resource
+
+            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+            return row | {"whole_process_mb": round(most)}
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        system.ready(())
+        self._times(system.tokens((), noise(5), TOKENS))
+        return row | {"turn_mb": round((torch.cuda.max_memory_allocated() - before) / 1e6, 1)}
+
+    def _stages(self) -> Iterator[Row]:
+        """Each stage by itself, waited for: together they take less."""
+        for seconds in (2, 40):
+            for system in self.ours.values():
+                about = {"clip_s": seconds, "system": system.name}
+                yield self._row(about, partial(self._stages_of, system, seconds))
+
+    def _stages_of(self, system: Ours, seconds: float) -> Row:
+        found: dict[str, list[float]] = {"encoder_ms": [], "prefill_ms": [], "step_ms": []}
+        for _ in range(6):
+            system.ready(())
+            with closing(system.stages((), noise(seconds), AHEAD)) as stages:
+                for times in found.values():
+                    settle(self.device)
+                    began = time.perf_counter()
+                    next(stages)
+                    settle(self.device)
+                    times.append(time.perf_counter() - began)
+        return {name: round(statistics.median(times[1:]) * 1e3, 3) for name, times in found.items()}
+
+    def _kernels(self) -> Iterator[Row]:
+        """What each stage spends its time in, for a short and a long clip, without graphs."""
+        system = self.ours.get(PLAIN)
+        if system is None:
+            return
+        for seconds in (2, 40):
+            with suppress(RuntimeError):  # of a lost device; the rows below say so
+                system.ready(())
+            with closing(system.stages((), noise(seconds), AHEAD)) as stages:
+                for stage in ("encoder", "prefill", "step"):
+                    yield from self._profiled({"clip_s": seconds, "stage": stage}, stages)
+
+    def _profiled(self, about: Row, stages: Iterator[int | None]) -> Iterator[Row]:
+        found: list[Any] = []
+
+        def work() -> Row:
+            os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # it would write to the terminal
+            from torch.profiler import ProfilerActivity, profile
+
+            activities = [ProfilerActivity.CPU]
+            if self._cuda:
+                activities.append(ProfilerActivity.CUDA)
+            with profile(activities=activities, acc_events=True) as profiled:
+                next(stages)
+                settle(self.device)
+            found.extend(profiled.key_averages())
+            return {}
+
+        row = self._row(about, work)
+        if "failed" in row:
+            yield row
+        found.sort(key=partial(own_time, cuda=self._cuda), reverse=True)
+        for event in found[:6]:
+            us = round(own_time(event, self._cuda))
+            yield about | {"kernel": event.key[:56], "calls": event.count, "us": us}
+
+    def _accuracy(self) -> Iterator[Row]:
+        """What rounding does to the logits of random weights: no measure of answers."""
+
+        def work() -> Row:
+            exact, small = (self.ours[name].loop.decoder for name in (PLAIN, FP8))
+            ids = words(256)
+            return difference(logits(exact, ids), logits(small, ids))
+
+        yield self._row({"weights": "random"}, work)
+
+    def _voice(self) -> Iterator[Row]:
+        from benchmarks.voxtral.voice import CLAUSE, random_voice
+
+        def work() -> Row:
+            with random_voice() as voice:
+                firsts = [self._spoken(voice, CLAUSE) for _ in range(self._repeats + 2)]
+                # Convolutions are planned for each length they have not seen.
+                fresh = [self._spoken(voice, "So " * n + CLAUSE) for n in range(1, 6)]
+                row: Row = spread(firsts[2:])
+                row["a length for the first time, p50_ms"] = spread(fresh)["p50_ms"]
+                system = self._best()
+                if system is not None:
+                    alone = self._rate(system, 512)["tokens_per_s"]
+                    with busy(lambda: list(voice.speak(CLAUSE))):
+                        beside = self._rate(system, 512)["tokens_per_s"]
+                    row["decode beside it"] = round(beside / alone, 3)
+                return row
+
+        yield self._row({"clause": "40 phonemes"}, work)
+
+    def _spoken(self, voice: KokoroVoice, clause: str) -> float:
+        settle(self.device)
+        began = time.perf_counter()
+        next(iter(voice.speak(clause)))
+        return time.perf_counter() - began
+
+    def _best(self) -> Ours | None:
+        return self.ours.get(GRAPHS, self.ours.get(PLAIN))
+
+    def _compiled(self) -> Iterator[Row]:
+        """transformers compiles its step where the cache is static, on CUDA only."""
+        if not self._cuda:
+            return
+        name = "generate, static cache, compiled"
+        system = Generate(self._model, name, cache_implementation="static")
+        for context in self._contexts:
+            moments = partial(system.moments, context, DECODED)
+            work = partial(self._rated, name, context, moments)
+            yield self._row({"context": context, "system": name}, work, COMPILING_SECONDS)
+
+    # How often, and how long.
+
+    def _asked(self, system: System, seconds: float, most: int) -> float:
+        """Seconds to the first of `most` tokens that answer so much noise."""
+        said = noise(seconds)
+        system.ready(())
+        (first,) = self._times(system.tokens((), said, most), 1)
+        return first
+
+    def _often(self, system: System) -> Iterator[int]:
+        """At least five times, the first two not counted; as often as asked while time is left."""
+        repeats = self._repeats if isinstance(system, Ours) else max(3, self._repeats // 3)
+        for number in range(repeats + 2):
+            if number >= 5 and self._clock.left < 0:
+                return
+            yield number
+
+    def _times(self, tokens: Iterator[object], count: int | None = None) -> list[float]:
+        """When each of the first `count` tokens came, in seconds from now."""
+        settle(self.device)
+        began = time.perf_counter()
+        at = [time.perf_counter() - began for _ in islice(tokens, count)]
+        for _ in tokens:  # to its end: what is left must not run into the next measurement
+            pass
+        return at
+
+
+# Ways of a step's attention at the last place of a context. What they look at is written already.
+
+
+def masked(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
+    """torch's, as a captured step has it: a mask hides what is not used."""
+    place = torch.tensor([context - 1], device=qkv.device)
+    cos, sin = decoder.cos[place][:, None], decoder.sin[place][:, None]
+    mask = qkv.new_zeros(decoder.heads // decoder.kv_heads, context)
+    return lambda both: decoder.attend(qkv, place, cos, sin, both, context, mask)
+
+
+def varlen(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
+    """torch's for sequences whose length is on the device, without the turn and the write."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    query = qkv.view(1, -1, decoder.head_size)[:, : decoder.heads]
+    one, used = (torch.tensor([0, n], dtype=torch.int32).to(qkv.device) for n in (1, context))
+    # Grouped heads need no leave in torch 2.11, whose function has no word for it.
+    grouped = "enable_gqa" in inspect.signature(varlen_attn).parameters
+    more: Any = {"enable_gqa": True} if grouped else {}
+
+    def look_up(both: torch.Tensor) -> torch.Tensor:
+        keys, values = both.transpose(0, 1).chunk(2, dim=1)
+        return cast("torch.Tensor", varlen_attn(query, keys, values, one, used, 1, context, **more))
+
+    return look_up
+
+
+def split(decoder: Decoder, qkv: torch.Tensor, context: int, cut: tuple[int, int]) -> Work:
+    """Ours."""
+    from voxtui.brains.voxtral.kernels import attend
+
+    place = torch.tensor([context - 1], device=qkv.device)
+    return lambda both: attend(qkv, place, decoder.cos, decoder.sin, both, decoder.heads, cut)
+
+
+def product(x: torch.Tensor, weight: Any, block: tuple[int, int, int]) -> torch.Tensor:
+    from voxtui.brains.voxtral.kernels import product
+
+    if isinstance(weight, Fp8Weight):
+        return product(x, weight.values, weight.scales, block=block)
+    return product(x, weight, block=block)
+
+
+def capture(system: Ours, cudnn: bool) -> None:
+    """Raises RuntimeError where there is no CUDA."""
+    gc.collect()
+    gc.freeze()  # some versions of torch look for garbage before each of the captures
+    torch.backends.cuda.enable_cudnn_sdp(cudnn)
+    try:
+        for _ in system.loop.capture(CudaRecorder()):  # the encoder first
+            torch.backends.cuda.enable_cudnn_sdp(False)
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+@contextmanager
+def busy(work: Callable[[], object]) -> Generator[None, None, None]:
+    """`work` goes on beside, over and over."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.is_set():
+            work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def signalling(system: Ours, drafted: threading.Event) -> Generator[int | None, None, None]:
+    """A reply to 5 s of audio; `drafted` when as much of it is there as a draft goes."""
+    system.ready(())
+    count = 0
+    for item in system.stages((), noise(5), TOKENS):
+        count += item is not None
+        if count == AHEAD:
+            drafted.set()
+        yield item
+
+
+def settle(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def spread(values: list[float]) -> Row:
+    """Median and p95 (nearest rank), in milliseconds."""
+    ordered = sorted(values)
+    p95 = ordered[max(0, math.ceil(0.95 * len(ordered)) - 1)]
+    return {
+        "p50_ms": round(statistics.median(ordered) * 1e3, 3),
+        "p95_ms": round(p95 * 1e3, 3),
+        "n": len(ordered),
+    }
+
+
+def fastest(work: Callable[[], Any], device: torch.device) -> float:
+    """Seconds of the fastest of twelve runs: a ceiling, not a mean."""
+    found: list[float] = []
+    for _ in range(12):
+        settle(device)
+        began = time.perf_counter()
+        work()
+        settle(device)
+        found.append(time.perf_counter() - began)
+    return min(found)
+
+
+def own_time(event: Any, cuda: bool) -> float:
+    return float(event.self_device_time_total if cuda else event.self_cpu_time_total)

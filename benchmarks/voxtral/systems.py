@@ -1,0 +1,248 @@
+"""What is measured: our loop in each of its kinds, and transformers' `generate`, on one model."""
+
+# torch and transformers are typed in part only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+import time
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import transformers
+
+from voxtui.brains.voxtral.decoder import Decoder
+from voxtui.brains.voxtral.embedder import AudioEmbedder
+from voxtui.brains.voxtral.generate import Loop
+from voxtui.brains.voxtral.prompt import EOS, Clip, Elements, Exchange, chat, token_ids
+from voxtui.brains.voxtral.sampling import Sampler
+from voxtui.brains.voxtral.weights import best_dtype, parts
+
+RATE = 16_000
+
+TOKENS = 32
+"""A reply in this benchmark: no more, no fewer."""
+
+INSTRUCTION = "x" * 140
+"""As long as the default one: 35 tokens."""
+
+PREFIX = 38
+"""Tokens that are in the cache before the user's voice: three of control, and the instruction."""
+
+_numbers = itertools.count(1)
+
+
+class System(Protocol):
+    """Answers an utterance behind a past, as often as it is asked."""
+
+    name: str
+
+    def ready(self, past: Sequence[Exchange]) -> None:
+        """Do what is done before the utterance is complete."""
+        ...
+
+    def tokens(self, past: Sequence[Exchange], said: Clip, most: int) -> Iterator[object]: ...
+
+    def behind(self, context: int, most: int) -> Iterator[object]:
+        """Tokens behind so much text."""
+        ...
+
+
+class Streamed:
+    """Stands in for a tokenizer under TextIteratorStreamer: every token is a word of its own."""
+
+    def decode(self, ids: Any, **_: Any) -> str:
+        return "".join(f"w{int(i)} " for i in ids)
+
+
+def tiny_config() -> Any:
+    from transformers import LlamaConfig, VoxtralConfig
+    from transformers.models.voxtral.configuration_voxtral import VoxtralEncoderConfig
+
+    text = LlamaConfig(
+        vocab_size=4096, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+        max_position_embeddings=131_072,
+    )  # fmt: skip
+    audio = VoxtralEncoderConfig(
+        hidden_size=32, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2
+    )
+    return VoxtralConfig(text_config=text, audio_config=audio, audio_token_id=24)
+
+
+def random_model(config: Any, device: torch.device, dtype: torch.dtype | str = "auto") -> Any:
+    """A transformers model of that shape, in `dtype` or what suits the device."""
+    from transformers import VoxtralForConditionalGeneration
+
+    suits = best_dtype(device) if dtype == "auto" else dtype
+    torch.manual_seed(0)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(suits if isinstance(suits, torch.dtype) else torch.float32)
+    try:
+        with device:
+            model: Any = VoxtralForConditionalGeneration(config)
+    finally:
+        torch.set_default_dtype(before)
+    model.generation_config.update(bos_token_id=1, eos_token_id=EOS, pad_token_id=11)
+    return model.eval()
+
+
+def taken(model: Any) -> tuple[Decoder, AudioEmbedder]:
+    """Our parts of `model`, which stays usable: weights that are not fused are the same memory."""
+    shared: dict[int, Any] = {id(t): t for t in (*model.parameters(), *model.buffers())}
+    return parts(copy.deepcopy(model, shared))
+
+
+def noise(seconds: float) -> Clip:
+    """A clip nobody has heard before."""
+    number = next(_numbers)
+    random = np.random.default_rng(number)
+    return Clip(number, random.normal(0, 0.1, round(seconds * RATE)).astype(np.float32))
+
+
+def words(count: int) -> list[int]:
+    """Ids of ordinary text."""
+    return [1000 + i % 997 for i in range(count)]
+
+
+def encode(text: str) -> list[int]:
+    """A stand-in for the tokenizer: a token for every four characters."""
+    return words(-(-len(text) // 4))
+
+
+def clips_in(past: Sequence[Exchange]) -> list[Clip]:
+    return [exchange.said for exchange in past if isinstance(exchange.said, Clip)]
+
+
+class Ours:
+    def __init__(
+        self, name: str, decoder: Decoder, ears: AudioEmbedder, capacity: int, **sampling: Any
+    ) -> None:
+        self.name = name
+        device = decoder.embedding.device
+        vocabulary = decoder.head.shape[0]
+        sampler = Sampler(vocabulary, EOS, device, **(sampling | {"min_new_tokens": 2**31}))
+        self.loop = Loop(decoder, ears, sampler, capacity)
+
+    def ready(self, past: Sequence[Exchange]) -> None:
+        """What happens when the key goes down."""
+        prompt = chat(encode, INSTRUCTION, past, None)
+        for _ in self.loop.prepare(prompt, clips_in(past)):
+            pass
+
+    def stages(
+        self, past: Sequence[Exchange], said: Clip, most: int
+    ) -> Generator[int | None, None, None]:
+        """None after each clip is encoded, then tokens. Raises if more than needed is reused."""
+        prompt = chat(encode, INSTRUCTION, past, said)
+        before = self.loop.calls.prefilled
+        yield from self.loop.reply(prompt, [*clips_in(past), said], most)
+        new = self.loop.calls.prefilled - before
+        if new <= len(list(said.elements())):
+            raise AssertionError(f"only {new} tokens were prefilled")
+
+    def tokens(self, past: Sequence[Exchange], said: Clip, most: int) -> Iterator[int]:
+        return (item for item in self.stages(past, said, most) if item is not None)
+
+    def behind(self, context: int, most: int) -> Iterator[int]:
+        prompt = _text(context)
+        return (item for item in self.loop.reply(prompt, [], most) if item is not None)
+
+
+class Generate:
+    """transformers as its documentation shows it, with the whole history at every turn."""
+
+    def __init__(self, model: Any, name: str, **options: Any) -> None:
+        self.name = name
+        self._model = model
+        self._options = options
+        self._extractor: Any = transformers.WhisperFeatureExtractor(feature_size=128)
+
+    def ready(self, past: Sequence[Exchange]) -> None:
+        """It does nothing ahead."""
+
+    def tokens(self, past: Sequence[Exchange], said: Clip, most: int) -> Iterator[str]:
+        prompt = chat(encode, INSTRUCTION, past, said)
+        return self._generate(prompt, [*clips_in(past), said], most)
+
+    def behind(self, context: int, most: int) -> Iterator[str]:
+        return self._generate(_text(context), [], most)
+
+    def _forget_length(self) -> None:
+        """Else transformers makes each static cache as long as the longest there ever was."""
+        self._model._previous_max_cache_length = -1
+
+    def moments(self, context: int, most: int) -> list[float]:
+        """When each token behind so much text came, on `time.perf_counter`.
+
+        Worked out on this thread: the graphs of a compiled step belong to the main one.
+        """
+        at: list[float] = []
+
+        class Noting(transformers.TextStreamer):
+            def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+                if text:
+                    at.append(time.perf_counter())
+
+        streamer = Noting(Streamed(), skip_prompt=True)  # type: ignore[arg-type]
+        ids = self._ids(_text(context))
+        self._forget_length()
+        with torch.inference_mode():
+            self._model.generate(
+                ids, attention_mask=torch.ones_like(ids), streamer=streamer,
+                do_sample=False, max_new_tokens=most, min_new_tokens=most, **self._options,
+            )  # fmt: skip
+        return at
+
+    def _ids(self, prompt: Elements) -> torch.Tensor:
+        return torch.tensor([token_ids(prompt)], device=self._model.device)
+
+    def _generate(self, prompt: Elements, clips: list[Clip], most: int) -> Iterator[str]:
+        device = self._model.device
+        ids = self._ids(prompt)
+        self._forget_length()
+        options = dict(self._options)
+        if clips:
+            heard = torch.cat([self._features(c) for c in clips])
+            options["input_features"] = heard.to(device, self._model.dtype)
+        streamer = transformers.TextIteratorStreamer(Streamed(), skip_prompt=True)  # type: ignore[arg-type]
+        failure: list[Exception] = []
+
+        def run() -> None:
+            try:
+                with torch.inference_mode():
+                    self._model.generate(
+                        ids, attention_mask=torch.ones_like(ids), streamer=streamer,
+                        do_sample=False, max_new_tokens=most, min_new_tokens=most, **options,
+                    )  # fmt: skip
+            except Exception as error:  # noqa: BLE001 - raised again where the tokens are read
+                failure.append(error)
+                streamer.end()  # else its reader would wait for ever
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            for text in streamer:
+                if text:
+                    yield text
+        finally:
+            thread.join()
+        if failure:
+            raise failure[0]
+
+    def _features(self, said: Clip) -> torch.Tensor:
+        filled = np.pad(said.samples, (0, said.windows * 30 * RATE - len(said.samples)))
+        found = self._extractor(
+            filled, sampling_rate=RATE, padding=False, truncation=False, return_tensors="pt"
+        )
+        return found.input_features.reshape(128, -1, 3000).transpose(0, 1)
+
+
+def _text(context: int) -> Elements:
+    return [1, 3, *words(context - 3), 4]

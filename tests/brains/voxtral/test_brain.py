@@ -1,0 +1,628 @@
+"""Voxtral's own loop against transformers: a tiny random checkpoint, float32, greedy."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from tests.brains.conftest import Question
+from tests.brains.voxtral.tiny_voxtral import model
+from tests.brains.voxtral.turns import Oracle, answered, ids, instruction, made, sound, utterance
+from tests.fakes import Flag
+from voxtui.brains.voxtral.audio_tower import AudioTower
+from voxtui.brains.voxtral.brain import SHARE, Answer, VoxtralBrain
+from voxtui.brains.voxtral.generate import Loop
+from voxtui.brains.voxtral.prompt import (
+    BEGIN_AUDIO,
+    EOS,
+    WINDOW_SAMPLES,
+    WINDOW_TOKENS,
+    Clip,
+    Exchange,
+    chat,
+    token_ids,
+    transcription,
+    without_trailing_zeros,
+)
+from voxtui.brains.voxtral.sampling import Sampler
+from voxtui.brains.voxtral.text import Detokenizer, Tekken
+from voxtui.brains.voxtral.weights import best_dtype, parts
+from voxtui.dialogue.data import (
+    FRAME_SAMPLES,
+    FRAME_SECONDS,
+    SAMPLE_RATE,
+    Frame,
+    Token,
+    UserTranscript,
+    Utterance,
+)
+from voxtui.dialogue.history import Conversation
+from voxtui.dialogue.interfaces import Past, PastTurn, placeholder
+from voxtui.dialogue.listening import Recording
+from voxtui.dialogue.marks import Mark, Marks
+from voxtui.errors import ModelError, ModelLost
+from voxtui.settings.schema import (
+    BrainConfig,
+    Config,
+    GenerationConfig,
+    HistoryConfig,
+    VoxtralBrainConfig,
+)
+
+
+@pytest.fixture(scope="session")
+def directory(tiny_voxtral: Path) -> Path:
+    return tiny_voxtral
+
+
+@pytest.fixture(scope="module")
+def brain(directory: Path) -> Iterator[VoxtralBrain]:
+    brain = made(directory)
+    yield brain
+    brain.close()
+
+
+# The front end and the prompt.
+
+
+@pytest.mark.parametrize("seconds", [0.3, 2.0, 29.99, 30.0, 31.0])
+def test_the_features_are_those_of_the_processor(
+    brain: VoxtralBrain, oracle: Oracle, seconds: float
+) -> None:
+    samples = sound(seconds)
+    mel = brain._chat.ears.mel
+    ours = mel(mel.filled(samples, Clip(0, samples).windows))
+    assert torch.equal(ours, oracle.features(samples))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_what_is_heard_is_what_transformers_hears(oracle: Oracle, dtype: torch.dtype) -> None:
+    theirs = copy.deepcopy(oracle.model).to(dtype)
+    features = oracle.features(sound(3.0)).to(dtype)
+    with torch.inference_mode():
+        wanted = theirs.model.get_audio_features(features, return_dict=True).pooler_output
+        found = AudioTower(theirs)(features)
+    error = (found.float() - wanted.float()).norm() / wanted.float().norm()
+    assert error < (1e-5 if dtype == torch.float32 else 3e-2)
+
+
+def conversation(directory: Path, *turns: tuple[str, object]) -> list[dict[str, object]]:
+    """A chat for the processor; an array becomes a file, as it takes no arrays."""
+    messages: list[dict[str, object]] = []
+    for number, (role, content) in enumerate(turns):
+        parts = content if isinstance(content, list) else [content]
+        found: list[dict[str, str]] = []
+        for part in parts:
+            if isinstance(part, np.ndarray):
+                path = directory / f"{number}.wav"
+                soundfile.write(path, part, SAMPLE_RATE, subtype="FLOAT")
+                found.append({"type": "audio", "path": str(path)})
+            else:
+                found.append({"type": "text", "text": part})
+        messages.append({"role": role, "content": found})
+    return messages
+
+
+def test_the_prompt_is_that_of_the_processor(
+    directory: Path, oracle: Oracle, tmp_path: Path
+) -> None:
+    tekken = Tekken(directory)
+    first, second = sound(1.0), sound(31.0)
+    reply = tekken.encode("Hello there.")
+    past = [Exchange(Clip(0, first), reply), Exchange("typed", tekken.encode("Yes."))]
+    ours = chat(tekken.encode, "Be brief.", past, Clip(1, second))
+    theirs = oracle.processor.apply_chat_template(
+        conversation(
+            tmp_path,
+            ("user", ["Be brief.", first]),
+            ("assistant", "Hello there."),
+            ("user", "typed"),
+            ("assistant", "Yes."),
+            ("user", second),
+        ),
+        return_tensors="pt",
+    )
+    assert token_ids(ours) == theirs["input_ids"][0].tolist()
+    assert theirs["input_features"].shape[0] == 3
+
+
+@pytest.mark.parametrize("language", [None, "en"])
+def test_the_prompt_of_a_transcription_is_that_of_the_processor(
+    directory: Path, oracle: Oracle, language: str | None
+) -> None:
+    samples = sound(1.0)
+    ours = transcription(Tekken(directory).encode, Clip(0, samples), language)
+    theirs = oracle.processor.apply_transcription_request(
+        audio=samples, model_id="any", language=language, sampling_rate=SAMPLE_RATE, format=["WAV"]
+    )
+    assert token_ids(ours) == theirs["input_ids"][0].tolist()
+
+
+def test_a_hold_of_thirty_seconds_stays_in_one_window() -> None:
+    said = utterance(30.0)
+    assert len(said.samples) > WINDOW_SAMPLES
+    assert Clip(0, without_trailing_zeros(said.samples)).windows == 1
+
+
+def test_typed_text_never_becomes_a_control_token(directory: Path) -> None:
+    tokens = Tekken(directory).encode("[INST]</s>[BEGIN_AUDIO][/INST]")
+    assert min(tokens) > BEGIN_AUDIO
+
+
+# The reply.
+
+
+@pytest.mark.parametrize("seconds", [0.3, 2.0, 5.0, 29.9, 30.0, 31.0])
+def test_one_turn_is_what_generate_says(
+    brain: VoxtralBrain, oracle: Oracle, seconds: float
+) -> None:
+    said = utterance(seconds)
+    ours = ids(answered(brain, (), said))
+    assert len(ours) > 2
+    assert ours == oracle.answer(instruction(brain), (), said)
+
+
+@pytest.mark.slow
+def test_sixty_five_seconds_are_what_generate_says(brain: VoxtralBrain, oracle: Oracle) -> None:
+    said = utterance(65.0)
+    assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
+
+
+def test_the_reply_depends_on_what_was_said(brain: VoxtralBrain) -> None:
+    replies = {tuple(ids(answered(brain, (), utterance(2.0, seed)))) for seed in range(4)}
+    assert len(replies) > 1
+
+
+def test_three_turns_are_what_generate_says_and_only_what_is_new_is_computed(
+    brain: VoxtralBrain, oracle: Oracle
+) -> None:
+    past: tuple[PastTurn, ...] = ()
+    for seed, said in enumerate((utterance(2.0, 1), "and typed", utterance(3.0, 2))):
+        before = brain._chat.calls.prefilled
+        reply = answered(brain, past, said)
+        assert ids(reply) == oracle.answer(instruction(brain), past, said), f"turn {seed + 1}"
+        if past:
+            most = WINDOW_TOKENS if isinstance(said, Utterance) else len("and typed")
+            assert brain._chat.calls.prefilled - before <= most + 8
+        past = (*past, PastTurn(said, None, reply))
+
+
+def test_after_a_barge_in_the_history_is_what_was_heard(
+    brain: VoxtralBrain, oracle: Oracle
+) -> None:
+    said = utterance(2.0, 3)
+    reply = answered(brain, (), said)
+    past = (PastTurn(said, None, reply[:3]),)
+    again = utterance(1.0, 4)
+    assert ids(answered(brain, past, again)) == oracle.answer(instruction(brain), past, again)
+
+
+def test_after_eviction_old_turns_are_text_and_the_newest_stay_sound(
+    brain: VoxtralBrain, oracle: Oracle
+) -> None:
+    history = Conversation(HistoryConfig(turns=2, max_tokens=4000))
+    for seed in range(4):
+        said = utterance(1.0, 10 + seed)
+        reply = answered(brain, history.past, said)
+        assert ids(reply) == oracle.answer(instruction(brain), history.past, said)
+        history.remember(said, None, reply, "".join(token.text for token in reply))
+    kinds = [isinstance(turn.said, Utterance) for turn in history.past]
+    assert kinds == [False, False, True, True]
+    assert history.past[0].said == placeholder(utterance(1.0, 10))
+
+
+def test_a_turn_is_one_prefill_and_a_step_for_each_token(brain: VoxtralBrain) -> None:
+    said = utterance(2.0, 5)
+    calls, windows = brain._chat.calls, brain._chat.ears.windows
+    before = (calls.prefills, calls.steps)
+    reply = answered(brain, (), said)
+    assert calls.prefills - before[0] == 1
+    assert calls.steps - before[1] <= len(ids(reply))
+    assert brain._chat.ears.windows - windows == 1
+
+
+def test_a_transcription_is_what_generate_says(
+    brain: VoxtralBrain, directory: Path, oracle: Oracle
+) -> None:
+    said = utterance(2.0, 6)
+    samples = without_trailing_zeros(said.samples)
+    prompt = token_ids(transcription(Tekken(directory).encode, Clip(0, samples), None))
+    ours = ids(tuple(brain.transcribe(said, Flag())))
+    assert ours == oracle.reply(prompt, [samples], tokens=max(len(ours), 1))[: len(ours)]
+    assert ours
+
+
+# Work ahead of the release.
+
+
+def spoken(brain: VoxtralBrain, question: Question, past: Past = ()) -> Recording:
+    """Speak a question, with the silence after it, into `brain`."""
+    flag = Flag()
+    brain.listen(past, flag)
+    recording = Recording()
+    whole = question.recording()
+    for frame, speech in zip(whole.frames, whole.verdicts, strict=True):
+        recording.append(frame, speech)
+        brain.hear(frame, speech)
+    return recording
+
+
+def test_a_kept_speculation_says_the_same(
+    brain: VoxtralBrain, oracle: Oracle, questions: list[Question]
+) -> None:
+    said = spoken(brain, questions[0]).utterance()
+    assert said is not None and brain._following is not None and brain._following.guess is not None
+    draft = brain._following.guess[1]
+    while draft.wanting:
+        Flag().wait(0.01)
+    assert draft.error is None
+    marks = Marks()
+    marks.mark(Mark.RELEASED)
+    prefills = brain._chat.calls.prefills
+    reply = answered(brain, (), said, marks)
+    assert brain._chat.calls.prefills == prefills
+    assert marks.speculative_s > 0
+    assert ids(reply) == oracle.answer(instruction(brain), (), said)
+
+
+def test_a_speculation_over_other_samples_is_thrown_away(
+    brain: VoxtralBrain, oracle: Oracle, questions: list[Question]
+) -> None:
+    spoken(brain, questions[0])
+    said = utterance(2.0, 7)
+    assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
+
+
+def test_a_speculation_goes_no_further_than_a_few_tokens(
+    directory: Path, questions: list[Question]
+) -> None:
+    brain = made(directory, max_new_tokens=100)
+    try:
+        before = brain._chat.calls.steps
+        spoken(brain, questions[0])
+        assert brain._following is not None and brain._following.guess is not None
+        draft = brain._following.guess[1]
+        while draft.wanting:
+            Flag().wait(0.01)
+        assert brain._chat.calls.steps - before < 60
+    finally:
+        brain.close()
+
+
+def guesses_while_stammering(brain: VoxtralBrain, seconds: float, took: float) -> list[int]:
+    """After how many frames an answer was begun, in speech that stops every other frame."""
+    begun: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(brain, "_took", took)
+        patch.setattr(brain, "_draft", lambda *rest: begun.append(len(following.recording.frames)))
+        brain.listen((), Flag())
+        following = brain._following
+        assert following is not None
+        samples = np.zeros(FRAME_SAMPLES, np.float32)
+        for number in range(round(seconds / FRAME_SECONDS)):
+            brain.hear(Frame(samples, 1000 + number * FRAME_SECONDS), number % 2 == 0)
+        brain._following = None
+    return begun
+
+
+def test_work_ahead_takes_no_more_than_its_share_however_often_one_pauses(
+    brain: VoxtralBrain,
+) -> None:
+    seldom = guesses_while_stammering(brain, 5.0, took=0.1)
+    assert len(seldom) <= 5.0 * SHARE / 0.1
+    assert len(seldom) >= 10
+    often = guesses_while_stammering(brain, 5.0, took=0.0)
+    assert len(often) > 4 * len(seldom)
+
+
+def test_a_pause_that_comes_too_soon_after_other_work_is_worked_through_a_little_later(
+    brain: VoxtralBrain,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        begun: list[int] = []
+        patch.setattr(brain, "_took", 0.04)
+        patch.setattr(brain, "_draft", lambda *rest: begun.append(len(following.recording.frames)))
+        brain.listen((), Flag())
+        following = brain._following
+        assert following is not None
+        samples = np.zeros(FRAME_SAMPLES, np.float32)
+        for number in range(40):
+            brain.hear(Frame(samples, 1000 + number * FRAME_SECONDS), number < 18)
+        brain._following = None
+    assert begun == [16, 21]  # by the schedule, and 0.16 s later
+
+
+def test_the_first_window_of_a_long_hold_is_encoded_while_the_key_is_held(
+    brain: VoxtralBrain, oracle: Oracle
+) -> None:
+    whole = sound(33.0, 20)
+    brain.listen((), Flag())
+    for start in range(0, 32 * SAMPLE_RATE, FRAME_SAMPLES):
+        brain.hear(Frame(whole[start : start + FRAME_SAMPLES], 1000 + start / SAMPLE_RATE), True)
+    assert brain._following is not None and brain._following.guess is not None
+    draft = brain._following.guess[1]
+    while draft.wanting:
+        Flag().wait(0.01)
+    windows = brain._chat.ears.windows
+    said = Utterance(whole, ((0.0, 33.0),), 33.0)
+    assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
+    assert brain._chat.ears.windows - windows == 1
+
+
+def test_the_history_is_in_the_cache_before_the_user_has_spoken(
+    brain: VoxtralBrain, oracle: Oracle
+) -> None:
+    one, two = utterance(1.0, 21), utterance(1.0, 22)
+    past = (PastTurn("in words", None, answered(brain, (), one)),)
+    brain.listen(past, Flag())
+    draft = brain._thread and brain._thread._draft
+    while draft and not draft.ended:
+        Flag().wait(0.01)
+    before = brain._chat.calls.prefilled
+    reply = answered(brain, past, two)
+    assert brain._chat.calls.prefilled - before == WINDOW_TOKENS + 1
+    assert ids(reply) == oracle.answer(instruction(brain), past, two)
+
+
+def test_a_transcription_leaves_the_conversation_in_the_cache(brain: VoxtralBrain) -> None:
+    said = utterance(1.0, 23)
+    answered(brain, (), said)
+    held, windows = list(brain._chat.cache.held), brain._chat.ears.windows
+    assert list(brain.transcribe(said, Flag()))
+    assert brain._chat.cache.held == held
+    assert brain._chat.ears.windows == windows
+
+
+def test_a_conversation_longer_than_the_context_loses_its_oldest_turns(
+    brain: VoxtralBrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = utterance(0.5, 24)
+    past = (PastTurn(said, None, answered(brain, (), said)),)
+    monkeypatch.setattr(brain._chat.decoder, "longest", 700)
+    assert answered(brain, past, utterance(0.6, 25))
+    assert len([e for e in brain._chat.cache.held if e < 0]) == WINDOW_TOKENS
+
+
+def test_a_step_handed_over_before_the_last_token_was_read_changes_nothing(
+    brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brain._chat, "_queue_ahead", True)
+    past: tuple[PastTurn, ...] = ()
+    for seed in range(26, 29):
+        said = utterance(1.0, seed)
+        reply = answered(brain, past, said)
+        assert ids(reply) == oracle.answer(instruction(brain), past, said)
+        past = (*past, PastTurn(said, None, reply))
+
+
+# Text, sampling, length.
+
+
+def test_text_is_whole_characters_and_the_same_as_the_tokenizer_makes_it(directory: Path) -> None:
+    tekken = Tekken(directory)
+    text = "Grüße, 東京 🗼! naïve"
+    tokens = tekken.encode(text)
+    detokenizer = Detokenizer(tekken)
+    pieces = [detokenizer.text(token) for token in tokens]
+    assert "".join(pieces) + detokenizer.rest() == text
+    assert not any("\ufffd" in piece for piece in pieces)
+
+
+def test_what_a_terminal_would_obey_is_no_text(directory: Path) -> None:
+    tekken = Tekken(directory)
+    detokenizer = Detokenizer(tekken)
+    said = "".join(detokenizer.text(token) for token in tekken.encode("Hush\x1b[2J,\x07 now\n"))
+    assert said == "Hush[2J, now\n"
+
+
+def test_a_character_cut_in_two_is_shown_at_the_end(directory: Path) -> None:
+    tekken = Tekken(directory)
+    detokenizer = Detokenizer(tekken)
+    (first, *_) = tekken.encode("🗼")
+    assert detokenizer.text(first) == ""
+    assert detokenizer.rest() == "\ufffd"
+
+
+def test_the_same_seed_says_the_same(directory: Path) -> None:
+    brain = made(directory, temperature=1.5, top_p=0.95)
+    other = made(directory, temperature=1.5, top_p=0.95, seed=7)
+    try:
+        said = utterance(2.0, 8)
+        one, two = (ids(answered(brain, (), said)) for _ in range(2))
+        assert one == two
+        assert one != ids(answered(other, (), said))
+    finally:
+        brain.close()
+        other.close()
+
+
+@pytest.mark.parametrize(("patience", "lengths"), [(600.0, [1, 1, 5, 15, 40]), (0.0, [1, 1])])
+def test_utterances_of_all_lengths_are_tried_at_the_start_where_that_is_quick(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, patience: float, lengths: list[float]
+) -> None:
+    """So that turn one is no slower than turn ten."""
+    tried: list[float] = []
+
+    def noted(brain: VoxtralBrain, answer: Answer, *rest: object) -> object:
+        assert isinstance(answer.said, Utterance)
+        tried.append(answer.said.seconds)
+        return draft(brain, answer, *rest)
+
+    draft = VoxtralBrain._draft
+    monkeypatch.setattr(VoxtralBrain, "_draft", noted)
+    monkeypatch.setattr("voxtui.brains.voxtral.brain.REHEARSAL_SECONDS", patience)
+    made(directory).close()
+    assert tried == lengths
+
+
+def test_the_preset_reaches_the_model(directory: Path) -> None:
+    config = Config(generation=GenerationConfig(preset="ultra"))
+    brain = VoxtralBrain(config, directory)
+    brain.warm_up(lambda step, fraction: None)
+    try:
+        assert "one short sentence" in instruction(brain)
+        tokens = ids(answered(brain, (), utterance(1.0, 12)))
+        assert 2 <= len(tokens) <= 25
+        sampler = brain._chat.sampler
+        found = (sampler._temperature, sampler._top_p, sampler._top_k, sampler._penalty)
+        assert found == (0.05, 0.9, 30, 1.2)
+    finally:
+        brain.close()
+
+
+@pytest.mark.parametrize(("least", "most"), [(1, 4), (6, 6)])
+def test_replies_keep_to_their_length(directory: Path, least: int, most: int) -> None:
+    brain = made(directory, min_new_tokens=least, max_new_tokens=most)
+    try:
+        for seed in range(3):
+            assert least <= len(ids(answered(brain, (), utterance(1.0, seed)))) <= most
+    finally:
+        brain.close()
+
+
+# What can go wrong.
+
+
+def test_cancelling_ends_the_reply_and_the_next_one_works(
+    brain: VoxtralBrain, oracle: Oracle
+) -> None:
+    cancelled = Flag()
+    items = brain.reply((), utterance(2.0, 9), Marks(), cancelled)
+    assert isinstance(next(items), Token)
+    cancelled.set()
+    assert len(list(items)) <= 1
+    said = utterance(1.0, 9)
+    assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
+
+
+def test_typed_words_are_given_back_as_heard(brain: VoxtralBrain) -> None:
+    first = next(iter(brain.reply((), "hello", Marks(), Flag())))
+    assert first == UserTranscript("hello")
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (torch.OutOfMemoryError("no"), "The GPU has no memory left"),
+        ("nan", "not a number"),
+        (RuntimeError("CUDA error: device-side assert triggered"), "The GPU failed"),
+        (RuntimeError("Triton Error [CUDA]: an illegal memory access"), "The GPU failed"),
+    ],
+    ids=["memory", "nan", "sticky", "sticky, by a kernel"],
+)
+def test_a_failure_costs_one_turn_and_the_second_the_model(
+    directory: Path,
+    oracle: Oracle,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: Exception | str,
+    sentence: str,
+) -> None:
+    brain = made(directory)
+    decoder = brain._chat.decoder
+    working = decoder.run
+
+    def run(x: torch.Tensor, *rest: object, **more: object) -> torch.Tensor:
+        if isinstance(failure, str):
+            return torch.full_like(x, torch.nan)
+        raise failure
+
+    said = utterance(2.0, 11)
+    try:
+        sticky = "CUDA" in str(failure)
+        monkeypatch.setattr(decoder, "run", run)
+        with pytest.raises(ModelLost if sticky else ModelError, match=sentence) as caught:
+            answered(brain, (), said)
+        if not sticky:
+            assert not isinstance(caught.value, ModelLost)
+            monkeypatch.setattr(decoder, "run", working)
+            ours = ids(answered(brain, (), said))
+            assert ours == oracle.answer(instruction(brain), (), said)
+            monkeypatch.setattr(decoder, "run", run)
+            with pytest.raises(ModelLost, match="restart"):
+                answered(brain, (), utterance(1.0))
+    finally:
+        brain.close()
+
+
+def test_a_cache_that_grew_is_emptied_all_the_same() -> None:
+    loop = Loop(*parts(model()), Sampler(4096, EOS, torch.device("cpu")), 16)
+    for _ in loop.prepare([1] * 100, []):
+        pass
+    assert loop.cache.capacity > 100 and loop.cache.both.any()
+    loop.forget()
+    assert not loop.cache.held and not loop.cache.both.any()
+
+
+def test_torch_may_not_take_the_attention_that_is_planned_anew_for_every_length() -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    parts(model())
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.parametrize(
+    ("cuda", "brain_float", "wanted"),
+    [(True, True, torch.bfloat16), (True, False, torch.float16), (False, False, "auto")],
+)
+def test_weights_are_of_bfloat16_or_of_float16_where_the_gpu_lacks_it(
+    monkeypatch: pytest.MonkeyPatch, cuda: bool, brain_float: bool, wanted: torch.dtype | str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: brain_float)
+    assert best_dtype(torch.device("cuda" if cuda else "cpu")) == wanted
+
+
+def test_what_triton_compiles_is_kept_in_the_users_cache_directory(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", "")
+    monkeypatch.delenv("TRITON_CACHE_DIR")
+    config = Config(brain=BrainConfig(voxtral=VoxtralBrainConfig(kernels="all")))
+    brain = VoxtralBrain(config, directory)
+    brain.warm_up(lambda step, fraction: None)
+    brain.close()
+    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "voxtui" / "triton")
+
+
+def test_a_bug_is_not_explained_away(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brain = made(directory)
+
+    def run(*rest: object, **more: object) -> torch.Tensor:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(brain._chat.decoder, "run", run)
+    with pytest.raises(ZeroDivisionError):
+        answered(brain, (), utterance(1.0))
+    brain.close()
+
+
+def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="holds no Voxtral that can be loaded"):
+        VoxtralBrain(Config(), tmp_path).warm_up(lambda step, fraction: None)
+
+
+def test_a_cut_off_weights_file_is_one_sentence(directory: Path, tmp_path: Path) -> None:
+    for path in directory.iterdir():
+        data = path.read_bytes()
+        cut = data[: len(data) // 2] if path.suffix == ".safetensors" else data
+        (tmp_path / path.name).write_bytes(cut)
+    with pytest.raises(ModelError, match="holds no Voxtral that can be loaded"):
+        VoxtralBrain(Config(), tmp_path).warm_up(lambda step, fraction: None)
+
+
+def test_weights_that_lack_a_tensor_are_not_made_up(directory: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    for path in directory.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    tensors = load_file(directory / "model.safetensors")
+    del tensors[next(name for name in tensors if "down_proj" in name)]
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match="down_proj"):
+        VoxtralBrain(Config(), tmp_path).warm_up(lambda step, fraction: None)

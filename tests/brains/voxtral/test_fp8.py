@@ -1,0 +1,160 @@
+"""Weights of one byte: what they stand for, and who may have them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.fakes import Flag
+from voxtui.brains.voxtral import fp8 as quantized
+from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.fp8 import Fp8Weight
+from voxtui.dialogue.data import Token, Utterance
+from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.marks import Marks
+from voxtui.errors import ModelError
+from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, VoxtralBrainConfig
+
+GPU = torch.device("cuda")
+
+
+def drawn(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+def off(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((found - wanted).norm() / wanted.norm())
+
+
+# The weights.
+
+
+def test_a_product_is_off_by_no_more_than_rounding_to_three_bits_does() -> None:
+    weight, x = drawn(64, 512), drawn(5, 512, 1)
+    error = off(functional.linear(x, Fp8Weight(weight, None)), functional.linear(x, weight))  # type: ignore[arg-type]
+    assert 0.01 < error < 0.04
+
+
+def test_every_output_channel_has_a_scale_of_its_own() -> None:
+    weight, x = drawn(64, 512), drawn(1, 512, 1)
+    weight[0] *= 1e4
+    found = functional.linear(x, Fp8Weight(weight, None))  # type: ignore[arg-type]
+    assert off(found[:, 1:], functional.linear(x, weight)[:, 1:]) < 0.04
+
+
+def test_what_e4m3_can_hold_is_held_exactly() -> None:
+    weight = drawn(8, 32).to(torch.float8_e4m3fn).float()
+    weight[:, 0] = 448.0
+    assert torch.equal(functional.linear(torch.eye(32), Fp8Weight(weight, None)), weight.T)  # type: ignore[arg-type]
+
+
+def test_a_channel_of_zeros_stays_zero() -> None:
+    assert not functional.linear(drawn(1, 16), Fp8Weight(torch.zeros(4, 16), None)).any()  # type: ignore[arg-type]
+
+
+def test_it_answers_for_nothing_but_products() -> None:
+    with pytest.raises(TypeError):
+        functional.relu(Fp8Weight(drawn(4, 4), None))  # type: ignore[arg-type]
+
+
+# The brain.
+
+
+CONFIG = Config(
+    brain=BrainConfig(voxtral=VoxtralBrainConfig(quantization="fp8")),
+    generation=GenerationConfig(temperature=0.0, max_new_tokens=8),
+)
+
+
+@pytest.fixture(scope="module")
+def brain(tiny_voxtral: Path) -> Iterator[VoxtralBrain]:
+    brain = VoxtralBrain(CONFIG, tiny_voxtral)
+    brain.warm_up(lambda step, fraction: None)
+    yield brain
+    brain.close()
+
+
+def said(seed: int) -> Utterance:
+    noise = np.random.default_rng(seed).normal(0, 0.1, 16_000).astype(np.float32)
+    return Utterance(noise, ((0.0, 1.0),), 1.0)
+
+
+def answered(brain: VoxtralBrain, past: tuple[PastTurn, ...], words: Utterance) -> list[Token]:
+    return [t for t in brain.reply(past, words, Marks(), Flag()) if isinstance(t, Token)]
+
+
+def test_the_products_of_the_language_model_are_small_and_all_else_is_as_it_was(
+    brain: VoxtralBrain,
+) -> None:
+    decoder, ears = brain._chat.decoder, brain._chat.ears
+    for layer in decoder.layers:
+        for weight in (layer.qkv, layer.out, layer.gate_up, layer.down):
+            assert isinstance(weight, Fp8Weight) and weight.element_size() == 1
+        assert layer.norm.dtype == torch.float32
+    assert decoder.head.dtype == decoder.embedding.dtype == torch.float32
+    assert ears.encoder.dtype == torch.float32
+    assert {layer.qkv[0].dtype for layer in ears.encoder._layers} == {torch.float32}
+    assert "fp8" in brain.description
+
+
+def test_a_reply_over_a_kept_cache_is_that_of_a_fresh_one(brain: VoxtralBrain) -> None:
+    first = tuple(answered(brain, (), said(1)))
+    past = (PastTurn(said(1), None, first),)
+    kept = answered(brain, past, said(2))
+    brain._chat.forget()
+    assert answered(brain, past, said(2)) == kept
+    assert len(kept) > 2
+
+
+# Who may have them.
+
+
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A Card")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+
+
+def test_a_gpu_that_cannot_convert_them_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_a_gpu(monkeypatch, (8, 0))
+    with pytest.raises(ModelError, match=r"capability 8\.9; A Card has 8\.0\.") as caught:
+        quantized.check(GPU)
+    assert "quantization" in str(caught.value)
+
+
+def test_without_triton_it_would_be_slower_and_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_gpu(monkeypatch, (9, 0))
+    monkeypatch.setitem(sys.modules, "triton", None)
+    monkeypatch.setattr(quantized.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, match="Triton"):
+        quantized.check(GPU)
+
+
+def test_a_gpu_that_can_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_gpu(monkeypatch, (8, 9))
+    monkeypatch.setattr(quantized.importlib.util, "find_spec", lambda name: name)
+    quantized.check(GPU)
+
+
+def test_a_kernel_that_fails_is_said_and_the_weights_stay_as_they_are(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(decoder: object) -> None:
+        raise ModelError("The kernel for fp8 failed: no compiler.")
+
+    monkeypatch.setattr(quantized, "quantise", broken)
+    said: list[str] = []
+    brain = VoxtralBrain(CONFIG, tiny_voxtral, said.append)
+    brain.warm_up(lambda step, fraction: None)
+    assert said == [
+        "Voxtral keeps its weights as they are. The kernel for fp8 failed: no compiler."
+    ]
+    assert "fp8" not in brain.description
+    brain.close()

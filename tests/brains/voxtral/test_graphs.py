@@ -1,0 +1,334 @@
+"""Captured work on a machine without CUDA: a tape in place of the graph, the rest as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.brains.voxtral.taped import FakeCuda, TapeRecorder
+from tests.brains.voxtral.tiny_voxtral import model
+from tests.brains.voxtral.turns import Oracle, answered, ids, instruction, made, utterance
+from tests.fakes import Flag
+from voxtui.brains.voxtral import brain as brain_module
+from voxtui.brains.voxtral import graphs
+from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.generate import Loop
+from voxtui.brains.voxtral.graphs import Graphs
+from voxtui.brains.voxtral.prompt import PAD
+from voxtui.brains.voxtral.sampling import Sampler
+from voxtui.brains.voxtral.weights import parts
+from voxtui.dialogue.interfaces import PastTurn
+from voxtui.errors import ModelError, ModelLost
+from voxtui.settings.schema import BrainConfig, Config, VoxtralBrainConfig
+
+CAPACITY = 1600
+
+
+@pytest.fixture(scope="module")
+def taped(tiny_voxtral: Path) -> Iterator[tuple[VoxtralBrain, TapeRecorder]]:
+    recorder = TapeRecorder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graphs, "CudaRecorder", lambda: recorder)
+        patch.setattr(brain_module, "CAPTURED_CAPACITY", CAPACITY)
+        brain = made(tiny_voxtral, graphs=True)
+    yield brain, recorder
+    brain.close()
+
+
+@pytest.fixture
+def brain(taped: tuple[VoxtralBrain, TapeRecorder]) -> VoxtralBrain:
+    return taped[0]
+
+
+def replays(recorder: TapeRecorder) -> int:
+    return sum(tape.replays for tape in recorder.tapes)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 30.0, 31.0])
+def test_one_turn_is_what_generate_says(
+    brain: VoxtralBrain, oracle: Oracle, seconds: float
+) -> None:
+    said = utterance(seconds)
+    ours = ids(answered(brain, (), said))
+    assert len(ours) > 2
+    assert ours == oracle.answer(instruction(brain), (), said)
+
+
+def test_three_turns_and_one_after_a_barge_in_are_what_generate_says(
+    brain: VoxtralBrain, oracle: Oracle
+) -> None:
+    past: tuple[PastTurn, ...] = ()
+    for said in (utterance(2.0, 1), "and typed", utterance(3.0, 2)):
+        reply = answered(brain, past, said)
+        assert ids(reply) == oracle.answer(instruction(brain), past, said)
+        past = (*past, PastTurn(said, None, reply))
+    cut = (*past[:-1], PastTurn(past[-1].said, None, past[-1].reply[:3]))
+    said = utterance(1.0, 4)
+    assert ids(answered(brain, cut, said)) == oracle.answer(instruction(brain), cut, said)
+
+
+def test_after_the_release_a_turn_is_four_launches_and_one_for_each_further_token(
+    taped: tuple[VoxtralBrain, TapeRecorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clip, the prompt, the first token, and with each token the next."""
+    brain, recorder = taped
+    brain.listen((), Flag())
+    draft = brain._thread and brain._thread._draft
+    while draft and not draft.ended:
+        Flag().wait(0.01)
+    before = replays(recorder)
+    tokens = ids(answered(brain, (), utterance(2.0, 5)))
+    assert replays(recorder) - before <= 3 + len(tokens)
+
+
+def test_a_step_queued_before_the_last_token_was_read_changes_nothing(
+    brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brain._chat, "_queue_ahead", True)
+    past: tuple[PastTurn, ...] = ()
+    for seed in (6, 7):
+        said = utterance(1.0, seed)
+        reply = answered(brain, past, said)
+        assert ids(reply) == oracle.answer(instruction(brain), past, said)
+        past = (*past, PastTurn(said, None, reply))
+
+
+def test_what_is_read_is_the_shortest_captured_stretch_that_holds_the_conversation(
+    brain: VoxtralBrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, tuple[int, ...]]] = []
+    run = Graphs.run
+
+    def watched(self: Graphs, name: str, work: graphs.Work, *shape: int) -> None:
+        assert (name, *shape) in self._replays
+        seen.append((name, shape))
+        run(self, name, work, *shape)
+
+    monkeypatch.setattr(Graphs, "run", watched)
+    brain._chat.forget()
+    answered(brain, (), utterance(1.0, 8))
+    assert {shape for name, shape in seen if name == "prefill"} == {(768, 1024, True)}
+    assert {shape for name, shape in seen if name == "step"} == {(512, True)}
+    seen.clear()
+    answered(brain, (), utterance(31.0, 8))
+    assert {shape for name, shape in seen if name == "prefill"} == {(768, 1024, True)}
+    assert {shape for name, shape in seen if name == "step"} == {(1024, True)}
+
+
+def test_where_the_padding_would_not_fit_the_work_is_done_as_it_is(
+    brain: VoxtralBrain, oracle: Oracle
+) -> None:
+    loop = brain._chat
+    prompt = [1, *([PAD] * (CAPACITY - 40))]
+    for _ in loop.prepare(prompt[:-20], []):
+        pass
+    tokens = list(loop.reply(prompt, [], 5))
+    assert tokens == oracle.reply(prompt, [], tokens=5)
+
+
+def test_a_conversation_the_captured_cache_cannot_hold_loses_its_oldest_turns(
+    brain: VoxtralBrain,
+) -> None:
+    past: tuple[PastTurn, ...] = ()
+    for seed in range(4):
+        said = utterance(0.5, 30 + seed)
+        past = (*past, PastTurn(said, None, answered(brain, past, said)))
+    assert brain._chat.cache.capacity == CAPACITY
+    assert len([e for e in brain._chat.cache.held if e < 0]) == 3 * 375
+
+
+def test_sampled_replies_are_those_without_graphs(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "CudaRecorder", TapeRecorder)
+    monkeypatch.setattr(brain_module, "CAPTURED_CAPACITY", 512)
+    monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)  # 40 s would not fit
+    sampling = {
+        "temperature": 1.0, "top_p": 0.9, "top_k": 30, "repetition_penalty": 1.2,
+        "min_new_tokens": 6, "seed": 3,
+    }  # fmt: skip
+    said = utterance(1.0, 9)
+    captured, plain = (made(tiny_voxtral, graphs=on, **sampling) for on in (True, False))
+    try:
+        assert captured._chat._spans and not plain._chat._spans
+        for _ in range(2):
+            assert ids(answered(captured, (), said)) == ids(answered(plain, (), said))
+    finally:
+        captured.close()
+        plain.close()
+
+
+def test_after_an_answer_that_was_no_number_the_next_is_sound(
+    brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is hidden is still multiplied: nothing of what went wrong may stay in memory."""
+    said = utterance(1.0, 10)
+    monkeypatch.setattr(brain, "_failures", 0)
+    brain._chat.cache.keys.fill_(torch.nan)
+    brain._chat._x.fill_(torch.nan)
+    with pytest.raises(ModelError, match="not a number"):
+        answered(brain, (), said)
+    assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
+
+
+def test_what_is_captured_is_as_many_operations_as_the_latency_log_says() -> None:
+    """Counted per layer, for the 32 of the encoder and the 30 of the language model."""
+
+    def counted(layers: int) -> list[int]:
+        decoder, ears = parts(model(layers=layers))
+        cpu = torch.device("cpu")
+        sampler = Sampler(4096, 2, cpu, temperature=0.2, top_p=0.95, min_new_tokens=1)
+        recorder = TapeRecorder()
+        assert [*Loop(decoder, ears, sampler, 512).capture(recorder)]
+        clip, _, first, step, prefill, *_ = (tape.launches for tape in recorder.tapes)
+        return [clip, prefill + first, step]
+
+    one, two = counted(1), counted(2)
+    layers = [two[i] - one[i] for i in range(3)]
+    assert layers == [10, 15, 15]
+    whole = [one[i] + layers[i] * more for i, more in enumerate((31, 29, 29))]
+    assert whole == [343, 481, 482]
+
+
+# Where it cannot be done.
+
+
+def warmed(directory: Path, config: Config) -> tuple[VoxtralBrain, list[str], list[str]]:
+    said: list[str] = []
+    steps: list[str] = []
+    brain = VoxtralBrain(config, directory, said.append)
+    brain.warm_up(lambda step, fraction: steps.append(step))
+    return brain, said, steps
+
+
+CAPTURED = Config(brain=BrainConfig(voxtral=VoxtralBrainConfig(graphs=True)))
+
+
+def test_without_a_gpu_the_reason_is_said_and_the_same_work_answers(tiny_voxtral: Path) -> None:
+    brain, said, steps = warmed(tiny_voxtral, CAPTURED)
+    try:
+        assert said == [
+            "Voxtral answers more slowly, without CUDA graphs: there is no CUDA device."
+        ]
+        assert "capturing CUDA graphs" in steps
+        assert answered(brain, (), "hello")
+    finally:
+        brain.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            RuntimeError("CUDA error: operation not permitted\nand much more"),
+            "CUDA error: operation not permitted.",
+        ),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has"),
+            "the GPU has no memory for them.",
+        ),
+    ],
+)
+def test_a_capture_that_fails_half_way_leaves_nothing_captured(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
+) -> None:
+    class Failing(TapeRecorder):
+        def __call__(self, work):
+            if len(self.tapes) == 4:
+                raise error
+            return super().__call__(work)
+
+    monkeypatch.setattr(graphs, "CudaRecorder", Failing)
+    brain, said, _ = warmed(tiny_voxtral, CAPTURED)
+    try:
+        assert said == [f"Voxtral answers more slowly, without CUDA graphs: {sentence}"]
+        assert not brain._chat._graphs and not brain._chat.ears.graphs
+        assert brain._chat.longest == brain._chat.decoder.longest
+        assert answered(brain, (), "hello")
+    finally:
+        brain.close()
+
+
+def test_a_device_that_is_of_no_use_after_the_capture_is_one_sentence(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*rest: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(graphs, "CudaRecorder", lambda: failing)
+    monkeypatch.setattr(Loop, "forget", failing)
+    brain = VoxtralBrain(CAPTURED, tiny_voxtral)
+    with pytest.raises(ModelLost, match=r"illegal memory access.*A restart"):
+        brain.warm_up(lambda step, fraction: None)
+    brain.close()
+
+
+def test_a_model_that_does_not_fit_is_one_sentence(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*rest: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
+
+    monkeypatch.setattr(brain_module.VoxtralBrain, "_loop", full)
+    with pytest.raises(ModelError, match=r"does not fit.*nvidia-smi"):
+        VoxtralBrain(CAPTURED, tiny_voxtral).warm_up(lambda step, fraction: None)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda numbers: numbers.fill_(int(numbers.sum())),
+        lambda numbers: numbers.add_(torch.tensor([1.0, 2.0, 3.0])),
+        lambda numbers: numbers.add_(torch.arange(3)),
+        lambda numbers: numbers.__setitem__(0, 1.0),
+    ],
+)
+def test_work_that_asks_the_device_or_needs_the_host_cannot_be_captured(work) -> None:
+    numbers = torch.ones(3)
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="capturing"):
+        TapeRecorder()(lambda: work(numbers))
+
+
+def test_a_graph_is_captured_after_a_run_that_sets_things_up_and_launched_once_before_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeCuda()
+    monkeypatch.setattr(graphs.torch, "cuda", fake)
+    replay = graphs.CudaRecorder()(lambda: fake.log.append("work"))
+    begin = "begin in pool, thread_local"
+    assert fake.log == ["wait for default", "work", begin, "work", "end", "replay"]
+    replay()
+    assert fake.log[-2:] == ["replay", "replay"]
+    assert fake.current == "default"
+
+
+def test_a_capture_that_fails_says_why_and_leaves_neither_its_stream_nor_its_pool_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeCuda()
+    monkeypatch.setattr(graphs.torch, "cuda", fake)
+    for closing in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+        monkeypatch.setattr(
+            torch._C, closing,
+            lambda device, pool, closing=closing: fake.log.append(f"{closing} {device} {pool}"),
+            raising=False,
+        )  # fmt: skip
+
+    def work() -> None:
+        if fake.log[-1].startswith("begin"):
+            raise RuntimeError("not permitted")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        graphs.CudaRecorder()(work)
+    assert fake.current == "default"
+    assert fake.log[-2:] == ["_cuda_endAllocateToPool 0 pool", "_cuda_releasePool 0 pool"]
+
+
+def test_nothing_is_captured_unless_it_is_asked_for(tiny_voxtral: Path) -> None:
+    brain, said, steps = warmed(tiny_voxtral, Config())
+    brain.close()
+    assert not said
+    assert "capturing CUDA graphs" not in steps

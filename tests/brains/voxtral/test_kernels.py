@@ -1,0 +1,330 @@
+"""A step by kernels of our own: what they compute, who may have them, and what then is captured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.voxtral.systems import random_model, tiny_config
+from tests.brains.voxtral.taped import TapeRecorder
+from tests.brains.voxtral.tiny_voxtral import model
+from voxtui.brains.voxtral import step
+from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.decoder import Decoder
+from voxtui.brains.voxtral.fp8 import quantise
+from voxtui.brains.voxtral.generate import Loop
+from voxtui.brains.voxtral.prompt import EOS
+from voxtui.brains.voxtral.sampling import Sampler
+from voxtui.brains.voxtral.step import Step, plain_product
+from voxtui.brains.voxtral.weights import parts
+from voxtui.errors import ModelError
+from voxtui.settings.schema import BrainConfig, Config, VoxtralBrainConfig
+
+REPOSITORY = Path(__file__).parents[2]
+
+needs_triton = pytest.mark.skipif(not find_spec("triton"), reason="Triton is not installed")
+
+PROMPT = [1, 3, *range(1000, 1100), 4]
+
+
+def slow_attend(
+    qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int
+) -> Tensor:
+    """What `kernels.attend` does, one place after the other, in words of its own."""
+    key_heads, size, here = both.shape[0] // 2, both.shape[2], int(place)
+    query, new = qkv.view(-1, size).split((heads, 2 * key_heads))
+
+    def turned(x: Tensor) -> Tensor:
+        return x * cos[here] + torch.cat((x[:, size // 2 :], x[:, : size // 2]), -1) * sin[here]
+
+    both[:key_heads, here] = turned(new[:key_heads])
+    both[key_heads:, here] = new[key_heads:]
+    found: list[Tensor] = []
+    for number, q in enumerate(turned(query)):
+        head = number * key_heads // heads
+        keys, values = both[head, : here + 1], both[key_heads + head, : here + 1]
+        found.append((keys @ q / size**0.5).softmax(0) @ values)
+    return torch.cat(found)[None]
+
+
+def loop_with(single: Step | None, fp8: bool = False) -> Loop:
+    decoder, ears = parts(model())
+    if fp8:
+        quantise(decoder)
+    decoder.single = single
+    return Loop(decoder, ears, Sampler(decoder.head.shape[0], EOS, torch.device("cpu")), 700)
+
+
+def reply(loop: Loop, tokens: int = 12) -> list[int | None]:
+    return list(loop.reply(PROMPT, [], tokens))
+
+
+@pytest.mark.parametrize("fp8", [False, True])
+def test_a_step_of_parts_says_what_the_plain_step_says(fp8: bool) -> None:
+    plain = reply(loop_with(None, fp8))
+    assert len(set(plain)) > 3
+    assert reply(loop_with(Step(slow_attend, plain_product), fp8)) == plain
+
+
+def test_where_the_place_is_read_on_the_device_one_captured_step_serves_all_lengths() -> None:
+    def captured(loop: Loop) -> list[tuple[str | int, ...]]:
+        for _ in loop.capture(TapeRecorder()):
+            pass
+        return [name for name in loop._graphs._replays if name[0] == "step"]
+
+    def attend(qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int):
+        """As `slow_attend`, without asking for the place."""
+        return qkv[:, : heads * both.shape[2]] * 1.0
+
+    assert captured(loop_with(None)) == [("step", 512, True), ("step", 700, True)]
+    single = Step(attend, plain_product)
+    loop = loop_with(single)
+    assert captured(loop) == [("step", 700, True)]
+    assert reply(loop) == reply(loop_with(single))
+
+
+def test_kernels_that_are_right_are_told_from_wrong_ones() -> None:
+    decoder, _ = parts(model())
+    assert step.is_right(decoder, Step(slow_attend, plain_product))
+
+    def forgetful(*rest) -> Tensor:
+        rest[4].zero_()
+        return slow_attend(*rest)
+
+    assert not step.is_right(decoder, Step(forgetful, plain_product))
+    wrong = Step(slow_attend, lambda *rest, **more: plain_product(*rest, **more) * 1.1)
+    assert not step.is_right(decoder, wrong)
+    assert len(decoder.layers) == 2
+
+
+def test_kernels_that_round_once_where_torch_rounds_twice_are_right() -> None:
+    """In bfloat16, with weights so small that a layer adds little to what it was given."""
+
+    def attend(
+        qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int
+    ) -> Tensor:
+        exact = both.float()
+        found = slow_attend(qkv.float(), place, cos.float(), sin.float(), exact, heads)
+        both.copy_(exact)
+        return found.to(qkv.dtype)
+
+    def product(x: Tensor, weight: Tensor, **more: Any) -> Tensor:
+        more |= {name: each.float() for name, each in more.items() if isinstance(each, Tensor)}
+        return plain_product(x.float(), weight.float(), **more).to(x.dtype)
+
+    decoder, _ = parts(random_model(tiny_config(), torch.device("cpu"), torch.bfloat16))
+    for seed in range(6):
+        torch.manual_seed(seed)
+        assert step.is_right(decoder, Step(attend, product))
+
+
+# Who may have them.
+
+
+def refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capability: tuple[int, int],
+    which: Literal["all", "overlapped"] = "all",
+) -> str:
+    """What is said about a GPU of that capability."""
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A Card")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    on_gpu = SimpleNamespace(embedding=SimpleNamespace(device=torch.device("cuda")), single=None)
+    with pytest.raises(ModelError) as caught:
+        step.use(on_gpu, which)  # type: ignore[arg-type]
+    assert on_gpu.single is None
+    return caught.value.message
+
+
+def test_without_triton_or_on_an_old_gpu_they_are_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "compute capability 8.0, not A Card" in refused(monkeypatch, (7, 5))
+    assert "compute capability 9.0, not A Card" in refused(monkeypatch, (8, 9), "overlapped")
+    monkeypatch.setattr(step.importlib.util, "find_spec", lambda name: None)
+    assert "Triton" in refused(monkeypatch, (9, 0))
+
+
+@needs_triton
+def test_kernels_that_fail_are_refused_with_the_first_line_of_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(decoder: Decoder, single: Step) -> bool:
+        raise RuntimeError("no compiler\nand much more")
+
+    monkeypatch.setattr(step, "is_right", failing)
+    assert refused(monkeypatch, (9, 0)) == "The kernels failed: no compiler"
+    monkeypatch.setattr(step, "is_right", lambda decoder, single: False)
+    assert "wrong" in refused(monkeypatch, (9, 0))
+
+
+def test_without_a_gpu_that_is_said_and_the_same_work_answers(tiny_voxtral: Path) -> None:
+    said: list[str] = []
+    config = Config(brain=BrainConfig(voxtral=VoxtralBrainConfig(kernels="all")))
+    brain = VoxtralBrain(config, tiny_voxtral, said.append)
+    brain.warm_up(lambda step, fraction: None)
+    brain.close()
+    assert said == ["Voxtral does without kernels. There is no GPU for kernels."]
+    assert "kernels" not in brain.description
+
+
+# The kernels.
+
+
+def run(code: str, **environment: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+        env=os.environ | environment,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@needs_triton
+def test_the_product_says_what_torch_says() -> None:
+    """Triton's interpreter stores what a bfloat16 is stored as, and can multiply it."""
+    code = """
+import itertools, torch
+from voxtui.brains.voxtral.quantized import Fp8Weight
+from voxtui.brains.voxtral.step import by_kernel, plain_product
+torch.manual_seed(0)
+for rows, columns in ((6, 8), (36, 1000), (130, 3072)):
+    for dtype, off in ((torch.float32, 1e-5), (torch.bfloat16, 1e-2)):
+        for small, normed, gated, adds in itertools.product((False, True), repeat=4):
+            weight = torch.randn(rows, columns).to(dtype)
+            x, norm = torch.randn(1, columns).to(dtype), torch.randn(columns).to(dtype)
+            added = torch.randn(1, rows // 2 if gated else rows).to(dtype)
+            exact = Fp8Weight(weight, None) if small else weight.double()
+            options = dict(eps=1e-5, gated=gated)
+            found = by_kernel(
+                x, exact if small else weight, norm=norm if normed else None,
+                added=added if adds else None, **options,
+            )
+            wanted = plain_product(
+                x.double(), exact, norm=norm.double() if normed else None,
+                added=added.double() if adds else None, **options,
+            )
+            assert found.dtype == dtype
+            assert (found - wanted).norm() < off * wanted.norm(), (rows, dtype, small, gated)
+print("equal")
+"""
+    assert run(code, TRITON_INTERPRET="1") == "equal\n"
+
+
+@needs_triton
+def test_attention_says_what_torch_says_however_full_the_cache_is() -> None:
+    """In half precision: Triton's interpreter has no product of bfloat16."""
+    code = """
+import torch
+from tests.brains.voxtral.test_kernels import slow_attend
+from voxtui.brains.voxtral.kernels import attend
+torch.manual_seed(0)
+for dtype, off in ((torch.float32, 1e-5), (torch.float16, 2e-3)):
+    for key_heads, group, size in ((2, 2, 16), (1, 4, 128)):
+        for place in (0, 1, 31, 32, 33, 699):
+            both = torch.randn(2 * key_heads, 700, size).to(dtype)
+            both[:, place:] = torch.nan  # what was never written is never looked at
+            cos, sin = torch.randn(2, 700, size).to(dtype)
+            qkv = torch.randn(1, key_heads * (group + 2) * size).to(dtype)
+            exact = both.double()
+            wanted = slow_attend(
+                qkv.double(), torch.tensor([place]), cos.double(), sin.double(), exact,
+                group * key_heads,
+            )
+            found = attend(qkv, torch.tensor([place]), cos, sin, both, group * key_heads)
+            assert (found - wanted).norm() < off * wanted.norm(), (dtype, size, place)
+            written, there = both[:, : place + 1], exact[:, : place + 1]
+            assert (written - there).norm() < off * there.norm()
+            assert both[:, place + 1 :].isnan().all()
+qkv[0, :size] = torch.nan
+assert attend(qkv, torch.tensor([9]), cos, sin, both, group).isnan()[0, :size].all()
+print("equal")
+"""
+    assert run(code, TRITON_INTERPRET="1") == "equal\n"
+
+
+@needs_triton
+def test_a_reply_by_kernels_is_the_plain_one() -> None:
+    code = """
+from tests.brains.voxtral.test_kernels import loop_with, reply
+from voxtui.brains.voxtral import kernels
+from voxtui.brains.voxtral.step import Step, by_kernel, plain_product
+kernels.BLOCK = (512, 1024, 4)  # the interpreter takes its time for every block
+for fp8, product in ((False, plain_product), (False, by_kernel), (True, by_kernel)):
+    plain = reply(loop_with(None, fp8), 4)
+    assert reply(loop_with(Step(kernels.attend, product), fp8), 4) == plain
+    assert len(plain) == 4
+print("equal")
+"""
+    assert run(code, TRITON_INTERPRET="1") == "equal\n"
+
+
+@needs_triton
+@pytest.mark.parametrize("capability", [80, 89, 90])
+def test_the_kernels_compile_for_the_gpus_that_may_have_them(capability: int) -> None:
+    code = f"""
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from voxtui.brains.voxtral import kernels as k
+
+def compiled(fn, kinds, **fixed):
+    source = ASTSource(
+        fn=fn,
+        signature=kinds | dict.fromkeys(fixed, "constexpr"),
+        constexprs={{(len(kinds) + i,): value for i, value in enumerate(fixed.values())}},
+        attrs={{
+            (i,): [["tt.divisibility", 16]] for i, t in enumerate(kinds.values()) if t != "fp32"
+        }},
+    )
+    options = dict(num_warps=4, num_stages=3) | ({{"launch_pdl": True}} if fixed["EARLY"] else {{}})
+    made = triton.compile(source, target=GPUTarget("cuda", {capability}, 32), options=options)
+    assert made.asm["cubin"]
+    return made.asm["ptx"]
+
+half, single = "*bf16", "*fp32"
+for weight in (half, "*fp8e4nv")[: 1 + ({capability} > 80)]:
+    small = weight != half
+    for columns, normed, gated, added in (
+        (3072, True, False, False), (3072, True, True, False), (8192, False, False, True),
+    ):
+        for early in (False, True)[: 1 + ({capability} >= 90)]:
+            ptx = compiled(
+                k._product,
+                dict(x=half, weight=weight, scales=single, norm=half, added=half, y=half,
+                     rows="i32", eps="fp32"),
+                columns=columns, SCALED=small, NORMED=normed, GATED=gated, ADDED=added,
+                ROWS=k.BLOCK[0], COLUMNS=k.BLOCK[1], EARLY=early,
+            )
+            assert "ld.global.v4" in ptx  # 16 bytes at a time
+            assert not small or "cvt.rn.f16x2.e4m3x2" in ptx  # the GPU's own conversion
+            if early:  # weights are asked for before the wait, and nothing is written
+                before, after = ptx.split("griddepcontrol.wait")
+                assert "griddepcontrol.launch_dependents" in before
+                assert "ld.global.v4" in before and "st.global" not in before
+                assert "st.global" in after
+ptx = compiled(
+    k._attend_parts,
+    dict(qkv=half, place="*i64", cos=half, sin=half, both=half, mixed=single, weights=single,
+         capacity="i32", scale="fp32"),
+    KEY_HEADS=8, HEADS=4, SIZE=128, GROUP=k.GROUP, SPLITS=k.CUT[0], PLACES=k.CUT[1],
+    EARLY={capability} >= 90,
+)
+assert "mma" in ptx and "cp.async" in ptx  # tensor cores; the next places are read ahead
+compiled(
+    k._attend_sum, dict(mixed=single, weights=single, y=half), HEADS=4, SIZE=128, SPLITS=k.CUT[0],
+    EARLY={capability} >= 90,
+)
+print("compiled")
+"""
+    assert run(code) == "compiled\n"

@@ -1,0 +1,326 @@
+"""`voxtui ask` and `voxtui transcribe`: the real engine and real files, on small fakes."""
+
+import json
+import os
+import re
+import shutil
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner
+
+import voxtui.cli
+from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
+from voxtui.audio.file_speaker import FileSpeaker
+from voxtui.commands.transcribe import Segment, segments, write, written
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, SpeechChunk
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import Notice
+from voxtui.dialogue.listening import TRAIL_SAMPLES
+from voxtui.dialogue.marks import Marks
+from voxtui.errors import InputError, ModelError
+from voxtui.records.metrics_log import metrics_file
+from voxtui.settings.schema import VadConfig
+
+QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
+
+
+def sound(pattern):
+    """A frame per character: `x` is speech for LoudIsSpeech, anything else is silence."""
+    loud = [np.full(FRAME_SAMPLES, 0.5 if c == "x" else 0.0, np.float32) for c in pattern]
+    return np.concatenate(loud)
+
+
+@dataclass
+class Ran:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def ask(monkeypatch, tmp_path, capfd):
+    """Run `voxtui ask --fast` on `clips` in this process; `brain` answers."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name, pattern in {"one": "..xxxxxxxxxx.", "two": ".xxxxxxxxxxxx", "none": "....."}.items():
+        soundfile.write(f"{name}.wav", sound(pattern), 16_000)
+
+    def run(*arguments, brain=None, voice=None, pace="--fast"):
+        brain, voice = brain or ScriptedBrain(), voice or BeepVoice()
+
+        def build(config, emit, microphone, speaker):
+            run.emit = emit
+            return Engine(microphone=microphone, speaker=speaker, detector=LoudIsSpeech(),
+                          brain=brain, voice=voice, config=config, emit=emit)  # fmt: skip
+
+        monkeypatch.setattr(voxtui.cli, "build_engine", build)
+        command = ["ask", *arguments, *([pace] if pace else [])]
+        ran = CliRunner().invoke(voxtui.cli.cli, command)
+        if ran.exception is not None and not isinstance(ran.exception, SystemExit):
+            raise ran.exception
+        assert brain.closed and voice.closed
+        return Ran(ran.exit_code, ran.stdout, capfd.readouterr().err)
+
+    return run
+
+
+def test_the_answer_is_all_there_is_on_stdout(ask):
+    ran = ask("one.wav", brain=ScriptedBrain(["It ", "is ", "noon."]))
+    assert (ran.exit_code, ran.stdout) == (0, "It is noon.\n")
+    assert ran.stderr == "Silent; --play plays the answers.\n"
+
+
+def test_what_the_start_has_to_say_is_said_on_stderr_and_is_no_failure(ask):
+    class Talkative(ScriptedBrain):
+        def warm_up(self, progress):
+            ask.emit(Notice("Another voice speaks.", "information"))
+
+    ran = ask("one.wav", "--json", brain=Talkative(["It is noon."]))
+    assert ran.exit_code == 0
+    assert json.loads(ran.stdout)["reply"] == "It is noon."
+    assert ran.stderr == "Another voice speaks.\n"
+
+
+def test_several_clips_are_turns_of_one_conversation(ask):
+    brain = ScriptedBrain(["First."], ["Second."])
+    ran = ask("one.wav", "two.wav", brain=brain)
+    assert ran.stdout == "First.\nSecond.\n"
+    assert [[turn.reply_text for turn in past] for past in brain.pasts] == [[], ["First."]]
+
+
+def test_fresh_makes_each_clip_a_conversation_of_its_own(ask):
+    brain = ScriptedBrain(["First."], ["Second."])
+    ask("one.wav", "two.wav", "--fresh", brain=brain)
+    assert [len(past) for past in brain.pasts] == [0, 0]
+
+
+def test_the_same_clip_may_be_asked_twice(ask):
+    ran = ask("one.wav", "one.wav", brain=ScriptedBrain(["First."], ["Second."]))
+    assert ran.stdout == "First.\nSecond.\n"
+
+
+@pytest.mark.parametrize("name", ["microphone", "typed", "replay"])
+def test_a_clip_is_a_clip_whatever_its_name(ask, name):
+    shutil.copy("one.wav", name)
+    turn = json.loads(ask(name, "--json").stdout)
+    assert (turn["outcome"], turn["clip"]) == ("answered", f"./{name}")
+
+
+def test_json_is_a_line_per_turn_and_nothing_else(ask):
+    brain = ScriptedBrain(["Ein ", "Käse."], ["Second."])
+    ran = ask("one.wav", "two.wav", "--json", brain=brain)
+    first, second = map(json.loads, ran.stdout.splitlines())
+    assert ran.stderr == ""
+    assert (first["clip"], first["reply"], first["outcome"]) == ("one.wav", "Ein Käse.", "answered")
+    assert (second["clip"], second["heard"], second["paced"]) == ("two.wav", "what was said", False)
+    assert {"first_token", "first_sentence", "first_audio", "last_token"} <= set(first["marks"])
+    assert first["first_sound_ms"] is None  # nobody heard it
+    assert "first_shown" not in first["marks"]  # nothing is shown before the turn is over
+
+
+def test_clips_are_heard_in_real_time_unless_fast(ask):
+    ran = ask("one.wav", "--json", pace=None)
+    turn = json.loads(ran.stdout)
+    assert turn["paced"] is True
+    assert turn["marks"]["captured"] >= 0
+
+
+def test_turns_in_real_time_are_noted_in_the_metrics_file_and_others_are_not(ask):
+    ask("one.wav", "--fast")
+    ask("one.wav", pace=None, brain=ScriptedBrain(["Noon."]))
+    ask("one.wav", "--set", "metrics.enabled=false", pace=None)
+    (line,) = metrics_file().read_text().splitlines()
+    assert json.loads(line)["source"] == "clip"
+    assert "one.wav" not in line and "Noon" not in line
+
+
+def test_nothing_said_is_no_failure(ask):
+    brain = ScriptedBrain()
+    ran = ask("none.wav", brain=brain)
+    assert (ran.exit_code, ran.stdout) == (0, "")
+    assert ran.stderr.splitlines()[-1] == "Nothing was heard in none.wav."
+    assert brain.inferences == 0
+    assert json.loads(ask("none.wav", "--json").stdout)["outcome"] == "no_speech"
+
+
+def test_the_name_of_a_clip_gives_the_terminal_no_command(ask):
+    for file in ("one.wav", "none.wav"):
+        Path(file).rename(f"\x1b]0;{file}\x07")
+    said = ask("\x1b]0;none.wav\x07", "\x1b]0;one.wav\x07", brain=ScriptedBrain([OUT_OF_MEMORY]))
+    assert said.stderr.splitlines()[-2:] == [
+        "Nothing was heard in ]0;none.wav.",
+        "]0;one.wav: Out of memory.",
+    ]
+    with pytest.raises(InputError, match=r"^\]0;two.wav: there is no such file.$"):
+        ask("\x1b]0;two.wav\x07")
+
+
+def test_a_failed_turn_is_a_sentence_and_the_next_clip_is_asked_all_the_same(ask):
+    brain = ScriptedBrain(["Half", OUT_OF_MEMORY], ["Whole."])
+    ran = ask("one.wav", "two.wav", brain=brain)
+    assert (ran.exit_code, ran.stdout) == (1, "Half\nWhole.\n")
+    assert ran.stderr.splitlines()[-1] == "one.wav: Out of memory."
+    again = ask("one.wav", "--json", brain=ScriptedBrain([OUT_OF_MEMORY]))
+    assert again.exit_code == 1
+    assert json.loads(again.stdout)["error"] == "Out of memory."
+    assert again.stderr == "one.wav: Out of memory.\n"
+
+
+def test_speak_writes_the_answers_of_all_turns_in_order(ask):
+    spoken = BeepVoice()
+    ask("one.wav", "two.wav", "--speak", "out.wav", brain=ScriptedBrain(["A."], ["Longer."]),
+        voice=spoken)  # fmt: skip
+    samples, rate = soundfile.read("out.wav")
+    assert spoken.clauses == ["A.", "Longer."]
+    assert (rate, len(samples)) == (24_000, 240 * len("A.Longer."))
+    assert sorted(path.name for path in Path().glob("*out*")) == ["out.wav"]
+
+
+def test_two_programs_that_write_the_same_file_of_answers_do_not_mix(tmp_path, monkeypatch):
+    speakers = []
+    for number in (1, 2):
+        monkeypatch.setattr(os, "getpid", lambda number=number: number)
+        speakers.append(FileSpeaker(tmp_path / "out.wav"))
+        speakers[-1].open()
+    for speaker, level in zip(speakers, (0.25, 0.5), strict=True):
+        sound = SpeechChunk(np.full(100, level, np.float32), 24_000, "")
+        speaker.play(sound, Marks(), lambda: False)
+    for speaker, level in zip(speakers, (0.25, 0.5), strict=True):
+        speaker.keep()
+        samples, _ = soundfile.read(tmp_path / "out.wav")
+        assert samples == pytest.approx([level] * 100, abs=1e-4)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.wav"]
+
+
+class BrokenBrain(ScriptedBrain):
+    def warm_up(self, progress):
+        raise ModelError("The weights are gone.")
+
+
+def test_when_loading_fails_an_older_file_of_answers_stays_as_it_was(ask):
+    Path("out.wav").write_text("older")
+    with pytest.raises(ModelError, match="The weights are gone"):
+        ask("one.wav", "--speak", "out.wav", brain=BrokenBrain())
+    assert Path("out.wav").read_text() == "older"
+    assert list(Path().glob(".*.partial")) == []
+
+
+def test_a_bug_ends_it_with_its_traceback_and_nothing_half_written(ask):
+    with pytest.raises(ZeroDivisionError):
+        ask("one.wav", "--speak", "out.wav", brain=ScriptedBrain(["A.", ZeroDivisionError()]))
+    assert list(Path().glob("*out*")) + list(Path().glob(".*.partial")) == []
+
+
+# Transcribing.
+
+
+def transcribed(pattern):
+    pieces = np.array_split(sound(pattern), 3)  # wherever
+    recognise = lambda samples: f"{len(samples)}"  # noqa: E731
+    return [*segments("clip.wav", pieces, VadConfig(), LoudIsSpeech(), recognise)]
+
+
+def said(pattern):
+    """(start, end) in frames of the segments of `pattern`."""
+    found = transcribed(pattern)
+    return [(round(s.start / FRAME_SECONDS), round(s.end / FRAME_SECONDS)) for s in found]
+
+
+def test_a_segment_lasts_from_its_first_to_its_last_speech():
+    assert said("...xxxxxxxxxx....") == [(3, 13)]
+
+
+def test_a_pause_of_half_a_second_ends_a_segment_and_a_shorter_one_does_not():
+    speech = "x" * 10
+    assert said(f"..{speech}{'.' * 15}{speech}") == [(2, 37)]
+    assert said(f"..{speech}{'.' * 16}{speech}") == [(2, 12), (28, 38)]
+
+
+def test_minutes_of_silence_cost_nothing_of_the_speech_after_them():
+    assert said("." * 2000 + "x" * 20) == [(2000, 2020)]
+
+
+def test_a_short_noise_neither_is_a_segment_nor_begins_one():
+    assert said("x.." + "." * 40 + "x" * 10) == [(43, 53)]
+
+
+def test_a_long_stretch_is_cut_at_its_longest_pause():
+    speech = "x" * 500 + "." * 4 + "x" * 100 + "." * 8 + "x" * 100 + ".." + "x" * 100
+    assert said(speech) == [(0, 604), (612, 814)]
+    lead = (int(transcribed(speech)[1].text) - TRAIL_SAMPLES) // FRAME_SAMPLES - (814 - 612)
+    assert lead == 4  # half of the pause is left before the speech after it
+
+
+def test_a_segment_is_one_line_whatever_the_recogniser_says():
+    (segment,) = segments(
+        "clip.wav", [sound("x" * 20)], VadConfig(), LoudIsSpeech(), lambda samples: " One\n\ntwo.\n"
+    )
+    assert segment.text == "One two."
+
+
+def test_a_stretch_without_any_pause_is_cut_where_the_recogniser_must_have_it():
+    longest = 782  # 25 s
+    assert said("x" * 1000) == [(0, longest), (longest, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        ("text", "Is it < two?"),
+        ("srt", "7\n10:02:03,045 --> 10:02:59,999\nIs it < two?\n"),
+        ("vtt", "10:02:03.045 --> 10:02:59.999\nIs it &lt; two?\n"),
+        (
+            "json",
+            '{"file": "é.wav", "start": 36123.045, "end": 36179.999, "text": "Is it < two?"}',
+        ),
+    ],
+)
+def test_a_segment_is_written_in_each_form(form, lines):
+    segment = Segment("é.wav", 36_123.045, 36_179.999, "Is it < two?")
+    assert written(segment, form, 7) == lines
+
+
+def test_files_are_heard_apart_and_their_segments_counted_on(tmp_path, capsys):
+    """A detector that still has the end of one file in it hears the next differently."""
+    parts = []
+
+    class Detector(LoudIsSpeech):
+        def reset(self):
+            parts.append(capsys.readouterr())
+
+    for name, pattern in (("one", "..xxxxxxxx"), ("none", "....."), ("two", "xxxxxxxx..")):
+        soundfile.write(tmp_path / f"{name}.wav", sound(pattern), SAMPLE_RATE)
+    files = [tmp_path / f"{name}.wav" for name in ("one", "none", "two")]
+    write(files, "srt", VadConfig(), Detector(), lambda samples: "So.")
+    parts.append(capsys.readouterr())
+    assert [lines.out.partition("\n")[0] for lines in parts] == ["", "1", "", "2"]
+    assert [lines.err for lines in parts] == ["", "", "Nothing was heard in none.wav.\n", ""]
+
+
+# With everything real.
+
+
+@pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.timeout(600)
+def test_the_default_model_answers_recorded_questions(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    questions = tomllib.loads((QUESTIONS / "questions.toml").read_text())["question"][:6]
+    files = [str(QUESTIONS / question["file"]) for question in questions]
+    speak = str(tmp_path / "answers.wav")
+    ran = CliRunner().invoke(voxtui.cli.cli, ["ask", *files, "--json", "--fresh", "--speak", speak])
+    assert ran.exit_code == 0, ran.stderr
+    turns = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [turn["outcome"] for turn in turns] == ["answered"] * len(questions)
+    right = [
+        re.search(question["answer"], turn["reply"], re.IGNORECASE) is not None
+        for question, turn in zip(questions, turns, strict=True)
+    ]
+    assert sum(right) >= len(questions) - 1
+    assert soundfile.info(speak).duration > len(questions) / 2

@@ -1,0 +1,338 @@
+"""What `voxtui doctor` and `voxtui devices` say of machines that lack something."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.fakes import FakeMicrophone
+from voxtui.audio import devices
+from voxtui.audio.devices import Device, Probe
+from voxtui.commands import doctor
+from voxtui.errors import DeviceError, ModelError
+from voxtui.models.cuda import Gpu
+from voxtui.settings.schema import AudioConfig, BrainConfig, Config, EmbeddedBrainConfig
+
+MICROPHONE = Device(0, "Headset", "ALSA", 1, 0, 48_000, True, False)
+SPEAKER = Device(1, "Loud speaker", "ALSA", 0, 2, 44_100, False, True)
+CRASHED = "The sound system crashed when asked for its devices."
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A machine on which a conversation is possible; a test takes away what it is about."""
+    model = tmp_path / "chat.gguf"
+    model.write_bytes(b"GGUF" + bytes(60))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    class Machine:
+        config = Config(brain=BrainConfig(embedded=EmbeddedBrainConfig(model=str(model))))
+        probe = Probe((MICROPHONE, SPEAKER))
+        lacking: tuple[str, ...] = ()
+        voice_fails: ModelError | None = None
+
+        def examine(self, capsys):
+            """(whether a conversation is possible, the lines that are not ok)."""
+            possible = doctor.examine(self.config, self.make_voice)
+            lines = capsys.readouterr().out.splitlines()
+            return possible, [line for line in lines[:-2] if not line.startswith("ok ")]
+
+        def no_gpu(self):
+            raise ModelError("There is no NVIDIA driver here.")
+
+        def make_voice(self):
+            if self.voice_fails:
+                raise self.voice_fails
+
+    made = Machine()
+    find_spec = doctor.importlib.util.find_spec
+    monkeypatch.setattr(doctor, "probe", lambda: made.probe)
+    monkeypatch.setattr(
+        doctor.importlib.util,
+        "find_spec",
+        lambda name: None if name in made.lacking else find_spec(name),
+    )
+    monkeypatch.setattr(doctor, "first_gpu", made.no_gpu)
+    monkeypatch.setattr(doctor, "MEMORY_GB", 0.1)
+    monkeypatch.setattr(doctor, "DISK_GB", 0.001)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return made
+
+
+def test_a_machine_that_has_everything_lacks_nothing(machine, capsys):
+    assert machine.examine(capsys) == (True, [])
+
+
+def test_without_the_packages_no_conversation_is_possible(machine, capsys):
+    machine.lacking = ("xllamacpp",)
+    possible, (what, mend) = machine.examine(capsys)
+    assert not possible
+    assert what == "missing  embedded models: not installed (xllamacpp)"
+    assert "pip install" in mend
+
+
+def test_without_the_weights_the_command_that_fetches_them_is_named(machine, capsys):
+    embedded = EmbeddedBrainConfig(model="/no/such/model.gguf")
+    machine.config = Config(brain=BrainConfig(embedded=embedded))
+    possible, (what, mend) = machine.examine(capsys)
+    assert not possible
+    assert what == "missing  chat model: There is no model file at /no/such/model.gguf."
+    assert "brain.embedded.model" in mend
+
+
+def test_weights_that_are_damaged_are_said(machine, capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "check_content", damaged)
+    possible, (what, mend) = machine.examine(capsys)
+    assert not possible
+    assert (what.split(), mend.strip()) == (["missing", "chat", "model:", "Damaged."], "Delete it.")
+
+
+def damaged(path):
+    raise ModelError("Damaged.", "Delete it.")
+
+
+def test_memory_that_is_there_and_not_free_is_said(machine, capsys, monkeypatch):
+    found = [("in all", 16.0), ("free", 0.05)]
+    monkeypatch.setattr(doctor, "_memory_found", lambda: iter(found))
+    possible, lines = machine.examine(capsys)
+    assert possible
+    assert lines[0] == "note     memory: 0.1 GB free; 0.1 GB are needed"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files"),
+    [
+        ("0::/user/app\n", {"user/app/memory.max": "max", "user/memory.max": "700000000"}),
+        ("0::/host/only\n", {"memory.max": "700000000"}),  # as in a container
+        (
+            "5:cpu:/\n4:memory:/app\n0::/\n",
+            {
+                "memory/app/memory.limit_in_bytes": "700000000",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+            },
+        ),
+    ],
+)
+def test_memory_that_a_container_may_not_use_is_not_counted(tmp_path, groups, files):
+    (tmp_path / "cgroup").write_text(groups)
+    for name, limit in files.items():
+        (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mount" / name).write_text(f"{limit}\n")
+    limits = doctor._control_group_limits(tmp_path / "cgroup", tmp_path / "mount")
+    assert min(limits) == 700_000_000
+
+
+def test_a_system_without_control_groups_has_no_limit_of_theirs(tmp_path):
+    assert not [*doctor._control_group_limits(tmp_path / "none", tmp_path)]
+
+
+def test_a_voice_that_cannot_be_is_missing(machine, capsys):
+    machine.voice_fails = ModelError("No such voice.", "Take another.")
+    possible, lines = machine.examine(capsys)
+    assert not possible
+    assert lines == ["missing  voice: No such voice.", "         Take another."]
+
+
+@pytest.mark.parametrize(
+    ("probe", "lines"),
+    [
+        (Probe((), CRASHED), [f"sound: {CRASHED}"]),
+        (Probe((SPEAKER,)), ["microphone: There is no microphone."]),
+        (Probe((MICROPHONE,)), ["speaker: There is no speaker."]),
+        (Probe(()), ["microphone: There is no microphone.", "speaker: There is no speaker."]),
+    ],
+)
+def test_without_sound_a_conversation_is_possible_in_text(machine, capsys, probe, lines):
+    machine.probe = probe
+    possible, said = machine.examine(capsys)
+    assert possible
+    assert said[::2] == [f"note     {line}" for line in lines]
+    without = "Text and sample clips work without."
+    known = [] if probe.problem else ["A device that another program holds alone is not seen."]
+    assert {line.strip() for line in said[1::2]} == {" ".join([*known, without])}
+
+
+@pytest.mark.parametrize(("figure", "word"), [("MEMORY_GB", "memory"), ("DISK_GB", "disk")])
+def test_too_little_room_is_said(machine, capsys, monkeypatch, figure, word):
+    monkeypatch.setattr(doctor, figure, 1e9)
+    possible, lines = machine.examine(capsys)
+    assert possible
+    assert lines[0].startswith(f"note     {word}: ")
+
+
+def test_a_terminal_that_cannot_show_the_screen_is_said(machine, capsys, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    assert machine.examine(capsys)[1][0].startswith("note     terminal: ")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    def install(gigabytes, torch=lambda: "2.13.0 for CUDA 13.0", free=None):
+        found = Gpu("NVIDIA X", gigabytes * 10**9, (gigabytes if free is None else free) * 10**9)
+        monkeypatch.setattr(doctor, "first_gpu", lambda: found)
+        monkeypatch.setattr(doctor, "check_torch", torch)
+        monkeypatch.setattr(doctor, "check_installed", lambda: None)
+
+    return install
+
+
+def test_a_gpu_is_told_with_what_voxtral_and_kokoro_still_need(machine, capsys, gpu):
+    gpu(150)
+    assert machine.examine(capsys) == (
+        True,
+        [
+            "note     Voxtral: mistralai/Voxtral-Mini-3B-2507 is not on this machine yet.",
+            "         Run `voxtui models fetch voxtral` (9.4 GB).",
+            "note     Kokoro: kokoro-v1_0.pth of hexgrad/Kokoro-82M is not on this machine yet.",
+            "         Run `voxtui models fetch kokoro` (0.33 GB).",
+        ],
+    )
+
+
+def test_a_gpu_that_is_too_small_and_a_torch_that_does_not_know_it_are_said(machine, capsys, gpu):
+    def no_cuda():
+        raise ModelError("torch 2.13.0+cpu is a build without CUDA.", "Take another.")
+
+    gpu(8, no_cuda)
+    possible, lines = machine.examine(capsys)
+    assert possible
+    assert lines[:4] == [
+        "note     GPU: NVIDIA X, 8.0 GB of memory, 8.0 GB free",
+        "         Voxtral needs 12 GB; the embedded brain needs no GPU.",
+        "note     torch: torch 2.13.0+cpu is a build without CUDA.",
+        "         Take another.",
+    ]
+
+
+def test_a_gpu_that_others_use_is_said(machine, capsys, gpu):
+    gpu(24, free=3)
+    assert machine.examine(capsys)[1][:2] == [
+        "note     GPU: NVIDIA X, 24.0 GB of memory, 3.0 GB free",
+        "         Voxtral needs 10.5 GB of it; `nvidia-smi` says what has the rest.",
+    ]
+
+
+def test_where_voxtral_is_asked_for_its_weights_are_needed_and_the_embedded_brain_is_not(
+    machine, capsys
+):
+    machine.config = Config(brain=BrainConfig(name="voxtral"))
+    machine.lacking = ("xllamacpp",)
+    possible, lines = machine.examine(capsys)
+    assert not possible
+    assert lines == [
+        "note     GPU: none. There is no NVIDIA driver here. Voxtral will be slow.",
+        "missing  Voxtral: mistralai/Voxtral-Mini-3B-2507 is not on this machine yet.",
+        "         Run `voxtui models fetch voxtral` (9.4 GB).",
+    ]
+
+
+def test_where_voxtral_can_answer_the_embedded_brain_may_lack_something(
+    machine, capsys, gpu, monkeypatch
+):
+    gpu(150)
+    monkeypatch.setattr(doctor, "check_voxtral", lambda: None)
+    monkeypatch.setattr(doctor, "voxtral_directory", lambda model: Path("/models/voxtral"))
+    machine.lacking = ("xllamacpp",)
+    possible, lines = machine.examine(capsys)
+    assert possible
+    assert lines[0] == "note     embedded models: not installed (xllamacpp)"
+
+
+# voxtui devices.
+
+
+@pytest.fixture
+def listed(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "LEVEL_SECONDS", 0.05)
+
+    def show(probe, audio=AudioConfig(), microphone=None, level=0.1):  # noqa: B008 - frozen
+        monkeypatch.setattr(doctor, "probe", lambda: probe)
+        microphone = microphone or FakeMicrophone()
+        microphone.level = level
+        doctor.show_devices(audio, microphone)
+        return capsys.readouterr()
+
+    return show
+
+
+def test_devices_are_a_table_that_says_which_are_used(listed):
+    first, second, level = listed(Probe((MICROPHONE, SPEAKER))).out.splitlines()
+    said = [re.sub(" +", " ", line).strip() for line in (first, second)]
+    assert said == [
+        "0 Headset ALSA 48000 Hz 1 in, 0 out used as microphone",
+        "1 Loud speaker ALSA 44100 Hz 0 in, 2 out used as speaker",
+    ]
+    assert level == "Level: −20 dBFS at most in 0.05 s from 'fake microphone'."
+
+
+def test_the_name_of_a_device_gives_the_terminal_no_command(monkeypatch):
+    """That of a Bluetooth headset is whatever its owner calls it."""
+    named = {"name": "\x1b]0;title\x07Headset", "hostapi": 0, "max_input_channels": 1,
+             "max_output_channels": 0, "default_samplerate": 16_000.0}  # fmt: skip
+    system = SimpleNamespace(
+        PortAudioError=OSError,
+        default=SimpleNamespace(device=(0, -1)),
+        query_hostapis=lambda: [{"name": "ALSA"}],
+        query_devices=lambda: [named],
+    )
+    monkeypatch.setattr(devices, "portaudio", lambda: system)
+    monkeypatch.setattr(devices, "streams", devices.Streams())
+    assert [device.name for device in devices.list_devices()] == ["]0;titleHeadset"]
+
+
+def test_a_device_that_is_configured_and_not_there_is_said(listed):
+    said = listed(Probe((MICROPHONE, SPEAKER)), AudioConfig(input="Hedset"))
+    assert said.err == (
+        "There is no microphone 'Hedset' (audio.input). Did you mean 'Headset'? "
+        "`voxtui devices` lists them.\n"
+        "A device that another program holds alone is not seen.\n"
+    )
+    assert "Level" not in said.out
+
+
+def test_a_microphone_that_gives_digital_silence_is_muted(listed):
+    microphone = FakeMicrophone()
+    said = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
+    assert said.startswith("Only digital silence comes from 'fake microphone': it is muted")
+    assert microphone.closed
+
+
+def test_a_microphone_that_is_lost_meanwhile_is_said_and_not_taken_for_silence(listed):
+    class Lost(FakeMicrophone):
+        def open(self, sink, lost):
+            super().open(sink, lost)
+            self.unplug()
+
+    microphone = Lost()
+    said = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
+    assert said == "The microphone was unplugged."
+    assert microphone.closed
+
+
+def test_a_microphone_that_is_busy_is_said(listed):
+    busy = FakeMicrophone(fails=DeviceError("The microphone is in use."))
+    assert listed(Probe((MICROPHONE,)), microphone=busy).out.endswith("The microphone is in use.\n")
+
+
+def test_no_device_is_no_failure_and_no_sound_system_is_one(listed):
+    assert "There is no sound device" in listed(Probe(())).out
+    with pytest.raises(DeviceError, match="crashed"):
+        listed(Probe((), CRASHED))
+
+
+# voxtui ask --play.
+
+
+def test_playing_without_a_speaker_says_so_and_goes_on(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "probe", lambda: Probe((MICROPHONE,)))
+    assert not doctor.can_play(AudioConfig())
+    assert capsys.readouterr().err.startswith("There is no speaker.")
+    monkeypatch.setattr(doctor, "probe", lambda: Probe((SPEAKER,)))
+    assert doctor.can_play(AudioConfig())
+
+
+def test_playing_on_a_speaker_asked_for_by_name_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(doctor, "probe", lambda: Probe((SPEAKER,)))
+    with pytest.raises(DeviceError, match="There is no speaker 'USB'"):
+        doctor.can_play(AudioConfig(output="USB"))

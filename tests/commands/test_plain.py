@@ -1,0 +1,405 @@
+"""The conversation in lines: what is printed, and what lines do."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.fakes import ScriptedEngine
+from tests.ui.pseudo_terminal import until
+from voxtui.commands.plain import Plain, typed_lines
+from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.engine import ReplaceParts
+from voxtui.dialogue.events import (
+    Captured,
+    Died,
+    LoadFailed,
+    Loading,
+    MicrophoneLost,
+    Notice,
+    ReplyText,
+    SpokenUpTo,
+    State,
+    StateChanged,
+    UserWords,
+)
+from voxtui.dialogue.marks import Mark, Outcome
+from voxtui.errors import InputError, ModelError, ModelMissing
+from voxtui.settings.schema import Config, TargetsConfig
+
+CLIPS = [("a question", Path("question.wav"))]
+MARKS = {"released": 0.0, "first_token": 0.084, "first_sound": 0.512, "last_token": 1.234}
+THINKING, SPEAKING = StateChanged(State.THINKING), StateChanged(State.SPEAKING)
+LISTENING = StateChanged(State.LISTENING)
+
+
+@pytest.fixture
+def converse(capsys):
+    """Run `script(engine, told)`, which reports events and yields lines, in the order of both."""
+
+    def run(
+        script, live=True, offset=None, speak_clip=lambda engine, path, stopped: None, save_dir="",
+        reload_parts=None,
+    ):  # fmt: skip
+        plain = Plain(
+            ScriptedEngine,
+            TargetsConfig(),
+            CLIPS,
+            speak_clip,
+            reload_parts,
+            lambda speaker: offset,
+            live,
+            save_dir,
+        )
+        engine = plain.engine
+
+        def told(*names):
+            until(lambda: [call[0] for call in engine.calls[1:]][-len(names) :] == list(names))
+
+        run.all_done = plain.run(script(engine, told))
+        said = capsys.readouterr().out.splitlines()
+        return said, [str(call[0]) for call in engine.calls if call[0] not in ("start", "close")]
+
+    return run
+
+
+def test_enter_starts_and_enter_ends_and_the_answer_is_lines_with_its_numbers(converse):
+    def script(engine, told):
+        engine.report(Loading("recogniser"), Loading("recogniser"), Loading("chat model"))
+        engine.load()
+        yield "\n"
+        told("talk")
+        marks = engine.begin()
+        engine.report(LISTENING)
+        yield "\n"
+        told("talk", "release")
+        engine.report(THINKING, UserWords(1, "What is the capital?"), ReplyText(1, "It is"))
+        engine.report(SPEAKING, ReplyText(1, " Paris."))
+        engine.finish(marks=MARKS, reply="It is Paris.")
+        until(lambda: marks.at(Mark.FIRST_SHOWN))
+
+    said, commands = converse(script)
+    assert said[:2] == ["Loading: recogniser.", "Loading: chat model."]
+    assert said[2].startswith("Ready: scripted brain. Voice: a voice. Microphone: a microphone.")
+    assert said[-5:] == [
+        "Listening. Enter: have it answered.",
+        "Thinking.",
+        "You: What is the capital?",
+        "Vox: It is Paris.",
+        "First token 84 ms, ok 100, first sound 512 ms, over 300, total 1234 ms, over 1000.",
+    ]
+    assert commands == ["talk", "release"]
+
+
+def test_what_the_devices_add_stands_beside_the_first_sound(converse):
+    def script(engine, told):
+        engine.load()
+        engine.begin()
+        engine.finish(marks=MARKS, reply="Yes.")
+        yield "/help"
+
+    said, _ = converse(script, offset=42.3)
+    assert any("first sound 512 ms and 42 in the devices, over 300" in line for line in said)
+
+
+def test_text_is_sent_and_not_repeated(converse):
+    def script(engine, told):
+        engine.load()
+        yield "hello there\n"
+        told("say")
+        engine.begin("typed")
+        engine.report(THINKING, UserWords(1, "hello there"), ReplyText(1, "Hi."))
+        engine.finish(reply="Hi.")
+
+    said, commands = converse(script)
+    assert commands == ["say"]
+    assert said[-3:] == ["Thinking.", "Vox: Hi.", "No numbers."]
+
+
+def test_text_typed_while_models_load_is_kept_and_enter_says_that_it_cannot_talk_yet(converse):
+    def script(engine, told):
+        yield "first\n"
+        yield "second\n"
+        yield "\n"
+        engine.load()
+        told("say")
+        engine.begin("typed")
+        engine.finish(reply="Yes.")
+        told("say", "say")
+
+    said, _ = converse(script)
+    assert "Still loading. Text is kept until that is done." in said
+
+
+def test_the_lines_of_a_pipe_wait_for_one_another_and_all_are_answered(converse):
+    heard = []
+
+    def script(engine, told):
+        yield from ("one\n", "\n", "two\n", "/1\n")
+        engine.load()
+        for count in (1, 2):
+            until(lambda count=count: [c[0] for c in engine.calls].count("say") == count)
+            engine.begin("typed")
+            engine.finish(reply="Yes.")
+        until(lambda: heard)
+        engine.begin("a question")
+        engine.finish(reply="Yes.")
+
+    _, commands = converse(script, live=False, speak_clip=lambda *call: heard.append(call[1]))
+    assert commands == ["say", "say"]
+    assert heard == [Path("question.wav")]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "fields", "said"),
+    [
+        (Outcome.NO_SPEECH, {}, "Nothing was heard."),
+        (Outcome.CANCELLED, {}, "Dropped."),
+        (Outcome.FAILED, {"error": "Out of memory."}, "Out of memory."),
+        (Outcome.CANCELLED, {"reply": "A story", "marks": MARKS}, "First token 84 ms"),
+    ],
+)
+def test_a_turn_that_ends_otherwise_says_how(converse, outcome, fields, said):
+    def script(engine, told):
+        engine.load()
+        engine.begin()
+        engine.finish(outcome, **fields)
+        yield "/help"
+
+    lines, _ = converse(script)
+    assert any(line.startswith(said) for line in lines)
+
+
+def test_a_notice_in_the_middle_of_an_answer_stands_on_a_line_of_its_own(converse):
+    def script(engine, told):
+        engine.load()
+        engine.begin("typed")
+        engine.report(ReplyText(1, "One"), Notice("The voice failed."), ReplyText(1, " two."))
+        engine.report(SpokenUpTo(1, "One"))
+        engine.finish(Outcome.CANCELLED, reply="One two.")
+        yield "/help"
+
+    said, _ = converse(script)
+    at = said.index("Vox: One")
+    assert said[at : at + 4] == [
+        "Vox: One",
+        "The voice failed.",
+        "Vox:  two.",
+        "Interrupted. You heard: One",
+    ]
+
+
+def test_commands(converse):
+    def script(engine, told):
+        engine.load()
+        yield "/stop\n"
+        told("discard", "interrupt")
+        yield "/new\n"
+        told("new_conversation")
+        yield from ("/mute", "/mute", "/7", "/nonsense", "/quit")
+
+    said, commands = converse(script)
+    assert commands == ["discard", "interrupt"] * 2 + ["new_conversation", "mute", "mute"]
+    assert said[-5:] == [
+        "New conversation.",
+        "The voice is off.",
+        "The voice is on.",
+        "There are 1 sample clips.",
+        "/nonsense: there is no such command. /help lists them.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "done"),
+    [("/mute", True), ("/nonsense", False), ("/7", False), ("/save", False), ("/again", False)],
+)
+def test_a_line_that_is_not_done_is_told_to_whoever_runs_it(converse, line, done):
+    def script(engine, told):
+        engine.load()
+        yield line
+
+    converse(script, live=False)
+    assert converse.all_done is done
+
+
+def test_a_session_is_saved_and_what_was_said_is_answered_again(converse, tmp_path):
+    said = Utterance(np.full(16_000, 0.1, np.float32), ((0.0, 1.0),), 1.0)
+
+    def script(engine, told):
+        engine.load()
+        yield "/save\n"
+        yield "/again\n"
+        yield "/1\n"
+        engine.begin("a question")
+        engine.report(Captured(1, said), THINKING, UserWords(1, "hello"), ReplyText(1, "Hi."))
+        engine.finish(marks=MARKS, reply="Hi.")
+        yield "/save\n"
+        until(lambda: list(tmp_path.rglob("session.md")))
+        yield "/again\n"
+        told("replay")
+
+    lines, commands = converse(script, save_dir=str(tmp_path))
+    assert commands == ["replay"]
+    assert "There is nothing to save yet." in lines
+    assert "Nothing has been said yet that could be answered again." in lines
+    (place,) = tmp_path.iterdir()
+    assert f"Saved, with your words: {place}" in lines
+    assert "hello" in (place / "session.md").read_text()
+    assert (place / "turn-0001.wav").exists()
+
+
+def test_without_a_microphone_enter_says_what_to_do(converse):
+    def script(engine, told):
+        engine.load(None)
+        yield "\n"
+
+    said, commands = converse(script)
+    assert said[-1] == "There is no microphone: type, or let it hear a sample with /1."
+    assert commands == []
+
+
+def test_devices_are_looked_for_again_between_turns(converse):
+    def script(engine, told):
+        engine.load(microphone=None)
+        yield "/look\n"
+        told("rescan_devices")
+        engine.load("a headset")
+        engine.report(LISTENING)
+        yield "/look\n"
+
+    said, commands = converse(script)
+    assert commands == ["rescan_devices"]
+    assert "Microphone: a headset." in " ".join(said)
+    assert sum("Enter: start to talk" in line for line in said) == 1
+    assert said[-1] == "Devices are looked for between turns."
+
+
+def test_a_microphone_that_is_lost_ends_the_talking(converse):
+    def script(engine, told):
+        engine.load()
+        yield "\n"
+        told("talk")
+        engine.begin()
+        engine.report(LISTENING, MicrophoneLost(), Notice("It was unplugged.", "error"), THINKING)
+        engine.finish(reply="Yes.")
+        yield "\n"
+
+    said, commands = converse(script)
+    assert "It was unplugged." in said
+    assert said[-1].startswith("There is no microphone")
+    assert commands == ["talk"]
+
+
+def test_talking_over_an_answer_is_ended_by_the_next_enter(converse):
+    """The end of the turn before may be reported after the key."""
+
+    def script(engine, told):
+        engine.load()
+        engine.begin()
+        engine.report(SPEAKING)
+        yield "\n"
+        told("talk")
+        engine.report(THINKING)
+        engine.finish(Outcome.CANCELLED)
+        engine.begin()
+        engine.report(LISTENING)
+        yield "\n"
+        told("talk", "release")
+
+    converse(script)
+
+
+MISSING = ModelMissing("The chat model is not here.", "Run it.", 1_117_320_768)
+
+
+def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_typed_is_answered(
+    converse,
+):
+    made = []
+
+    def reload_parts(say, fetches):
+        made.append(fetches)
+        return ReplaceParts(Config())
+
+    def script(engine, told):
+        yield "hello"
+        engine.report(LoadFailed(MISSING))
+        yield "/again"
+        told("change")
+        engine.report(StateChanged(State.LOADING), LoadFailed(MISSING))
+        yield "/fetch"
+        told("change", "change")
+        engine.report(*(Loading("fetching it", done / 100) for done in range(0, 100, 4)))
+        engine.load()
+        told("say")
+
+    said, commands = converse(script, reload_parts=reload_parts)
+    assert made == [False, True]
+    assert commands == ["change", "change", "say"]
+    offer = "The chat model is not here. /fetch: fetch it now (1.1 GB). /again: try again."
+    assert said[:2] == [offer, offer]
+    assert said[2:12] == [f"Loading: fetching it {done}%." for done in range(0, 100, 10)]
+
+
+def test_what_cannot_even_be_made_again_is_said_and_can_be_tried_again(converse):
+    def reload_parts(say, fetches):
+        raise ModelError("Kokoro is not installed.", "Install it.")
+
+    def script(engine, told):
+        engine.report(LoadFailed(ModelError("Out of memory.")))
+        yield ""
+        yield "/again"
+
+    said, commands = converse(script, reload_parts=reload_parts)
+    assert said == [
+        "Out of memory. /again: try again.",
+        "No model is loaded. Text is kept until one is. /again: try again.",
+        "Kokoro is not installed. Install it. /again: try again.",
+    ]
+    assert commands == []
+
+
+def test_where_nobody_can_try_again_a_start_that_failed_is_raised_and_a_bug_always(converse):
+    def failing(engine, told):
+        engine.report(LoadFailed(ModelError("Missing.")))
+        yield "/help"
+
+    with pytest.raises(ModelError, match="Missing"):
+        converse(failing, live=False)
+
+    def dying(engine, told):
+        engine.report(Died(ZeroDivisionError("bug")))
+        yield "/help"
+
+    with pytest.raises(ZeroDivisionError):
+        converse(dying)
+
+
+def test_a_clip_that_cannot_be_read_is_said_and_not_waited_for(converse):
+    def broken(engine, path, stopped):
+        raise InputError(f"{path} is not audio.")
+
+    def script(engine, told):
+        engine.load()
+        yield "/1\n"
+
+    said, _ = converse(script, live=False, speak_clip=broken)
+    assert said[-1] == "question.wav is not audio."
+
+
+def test_lines_are_read_as_they_are_typed():
+    reading, writing = os.pipe()
+    lines = typed_lines(reading)
+    os.write(writing, "grüß dich\n".encode())
+    assert next(lines) == "grüß dich\n"
+    os.write(writing, b"\xff last")
+    os.close(writing)
+    assert list(lines) == ["\ufffd last"]
+    os.close(reading)
+
+
+def test_what_cannot_be_read_has_no_lines(tmp_path):
+    directory = os.open(tmp_path, os.O_RDONLY)
+    assert list(typed_lines(directory)) == []
+    os.close(directory)

@@ -1,0 +1,139 @@
+"""The commands with a server that answers, from the command line to the socket."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import voxtui.cli
+from tests.openai_server import returns, says, serving
+from voxtui.audio.devices import Probe
+from voxtui.commands import doctor
+from voxtui.records.metrics_log import metrics_file
+
+REPOSITORY = Path(__file__).parents[2]
+QUESTION = REPOSITORY / "assets" / "clips" / "capital-of-france.wav"
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VOXTUI_API_KEY", raising=False)
+    for folder in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(folder, str(tmp_path))
+    monkeypatch.setattr(doctor, "probe", lambda: Probe(()))
+    with serving() as told:
+        yield told
+
+
+def remote(server):
+    values = ("brain.name=remote", f"brain.remote.url={server.url}", "voice.engine=none")
+    return [word for value in values for word in ("--set", value)]
+
+
+def run(*arguments):
+    ran = CliRunner().invoke(voxtui.cli.cli, arguments)
+    if ran.exception is not None and not isinstance(ran.exception, SystemExit):
+        raise ran.exception
+    return ran
+
+
+def test_ask_is_answered_by_the_server_and_says_what_the_network_took(server):
+    server.answers["chat/completions"] = says("The capital", " of France", " is Paris.")
+    command = [sys.executable, "-m", "voxtui", "ask", QUESTION, "--json", *remote(server)]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "VOXTUI_API_KEY": "sk-secret"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    turn = json.loads(ran.stdout)
+    assert (turn["brain"], turn["outcome"]) == ("remote", "answered")
+    assert (turn["reply"], turn["tokens"]) == ("The capital of France is Paris.", 3)
+    assert 0 < turn["network_ms"] < turn["ttft_ms"]
+    assert turn["marks"]["captured"] <= turn["marks"]["sent"] <= turn["marks"]["first_token"]
+    assert server.chats()[0].headers["authorization"] == "Bearer sk-secret"
+    assert server.connections == 1  # there before the question was over
+    assert ran.stderr == ""
+    assert not any("sk-secret" in path.read_text(errors="replace") for path in Path().rglob("*.*"))
+    assert json.loads(metrics_file().read_text())["network_ms"] == turn["network_ms"]
+
+
+def test_a_failure_of_the_server_is_a_sentence_and_an_exit_code(server, capfd):
+    server.answers["chat/completions"] = returns({"error": "no GPU"}, 500)
+    ran = run("ask", str(QUESTION), "--fast", *remote(server))
+    assert ran.exit_code == 1
+    assert f"{server.host} failed with 500: “no GPU”" in capfd.readouterr().err
+
+
+def test_a_server_that_is_not_there_is_a_sentence_and_an_exit_code(server):
+    server.answers["models"] = returns("", 401)
+    with pytest.raises(voxtui.cli.VoxtuiError, match="wants a key"):
+        run("ask", str(QUESTION), *remote(server))
+
+
+@pytest.mark.parametrize(("lines", "code"), [("Hello?\n", 1), ("/help\n", 0)])
+def test_who_pipes_lines_is_told_by_the_exit_code_whether_all_were_answered(server, lines, code):
+    server.answers["models"] = returns("", 401)
+    command = [sys.executable, "-m", "voxtui", "--plain", *remote(server)]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    ran = subprocess.run(
+        command, env=environment, input=lines, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == code
+    assert "wants a key" in ran.stdout
+
+
+def test_transcribe_lets_the_server_write_down(server):
+    ran = run("transcribe", str(QUESTION), "--format", "json", *remote(server))
+    line = json.loads(ran.stdout)
+    assert (line["file"], line["text"]) == (QUESTION.name, "what was said")
+
+
+@pytest.mark.slow
+def test_the_laboratory_measures_the_network_share(server, capfd):
+    ran = run("bench", str(QUESTION), "--runs", "1", "--warm-up", "0", "--json", *remote(server))
+    assert ran.exit_code == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    assert said["brain"].startswith("remote: 127.0.0.1")
+    assert said["headlines"]["network"]["released"]["n"] == 1
+    assert "send" in said["stages"]
+    assert "  Network" in capfd.readouterr().err
+
+
+def lines_of_doctor(*arguments):
+    return [line.strip() for line in run("doctor", *arguments).stdout.splitlines()]
+
+
+def test_doctor_tries_the_server(server):
+    said = lines_of_doctor(*remote(server))
+    assert (
+        f"ok       server: it answers; remote: {server.host} gets your voice and words (a-model)"
+    ) in said
+    assert not any("chat model" in line for line in said)
+    said = lines_of_doctor(*remote(server), "--set", "brain.remote.model=other")
+    assert f"note     server: other is not listed: {server.host} has a-model." in said
+
+
+def test_doctor_says_what_keeps_the_server_from_answering(server):
+    server.answers["models"] = returns("", 401)
+    said = lines_of_doctor(*remote(server))
+    assert f"missing  server: {server.host} wants a key." in said
+    assert "VOXTUI_API_KEY is where to put it." in said
+    assert said[-1] == "No conversation is possible yet."
+
+
+def test_doctor_tries_what_writes_down_with_silence(server):
+    cascade = [*remote(server), "--set", "brain.remote.transcription_model=a-model"]
+    assert lines_of_doctor(*cascade)[0].startswith("ok       server: it answers")
+    assert bytes(32_000) in server.requests[-1].body
+    server.answers["audio/transcriptions"] = returns("File Not Found", 404, "text/plain")
+    said = lines_of_doctor(*cascade)
+    assert f"missing  server: {server.host} has no such model or address: “File Not Found”" in said
+    assert said[-1] == "No conversation is possible yet."
+
+
+def test_doctor_says_that_no_server_is_named():
+    said = lines_of_doctor("--set", "brain.name=remote")
+    assert "missing  server: brain.remote.url names no server." in said

@@ -1,0 +1,211 @@
+"""Finding a GPU, and a torch that can use it, without importing torch."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from voxtui.errors import ModelError
+from voxtui.models import cuda
+
+
+class Driver:
+    """The CUDA driver of a machine with `gpus`: (name, bytes of memory)."""
+
+    def __init__(self, gpus, initialised=0):
+        self._gpus, self._initialised = gpus, initialised
+
+    def cuInit(self, flags):  # noqa: N802
+        return self._initialised
+
+    def cuDeviceGetCount(self, count):  # noqa: N802
+        count._obj.value = len(self._gpus)
+        return 0
+
+    def cuDeviceGet(self, device, ordinal):  # noqa: N802
+        device._obj.value = 7 + ordinal
+        return 0
+
+    def cuDeviceGetName(self, name, length, device):  # noqa: N802
+        name.value = self._gpus[device.value - 7][0].encode()
+        return 0
+
+    def cuDeviceTotalMem_v2(self, memory, device):  # noqa: N802
+        memory._obj.value = self._gpus[device.value - 7][1]
+        return 0
+
+    def cuDeviceGetUuid_v2(self, unique, device):  # noqa: N802
+        unique[:] = bytes([device.value]) * 16
+        return 0
+
+
+class Monitor:
+    """The driver's monitor, which knows the memory that is free on each `kind-uuid`."""
+
+    def __init__(self, free):
+        self._free = free
+        self.shut_down = False
+
+    def nvmlInit_v2(self):  # noqa: N802
+        return 0
+
+    def nvmlDeviceGetHandleByUUID(self, name, handle):  # noqa: N802
+        names = [*self._free]
+        if name.decode() not in names:
+            return 6
+        handle._obj.value = names.index(name.decode()) + 1
+        return 0
+
+    def nvmlDeviceGetMemoryInfo(self, handle, memory):  # noqa: N802
+        memory._obj.free = [*self._free.values()][handle.value - 1]
+        return 0
+
+    def nvmlShutdown(self):  # noqa: N802
+        self.shut_down = True
+        return 0
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    def install(driver, monitor=None):
+        def load(name):
+            if name == cuda.MONITOR and monitor is None:
+                raise OSError
+            return monitor if name == cuda.MONITOR else driver
+
+        monkeypatch.setattr(cuda.ctypes, "CDLL", load)
+
+    return install
+
+
+@pytest.fixture
+def torch_version(monkeypatch, tmp_path):
+    def install(content):
+        (tmp_path / "version.py").write_text(content)
+        spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+        monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: spec)
+
+    return install
+
+
+def test_the_first_gpu_is_told_with_its_memory(driver):
+    driver(Driver([("NVIDIA H200", 150_000_000_000), ("Other", 1)]))
+    whole = 150_000_000_000
+    assert cuda.first_gpu() == cuda.Gpu("NVIDIA H200", whole, whole)
+
+
+@pytest.mark.parametrize("kind", ["GPU", "MIG"])
+def test_what_is_free_on_it_is_told_by_the_monitor(driver, kind):
+    monitor = Monitor(
+        {"GPU-other": 1, f"{kind}-07070707-0707-0707-0707-070707070707": 3_000_000_000}
+    )
+    driver(Driver([("NVIDIA H200", 150_000_000_000)]), monitor)
+    assert cuda.first_gpu().free == 3_000_000_000
+    assert monitor.shut_down
+
+
+def test_a_monitor_that_does_not_know_it_is_no_reason_against_it(driver):
+    monitor = Monitor({"GPU-other": 1})
+    driver(Driver([("NVIDIA H200", 150_000_000_000)]), monitor)
+    assert cuda.first_gpu().free == 150_000_000_000
+    assert monitor.shut_down
+
+
+def test_a_machine_without_a_driver_says_so(monkeypatch):
+    monkeypatch.setattr(cuda, "DRIVER", "libno-such-driver.so")
+    with pytest.raises(ModelError, match="no NVIDIA driver"):
+        cuda.first_gpu()
+
+
+@pytest.mark.parametrize("broken", [Driver([]), Driver([], initialised=100)])
+def test_a_driver_without_a_gpu_says_so(driver, broken):
+    driver(broken)
+    with pytest.raises(ModelError, match="shows no GPU"):
+        cuda.first_gpu()
+
+
+def test_a_driver_that_does_not_get_along_with_the_hardware_says_so(driver):
+    driver(Driver([("NVIDIA H200", 1)], initialised=803))
+    with pytest.raises(ModelError, match=r"does not answer \(CUDA error 803\)"):
+        cuda.first_gpu()
+
+
+def test_a_torch_for_cuda_is_told_with_its_version(torch_version):
+    torch_version("__version__ = '2.13.0'\ncuda = '13.0'\n")
+    assert cuda.check_torch() == "2.13.0 for CUDA 13.0"
+
+
+def test_a_torch_without_cuda_says_how_to_get_one_with(torch_version):
+    torch_version("__version__ = '2.13.0+cpu'\ncuda = None\n")
+    with pytest.raises(ModelError, match=r"torch 2\.13\.0\+cpu is a build without CUDA.*pip"):
+        cuda.check_torch()
+
+
+def test_no_torch_at_all_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=r"torch is not installed\. .* -m pip install"):
+        cuda.check_torch()
+
+
+@pytest.fixture
+def able(driver, monkeypatch):
+    """A machine that can run Voxtral; a test takes away what it is about."""
+    driver(Driver([("NVIDIA H200", 150_000_000_000)]))
+    monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(cuda, "check_torch", lambda: "2.13.0 for CUDA 13.0")
+
+
+def test_a_machine_with_gpu_memory_and_packages_can_run_voxtral(able):
+    cuda.check_voxtral()
+
+
+def test_without_a_gpu_it_is_said_that_voxtral_needs_one(able, monkeypatch, driver):
+    driver(Driver([]))
+    with pytest.raises(
+        ModelError, match=r"^Voxtral needs a GPU, and the NVIDIA driver shows no GPU\."
+    ):
+        cuda.check_voxtral()
+
+
+def test_with_too_little_memory_both_figures_are_said(able, driver):
+    driver(Driver([("Small", 11_900_000_000)]))
+    with pytest.raises(ModelError, match=r"needs 12 GB of GPU memory; Small has 11\.9 GB"):
+        cuda.check_voxtral()
+
+
+def test_with_too_little_memory_free_it_is_said_what_is_left(able, driver):
+    monitor = Monitor({"GPU-07070707-0707-0707-0707-070707070707": 3_100_000_000})
+    driver(Driver([("Big", 24_000_000_000)]), monitor)
+    with pytest.raises(
+        ModelError, match=r"10\.5 GB of free GPU memory; Big has 3\.1 GB left\. `nv"
+    ):
+        cuda.check_voxtral()
+
+
+def test_a_package_voxtral_lacks_is_named(able, monkeypatch):
+    monkeypatch.setattr(
+        cuda.importlib.util, "find_spec", lambda name: None if name == "transformers" else name
+    )
+    with pytest.raises(ModelError, match=r"not installed \(transformers\)\. .* -m pip install"):
+        cuda.check_voxtral()
+
+
+def test_a_torch_without_cuda_is_a_reason_too(able, monkeypatch):
+    def no_cuda():
+        raise ModelError("torch is a build without CUDA.")
+
+    monkeypatch.setattr(cuda, "check_torch", no_cuda)
+    with pytest.raises(ModelError, match="without CUDA"):
+        cuda.check_voxtral()
+
+
+def test_looking_at_the_real_torch_does_not_import_it():
+    code = (
+        "import sys; from voxtui.models import cuda; from voxtui.errors import ModelError\n"
+        "for check in (cuda.check_torch, cuda.first_gpu):\n"
+        "    try: check()\n"
+        "    except ModelError: pass\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

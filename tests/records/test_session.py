@@ -1,0 +1,149 @@
+import json
+import wave
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.marks import Outcome, Turn
+from voxtui.errors import InputError
+from voxtui.records import session
+from voxtui.records.session import Record
+
+BEGAN = datetime(2026, 3, 4, 5, 6, 7)
+
+
+def said(seconds: float = 0.5) -> Utterance:
+    return Utterance(np.full(int(16_000 * seconds), 0.25, np.float32), ((0.0, seconds),), 1.0)
+
+
+def turn(number: int, **fields) -> Turn:
+    marks = {"released": 0.0, "first_token": 0.084}
+    given = {"outcome": Outcome.ANSWERED, "reply": "It is Paris.", **fields}
+    return Turn(number, "scripted", marks=marks, **given)
+
+
+@pytest.fixture
+def record() -> Record:
+    record = Record(BEGAN)
+    record.begin(1, "microphone")
+    record.add_speech(1, said())
+    record.add_words(1, "What is the capital?")
+    record.finish(turn(1, heard="What is the capital?"))
+    record.begin(2, "typed")
+    record.add_words(2, "And of Italy?")
+    record.cut(2, "It is")
+    record.finish(turn(2, reply="It is Rome."))
+    record.begin(3, "replay")
+    record.add_speech(3, said())
+    record.finish(turn(3, heard="What is the capital?", reply="Paris!"))
+    record.begin(4, "typed")
+    record.add_words(4, "And of Spain?")
+    record.finish(turn(4, outcome=Outcome.FAILED, reply="Mad", error="Out of memory."))
+    record.begin(5, "microphone")
+    record.finish(turn(5, outcome=Outcome.NO_SPEECH, reply=""))
+    record.begin(6, "microphone")  # it is not over yet
+    record.add_speech(6, said())
+    return record
+
+
+def test_a_session_is_saved_as_markdown_json_and_a_wav_per_spoken_turn(record, tmp_path):
+    place = record.save(tmp_path / "new" / "sessions")
+    assert sorted(file.name for file in place.iterdir()) == [
+        "session.json", "session.md", "turn-0001.wav",
+    ]  # fmt: skip
+    text = (place / "session.md").read_text()
+    assert "**You** (microphone, 0.5 s, [sound](turn-0001.wav)): What is the capital?" in text
+    assert "**Vox**: It is Paris." in text
+    assert "**Vox**: It is ~~Rome.~~" in text
+    assert "**You** (replay, 0.5 s): What is the capital?" in text
+    assert "**Vox**: (Out of memory.)" in text
+    assert "**You** (microphone): (no words known)\n\n**Vox**: (no speech)" in text
+    assert "TTFT 84 ms" in text
+    turns = json.loads((place / "session.json").read_text())["turns"]
+    question = "What is the capital?"
+    assert [t["heard"] for t in turns] == [
+        question, "And of Italy?", question, "And of Spain?", None,
+    ]  # fmt: skip
+    assert [t["source"] for t in turns[:3]] == ["microphone", "typed", "replay"]
+    assert [t["wav"] for t in turns] == ["turn-0001.wav", None, None, None, None]
+    assert turns[1]["heard_reply"] == "It is"
+    assert turns[0]["ttft_ms"] == 84.0
+    with wave.open(str(place / "turn-0001.wav")) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getnframes()) == (16_000, 1, 8000)
+
+
+def test_saving_twice_keeps_both(record, tmp_path):
+    first, second = record.save(tmp_path), record.save(tmp_path)
+    assert first.name == "2026-03-04 05-06-07"
+    assert second.name == "2026-03-04 05-06-07 (2)"
+
+
+def test_a_save_that_fails_leaves_nothing_and_says_where(record, tmp_path, monkeypatch):
+    def full(path, sound):
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match=r"not saved.*No space left.*Make room"):
+        record.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_made_is_a_sentence(record, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="not saved"):
+        record.save(tmp_path / "file" / "sessions")
+
+
+def test_a_home_that_nobody_has_is_a_sentence_and_no_folder_of_that_name(
+    record, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="no home for ~nobody-here/voxtui"):
+        record.save(session.saved_sessions("~nobody-here/voxtui"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_old_speech_is_let_go_and_its_words_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "KEPT_SPEECH_SECONDS", 1.2)
+    record = Record(BEGAN)
+    for n in range(1, 5):
+        record.begin(n, "microphone")
+        record.add_speech(n, said())
+        record.finish(turn(n, heard=f"words {n}"))
+    place = record.save(tmp_path)
+    assert [file.name for file in sorted(place.glob("*.wav"))] == ["turn-0003.wav", "turn-0004.wav"]
+    assert "words 1" in (place / "session.md").read_text()
+    record.add_speech(4, said(1.5))
+    place = record.save(tmp_path)
+    assert [file.name for file in place.glob("*.wav")] == ["turn-0004.wav"]
+
+
+def test_what_is_said_while_a_session_is_saved_takes_nothing_from_it(tmp_path):
+    class Slow(Utterance):
+        def as_wav(self) -> bytes:
+            record.add_speech(3, said(session.KEPT_SPEECH_SECONDS))
+            return super().as_wav()
+
+    record = Record(BEGAN)
+    for n in (1, 2):
+        record.begin(n, "microphone")
+        record.add_speech(n, Slow(said().samples, ((0.0, 0.5),), 1.0))
+        record.finish(turn(n))
+    record.begin(3, "microphone")
+    place = record.save(tmp_path)
+    turns = json.loads((place / "session.json").read_text())["turns"]
+    assert [t["wav"] for t in turns] == ["turn-0001.wav", "turn-0002.wav"]
+    assert sorted(wav.name for wav in place.glob("*.wav")) == [t["wav"] for t in turns]
+
+
+def test_a_turn_nobody_began_is_ignored(tmp_path):
+    record = Record(BEGAN)
+    record.add_words(9, "x")
+    record.cut(9, "x")
+    record.add_speech(9, said())
+    record.finish(turn(9))
+    assert record.finished == []

@@ -1,0 +1,187 @@
+"""The bytes of a terminal, and the keys they are."""
+
+from io import BytesIO, TextIOWrapper
+from itertools import pairwise
+from threading import Event, Timer
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+from textual.keys import Keys
+
+from tests.fakes import SECONDS
+from voxtui.ui.terminal.keyboard import (
+    Key,
+    KeyboardAnswer,
+    KeyboardDriver,
+    KeyParser,
+    KeyUp,
+    Note,
+    Output,
+)
+
+
+def parse(*pieces):
+    parser = KeyParser()
+    return [told(message) for piece in pieces for message in parser.feed(piece)]
+
+
+def told(message):
+    match message:
+        case KeyUp():
+            return ("up", message.key)
+        case KeyboardAnswer():
+            return ("answer", message.releases)
+        case Key():
+            return ("repeat" if message.repeated else "down", message.key)
+        case events.Key():
+            return ("key", message.key)
+        case events.Paste():
+            return ("paste", message.text)
+        case _:
+            return type(message).__name__
+
+
+@pytest.mark.parametrize(
+    ("sequence", "meaning"),
+    [
+        ("\x1b[32;;32u", ("key", "space")),
+        ("\x1b[32;1:1;32u", ("down", "space")),
+        ("\x1b[32;1:2;32u", ("repeat", "space")),
+        ("\x1b[32;1:3u", ("up", "space")),
+        ("\x1b[32;129:3u", ("up", "space")),  # num lock
+        ("\x1b[32;2:3u", ("up", "space")),  # shift went down meanwhile
+        ("\x1b[97;2:3u", ("up", "a")),
+        ("\x1b[19;1:3~", ("up", "f8")),
+        ("\x1b[19~", ("key", "f8")),
+        ("\x1b[2;1:2~", ("repeat", "insert")),
+        ("\x1b[1;1:3A", ("up", "up")),
+        ("\x1b[1;1:3P", ("up", "f1")),
+        ("\x1b[57442;1:3u", ("up", "left_control")),
+        ("\x1b[13;1:3u", ("up", "enter")),
+        ("\x1b[97;5:2u", ("repeat", "ctrl+a")),
+        ("\x1b[228;1:1;228u", ("down", "ä")),
+    ],
+)
+def test_a_key_goes_down_repeats_and_comes_up(sequence, meaning):
+    assert parse(sequence) == [meaning]
+
+
+@pytest.mark.parametrize(("flags", "releases"), [(27, True), (2, True), (25, False), (0, False)])
+def test_the_terminal_says_what_it_grants(flags, releases):
+    assert parse(f"\x1b[?{flags}u\x1b[0n") == [("answer", releases)]
+
+
+def test_a_status_without_flags_before_it_means_no_releases():
+    assert parse("\x1b[0n") == [("answer", False)]
+
+
+def test_an_answer_is_never_typed_into_the_app():
+    keys = parse("a\x1b[?27u", "\x1b[0n", "b\x1b[0nc")
+    assert keys == [("key", "a"), ("answer", True), ("key", "b"), ("key", "c")]
+
+
+SESSION = (
+    "\x1b[?27u\x1b[0n\x1b[32;1:1;32u\x1b[32;1:2;32u\x1b[32;1:3u\x1b[200~ n[32;1:3u\x1b[201~"
+    "\x1b[<0;5;5M\x1b[<0;5;5m\x1b[I\x1b[O\x1b[19~ä"
+)
+MEANT = [
+    ("answer", True),
+    ("down", "space"),
+    ("repeat", "space"),
+    ("up", "space"),
+    ("paste", " n[32;1:3u"),
+    "MouseDown",
+    "MouseUp",
+    "AppFocus",
+    "AppBlur",
+    ("key", "f8"),
+    ("key", "ä"),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
+def test_sequences_may_be_split_anywhere(size):
+    pieces = [SESSION[i : i + size] for i in range(0, len(SESSION), size)]
+    assert parse(*pieces) == MEANT
+
+
+@given(st.sets(st.integers(1, len(SESSION) - 1)))
+def test_sequences_may_be_split_at_any_places(cuts):
+    edges = [0, *sorted(cuts), len(SESSION)]
+    assert parse(*(SESSION[a:b] for a, b in pairwise(edges))) == MEANT
+
+
+def test_what_is_pasted_is_text_whatever_it_looks_like():
+    """Terminals take the escapes out of what they paste."""
+    assert parse("\x1b[200~ [32;1:1;32u[?27u\n0n\x1b[201~ ") == [
+        ("paste", " [32;1:1;32u[?27u\n0n"),
+        ("key", "space"),
+    ]
+
+
+def test_a_terminal_of_old_sends_the_same_keys_as_ever():
+    assert parse(" ", "   ", "\x1bOA", "\r", "\x1b[24~") == [
+        *[("key", "space")] * 4,
+        ("key", "up"),
+        ("key", "enter"),
+        ("key", "f12"),
+    ]
+
+
+DIGITS = st.text("0123456789:;", max_size=14)
+NOISE = st.one_of(
+    st.builds(lambda inner, end: f"\x1b[{inner}{end}", DIGITS, st.sampled_from("u~ABCDHPQRSnmMt")),
+    st.builds(lambda inner: f"\x1b[?{inner}u", DIGITS),
+    st.builds(lambda inner: f"\x1b[<{inner}M", DIGITS),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+    st.text("\x1b[]?;:0123456789u~nOIM", max_size=12),
+    st.sampled_from(["\x1b[32;1:3u", "\x1b[1114112;1:3u", "\x1b[32;;99999999999u", "\x1b"]),
+)
+
+
+@given(st.lists(NOISE, max_size=20))
+def test_no_bytes_break_it(pieces):
+    for message in parse(*filter(None, pieces)):
+        assert message != ("key", Keys.Ignore)
+
+
+@given(st.lists(NOISE, max_size=10))
+def test_after_any_noise_the_talk_key_is_understood(pieces):
+    """The noise may leave a sequence open, which takes the next escape, or a paste, which does
+    not end by itself."""
+    settled = [*filter(None, pieces), "\x1b[201~", "\x1b[0n", "\x1b[32;1:3u"]
+    assert parse(*settled)[-1] == ("up", "space")
+
+
+def test_what_was_painted_counts_as_shown_once_it_was_written_and_flushed() -> None:
+    file, told = TextIOWrapper(BytesIO()), list[float]()
+    output = Output(file)
+    note = Note()
+    note.tell = told.append
+    output.write("painted")
+    output.write(note)
+    assert not told and file.buffer.getvalue() == b""
+    output.flush()
+    output.flush()
+    assert len(told) == 1 and file.buffer.getvalue() == b"painted"
+
+
+def test_what_was_painted_is_let_out_before_the_screen_goes_on(monkeypatch):
+    driver, read = KeyboardDriver.__new__(KeyboardDriver), Event()
+
+    def write(note: Note) -> None:
+        Timer(0.1, lambda: (read.set(), note.tell(1.0))).start()
+
+    monkeypatch.setattr(driver, "write", write)
+    monkeypatch.setattr("voxtui.ui.terminal.keyboard.WRITE_SECONDS", SECONDS)
+    driver.let_out()
+    assert read.is_set()
+
+
+def test_a_terminal_that_reads_nothing_holds_the_screen_for_a_frame_only(monkeypatch):
+    driver, notes = KeyboardDriver.__new__(KeyboardDriver), []
+    monkeypatch.setattr(driver, "write", notes.append)
+    driver.let_out()
+    assert len(notes) == 1

@@ -1,0 +1,128 @@
+"""Weights of one byte: e4m3 and a scale for each output channel, for half the reading a token.
+
+Only the weights are rounded; they are multiplied as what they stand for. A decode step reads every
+weight once for one product, so bytes are its time; a prefill is bound by arithmetic, and pays for
+making bfloat16 of each weight anew. The audio encoder and the last layer stay as they are.
+"""
+
+# torch is typed in part only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from voxtui.brains.voxtral.decoder import Decoder
+from voxtui.errors import ModelError
+
+LARGEST = 448.0
+"""The largest number of e4m3."""
+
+CAPABILITY = (8, 9)
+"""The first GPUs that convert e4m3 by themselves: Ada and Hopper."""
+
+HINT = 'Set brain.voxtral.quantization = "none".'
+
+Product = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class Fp8Weight:
+    """Stands for an (out, in) weight wherever `functional.linear` takes one.
+
+    torch lets any argument with `__torch_function__` answer for itself
+    (https://docs.pytorch.org/docs/stable/notes/extending.html), so the model has no second path.
+    """
+
+    def __init__(self, weight: Tensor, single: Product | None) -> None:
+        largest = weight.abs().amax(dim=1, keepdim=True).float().clamp(min=1e-12)
+        self.scales = (largest / LARGEST).squeeze(1)
+        self.values = (weight.float() * (LARGEST / largest)).to(torch.float8_e4m3fn)
+        self._single = single
+
+    def linear(self, x: Tensor) -> Tensor:
+        """(n, in) to (n, out)."""
+        if self._single is not None and x.shape[0] == 1:
+            return self._single(x, self.values, self.scales)
+        return plain(x, self.values, self.scales)
+
+    def numel(self) -> int:
+        return self.values.numel()
+
+    def element_size(self) -> int:
+        return self.values.element_size()
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is not functional.linear:
+            return NotImplemented
+        x, weight = args
+        return weight.linear(x)
+
+
+def plain(x: Tensor, values: Tensor, scales: Tensor) -> Tensor:
+    """The product by way of a weight in the type of `x`, which holds every e4m3 exactly."""
+    product = functional.linear(x, values.to(x.dtype))
+    return (product.float() * scales).to(x.dtype)
+
+
+def check(device: torch.device) -> None:
+    """Raises ModelError if `device` cannot do it, or only slower than without."""
+    if device.type != "cuda":
+        return  # slower there than without: for trying what it does to the answers
+    name = torch.cuda.get_device_name(device)
+    if (capability := torch.cuda.get_device_capability(device)) < CAPABILITY:
+        has, needed = (".".join(map(str, version)) for version in (capability, CAPABILITY))
+        raise ModelError(f"fp8 needs a GPU of compute capability {needed}; {name} has {has}.", HINT)
+    if importlib.util.find_spec("triton") is None:
+        raise ModelError("fp8 needs Triton, which is not installed.", HINT)
+
+
+def quantise(decoder: Decoder) -> None:
+    """Round the products of every layer, one at a time so that memory never holds both.
+
+    Raises ModelError where `check` does, or where the GPU cannot be made to do the product.
+    """
+    device = decoder.embedding.device
+    check(device)
+    single = _kernel(device) if device.type == "cuda" else None
+
+    def small(weight: Tensor) -> Tensor:
+        return cast("Tensor", Fp8Weight(weight, single))
+
+    for number, layer in enumerate(decoder.layers):
+        decoder.layers[number] = replace(
+            layer,
+            qkv=small(layer.qkv),
+            out=small(layer.out),
+            gate_up=small(layer.gate_up),
+            down=small(layer.down),
+        )
+
+
+def _kernel(device: torch.device) -> Product:
+    """The product of one row on the GPU, tried once. Raises ModelError if it fails or is wrong."""
+    from voxtui.brains.voxtral.kernels import product
+
+    try:
+        # Drawn on the CPU: a capture that failed leaves CUDA's own generator out of use.
+        x = torch.randn(1, 256).to(device, torch.bfloat16)
+        weight = Fp8Weight(torch.randn(64, 256).to(device), None)
+        mine, theirs = product(x, weight.values, weight.scales), weight.linear(x)
+        good = torch.allclose(mine.float(), theirs.float(), rtol=2e-2, atol=2e-1)
+    except Exception as error:
+        raise ModelError(
+            f"The kernel for fp8 failed: {str(error).splitlines()[0]}", HINT
+        ) from error
+    if not good:
+        raise ModelError("The kernel for fp8 is wrong on this GPU.", HINT)
+    return product

@@ -1,0 +1,101 @@
+"""Turns without a screen: clips are spoken to the engine, one turn each."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+
+from voxtui.audio.clips import Clip, speak
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, Loading, Notice, TurnFinished
+from voxtui.dialogue.marks import Turn
+from voxtui.errors import DeviceError
+
+
+@dataclass(frozen=True, slots=True)
+class Headless:
+    """A loaded engine that hears clips."""
+
+    engine: Engine
+    loaded: Loaded
+    _events: queue.SimpleQueue[Event]
+    _stopped: threading.Event
+
+    def ask(
+        self,
+        clip: Clip,
+        paced: bool = True,
+        see: Callable[[Event], object] = lambda event: None,
+        held: float | None = None,
+    ) -> Turn:
+        """Speak `clip`; the finished turn. `see` is called with every event until then.
+
+        `held`: the key comes up after so many seconds of it.
+        """
+        speaking = threading.Thread(
+            target=speak,
+            args=(clip, self.engine, self._stopped, paced, held),
+            name="voxtui-clip",
+            daemon=True,
+        )
+        speaking.start()
+        while True:
+            event = self._events.get()
+            if isinstance(event, Died):
+                raise event.error
+            see(event)
+            if isinstance(event, TurnFinished):
+                speaking.join()
+                return event.turn
+
+
+@contextmanager
+def headless(make_engine: Callable[[Callable[[Event], object]], Engine]) -> Generator[Headless]:
+    """Start an engine and close it at the end; a terminal is shown each step of the start.
+
+    Raises what start-up failed with, and DeviceError for a device that could not be opened.
+    """
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    engine = make_engine(events.put)
+    stopped = threading.Event()
+    engine.start()
+    try:
+        yield Headless(engine, _wait_until_loaded(events), events, stopped)
+    except Exception:
+        stopped.set()
+        engine.close()
+        raise
+    # Not after Ctrl-C: a model that is being loaded cannot be hurried, and the process ends anyway.
+    engine.close()
+
+
+def _wait_until_loaded(events: queue.SimpleQueue[Event]) -> Loaded:
+    try:
+        while True:
+            match events.get():
+                case Loading(step):
+                    _show_loading(f"Loading: {step} …")
+                case Loaded() as loaded:
+                    return loaded
+                case LoadFailed(error) | Died(error):
+                    raise error
+                case Notice(message, "information"):
+                    _show_loading("")
+                    click.echo(message, err=True)
+                case Notice(message):
+                    raise DeviceError(message)
+                case _:
+                    pass
+    finally:
+        _show_loading("")
+
+
+def _show_loading(line: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{line}", nl=False, err=True)

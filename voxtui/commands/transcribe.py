@@ -1,0 +1,143 @@
+"""Speech to text, segment by segment, cut at the detector's pauses."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from voxtui.audio.clips import frames, pieces
+from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
+from voxtui.dialogue.interfaces import SpeechDetector
+from voxtui.dialogue.listening import LEAD_FRAMES, Recording, SpeechGate
+from voxtui.errors import strip_control_characters
+from voxtui.settings.schema import VadConfig
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+
+PAUSE_SECONDS = 0.5
+"""Silence that ends a segment."""
+
+LONGEST_SECONDS = 25.0
+"""A segment without a pause is cut here: the recogniser was trained on less than 30 s."""
+
+Recognise = Callable[["Samples"], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    file: str
+    start: float
+    end: float
+    """seconds from the beginning of the file, of the first and the last speech"""
+    text: str
+
+
+def write(
+    files: Sequence[Path], form: str, vad: VadConfig, detector: SpeechDetector, recognise: Recognise
+) -> None:
+    """Print the segments of `files` as they are recognised. Raises InputError."""
+    if form == "vtt":
+        click.echo("WEBVTT\n")
+    count = 0
+    for file in files:
+        before, sound = count, pieces(file, math.inf)
+        for segment in segments(file.name, sound, vad, detector, recognise):
+            count += 1
+            click.echo(written(segment, form, count))
+        if count == before:
+            click.echo(f"Nothing was heard in {strip_control_characters(file.name)}.", err=True)
+
+
+def written(segment: Segment, form: str, number: int) -> str:
+    """`segment` as text, JSON, SubRip or WebVTT (`form`); SubRip wants its `number`, from 1."""
+    match form:
+        case "json":
+            return json.dumps(asdict(segment), ensure_ascii=False)
+        case "srt":
+            return f"{number}\n{_clock(segment, ',')}\n{segment.text}\n"
+        case "vtt":
+            return f"{_clock(segment, '.')}\n{html.escape(segment.text, quote=False)}\n"
+        case _:
+            return segment.text
+
+
+def _clock(segment: Segment, point: str) -> str:
+    def stamp(seconds: float) -> str:
+        ms = round(seconds * 1000)
+        return (
+            f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}{point}{ms % 1000:03}"
+        )
+
+    return f"{stamp(segment.start)} --> {stamp(segment.end)}"
+
+
+def segments(
+    name: str,
+    sound: Iterable[Samples],
+    vad: VadConfig,
+    detector: SpeechDetector,
+    recognise: Recognise,
+) -> Iterator[Segment]:
+    """What is said in `sound` (mono float32, 16 kHz, in pieces of any length), as it is found.
+
+    `name` is that of its file. Raises what `recognise` and the detector raise: ModelError.
+    """
+    for said in _utterances(name, sound, vad, detector):
+        text = " ".join(recognise(said.samples).split())  # an empty line would end a subtitle
+        if text:
+            start = said.ended_at - (said.speech[-1][1] - said.speech[0][0])
+            yield Segment(name, round(start, 3), round(said.ended_at, 3), text)
+
+
+def _utterances(
+    name: str, sound: Iterable[Samples], vad: VadConfig, detector: SpeechDetector
+) -> Iterator[Utterance]:
+    """The utterances in `sound`, each as soon as the pause after it is long enough."""
+    gate, recording = SpeechGate(vad.threshold), Recording()
+    detector.reset()
+    for count, samples in enumerate(frames(sound), 1):
+        frame = Frame(samples, count * FRAME_SECONDS, name)
+        recording.append(frame, gate.verdict(detector.probability(frame)))
+        if not recording.speech_seconds:
+            recording = _part(recording, -LEAD_FRAMES, None)
+            continue
+        if recording.quiet_frames * FRAME_SECONDS >= PAUSE_SECONDS:
+            over, recording = recording, Recording()
+        elif recording.seconds >= LONGEST_SECONDS:
+            cut = _best_cut(recording)
+            over, recording = _part(recording, 0, cut), _part(recording, cut, None)
+        else:
+            continue
+        yield from _said(over, vad)
+    yield from _said(recording, vad)
+
+
+def _part(recording: Recording, start: int, end: int | None) -> Recording:
+    part = Recording()
+    part.frames, part.verdicts = recording.frames[start:end], recording.verdicts[start:end]
+    return part
+
+
+def _best_cut(recording: Recording) -> int:
+    """The middle of the longest pause in the second half; the end where there is none."""
+    best = (0, len(recording.verdicts))
+    length = 0
+    for index in range(len(recording.verdicts) // 2, len(recording.verdicts)):
+        length = 0 if recording.verdicts[index] else length + 1
+        best = max(best, (length, index + 1 - length // 2), key=lambda found: found[0])
+    return best[1]
+
+
+def _said(recording: Recording, vad: VadConfig) -> Iterator[Utterance]:
+    """What was said, unless that is nothing or too little to be speech."""
+    said = recording.utterance()
+    if said is not None and recording.speech_seconds >= vad.min_speech_ms / 1000:
+        yield said

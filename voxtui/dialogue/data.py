@@ -1,0 +1,117 @@
+"""The data that flows through a turn, in flow order.
+
+Every time is `time.monotonic()` seconds. Samples are mono float32 in [-1, 1]."""
+
+from __future__ import annotations
+
+import io
+import wave
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Samples: TypeAlias = NDArray[np.float32]
+    Indices: TypeAlias = NDArray[np.intp]
+
+
+SAMPLE_RATE = 16_000
+"""Hz. What every detector and brain is given."""
+
+FRAME_SAMPLES = 512
+"""Samples in a frame: 32 ms, the window Silero VAD is trained on."""
+
+FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
+
+AUDIBLE = 10 ** (-50 / 20)
+"""-50 dBFS: what is quieter is not heard, so it is neither a first nor a last sound."""
+
+MICROPHONE = "microphone"
+
+TYPED = "typed"
+
+REPLAY = "replay"
+"""The source of a turn that answers the last utterance once more."""
+
+OWN_SOURCES = (MICROPHONE, TYPED, REPLAY)
+"""Sources that are not the name of a clip."""
+
+
+def audible(samples: Samples) -> Indices:
+    """The indices of the samples that can be heard: shape (k,), ascending, none for silence."""
+    import numpy as np
+
+    return np.flatnonzero(np.abs(samples) > AUDIBLE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """32 ms of sound as it was captured."""
+
+    samples: Samples
+    """shape (512,), float32, 16 kHz"""
+    captured_at: float
+    """monotonic seconds at which its last sample was captured"""
+    source: str = MICROPHONE
+    """`microphone`, or the name of the clip that is being spoken instead"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Utterance:
+    """What was said: from the first to the last speech frame, plus fixed padding."""
+
+    samples: Samples
+    """shape (n,), float32, 16 kHz; the padding at the end is digital zeros"""
+    speech: tuple[tuple[float, float], ...]
+    """(start, end) seconds of each stretch of speech within `samples`"""
+    ended_at: float
+    """capture time of the last frame that held speech"""
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / SAMPLE_RATE
+
+    def as_wav(self) -> bytes:
+        """16-bit PCM, mono, 16 kHz."""
+        import numpy as np
+
+        file = io.BytesIO()
+        with wave.open(file, "wb") as out:
+            out.setnchannels(1)
+            out.setsampwidth(2)
+            out.setframerate(SAMPLE_RATE)
+            out.writeframes((np.clip(self.samples, -1, 1) * 32767).round().astype("<i2").tobytes())
+        return file.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One step of a brain, with the text it made visible (which may be empty)."""
+
+    text: str
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserTranscript:
+    """The user's words, from a brain that knows them before it answers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpeechChunk:
+    """A piece of spoken reply, and the text it says."""
+
+    samples: Samples
+    """shape (n,), float32, mono"""
+    rate: int
+    """Hz"""
+    text: str
+    """the clause this chunk says; for a clause in several chunks, on its first chunk only"""
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / self.rate

@@ -1,0 +1,153 @@
+"""When each moment of a turn was reached, and the finished turn.
+
+Every time is `time.monotonic()` seconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Mark(StrEnum):
+    """A moment of a turn, written where it happens. In the order of a usual turn."""
+
+    SPEECH_ENDED = "speech_ended"
+    RELEASED = "released"
+    CAPTURED = "captured"
+    SENT = "sent"
+    TRANSCRIBED = "transcribed"
+    ENCODED = "encoded"
+    PREFILLED = "prefilled"
+    FIRST_TOKEN = "first_token"
+    FIRST_SHOWN = "first_shown"
+    FIRST_CLAUSE = "first_sentence"
+    FIRST_AUDIO = "first_audio"
+    FIRST_SOUND = "first_sound"
+    LAST_TOKEN = "last_token"
+    LAST_SOUND = "last_sound"
+    CANCELLED = "cancelled"
+
+
+class Marks:
+    """When each mark of one turn was reached. Any thread may write; the first write wins."""
+
+    def __init__(self) -> None:
+        self._times: dict[Mark, float] = {}
+        self._lock = threading.Lock()
+        self.speculative_s = 0.0
+        """seconds of work on this turn that were done before `released` and kept"""
+        self.speech_s = 0.0
+        """seconds of speech the voice has made so far"""
+        self.gpu_bytes: int | None = None
+        """GPU memory the brain holds, where it knows"""
+        self.network_s: float | None = None
+        """seconds to the first token that were the network's, where the brain uses one"""
+
+    def mark(self, name: Mark, at: float | None = None) -> None:
+        """`name` was reached at `at` (monotonic seconds), or just now; unless it was before."""
+        at = time.monotonic() if at is None else float(at)  # it may come out of an array
+        with self._lock:
+            self._times.setdefault(name, at)
+
+    def at(self, name: Mark) -> float | None:
+        """Monotonic seconds, or None for a mark that was not reached."""
+        return self._times.get(name)
+
+    def since_release(self) -> dict[str, float]:
+        """Mark name -> seconds since `released` (negative before it), unreached ones absent."""
+        with self._lock:
+            times = dict(self._times)
+        released = times.get(Mark.RELEASED)
+        if released is None:
+            return {}
+        return {m.value: times[m] - released for m in Mark if m in times}
+
+
+class Outcome(StrEnum):
+    ANSWERED = "answered"
+    NO_SPEECH = "no_speech"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A finished turn. Durations are derived from the marks, never stored."""
+
+    number: int
+    brain: str
+    outcome: Outcome
+    marks: Mapping[str, float]
+    """seconds relative to `released`"""
+    clip: str | None = None
+    """the name of the clip that was heard in place of the microphone"""
+    heard: str | None = None
+    """the user's words, where the brain knows them"""
+    reply: str = ""
+    tokens: int = 0
+    """of the reply"""
+    speculative_s: float = 0.0
+    gpu_bytes: int | None = None
+    network_s: float | None = None
+    """these three as in Marks"""
+    paced: bool = True
+    """False: a clip that was not played in real time, so its times compare with no other's"""
+    error: str | None = None
+
+    def ms(self, mark: Mark, since: Mark = Mark.RELEASED) -> float | None:
+        """Milliseconds from `since` to `mark`, or None where either was not reached."""
+        if mark.value not in self.marks or since.value not in self.marks:
+            return None
+        return (self.marks[mark.value] - self.marks[since.value]) * 1000
+
+    @property
+    def ttft_ms(self) -> float | None:
+        return self.ms(Mark.FIRST_TOKEN)
+
+    @property
+    def first_sound_ms(self) -> float | None:
+        return self.ms(Mark.FIRST_SOUND)
+
+    @property
+    def total_ms(self) -> float | None:
+        return self.ms(Mark.LAST_TOKEN)
+
+    @property
+    def network_ms(self) -> float | None:
+        """How much of TTFT was the network, at least."""
+        return None if self.network_s is None else self.network_s * 1000
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Between first and last token."""
+        span = self.ms(Mark.LAST_TOKEN, since=Mark.FIRST_TOKEN)
+        return (self.tokens - 1) / (span / 1000) if span and self.tokens > 1 else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The one shape in which a turn is written anywhere. Names are stable."""
+
+        def rounded(value: float | None) -> float | None:
+            return None if value is None else round(value, 1)
+
+        return {
+            "clip": self.clip,
+            "brain": self.brain,
+            "heard": self.heard,
+            "reply": self.reply,
+            "tokens": self.tokens,
+            "marks": {name: round(at, 4) for name, at in self.marks.items()},
+            "ttft_ms": rounded(self.ttft_ms),
+            "first_sound_ms": rounded(self.first_sound_ms),
+            "total_ms": rounded(self.total_ms),
+            "hidden_ms": round(self.speculative_s * 1000, 1),
+            "network_ms": rounded(self.network_ms),
+            "paced": self.paced,
+            "outcome": self.outcome.value,
+            "error": self.error,
+        }
