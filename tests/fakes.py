@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -19,7 +20,7 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
-from voxtui.dialogue.engine import Engine, ReplaceParts
+from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
     Died,
     Event,
@@ -284,10 +285,13 @@ class ScriptedEngine:
         self.report_one = emit
         self.calls: list[tuple[object, ...]] = []
         self.level = 0.002
+        self.state = State.LOADING
         self.turns = 0
 
     def report(self, *events: Event) -> None:
         for event in events:
+            if isinstance(event, StateChanged):
+                self.state = event.state
             self.report_one(event)
 
     def load(self, microphone: str | None = "a microphone", changed: bool = False) -> None:
@@ -322,14 +326,12 @@ class ScriptedEngine:
     def push_frame(self, frame: Frame) -> None:
         self.calls.append(("hear", frame))
 
-    def discard(self) -> None:
-        self.calls.append(("discard",))
+    def cancel(self, turn: int | None = None) -> None:
+        self.calls.append(("cancel",))
 
-    def interrupt(self) -> None:
-        self.calls.append(("interrupt",))
-
-    def send_text(self, text: str, at: float | None = None) -> None:
+    def send_text(self, text: str, at: float | None = None) -> int:
         self.calls.append(("say", text))
+        return self.turns + 1
 
     def replace_parts(self, change: ReplaceParts) -> None:
         self.calls.append(("change", change))

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
+    from voxtui.dialogue.commands import ReplaceParts
     from voxtui.dialogue.data import Samples
-    from voxtui.dialogue.engine import Engine, ReplaceParts
+    from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, SpeechDetector, Voice
     from voxtui.settings.schema import Config
@@ -103,7 +104,7 @@ def reload_parts(
 
     `fetches`: the user has said that a chat model that is not here is to be fetched.
     """
-    from voxtui.dialogue.engine import ReplaceParts
+    from voxtui.dialogue.commands import ReplaceParts
 
     brain = build_brain(config, say, fetches=True, fetches_chat_model=fetches)
     return ReplaceParts(config, brain=brain, voice=build_voice(config, say) or "none")

@@ -9,8 +9,8 @@ import pytest
 from tests.fakes import ScriptedEngine
 from tests.ui.pseudo_terminal import until
 from voxtui.commands.plain import Plain, typed_lines
+from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.engine import ReplaceParts
 from voxtui.dialogue.events import (
     Captured,
     Died,
@@ -194,13 +194,13 @@ def test_commands(converse):
     def script(engine, told):
         engine.load()
         yield "/stop\n"
-        told("discard", "interrupt")
+        told("cancel")
         yield "/new\n"
         told("new_conversation")
         yield from ("/mute", "/mute", "/7", "/nonsense", "/quit")
 
     said, commands = converse(script)
-    assert commands == ["discard", "interrupt"] * 2 + ["new_conversation", "mute", "mute"]
+    assert commands == ["cancel"] * 2 + ["new_conversation", "mute", "mute"]
     assert said[-5:] == [
         "New conversation.",
         "The voice is off.",

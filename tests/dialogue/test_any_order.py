@@ -30,6 +30,7 @@ from tests.fakes import (
     ScriptedBrain,
     engine_on_fakes,
 )
+from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -39,7 +40,6 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
-from voxtui.dialogue.engine import ReplaceParts
 from voxtui.dialogue.events import (
     Captured,
     Event,
@@ -263,13 +263,12 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def drop(self) -> None:
-        self.engine.discard()
-        self.engine.interrupt()
+        self.engine.cancel()
         self.turn, self.source = None, "microphone"
 
     @rule()
     def interrupt(self) -> None:
-        self.engine.interrupt()
+        self.engine.cancel()
 
     @rule()
     def type(self) -> None:
@@ -313,7 +312,7 @@ class AnyOrder(RuleBasedStateMachine):
         # What is heard meanwhile is lost, and may be.
         self.until(lambda: brain or self.engine._voice is voice)
         self.until(lambda: not brain or self.engine._brain is self.brains[-1])
-        self.until(lambda: self.engine._ready)
+        self.until(lambda: self.engine.state is not State.LOADING)
 
     @rule(held=st.booleans())
     def hold_answers(self, held: bool) -> None:

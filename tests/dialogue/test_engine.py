@@ -23,8 +23,9 @@ from tests.fakes import (
     ScriptedBrain,
     frames,
 )
+from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Token, Utterance
-from voxtui.dialogue.engine import Engine, ReplaceParts
+from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
     Captured,
     ChangeFailed,
@@ -508,7 +509,7 @@ def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> N
     with talking(brain, voice=voice, speaker=speaker) as talk:
         talk.speak()
         assert speaker.playing.wait(SECONDS) and third.wait(SECONDS)
-        talk.engine.interrupt()
+        talk.engine.cancel()
         turn = talk.turn()
         assert turn.outcome is Outcome.CANCELLED and "cancelled" in turn.marks
         spoken = talk.events.of(SpokenUpTo)[0]
@@ -523,7 +524,7 @@ def test_an_answer_nobody_heard_leaves_no_trace() -> None:
     with talking(ScriptedBrain([go_on, "One."])) as talk:
         talk.speak()
         talk.events.until(UserWords)
-        talk.engine.interrupt()
+        talk.engine.cancel()
         go_on.set()
         assert talk.turn().outcome is Outcome.CANCELLED
         talk.ask(at=2000.0)
@@ -540,7 +541,7 @@ def test_what_a_brain_still_says_after_the_key_press_is_not_shown() -> None:
     with talking(Heedless(["One", go_on, " two", " three"]), silent=True) as talk:
         talk.speak()
         talk.events.until(ReplyText)
-        talk.engine.interrupt()
+        talk.engine.cancel()
         go_on.set()
         assert talk.turn().reply == text(talk.events) == "One"
 
@@ -560,7 +561,7 @@ def test_a_discarded_utterance_is_not_answered() -> None:
     with talking() as talk:
         talk.engine.talk(1000.0)
         talk.microphone.push(frames(SPEECH))
-        talk.engine.discard()
+        talk.engine.cancel()
         assert talk.turn().outcome is Outcome.CANCELLED
         assert talk.brain.inferences == 0
         assert talk.brain.listened[0][1].is_set()

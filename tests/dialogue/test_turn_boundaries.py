@@ -159,7 +159,7 @@ def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_n
     config = Config(vad=VadConfig(listen_while_speaking=True))
     with talking(brain, silent=True, config=config, overhearing=overhearing) as talk:
         talk.engine.send_text("first")
-        talk.events.until(UserWords)
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.THINKING))
         overhearing.threads.clear()
         talk.speak()
         go_on.set()
@@ -202,7 +202,7 @@ def test_hands_free_the_rest_of_what_was_dropped_is_not_answered() -> None:
     with talking(config=HANDS_FREE) as talk:
         talk.microphone.push(frames("." * 20 + "x" * 20, LONG_AGO))
         talk.events.until(TurnStarted)
-        talk.engine.discard()
+        talk.engine.cancel()
         talk.microphone.push(frames("x" * 20 + "." * 30, LONG_AGO + 40 * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.CANCELLED
         talk.microphone.push(frames("x" * 10 + "." * 30, LONG_AGO + 90 * FRAME_SECONDS))
@@ -230,6 +230,52 @@ def test_closing_answers_nothing_that_is_still_in_the_inbox() -> None:
         talk.microphone.push(frames("." + "x" * 10 + "." * 30, 1000.0))
         talk.engine.close()
         assert talk.brain.said == ["first"]
+
+
+# Cancel.
+
+
+def test_a_late_cancel_of_a_turn_that_is_over_changes_nothing() -> None:
+    words = Flag()
+    brain = ScriptedBrain(["One."], heard=None, transcript=["What", words, " is"])
+    with talking(brain) as talk:
+        number = talk.ask().number
+        assert brain.transcribing.wait(SECONDS)
+        talk.engine.cancel(number)
+        talk.engine.cancel()
+        words.set()
+        assert talk.events.until(UserWords) == UserWords(number, "What is")
+        started = talk.events.of(TurnStarted)[0]
+        assert isinstance(started, TurnStarted) and started.marks.at(Mark.CANCELLED) is None
+
+
+def test_a_cancel_that_names_another_turn_ends_nothing() -> None:
+    with talking() as talk:
+        first = talk.ask().number
+        turn = talk.engine.talk(2000.0)
+        talk.engine.cancel(first)
+        talk.microphone.push(frames(SPEECH, 2000.0))
+        talk.engine.release(2000.0 + len(SPEECH) * FRAME_SECONDS, turn)
+        assert talk.turn().outcome is Outcome.ANSWERED
+
+
+def test_send_text_returns_the_number_by_which_its_turn_is_cancelled() -> None:
+    go_on = Flag()
+    with talking(ScriptedBrain([go_on, "One."])) as talk:
+        number = talk.engine.send_text("hello")
+        talk.events.until(UserWords)
+        talk.engine.cancel(number)
+        go_on.set()
+        turn = talk.turn()
+        assert (turn.number, turn.outcome) == (number, Outcome.CANCELLED)
+
+
+def test_the_state_of_the_engine_is_the_one_last_reported() -> None:
+    with talking() as talk:
+        assert talk.engine.state is State.READY
+        talk.engine.talk(1000.0)
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
+        assert talk.engine.state is State.LISTENING
 
 
 # Clips.
@@ -334,7 +380,7 @@ def test_an_answer_cut_off_in_the_silence_after_its_last_word_was_heard_whole() 
     with talking(ScriptedBrain(reply), voice=Pausing(), speaker=speaker) as talk:
         talk.speak()
         assert speaker.finishing.wait(SECONDS)
-        talk.engine.interrupt()
+        talk.engine.cancel()
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.events.of(SpokenUpTo) == []
 
@@ -359,7 +405,7 @@ def test_an_answer_that_is_not_spoken_and_breaks_off_at_a_key_press_is_a_cancell
     with talking(ScriptedBrain(["One", more, " two"]), silent=True) as talk:
         talk.speak()
         talk.events.until(ReplyText)
-        talk.engine.interrupt()
+        talk.engine.cancel()
         more.set()
         turn = talk.turn()
         assert (turn.outcome, turn.reply) == (Outcome.CANCELLED, "One")
@@ -379,7 +425,7 @@ def test_no_clause_is_begun_after_the_key_press() -> None:
         talk.speak()
         assert speaking.wait(SECONDS)
         talk.events.until(ReplyText, lambda e: "Five" in text(talk.events))
-        talk.engine.interrupt()
+        talk.engine.cancel()
         go_on.set()
         assert talk.turn().outcome is Outcome.CANCELLED
         assert len(talk.voice.clauses) == 2
@@ -421,7 +467,7 @@ def test_closing_waits_for_a_voice_that_is_still_at_a_clause() -> None:
     with talking(voice=Deep(deep)) as talk:
         talk.engine.send_text("first")
         assert speaking.wait(SECONDS)
-        talk.engine.interrupt()
+        talk.engine.cancel()
         talk.turn()
         closing = threading.Thread(target=talk.engine.close)
         closing.start()

@@ -71,16 +71,17 @@ class NotingEngine(ScriptedEngine):
         turn_ = Turn(number, "scripted", Outcome.ANSWERED, {"released": 0.0, "first_token": 0.08})
         self.report(TurnFinished(turn_), StateChanged(State.READY))
 
-    def discard(self) -> None:
-        self.note("discard")
+    def cancel(self, turn: int | None = None) -> None:
+        self.note("cancel")
         turn = Turn(self.turns, "scripted", Outcome.CANCELLED, {})
         self.report(TurnFinished(turn), StateChanged(State.READY))
 
     def new_conversation(self) -> None:
         self.note("new_conversation")
 
-    def send_text(self, text: str, at: float | None = None) -> None:
+    def send_text(self, text: str, at: float | None = None) -> int:
         self.note("say", text)
+        return self.turns + 1
 
 
 class NotingApp(VoxtuiApp):

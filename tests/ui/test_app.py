@@ -390,23 +390,23 @@ async def test_escape_discards_first_then_stops_the_answer_then_leaves_the_field
         s.engine.report(StateChanged(State.LISTENING))
         await s.settle()
         await s.press("escape")
-        assert s.commands == ["discard", "interrupt"]
+        assert s.commands == ["cancel"]
         s.engine.report(StateChanged(State.SPEAKING))
         await s.settle()
         await s.press("escape")
-        assert s.commands == ["discard", "interrupt", "interrupt"]
+        assert s.commands == ["cancel", "cancel"]
         assert isinstance(s.app.focused, Input)
         s.engine.finish(Outcome.CANCELLED)
         await s.settle()
         await s.press("escape")
         assert not isinstance(s.app.focused, Input)
-        assert s.commands == ["discard", "interrupt", "interrupt"]
+        assert s.commands == ["cancel", "cancel"]
 
 
 async def test_escape_right_after_space_discards():
     async with screen() as s:
         await s.press("space", "escape", "space")
-        assert s.commands == ["talk", "discard", "interrupt", "talk"]
+        assert s.commands == ["talk", "cancel", "talk"]
 
 
 async def test_escape_with_nothing_to_stop_does_nothing():

@@ -13,8 +13,9 @@ from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
 from voxtui.audio.devices import list_devices
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import FRAME_SECONDS
-from voxtui.dialogue.engine import Engine, ReplaceParts
+from voxtui.dialogue.engine import Engine
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.menu import LOOK_AGAIN, Parts

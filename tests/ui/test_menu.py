@@ -11,7 +11,7 @@ from textual.widgets._toast import Toast
 from tests.fakes import SECONDS, BeepVoice, FakeMicrophone, FakeSpeaker, ScriptedBrain
 from tests.ui.conftest import Screen, screen
 from tests.ui.test_with_engine import live
-from voxtui.dialogue.engine import ReplaceParts
+from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.events import (
     Loaded,
     LoadFailed,

@@ -115,7 +115,7 @@ async def test_a_key_that_is_still_held_after_escape_does_not_answer():
         up(s, 12.0)
         down(s, 13.0)
         await s.settle()
-        assert s.commands == ["talk", "discard", "interrupt", "talk"]
+        assert s.commands == ["talk", "cancel", "talk"]
 
 
 async def test_pressed_again_before_the_turn_before_is_thought_about_it_still_ends():

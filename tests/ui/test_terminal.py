@@ -56,7 +56,7 @@ def test_a_terminal_that_reports_no_release_toggles_and_nothing_is_typed(log, re
             terminal.send(" ")
         terminal.until(lambda: "release" in terminal.told)
         assert terminal.told.count("talk") == 1
-        assert not {"new_conversation", "say", "discard"} & set(terminal.told)
+        assert not {"new_conversation", "say", "cancel"} & set(terminal.told)
         terminal.send("\x11")
         assert terminal.ends() == 0
         terminal.until(terminal.restored)

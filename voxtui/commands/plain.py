@@ -15,8 +15,9 @@ from typing import TypeAlias
 
 import click
 
+from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import MICROPHONE, TYPED
-from voxtui.dialogue.engine import LEAVING_SECONDS, Engine, ReplaceParts
+from voxtui.dialogue.engine import LEAVING_SECONDS, Engine
 from voxtui.dialogue.events import (
     Captured,
     ChangeFailed,
@@ -399,8 +400,7 @@ class Plain:
     def _stop(self) -> None:
         self._talking = None
         self._clip_stopped.set()
-        self.engine.discard()
-        self.engine.interrupt()
+        self.engine.cancel()
 
     def _play_clip(self, number: int) -> None:
         if self._state is State.LOADING:

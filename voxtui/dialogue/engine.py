@@ -18,6 +18,20 @@ from queue import Empty, SimpleQueue
 from typing import Literal, TypeAlias
 
 from voxtui.dialogue.chunker import Chunker
+from voxtui.dialogue.commands import (
+    Cancel,
+    Command,
+    DeviceLost,
+    NewConversation,
+    Quit,
+    Release,
+    ReplaceParts,
+    Replay,
+    RescanDevices,
+    SendText,
+    Talk,
+    TurnHandle,
+)
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -82,101 +96,6 @@ CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
 
 
 @dataclass(slots=True)
-class TurnHandle:
-    """What the front end and the engine share about one turn."""
-
-    number: int
-    source: str
-    paced: bool = True
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    marks: Marks = field(default_factory=Marks)
-    over: bool = False
-
-    def cancel(self) -> None:
-        """End the turn, or what goes on after it; a turn that is over was not cut off by that."""
-        if not self.cancelled.is_set():
-            if not self.over:
-                self.marks.mark(Mark.CANCELLED)
-            self.cancelled.set()
-
-
-@dataclass(frozen=True, slots=True)
-class Talk:
-    ticket: TurnHandle
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    at: float
-    turn: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Say:
-    ticket: TurnHandle
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    ticket: TurnHandle
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class NewConversation:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class ReplaceParts:
-    """What is to be used from now on; parts that are None stay."""
-
-    config: Config
-    microphone: Microphone | None = None
-    speaker: Speaker | None = None
-    brain: Brain | None = None
-    voice: Voice | Literal["none"] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RescanDevices:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    opening: object
-    """of the microphone that was lost"""
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Quit:
-    pass
-
-
-Item: TypeAlias = (
-    Frame
-    | Talk
-    | Release
-    | Say
-    | Replay
-    | Discard
-    | NewConversation
-    | ReplaceParts
-    | RescanDevices
-    | Lost
-    | Quit
-)
-
-
-@dataclass(slots=True)
 class Capture:
     """An utterance in the making."""
 
@@ -227,7 +146,7 @@ class Engine:
         self._voice = voice
         self._config = config
         self._emit = emit
-        self._inbox: SimpleQueue[Item] = SimpleQueue()
+        self._inbox: SimpleQueue[Frame | Command] = SimpleQueue()
         self._conversation = Conversation(config.history)
         self._gate = SpeechGate(config.vad.threshold)
         self._endpointer = Endpointer(config.vad)
@@ -243,8 +162,8 @@ class Engine:
         self._voice_busy = threading.Lock()
         self._speaker_lost = False
         self._muted = False
-        self._ready = False
-        """models are loaded, and no part is being exchanged"""
+        self.state = State.LOADING
+        """The current state. Any thread may read it; only the engine sets it."""
         self._answering: TurnHandle | None = None
         self._turns = 0
         self._closing = False
@@ -282,7 +201,7 @@ class Engine:
 
     def push_frame(self, frame: Frame) -> None:
         """The next frame of any source. Any thread."""
-        if not self._ready:
+        if self.state is State.LOADING:
             return  # nobody can answer it, and while models load it would wait with thousands more
         answering, overhearing = self._answering, self._overhearing
         if (
@@ -294,20 +213,25 @@ class Engine:
             answering.cancel()
         self._inbox.put(frame)
 
-    def discard(self) -> None:
-        """Forget the utterance being captured."""
-        self._inbox.put(Discard())
+    def cancel(self, turn: int | None = None) -> None:
+        """End `turn`, or the newest turn: abandon its utterance, or silence and end its answer.
 
-    def interrupt(self) -> None:
-        """Silence and end the answer in progress."""
-        self._ticket.cancel()
+        Sets the turn's flag at once and queues the command. Ignored if that turn is over.
+        """
+        with self._minting:
+            handle = self._ticket
+            if handle.over or turn not in (None, handle.number):
+                return  # each older turn was cancelled when the next one was created
+            handle.cancel()
+            self._inbox.put(Cancel(handle.number))
 
-    def send_text(self, text: str, at: float | None = None) -> None:
-        """Enter was pressed on `text` at `at`."""
+    def send_text(self, text: str, at: float | None = None) -> int:
+        """Answer `text`, sent at `at` (monotonic seconds). Returns the turn's number."""
         with self._minting:
             ticket = self._mint(TYPED)
             ticket.marks.mark(Mark.RELEASED, at)
-            self._inbox.put(Say(ticket, text))
+            self._inbox.put(SendText(ticket, text))
+            return ticket.number
 
     def replay(self, at: float | None = None) -> None:
         """Answer the last utterance once more, in place of its last answer."""
@@ -374,6 +298,10 @@ class Engine:
 
     # Runs on the engine thread.
 
+    def _set_state(self, state: State) -> None:
+        self.state = state
+        self._emit(StateChanged(state))
+
     def _run(self) -> None:
         try:
             self._load()
@@ -390,7 +318,7 @@ class Engine:
         finally:
             self._close_parts()
 
-    def _next(self) -> Item | None:
+    def _next(self) -> Frame | Command | None:
         """The next item. None when a released source has gone silent, which ends the capture.
 
         While there is none, the last utterance is put into words, a token at a time.
@@ -405,7 +333,7 @@ class Engine:
             self._answer_capture()
             return None
 
-    def _take(self, item: Item) -> None:
+    def _take(self, item: Frame | Command) -> None:
         match item:
             case Frame():
                 self._hear(item)
@@ -416,7 +344,7 @@ class Engine:
             case Release(at, turn):
                 if self._capture is not None and self._capture.awaits(at, turn):
                     self._release(at)
-            case Say(ticket, text):
+            case SendText(ticket, text):
                 self._taken = ticket
                 self._abandon_capture()
                 self._emit(TurnStarted(ticket.number, TYPED, ticket.marks))
@@ -427,9 +355,10 @@ class Engine:
                 self._taken = ticket
                 self._abandon_capture()
                 self._replay(ticket)
-            case Discard():
-                self._abandon_capture()
-                self._endpointer.skip()
+            case Cancel(turn):
+                if self._capture is not None and self._capture.ticket.number == turn:
+                    self._abandon_capture()
+                    self._endpointer.skip()
             case NewConversation():
                 self._abandon_capture()
                 self._conversation.forget()
@@ -439,13 +368,13 @@ class Engine:
             case RescanDevices():
                 self._abandon_capture()
                 self._look_again()
-            case Lost(opening, sentence):
+            case DeviceLost(opening, sentence):
                 self._lose_microphone(opening, sentence)
             case Quit():
                 pass
 
     def _load(self) -> None:
-        self._emit(StateChanged(State.LOADING))
+        self._set_state(State.LOADING)
         # Before the models, so that a microphone that hears nothing is noticed while they load.
         for event in self._sound.open():
             self._emit(event)
@@ -462,9 +391,8 @@ class Engine:
             self._sound.close()
             self._emit(LoadFailed(error))
             return
-        self._ready = True
         self._report_parts()
-        self._emit(StateChanged(State.READY))
+        self._set_state(State.READY)
 
     def _progress(self, step: str, fraction: float | None) -> None:
         if self._closing:
@@ -485,14 +413,13 @@ class Engine:
 
     def _change(self, change: ReplaceParts) -> None:
         """A part that cannot be used leaves everything as it was."""
-        if not self._ready:
+        if self.state is State.LOADING:
             self._load_instead(change)
             return
         if self._writing is not None:  # it uses the brain that may go
             self._writing.close()
             self._writing = None
-        self._ready = False
-        self._emit(StateChanged(State.LOADING))
+        self._set_state(State.LOADING)
         changed = False
         try:
             self._use(change)
@@ -501,9 +428,8 @@ class Engine:
         except VoxtuiError as error:
             self._emit(ChangeFailed(error))
             _close(change.microphone, change.speaker, change.voice, change.brain)
-        self._ready = True
         self._report_parts(changed)
-        self._emit(StateChanged(State.READY))
+        self._set_state(State.READY)
 
     def _load_instead(self, change: ReplaceParts) -> None:
         """The start failed: `change` takes the place of what could not be loaded."""
@@ -553,7 +479,7 @@ class Engine:
 
     def _microphone_lost(self, opening: object, sentence: str) -> None:
         """On the microphone's thread."""
-        self._inbox.put(Lost(opening, sentence))
+        self._inbox.put(DeviceLost(opening, sentence))
 
     def _close_parts(self) -> None:
         if self._writing is not None:
@@ -565,7 +491,7 @@ class Engine:
 
     def _lose_microphone(self, opening: object, sentence: str) -> None:
         """What was captured is kept and answered."""
-        if not self._ready or not self._sound.is_in_use(opening):
+        if self.state is State.LOADING or not self._sound.is_in_use(opening):
             return
         self._emit(Notice(sentence, "error"))
         self._report_devices(self._sound.replace_microphone())
@@ -574,12 +500,12 @@ class Engine:
             self._answer_capture()
 
     def _look_again(self) -> None:
-        if not self._ready:
+        if self.state is State.LOADING:
             self._refuse()
             return
-        self._emit(StateChanged(State.LOADING))
+        self._set_state(State.LOADING)
         self._report_devices(self._sound.rescan_devices())
-        self._emit(StateChanged(State.READY))
+        self._set_state(State.READY)
 
     def _report_devices(self, told: list[Event]) -> None:
         """Which are in use now, and `told` of how that came."""
@@ -600,7 +526,7 @@ class Engine:
         if frame.source != MICROPHONE or self._is_echo(frame, until=self._echo[1] + ECHO_SECONDS):
             return
         self._recent.append(frame)
-        if capture is None and self._config.vad.hands_free and self._ready:
+        if capture is None and self._config.vad.hands_free and self.state is not State.LOADING:
             speech = self._gate.verdict(self._detector.probability(frame))
             if self._endpointer.starts(speech):
                 self._begin_by_itself(frame.captured_at)
@@ -627,7 +553,7 @@ class Engine:
         preroll: float = PREROLL_SECONDS,
         hands_free: bool = False,
     ) -> None:
-        if not self._ready:
+        if self.state is State.LOADING:
             self._refuse()
             return
         if ticket.source == MICROPHONE and self._sound.microphone is None:
@@ -637,7 +563,7 @@ class Engine:
         self._detector.reset()
         self._gate.reset()
         self._emit(TurnStarted(ticket.number, ticket.source, ticket.marks))
-        self._emit(StateChanged(State.LISTENING))
+        self._set_state(State.LISTENING)
         self._brain.listen(self._conversation.past, ticket.cancelled)
         recent = [f for f in self._recent if f.captured_at > at - preroll]
         self._recent.clear()
@@ -711,7 +637,7 @@ class Engine:
 
     def _replay(self, ticket: TurnHandle) -> None:
         said = self._last_said
-        if said is None or not self._ready:
+        if said is None or self.state is State.LOADING:
             self._emit(Notice("Nothing has been said yet that could be answered again."))
             return
         self._emit(TurnStarted(ticket.number, REPLAY, ticket.marks))
@@ -735,17 +661,17 @@ class Engine:
             self._emit(Notice(why))
 
     def _answer(self, ticket: TurnHandle, said: Utterance | str | None) -> None:
-        if not self._ready:
+        if self.state is State.LOADING:
             self._refuse()
             self._finish(ticket, Outcome.FAILED, error="No model is loaded.")
             return
         if said is None:
             self._finish(ticket, Outcome.NO_SPEECH)
             return
-        self._emit(StateChanged(State.THINKING))
+        self._answering = ticket
+        self._set_state(State.THINKING)
         chunker = Chunker(self._config.streaming, self._reply_text(ticket))
         answer = _Answer(ticket, said, self._brain.name, chunker)
-        self._answering = ticket
         try:
             self._respond(answer)
         except ModelError as error:
@@ -850,7 +776,7 @@ class Engine:
                         break
                     if not speaking:
                         speaking = True
-                        self._emit(StateChanged(State.SPEAKING))
+                        self._set_state(State.SPEAKING)
                     speaker.play(chunk, ticket.marks, stopped)
             seconds = speaker.finish(ticket.marks, stopped)
             if ticket.cancelled.is_set():
@@ -907,7 +833,7 @@ class Engine:
         )
         self._emit(TurnFinished(turn))
         if self._capture is None:
-            self._emit(StateChanged(State.READY if self._ready else State.LOADING))
+            self._set_state(State.LOADING if self.state is State.LOADING else State.READY)
 
 
 @dataclass(slots=True)

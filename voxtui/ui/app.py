@@ -26,8 +26,8 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
+from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import MICROPHONE, TYPED
-from voxtui.dialogue.engine import ReplaceParts
 from voxtui.dialogue.events import (
     Captured,
     ChangeFailed,
@@ -793,10 +793,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if self._talking is not None or self._state is State.LISTENING:
             self._stop_talking()
             self._clip_stopped.set()
-            self.engine.discard()
-            self.engine.interrupt()
+            self.engine.cancel()
         elif self._state in (State.THINKING, State.SPEAKING):
-            self.engine.interrupt()
+            self.engine.cancel()
         elif self._bar.typing:
             self._leave_field()
 

@@ -17,7 +17,7 @@ from voxtui.settings.sources import options_of, value_of
 
 if TYPE_CHECKING:
     from voxtui.audio.devices import Device
-    from voxtui.dialogue.engine import ReplaceParts
+    from voxtui.dialogue.commands import ReplaceParts
     from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
 
 SPEEDS = (0.8, 1.0, 1.2, 1.5)

@@ -1,0 +1,118 @@
+"""The commands that travel through the engine's inbox, and the handle of a turn."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
+from voxtui.dialogue.marks import Mark, Marks
+from voxtui.settings.schema import Config
+
+
+@dataclass(slots=True)
+class TurnHandle:
+    """The part of a turn that several threads share: its number, its cancel flag and its marks."""
+
+    number: int
+    source: str
+    paced: bool = True
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    marks: Marks = field(default_factory=Marks)
+    over: bool = False
+    """the turn has finished; only its idle transcript may still run"""
+
+    def cancel(self) -> None:
+        """Set the cancel flag, and write CANCELLED unless the turn is over. Any thread."""
+        if not self.cancelled.is_set():
+            if not self.over:
+                self.marks.mark(Mark.CANCELLED)
+            self.cancelled.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """Listen from `at` on."""
+
+    turn: TurnHandle
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """End the recording of `turn` at `at`; None: of any turn that began before `at`."""
+
+    at: float
+    turn: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SendText:
+    """Answer a typed text."""
+
+    turn: TurnHandle
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Answer the last utterance once more."""
+
+    turn: TurnHandle
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Abandon the utterance of this turn. Its flag is set already."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewConversation:
+    """Empty the history."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceParts:
+    """Use these parts from now on; a part that is None stays."""
+
+    config: Config
+    microphone: Microphone | None = None
+    speaker: Speaker | None = None
+    brain: Brain | None = None
+    voice: Voice | Literal["none"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RescanDevices:
+    """Look for devices that were plugged in."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLost:
+    """Replace the microphone, if `opening` is still the one in use."""
+
+    opening: object
+    """identifies one opening of one microphone"""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """End the engine's thread."""
+
+
+Command: TypeAlias = (
+    Talk
+    | Release
+    | SendText
+    | Replay
+    | Cancel
+    | NewConversation
+    | ReplaceParts
+    | RescanDevices
+    | DeviceLost
+    | Quit
+)
