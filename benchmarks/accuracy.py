@@ -1,11 +1,11 @@
-"""Does working ahead cost accuracy? Word error and right answers, with and without.
+"""Compare word errors and right answers with and without work ahead.
 
     python -m benchmarks.accuracy [--questions 18] [--variants "quiet,fast"] [--model NAME]
         [--json OUT]
 
-Every question is spoken in real time to the engine, which works ahead while the key is held; then
-the very utterance that reached the brain is given to a second brain that has heard nothing of it.
-What OUT holds of other variants stays.
+The script plays every question in real time to the engine, which works ahead while the key is held.
+A second brain, which did no work ahead, then answers the same utterance. Results of other variants
+that OUT already holds are kept.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Said:
     samples: np.ndarray
     text: str
     answer: str | None
-    """a regular expression; None: only the words are checked"""
+    """a regular expression, or None to check the words only"""
     held: float
-    """seconds after which the key comes up"""
+    """seconds until the release"""
 
 
 def questions(count: int) -> list[tuple[np.ndarray, str, str]]:
-    """(samples without the silence around them, text, answer)"""
+    """Return (samples without surrounding silence, text, answer) for each question."""
     table = tomllib.loads((QUESTIONS / "questions.toml").read_text())["question"][:count]
     found: list[tuple[np.ndarray, str, str]] = []
     for question in table:
@@ -77,7 +77,7 @@ def questions(count: int) -> list[tuple[np.ndarray, str, str]]:
 
 
 def variants(count: int) -> Iterator[Said]:
-    """Every question in every way of saying it, and one long speech made of many."""
+    """Yield every question in every variant, and one long utterance made of many questions."""
     known = questions(count)
     for samples, text, answer in known:
         for name, change in CHANGES.items():
@@ -97,7 +97,7 @@ LEAD = 0.3
 """Seconds of silence before the speech."""
 
 RELEASES = {"early release": -0.1, "late release": 1.0}
-"""Seconds from the last voiced sample to the key's release, where not 0.15."""
+"""Seconds from the last voiced sample to the release, for variants that do not use 0.15."""
 
 
 def _as_it_is(samples: np.ndarray) -> np.ndarray:
@@ -109,12 +109,12 @@ def _quiet(samples: np.ndarray) -> np.ndarray:
 
 
 def _fast(samples: np.ndarray) -> np.ndarray:
-    """A quarter faster, and higher."""
+    """Return the samples 25 % faster and higher in pitch."""
     return resample(samples, SAMPLE_RATE * 5 // 4, SAMPLE_RATE)
 
 
 def _paused(samples: np.ndarray) -> np.ndarray:
-    """0.7 s of silence at the quietest place of the middle third."""
+    """Insert 0.7 s of silence at the quietest place of the middle third."""
     third, window = len(samples) // 3, SAMPLE_RATE // 12
     energy = np.convolve(samples**2, np.ones(window), "same")
     at = third + int(np.argmin(energy[third : 2 * third]))
@@ -133,7 +133,7 @@ CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _surrounded(spoken: np.ndarray, variant: str) -> np.ndarray:
-    """With a quiet room before and after it; where it is noisy, noise 10 dB below the speech."""
+    """Add room tone before and after; for `noisy`, add noise 10 dB below the speech."""
     lead, tail = np.zeros(int(LEAD * SAMPLE_RATE)), np.zeros(int(1.5 * SAMPLE_RATE))
     sound = np.concatenate([lead, spoken, tail])
     power = float(np.mean(spoken**2)) / 10 if variant == "noisy 10 dB" else 1e-8
@@ -143,7 +143,7 @@ def _surrounded(spoken: np.ndarray, variant: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pair:
-    """What came of one question, with and without work ahead."""
+    """The results of one question with and without work ahead."""
 
     variant: str
     text: str
@@ -157,7 +157,7 @@ class Pair:
 
 
 class Noting(EmbeddedBrain):
-    """Keeps the utterance of its last turn."""
+    """An embedded brain that keeps the utterance of its last turn."""
 
     said: Utterance | str = ""
 
@@ -217,14 +217,14 @@ def _right(one: Said, reply: str) -> bool | None:
 
 
 def word_error(texts: Sequence[str], heard: Sequence[str]) -> float:
-    """Word error rate: wrong, missing and added words of all `texts`, as a share of their words."""
+    """Return the word error rate over all `texts`, 0 or more."""
     return float(
         jiwer.wer(list(texts), list(heard), reference_transform=PLAIN, hypothesis_transform=PLAIN)
     )
 
 
 def summary(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-    """A row per variant."""
+    """Return one row per variant."""
     rows: list[dict[str, Any]] = []
     for variant in dict.fromkeys(pair.variant for pair in pairs):
         of = [pair for pair in pairs if pair.variant == variant]

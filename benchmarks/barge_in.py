@@ -1,11 +1,10 @@
-"""From the key's byte in the terminal to silence at the speaker, on a virtual sound device.
+"""Measure the time from the key's byte in the terminal to silence on a virtual sound device.
 
     python -m benchmarks.barge_in [--turns 40]
 
-The whole screen runs on a pseudo-terminal, on the real engine and the real speaker; brain and voice
-are stand-ins that speak a tone without end. The key is pressed at uneven times, by writing its byte
-to the terminal; what the speaker plays is recorded from outside. Silent is the last sample above
--50 dBFS.
+The whole screen runs on a pseudo-terminal with the real engine and the real speaker. Stub brain and
+voice speak an endless tone. The script writes the key's byte to the terminal at random times and
+records the speaker from outside. Silence begins after the last sample above -50 dBFS.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from voxtui.ui.app import VoxtuiApp
 
 DOWN, UP, SAMPLE = "\x1b[32;1:1;32u", "\x1b[32;1:3u", "1"
 SETTLED_SECONDS = 0.6
-"""How long after the key what is still heard counts against it."""
+"""Seconds after the key during which sound counts as late."""
 
 
 class Tone:
-    """Speaks 60 s of a tone."""
+    """A stub voice that speaks 60 s of a tone."""
 
     name = "tone"
 
@@ -57,7 +56,7 @@ class Tone:
 
 
 def screen() -> None:
-    """What runs in the terminal."""
+    """Run the screen: the program in the pseudo-terminal."""
 
     def make_engine(emit):
         return Engine(
@@ -80,7 +79,7 @@ def screen() -> None:
 
 
 def measure(turns: int) -> list[float]:
-    """Seconds from the key to silence, for each turn."""
+    """Return the seconds from the key to silence for each turn."""
     uneven = random.Random(1)
     with VirtualAudio() as audio, tempfile.TemporaryDirectory() as state:
         environment = audio.env | {"XDG_STATE_HOME": state}

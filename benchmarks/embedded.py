@@ -1,16 +1,15 @@
-"""The embedded brain beside the same models run one after another, in one process, turn by turn.
+"""Compare the embedded brain with the same models run in sequence, turn by turn in one process.
 
     python -m benchmarks.embedded QUESTIONS_DIR [--gaps 0,150,400] [--busy N] [--json OUT]
 
-Each question is spoken in real time to the engine; the key comes up so many milliseconds after the
-last voiced sample. The baseline gets the same sound up to the same moment and then recognises,
-prefills, generates and speaks, each with every core and its first clause ended by a comma; its
-instruction is in its KV cache as ours is. A sound counts from its first sample above -50 dBFS, at
-the moment the voice hands it over; a device adds the same to both. The baseline is timed twice:
-with the voice's own leading silence, as the model gives it, and with that silence cut as we cut it.
+The script plays each question in real time. The release comes `--gaps` milliseconds
+after the last voiced sample. The baseline gets the same sound up to the same moment. It then
+recognises, prefills, generates and speaks, each step on every core; its first clause may end at a
+comma, and its instruction is in the KV cache. A sound counts from its first sample above -50 dBFS
+when the voice returns it; a device adds the same time to both. The baseline is timed twice: with
+and without the voice's own leading silence.
 
-`--busy N`: instead of the baseline, each question is asked a second time while N programs that
-never rest want the processor too.
+`--busy N`: instead of running the baseline, ask each question again beside N busy programs.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ from voxtui.settings.schema import Config
 from voxtui.voices.hibari import HibariVoice, trim
 
 VOICED = 10 ** (-40 / 20)
-"""-40 dBFS: the last sample above it is the last voiced one of a clip."""
+"""-40 dBFS. The last sample above it is the last voiced sample of a clip."""
 
 AFTER_SECONDS = 0.1
-"""Silence in a clip after the key came up, so that the release finds a frame to end with."""
+"""Seconds of silence after the release, so that a frame ends the utterance."""
 
 BEFORE_SECONDS = 0.5
-"""Between two turns: so long a program is busy before the key goes down."""
+"""Seconds between two turns during which the busy programs run before the key press."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +79,12 @@ class Result:
 
 
 def first_audible(samples: Any, rate: int) -> float:
-    """Seconds until the first sample above -50 dBFS."""
+    """Return the seconds until the first sample above -50 dBFS."""
     return int(audible(samples)[0]) / rate
 
 
 def engine(config: Config, emit: Callable[[Event], object]) -> Engine:
-    """With the embedded parts, and no sound device."""
+    """Build an engine on the embedded parts without a sound device."""
     return Engine(
         microphone=None, speaker=NullSpeaker(), detector=PySilero(), brain=EmbeddedBrain(config),
         voice=HibariVoice(config.voice), config=config, emit=emit,
@@ -93,7 +92,7 @@ def engine(config: Config, emit: Callable[[Event], object]) -> Engine:
 
 
 class OneAfterAnother:
-    """The baseline: the same models, each begun when the one before has finished its piece."""
+    """The baseline: the same models in sequence."""
 
     def __init__(self, model: Path, config: Config) -> None:
         self._config = config
@@ -105,8 +104,10 @@ class OneAfterAnother:
         self._voice.warm_up(lambda step, fraction: None)
 
     def ask(self, sound: Any) -> tuple[str, str, float, float, float, float]:
-        """(heard, reply, TTFT, first sound, first sound without leading silence, total); seconds
-        from now, when the whole utterance is there."""
+        """Return (heard, reply, TTFT, first sound, the same without leading silence, total).
+
+        Times are seconds from the call, when the utterance is complete.
+        """
         model: Any = self._voice._model  # pyright: ignore[reportPrivateUsage]
         instruction = self._config.brain.instruction
         self._run(chatml(instruction, [], ""), 0)
@@ -153,14 +154,14 @@ class OneAfterAnother:
 
 
 def _ordinary_clause(text: str) -> str | None:
-    """The first clause as pipelines cut it: at the space after a comma or a full stop."""
+    """Return the first clause as common pipelines cut it: after a comma or full stop."""
     found = re.search(r"(?<=[.!?])\s|(?<=[,;:])\s", text)
     return text[: found.start()] if found and found.start() >= 10 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A question, and when the key comes up."""
+    """A question and its release time."""
 
     file: str
     sound: Any
@@ -196,7 +197,7 @@ def run(questions: list[Spoken], model: Path, config: Config) -> list[Result]:
 
 
 def run_busy(questions: list[Spoken], config: Config, programs: int) -> list[Result]:
-    """Every question twice, the second time beside `programs` that never rest."""
+    """Ask every question twice, the second time beside `programs` busy processes."""
     results: list[Result] = []
     with ExitStack() as stack:
         others = stack.enter_context(busy(programs))
@@ -241,7 +242,7 @@ def _baseline(baseline: OneAfterAnother, question: Spoken) -> list[Result]:
 
 
 def report(results: list[Result]) -> str:
-    """A Markdown table: medians and p95 per system and gap, and the ratio to the baseline."""
+    """Return a Markdown table: medians, p95 and ratio to the baseline per system and gap."""
     lines = [
         "| release after last voice | system | TTFT p50 | first sound p50 | p95 "
         "| from speech end p50 | total p50 | right | ours / it, p50 | p95 |",

@@ -1,12 +1,11 @@
-"""Outside the program: is what its screen says true?
+"""Check the numbers on the screen against a recording made outside the program.
 
     python -m benchmarks.observer [--turns 10] [--json OUT]
 
-The real `voxtui` runs in a pseudo-terminal, with a virtual microphone and speaker. A question is
-played into the microphone while the key is held; the speaker is recorded; the screen is read by a
-terminal emulator, each piece of it with the moment at which it came. The key, the screen and the
-recording are on one monotonic clock; where the recording lies on it is found in the same run, from
-a tone that is switched on at known moments.
+The real `voxtui` runs in a pseudo-terminal with a virtual microphone and speaker. The script plays
+a question into the microphone while it holds the key, records the speaker, and reads the screen
+through a terminal emulator with the arrival time of each piece. Key, screen and recording share one
+monotonic clock. A tone that is switched on at known moments puts the recording on that clock.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ QUESTIONS = ("capital-of-france", "largest-planet", "days-in-a-week", "egypt", "
 
 
 class Watched(PseudoTerminal):
-    """A terminal whose screen can be read, as it is and as it came.
+    """A terminal whose screen can be read now and in the order of arrival.
 
-    What arrives is read at once, with its time, and put on the screen when somebody looks: the
-    emulator takes a millisecond for 300 bytes, in which nothing else would be read.
+    Output is read at once with its time and emulated later, because the emulator takes 1 ms per 300
+    bytes and would delay the next read.
     """
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
@@ -54,7 +53,7 @@ class Watched(PseudoTerminal):
         self._stream = pyte.ByteStream(self._screen)
         self._fed = 0
         self._arrived: deque[tuple[float, int]] = deque()
-        """when, and up to where in the output, each piece came that is not on the screen yet"""
+        """(time, end offset in the output) of each piece that is not on the screen yet"""
         super().__init__(command, size=(COLUMNS, ROWS), environment=environment)
 
     def _obey(self) -> None:
@@ -62,7 +61,7 @@ class Watched(PseudoTerminal):
         super()._obey()
 
     def first(self, shows: Callable[[Watched], bool]) -> float:
-        """When what has come since the screen was last looked at first `shows` it."""
+        """Return when the output since the last look first satisfied `shows`."""
         while self._arrived:
             at = self._show_next()
             if shows(self):
@@ -81,13 +80,13 @@ class Watched(PseudoTerminal):
 
     @property
     def lines(self) -> list[str]:
-        """What is shown once all that has come is."""
+        """Return the screen lines after all output so far."""
         while self._arrived:
             self._show_next()
         return self.shown
 
     def number(self, headline: str) -> float | None:
-        """The number of this turn that the panel shows, in ms."""
+        """Return the number that the panel shows for this turn, in ms."""
         for line in self.lines:
             if found := re.search(rf"{headline}\s+[✓✗]\s*(\d+)", line):
                 return float(found[1])
@@ -95,7 +94,7 @@ class Watched(PseudoTerminal):
 
     @property
     def replies(self) -> int:
-        """Answers that have begun, of those that are shown."""
+        """Return how many visible answers have begun."""
         return sum(bool(re.match(r"\W*Vox\s+\w", line)) for line in self.shown)
 
     def state(self, word: str) -> bool:
@@ -104,7 +103,7 @@ class Watched(PseudoTerminal):
 
 @dataclass(frozen=True)
 class Seen:
-    """A turn from inside and outside, in ms from the key's release."""
+    """One turn seen from inside and outside, in ms from the release."""
 
     first_sound: float
     """on the screen"""
@@ -124,15 +123,15 @@ class Seen:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Where the recording lies on the monotonic clock, in seconds."""
+    """The position of the recording on the monotonic clock, in seconds."""
 
     began_at: float
-    """when its first sample was played"""
+    """time of its first sample"""
     uncertain: float
     """± seconds"""
     made_at: float
     rate: float = RATE
-    """samples a second: a sound card's clock is not the computer's, nor is a virtual one's"""
+    """measured samples per second, because a sound device's clock differs from the computer's"""
 
     def moment(self, sample: int) -> float:
         return self.began_at + sample / self.rate
@@ -141,7 +140,7 @@ class Calibration:
         return round((at - self.began_at) * self.rate)
 
     def until(self, later: Calibration) -> Calibration:
-        """For all that was recorded between this one and a `later` one."""
+        """Return the calibration for everything recorded between this one and `later`."""
         first, last = self.sample(self.made_at), later.sample(later.made_at)
         rate = (last - first) / (later.made_at - self.made_at)
         uncertain = max(self.uncertain, later.uncertain)
@@ -149,10 +148,10 @@ class Calibration:
 
 
 def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 20) -> Calibration:
-    """A tone is switched on again and again: it is heard from the server's next block on.
+    """Switch a tone on repeatedly; it is audible from the server's next block on.
 
-    So the true moment of each edge lies between the command and its return plus one block, as long
-    as what arrives at once; the recording began at what is in all of these intervals.
+    The true time of each edge lies between the command and its return plus one block. The start of
+    the recording lies in the intersection of these intervals.
     """
     tone = np.tile(np.sign(np.sin(np.arange(48) * 2 * np.pi / 48)) * 0.5, 48 * 1000)
     path = audio.wav(tone.astype(np.float32), RATE)
@@ -188,7 +187,7 @@ def calibrate(audio: VirtualAudio, recorder: Recorder, clicks: int = 20) -> Cali
 def observe(
     state: Path, turns: int, arguments: tuple[str, ...] = ()
 ) -> tuple[Calibration, list[Seen]]:
-    """Run `voxtui`, talk to it `turns` times, and quit. Its files go to the directory `state`."""
+    """Run `voxtui`, hold `turns` turns and quit. Its files go to the directory `state`."""
     command = [sys.executable, "-m", "voxtui", "--set", "generation.max_new_tokens=24", *arguments]
     with (
         VirtualAudio() as audio,
@@ -216,7 +215,7 @@ def _turn(
     before: Calibration,
     name: str,
 ) -> Callable[[Calibration], Seen]:
-    """What was seen, once it is known where the recording lies; `before` the turn is a guess."""
+    """Return the turn on the calibrated clock; `before` is the estimate from before the turns."""
     terminal.until(lambda: terminal.state("READY"))
     if terminal.replies:  # a new conversation: the screen holds one answer at a time
         terminal.send("n")

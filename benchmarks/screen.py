@@ -1,15 +1,14 @@
-"""How the screen feels, in numbers: paint, event loop, idle CPU, start.
+"""Measure the screen: paint, event loop, idle CPU, start and quit.
 
     python -m benchmarks.screen [--turns 0 200 1000] [--rate 200] [--size 120x40] [--json OUT]
 
 Everything runs on a pseudo-terminal and the real terminal driver.
 
-- Paint: a scripted engine hands over tokens from another thread, `--rate` a second, with `--turns`
-  turns already there. A token is painted when the frame that holds it has been written and flushed.
-- Loop: how much too late a sleep of 5 ms ends: while the real models load, and while one of the
-  sample clips is answered.
-- Start: from the start of the process until its first frame arrives; and `voxtui --help`.
-- Quit: from Ctrl+Q, at uneven moments of loading, until the process has ended.
+- Paint: a scripted engine emits `--rate` tokens per second after `--turns` turns.
+  A token is painted when its frame has been written and flushed.
+- Loop: the delay of a 5 ms sleep while the real models load and while a sample clip is answered.
+- Start: from process start to its first frame; and `voxtui --help`.
+- Quit: from Ctrl+Q, at random moments of loading, to the end of the process.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ WORDS = TEXT.split()
 STARTS = 10
 LOADING_SECONDS = 6.0
 PAUSE_SECONDS = 0.2
-"""Between two answers, when Markdown is rendered and garbage is looked for."""
+"""Seconds between two answers, for Markdown rendering and garbage collection."""
 
 
 class MeasuredApp(VoxtuiApp):
@@ -128,7 +127,7 @@ class MeasuredApp(VoxtuiApp):
 
 
 class LoadingApp(VoxtuiApp):
-    """On the real models, without sound devices."""
+    """The screen on the real models without sound devices."""
 
     def __init__(self) -> None:
         config = Config()
@@ -235,7 +234,7 @@ def _help() -> float:
 
 
 def in_terminal(measure: Callable[[], dict[str, Any]], size: tuple[int, int]) -> dict[str, Any]:
-    """What `measure` finds in a process whose terminal is a pseudo-terminal."""
+    """Run `measure` in a process on a pseudo-terminal and return its result."""
     answer, told = os.pipe()
     child, terminal = pty.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""What grows with time: many turns in a row, or an open microphone for long. Prints a report.
+"""Look for growth over many turns or over a long open microphone, and print a report.
 
 python -m benchmarks.soak turns 1000        # no pacing, no voice; the smallest chat model
 python -m benchmarks.soak listen 3600       # seconds, on a virtual sound server of its own
@@ -36,12 +36,12 @@ from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, Gen
 from voxtui.wiring import sample_clips
 
 SETTLED = 0.2
-"""The share of turns after which everything that is made once has been made."""
+"""Share of the turns after which one-time allocations are done."""
 
 
 @dataclass
 class Sample:
-    """What the process and its children hold at one moment."""
+    """Resources of the process and its children at one moment."""
 
     turn: int
     megabytes: float
@@ -62,7 +62,7 @@ class Sample:
 
 @dataclass
 class Continuity:
-    """A detector that notes every frame which does not follow the one before it."""
+    """A detector that records every frame that does not continue the previous one."""
 
     detector: Any
     frames: int = 0
@@ -95,7 +95,7 @@ class Soaked:
 
     @property
     def megabytes_per_1000(self) -> float:
-        """Slope of a straight line through the memory of the settled turns."""
+        """Return the slope of a line fitted to the memory of the settled turns."""
         settled = self._settled()
         turns, memory = [s.turn for s in settled], [s.megabytes for s in settled]
         return float(np.polyfit(turns, memory, 1)[0]) * 1000
@@ -114,7 +114,7 @@ class Soaked:
 def turns(
     count: int, make_engine: Callable[[Callable[[Event], object], Any], Engine], every: int
 ) -> Soaked:
-    """`count` turns of one conversation over the sample clips, as fast as they go."""
+    """Hold `count` turns of one conversation over the sample clips without pacing."""
     clips = [load_clip(path, 120.0) for _, path in sample_clips()]
     continuity = Continuity(PySilero())
     begin, answered, samples = time.monotonic(), 0, []
@@ -131,7 +131,7 @@ def turns(
 
 
 def embedded(emit: Callable[[Event], object], detector: Any) -> Engine:
-    """The embedded brain with the smallest model; short answers, no voice."""
+    """Build an engine on the embedded brain with the smallest model, short answers and no voice."""
     config = Config(
         brain=BrainConfig(embedded=EmbeddedBrainConfig(model="smollm2-135m")),
         generation=GenerationConfig(max_new_tokens=8),
@@ -143,7 +143,7 @@ def embedded(emit: Callable[[Event], object], detector: Any) -> Engine:
 
 
 class Watched(SounddeviceMicrophone):
-    """A microphone whose frames are looked at on their way."""
+    """A microphone that inspects its frames before passing them on."""
 
     def __init__(self, device: str, look: Callable[[Frame], object]) -> None:
         super().__init__(device)
@@ -158,16 +158,16 @@ class Watched(SounddeviceMicrophone):
 
 
 @dataclass
-class UserTranscript:
-    """The clicks in a stream of frames, by its own count of samples and by its dates."""
+class Clicks:
+    """Clicks found in a stream of frames, by sample count and by frame time."""
 
     samples: int = 0
     uneven: int = 0
-    """frames not 32 ms (± 10) after the one before"""
+    """frames that are not 32 ± 10 ms after the previous one"""
     first: float | None = None
     last: float = 0.0
     clicks: list[tuple[float, float]] = field(default_factory=list)
-    """(seconds by count, monotonic seconds by date)"""
+    """(seconds by sample count, monotonic seconds by frame time)"""
 
     def look(self, frame: Frame) -> None:
         if self.first is not None and abs(frame.captured_at - self.last - FRAME_SECONDS) > 0.01:
@@ -184,8 +184,8 @@ class UserTranscript:
 
 
 def listen(seconds: float, pause: float = 10.0) -> dict[str, Any]:
-    """The engine keeps the microphone open; now and then a click that a recorder hears as well."""
-    heard, loaded = UserTranscript(), threading.Event()
+    """Keep the microphone open and play a click now and then, which a recorder captures as well."""
+    heard, loaded = Clicks(), threading.Event()
     click = np.zeros(320, np.float32)
     click[:160] = 0.8
     with VirtualAudio() as audio, audio.environment():
@@ -215,13 +215,13 @@ def listen(seconds: float, pause: float = 10.0) -> dict[str, Any]:
 
 
 def _clicks(recorded: np.ndarray) -> list[float]:
-    """Seconds of each click in a recording."""
+    """Return the time of each click in a recording, in seconds."""
     loud = np.flatnonzero(np.abs(recorded) > 0.2) / RATE
     return [float(at) for n, at in enumerate(loud) if not n or at - loud[n - 1] > 1]
 
 
-def listened(heard: UserTranscript, outside: list[float], began_at: float) -> dict[str, Any]:
-    """Both heard the same clicks; what differs is what was lost, or a clock that drifts."""
+def listened(heard: Clicks, outside: list[float], began_at: float) -> dict[str, Any]:
+    """Compare both recordings of the same clicks: a difference is lost sound or clock drift."""
     pairs = [
         (inside, at)
         for inside in heard.clicks

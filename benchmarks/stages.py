@@ -1,11 +1,10 @@
-"""What the house itself costs: every hop between two stages, and the small work on the way.
+"""Measure voxtui's own cost: every hop between two stages and the small work between them.
 
     python -m benchmarks.stages [--turns 60] [--json OUT]
 
-The models are stubs that take no time, so what is left is ours. Each hop is measured in the real
-engine, with pauses between tokens, so that every thread has to be woken. The same again beside a
-thread that never leaves the interpreter, as a screen that paints without pause, and beside as many
-busy programs as there are cores.
+The models are stubs that take no time. Each hop is measured in the real engine, with pauses between
+tokens so that every thread has to be woken. The run is repeated beside a thread that never releases
+the interpreter (as a screen that paints without pause) and beside one busy program per core.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ from voxtui.settings.schema import Config, StreamingConfig
 TEXTS = (" Yes", " indeed", ".", " It", " is", " so", ".")
 CLAUSE_TOKENS = 3
 TOKEN_SECONDS = 0.004
-"""Long enough for every thread to fall asleep."""
+"""Seconds between tokens, long enough for every thread to sleep."""
 
 SOURCE = "stub"
 DEVICE_RATE = 48_000
@@ -68,14 +67,14 @@ while pipe.recv():
     time.sleep(0.002)  # in place of a token being worked out: meanwhile its reader falls asleep
     pipe.send((" token", time.monotonic()))
 """
-"""A chat model's process. Its pause is not measured: each token carries the time it was sent at."""
+"""The chat model's process. Each token carries its send time, so the pause is not measured."""
 
 Times = dict[str, list[float]]
-"""Stage -> seconds, one value each time."""
+"""Stage -> seconds, one value per occurrence."""
 
 
 class Stub:
-    """Detector, brain, voice and speaker in one: they take no time, and note when they are used."""
+    """Stub detector, brain, voice and speaker in one. They take no time."""
 
     name = description = SOURCE
     sends_to = ""
@@ -85,7 +84,7 @@ class Stub:
         self.at: dict[str, float] = {}
 
     def since(self, event: str, stage: str) -> None:
-        """`stage` took from `event` until now; only the first time after `event`."""
+        """Record the time of `stage` from `event` until now, once per `event`."""
         begun = self.at.pop(event, None)
         if begun is not None:
             self.times[stage].append(time.monotonic() - begun)
@@ -148,7 +147,7 @@ class Stub:
 
 
 def hops(turns: int) -> Times:
-    """Turns through the real engine."""
+    """Run turns through the real engine."""
     stub = Stub()
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
@@ -171,7 +170,7 @@ def hops(turns: int) -> Times:
 
 
 def _speak(engine: Engine, stub: Stub) -> None:
-    """Half a second of speech and three frames of silence, the key up before these."""
+    """Feed half a second of speech, release the key, and feed three frames of silence."""
     pause = threading.Event()
     speech = [1.0] * 16 + [0.0] * 3
     begin = time.monotonic() - len(speech) * FRAME_SECONDS
@@ -191,7 +190,7 @@ def _until(events: queue.SimpleQueue[Event], kind: type) -> None:
 
 
 def pipe(count: int) -> Times:
-    """A token from the chat model's process."""
+    """Time a token from the chat model's process."""
     ours, theirs = Pipe()
     child = subprocess.Popen(
         [sys.executable, "-c", ECHO, str(theirs.fileno())], pass_fds=[theirs.fileno()]
@@ -211,7 +210,7 @@ def pipe(count: int) -> Times:
 
 
 def work(count: int) -> Times:
-    """The small work that is done on the way, each alone."""
+    """Time the small work between the stages, each alone."""
     random = np.random.default_rng(0)
     block = (0.1 * random.standard_normal(int(DEVICE_RATE * FRAME_SECONDS))).astype(np.float32)
     second = (0.1 * random.standard_normal(VOICE_RATE)).astype(np.float32)
@@ -244,7 +243,7 @@ def _took(step: Callable[[], Any]) -> float:
 
 @contextmanager
 def painting() -> Generator[None]:
-    """A thread that never leaves the interpreter of its own accord."""
+    """Run a thread that never releases the interpreter voluntarily."""
     ended = threading.Event()
 
     def paint() -> None:
@@ -262,7 +261,7 @@ def painting() -> Generator[None]:
 
 @contextmanager
 def busy(programs: int) -> Generator[list[subprocess.Popen[bytes]]]:
-    """So many programs that never rest."""
+    """Run `count` busy processes."""
     with ExitStack() as stack:
         started: list[subprocess.Popen[bytes]] = []
         for _ in range(programs):
@@ -274,7 +273,7 @@ def busy(programs: int) -> Generator[list[subprocess.Popen[bytes]]]:
 
 
 def measure(turns: int) -> dict[str, Times]:
-    """Condition -> stage -> seconds."""
+    """Return condition -> stage -> seconds."""
 
     def everything() -> Times:
         return {**work(turns * 4), **hops(turns), **pipe(turns * 4)}

@@ -1,11 +1,10 @@
-"""How soon is speech heard that was handed to the speaker, and is it whole? On the virtual device.
+"""Measure how soon and how completely queued speech is heard on a virtual device.
 
     python -m benchmarks.sweep [--turns 20] [--periods 5,10,20,50]
         [--depths 20,40,100,200] [--busy 2]
 
-The speaker is the product's; only how often the device takes sound and how much is kept ahead
-differ. A recorder hears what is played, and is content with blocks of 50 ms: one that asked for
-short blocks would make the server quick for everybody.
+The speaker is voxtui's own; only the device period and the amount of sound kept ahead vary. The
+recorder asks for blocks of 50 ms, because short blocks would speed up the server for everyone.
 """
 
 from __future__ import annotations
@@ -37,22 +36,22 @@ RECORDED_MS = 100
 """Two blocks of 50 ms."""
 
 STALL_SECONDS = 0.03
-"""How long the interpreter is held at a time, where it is."""
+"""Seconds for which a thread holds the interpreter at a time."""
 
 
 @dataclass
 class Heard:
-    """One clause, in ms."""
+    """One clause as it was heard, in ms."""
 
     sound: float
-    """from the hand-over to the recording"""
+    """from `play` to the recording"""
     error: float
-    """the mark, less the recording"""
+    """the mark minus the recording"""
     gaps: int
 
 
 def clause() -> np.ndarray:
-    """A tone that is loud from its first sample to its last, and never silent for 1 ms."""
+    """Return a tone that is loud from its first to its last sample, without 1 ms of silence."""
     at = np.arange(round(CLAUSE_SECONDS * VOICE_RATE)) / VOICE_RATE
     return (0.4 * np.cos(2 * np.pi * 1000 * at)).astype(np.float32)
 
@@ -89,7 +88,7 @@ def measure(period: float, depth: float, turns: int) -> list[Heard]:
 
 @contextmanager
 def holding(wanted: bool) -> Iterator[None]:
-    """A thread here that holds the interpreter."""
+    """Run a thread in this process that holds the interpreter."""
     ended = threading.Event()
     holder = threading.Thread(target=_hold, args=(ended,))
     if wanted:
@@ -103,7 +102,7 @@ def holding(wanted: bool) -> Iterator[None]:
 
 
 def _hold(ended: threading.Event) -> None:
-    """One long step of native code that does not let go, now and then."""
+    """Run a long native step that keeps the interpreter lock, now and then."""
     numbers = list(range(400_000))
     while not ended.wait(STALL_SECONDS):
         began = time.monotonic()

@@ -1,9 +1,9 @@
-"""Side by side with peers: the same clip, the same waiting models, turn about in one run.
+"""Compare voxtui with its peers: the same clip and the same stub models, alternating in one run.
 
     python -m venv ../peers && ../peers/bin/pip install -r benchmarks/peers/requirements.txt
     python -m benchmarks.peers ../peers/bin/python
 
-Prints the table of the report, and the machine it was made on.
+Print the report's table and the machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OURS = [sys.executable, "-m", "benchmarks.peers.with_voxtui"]
 
 
 class Contestant:
-    """One framework in one way of use, in a process of its own."""
+    """One framework in one configuration, in a process of its own."""
 
     def __init__(self, name: str, command: list[str], pcm: Path) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Contestant:
         self._read("ready")
 
     def speak(self) -> None:
-        """Play the clip, and return when the key comes up."""
+        """Play the clip and return the time of the release."""
         self._process.stdin.write("turn\n")
         self._process.stdin.flush()
         self._read("released")
@@ -92,7 +92,7 @@ PEERS = {"pipecat": ("installed", "tuned"), "livekit": ("installed", "tuned")}
 
 
 def run(table: list[Contestant], turns: int) -> None:
-    """Turn about; while one is answering, the clip of the next begins. The first round warms up."""
+    """Run the contestants in turn. Round one is a warm-up."""
     for contestant in table:
         contestant.ready()
     for _ in range(turns + 1):

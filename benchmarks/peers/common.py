@@ -1,4 +1,4 @@
-"""What every contestant shares: the models that only wait, the sound, and the way a turn is run."""
+"""Parts that all contestants share: stub models that wait, the sound, and how a turn runs."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ ONE_CLAUSE = [
     " Paris",
     ".",
 ]
-"""A first sentence of ten tokens in which nothing lets a first clause end before the full stop."""
+"""A first sentence of ten tokens without a clause boundary before the full stop."""
 
 TWO_CLAUSES = ["Paris", " is", " the", " capital", ",", " and", " spring", " is", " mild", "."]
-"""As long, with a comma in it."""
+"""A first sentence of the same length with a comma."""
 
 REST = [" Take", " a", " light", " coat", "."]
 
 IDEAL_MS = 1000 * (STT_SECONDS + FIRST_TOKEN_SECONDS + 9 * TOKEN_SECONDS + TTS_SECONDS)
-"""To the first sound of a first sentence of ten tokens, if nothing but the models took time."""
+"""Milliseconds to the first sound of a ten-token sentence if only the models took time."""
 
 
 def load_pcm() -> np.ndarray:
-    """The clip named on the command line, int16."""
+    """Return the samples of the clip named on the command line, int16."""
     return np.frombuffer(Path(sys.argv[2]).read_bytes(), np.int16)
 
 
@@ -52,7 +52,7 @@ def tuned() -> bool:
 
 
 def tone(seconds: float = 0.3) -> np.ndarray:
-    """What every voice says, int16; loud from its first samples on."""
+    """Return the sound of every stub voice, int16, loud from its first sample."""
     at = np.arange(int(seconds * VOICE_RATE)) / VOICE_RATE
     return (10_000 * np.cos(2 * np.pi * 220 * at)).astype(np.int16)
 
@@ -71,7 +71,7 @@ def tell(**fields: object) -> None:
 
 
 class Clock:
-    """When the key came up and when the first sound was handed to the output, once per turn."""
+    """Records the time of the release and of the first sound at the output, once per turn."""
 
     def __init__(self) -> None:
         self.released: float | None = None

@@ -1,4 +1,4 @@
-"""livekit-agents with a key, without a server. `installed` or `tuned`, then the clip."""
+"""Run livekit-agents with a key and without a server: `installed` or `tuned`, then the clip."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from livekit.agents.voice.io import AudioInput, AudioOutput, AudioOutputCapabili
 logging.disable(logging.WARNING)
 
 
-class AudioEmbedder(stt.STT):
-    """A streaming recogniser that can be told to finish, the kind that waits least here."""
+class FlushableSTT(stt.STT):
+    """A streaming recogniser with a flush command, the fastest kind for this framework."""
 
     def __init__(self):
         super().__init__(
@@ -141,7 +141,7 @@ async def main():
         frame //= 2
         flush = {"stt_flush_duration": 0.0}
     session = AgentSession(
-        stt=AudioEmbedder(), llm=Model(), tts=Voice(), turn_handling=turns, aec_warmup_duration=None
+        stt=FlushableSTT(), llm=Model(), tts=Voice(), turn_handling=turns, aec_warmup_duration=None
     )
     microphone = Microphone()
     session.input.audio = microphone

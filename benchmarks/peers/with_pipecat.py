@@ -1,4 +1,4 @@
-"""pipecat-ai with a key, without a network. `installed` or `tuned`, then the clip."""
+"""Run pipecat-ai with a key and without a network: `installed` or `tuned`, then the clip."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ logger.remove()
 logger.add(sys.stderr, level="ERROR")
 
 
-class AudioEmbedder(SegmentedSTTService):
+class FlushableSTT(SegmentedSTTService):
     @property
     def wants_wav_segments(self):
         return False
@@ -130,7 +130,7 @@ async def main():
     user, assistant = LLMContextAggregatorPair(
         LLMContext(), user_params=LLMUserAggregatorParams(user_turn_strategies=strategies)
     )
-    ears = AudioEmbedder(settings=STTSettings(model="stub", language=None))
+    ears = FlushableSTT(settings=STTSettings(model="stub", language=None))
     speaker = Speaker(params, clock)
     worker = PipelineWorker(
         Pipeline([microphone, ears, user, Model(), Voice(), speaker, assistant]),

@@ -1,4 +1,4 @@
-"""voxtui: its engine as it is, with models that only wait. `whole` or `shipped`, then the clip."""
+"""Run voxtui's engine with stub models: `whole` or `shipped`, then the clip."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from voxtui.settings.schema import Config
 
 
 class WaitingBrain:
-    """Works one stage after another once it is asked, as a plain chain of models would."""
+    """A brain that runs its stages in sequence after the release."""
 
     name = "stub"
     description = "models that only wait"
@@ -60,7 +60,7 @@ class WaitingBrain:
 
 
 class AheadBrain(WaitingBrain):
-    """Begins once 64 ms hold no speech, as the shipped brains do, and throws it away on more."""
+    """A brain that starts after 64 ms without speech and discards on more."""
 
     texts = (*common.TWO_CLAUSES, *common.REST)
 
