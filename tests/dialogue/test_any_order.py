@@ -310,7 +310,7 @@ class AnyOrder(RuleBasedStateMachine):
         else:
             self.engine.replace_parts(ReplaceParts(self.config, voice=voice))
         # What is heard meanwhile is lost, and may be.
-        self.until(lambda: brain or self.engine._voice is voice)
+        self.until(lambda: brain or self.engine._voice.voice is voice)
         self.until(lambda: not brain or self.engine._brain is self.brains[-1])
         self.until(lambda: self.engine.state is not State.LOADING)
 
@@ -357,7 +357,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.check_history(log)
         self.check_frames(log)
         busy = [t for t in threading.enumerate() if t.name.startswith("voxtui")]
-        assert [t.name for t in busy if t.name != "voxtui-flush"] == ["voxtui-engine"]
+        lasting = sorted(t.name for t in busy if t.name != "voxtui-flush")
+        assert lasting == ["voxtui-engine", "voxtui-voice"]
 
     def check_events(self, log: list[Event]) -> None:
         """One turn at a time, and everything of it while it lasts."""

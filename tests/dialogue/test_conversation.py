@@ -5,12 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import SECONDS, BeepVoice
 from voxtui.dialogue.clauses import clauses, speakable
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.history import Conversation
-from voxtui.dialogue.marks import Marks
-from voxtui.dialogue.speech import Speech, VoiceFailed
 from voxtui.settings.schema import HistoryConfig
 
 
@@ -50,24 +47,6 @@ def test_text_is_cut_where_a_speaker_would_breathe(text: str, expected: list[str
     assert cut(text) == expected
 
 
-def test_a_clause_that_breaks_off_is_not_spoken_as_if_it_ended() -> None:
-    voice = BeepVoice()
-    words = (Token(word) for word in ["The", " capital", " of", " France", " is", " Paris", "."])
-    list(Speech(voice, Marks(), 1.0).chunks(words))
-    assert voice.clauses == ["The capital of France,", "is Paris."]
-
-
-def test_a_voice_that_fails_writes_nothing_of_the_answer_to_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def broken(clause: str) -> None:
-        raise ValueError(f"cannot say {clause!r}")
-
-    with pytest.raises(VoiceFailed):
-        list(Speech(BeepVoice(broken), Marks(), 1.0).chunks(iter([Token("A secret.")])))
-    assert "secret" not in caplog.text
-
-
 def test_the_first_full_stop_is_not_waited_past() -> None:
     def tokens():  # type: ignore[no-untyped-def]
         yield from ["It", " is", " Paris", "."]
@@ -97,13 +76,6 @@ def test_a_block_of_code_is_one_clause_and_not_read_aloud() -> None:
 
 def test_a_minus_does_not_end_the_first_clause() -> None:
     assert next(clauses(iter("The result of 10 - 4 = 6."))) == "The result of 10 - 4 = 6."
-
-
-def test_a_reply_of_signs_is_not_spoken() -> None:
-    voice = BeepVoice()
-    for reply in ("!", "…", "?!"):
-        list(Speech(voice, Marks(), 1.0).chunks(iter([Token(reply)])))
-    assert voice.clauses == []
 
 
 def test_a_text_without_punctuation_is_still_spoken_in_pieces() -> None:
@@ -141,22 +113,6 @@ def test_clauses_lose_and_invent_nothing(texts: list[str]) -> None:
 )
 def test_what_is_spoken_holds_no_markup(text: str, expected: str) -> None:
     assert speakable(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("reply", "spoken"),
-    [
-        ("42. That is six times seven.", "42. That is six times seven."),
-        ("1969) a moon", "1969) a moon,"),
-        ("1. Eat well.\n2. Sleep.", "Eat well. Sleep."),
-    ],
-)
-def test_a_number_that_is_the_answer_is_spoken_and_that_of_a_list_is_not(
-    reply: str, spoken: str
-) -> None:
-    voice = BeepVoice()
-    list(Speech(voice, Marks(), SECONDS).chunks(iter([Token(reply)])))
-    assert " ".join(voice.clauses) == spoken
 
 
 def remember(conversation: Conversation, reply: str, heard: str | None = None) -> None:

@@ -22,7 +22,7 @@ from tests.fakes import (
     frames,
 )
 from voxtui.audio.clips import Clip, speak
-from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SpeechChunk, Token, Utterance
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SpeechChunk, Utterance
 from voxtui.dialogue.events import (
     ReplyText,
     SpokenUpTo,
@@ -32,7 +32,6 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.marks import Mark, Marks, Outcome
-from voxtui.dialogue.speech import Speech
 from voxtui.settings.schema import AudioConfig, Config, HistoryConfig, StreamingConfig, VadConfig
 
 HANDS_FREE = Config(vad=VadConfig(hands_free=True))
@@ -383,20 +382,6 @@ def test_an_answer_cut_off_in_the_silence_after_its_last_word_was_heard_whole() 
         talk.engine.cancel()
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.events.of(SpokenUpTo) == []
-
-
-def test_a_clause_that_the_voice_had_not_begun_was_not_heard() -> None:
-    class Failing(BeepVoice):
-        def speak(self, clause):  # type: ignore[no-untyped-def]
-            if "Two" in clause:
-                raise RuntimeError
-            yield from super().speak(clause)
-
-    speech = Speech(Failing(), Marks(), 1.0)
-    with pytest.raises(Exception):  # noqa: B017, PT011
-        for _ in speech.chunks(iter([Token("One. "), Token("Two. "), Token("Three. ")])):
-            pass
-    assert speech.heard("One. Two. Three. ", 10.0) == "One."
 
 
 def test_an_answer_that_is_not_spoken_and_breaks_off_at_a_key_press_is_a_cancelled_one() -> None:

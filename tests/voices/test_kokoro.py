@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import warnings
 from contextlib import closing
 from dataclasses import replace
@@ -21,7 +20,6 @@ if not find_spec("kokoro"):
 import torch
 
 from tests.voices.random_kokoro import make
-from voxtui.dialogue.prefetch import prefetch
 from voxtui.errors import ModelError
 from voxtui.models.repositories import KokoroFiles, kokoro_files
 from voxtui.settings.schema import KokoroConfig, VoiceConfig
@@ -99,11 +97,6 @@ def test_it_sounds_as_the_official_code_does(voice, files):
     np.testing.assert_allclose(voice._sound(phonemes), expected, atol=1e-5)
 
 
-def test_who_waits_for_a_voice_that_was_closed_does_not_wait_for_ever(files):
-    with pytest.raises(RuntimeError, match="closed"):
-        KokoroVoice(VoiceConfig(), files)._sound("a")
-
-
 def test_the_random_numbers_of_others_are_left_alone(voice):
     with torch.random.fork_rng():
         torch.manual_seed(7)
@@ -111,23 +104,6 @@ def test_the_random_numbers_of_others_are_left_alone(voice):
         torch.manual_seed(7)
         list(voice.speak("Good morning."))
         assert torch.equal(torch.rand(4), alone)
-
-
-def test_one_thread_speaks_all_clauses_whoever_asks(voice, monkeypatch):
-    """What cuDNN has planned it keeps for that thread alone."""
-    threads = []
-    forward = voice._model.forward_with_tokens
-
-    def noted(*args):
-        threads.append(threading.current_thread())
-        return forward(*args)
-
-    monkeypatch.setattr(voice._model, "forward_with_tokens", noted)
-    for clause in ("Good morning.", "Good night."):
-        with prefetch((chunk for chunk in voice.speak(clause)), 1, "voice") as chunks:
-            assert list(chunks)
-    assert len(threads) == 2
-    assert set(threads) == {voice._thread}
 
 
 def test_a_long_clause_is_heard_before_it_is_all_spoken(voice, monkeypatch):

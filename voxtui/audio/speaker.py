@@ -37,8 +37,9 @@ PIECE_SECONDS = 0.1
 """Speech that is converted to the device's rate at a time: a second of it takes 3 ms, or 10 on a
 busy machine."""
 
-QUEUED_SECONDS = 1.0
-"""Speech taken from the engine beyond what the device holds."""
+QUEUED_SECONDS = 3.0
+"""Speech queued beyond what the device holds. `play` returns once the rest fits, so the next clause
+is made while so much still plays: as long as the timeout of a voice."""
 
 STALL_SECONDS = 3.0
 """A device that takes nothing for so long is lost; a sound server on a busy machine may be late."""

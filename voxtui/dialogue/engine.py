@@ -12,10 +12,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from voxtui.dialogue.chunker import Chunker
 from voxtui.dialogue.commands import (
@@ -68,8 +67,8 @@ from voxtui.dialogue.level import complaint
 from voxtui.dialogue.listening import Endpointer, Recording, SpeechGate, VoiceBargeIn
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.dialogue.parts import FallbackDevices, SoundDevices
-from voxtui.dialogue.prefetch import SWITCH_SECONDS, FirstItemTimeout, prefetch
-from voxtui.dialogue.speech import Speech, VoiceFailed
+from voxtui.dialogue.prefetch import SWITCH_SECONDS, prefetch
+from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceWorker
 from voxtui.errors import DeviceError, ModelError, ModelLost, RemoteError, VoxtuiError
 from voxtui.settings.schema import Config
 
@@ -143,7 +142,7 @@ class Engine:
         )
         self._detector = detector
         self._brain = brain
-        self._voice = voice
+        self._voice = VoiceWorker(voice, config.voice.timeout_s) if voice else None
         self._config = config
         self._emit = emit
         self._inbox: SimpleQueue[Frame | Command] = SimpleQueue()
@@ -158,8 +157,6 @@ class Engine:
         self._writing: Generator[None, None, None] | None = None
         self._last_said: Utterance | None = None
         self._echo = (0.0, 0.0)
-        self._stalled: threading.Thread | None = None
-        self._voice_busy = threading.Lock()
         self._speaker_lost = False
         self._muted = False
         self.state = State.LOADING
@@ -403,7 +400,7 @@ class Engine:
         self._emit(
             Loaded(
                 brain=self._brain.description,
-                voice=self._voice.name if self._voice else "none",
+                voice=self._voice.voice.name if self._voice else "none",
                 microphone=self._sound.microphone.name if self._sound.microphone else None,
                 speaker=self._sound.speaker.name if self._sound.speaker else None,
                 sends_to=self._brain.sends_to,
@@ -421,25 +418,25 @@ class Engine:
             self._writing = None
         self._set_state(State.LOADING)
         changed = False
+        voice = _worker(change)
         try:
-            self._use(change)
+            self._use(change, voice)
             self._config = change.config
             changed = True
         except VoxtuiError as error:
             self._emit(ChangeFailed(error))
-            _close(change.microphone, change.speaker, change.voice, change.brain)
+            _close(change.microphone, change.speaker, voice, change.brain)
         self._report_parts(changed)
         self._set_state(State.READY)
 
     def _load_instead(self, change: ReplaceParts) -> None:
         """The start failed: `change` takes the place of what could not be loaded."""
         self._config = change.config
-        self._exchange(change)
+        self._exchange(change, _worker(change))
         self._load()
 
-    def _use(self, change: ReplaceParts) -> None:
+    def _use(self, change: ReplaceParts, voice: VoiceWorker | None) -> None:
         """Each new part is ready before an old one goes."""
-        voice = None if change.voice == "none" else change.voice
         if change.microphone is not None:
             self._sound.listen(change.microphone)
         if change.speaker is not None:
@@ -449,14 +446,13 @@ class Engine:
             voice.warm_up(self._progress)
         if change.brain is not None:
             change.brain.warm_up(self._progress)
-        self._exchange(change)
+        self._exchange(change, voice)
 
-    def _exchange(self, change: ReplaceParts) -> None:
+    def _exchange(self, change: ReplaceParts, voice: VoiceWorker | None) -> None:
         old: list[Part] = [*self._sound.use(change.microphone, change.speaker)]
         if change.voice is not None:
             old.append(self._voice)
-            self._voice = None if change.voice == "none" else change.voice
-            self._voice_busy, self._stalled = threading.Lock(), None
+            self._voice = voice
         if change.brain is not None:
             old.append(self._brain)
             self._brain = change.brain
@@ -485,8 +481,6 @@ class Engine:
         if self._writing is not None:
             self._writing.close()
         self._sound.close()
-        if self._voice_busy.acquire(timeout=self._config.voice.timeout_s):
-            self._voice_busy.release()  # native code is not left running while the process ends
         _close(self._voice, self._brain)
 
     def _lose_microphone(self, opening: object, sentence: str) -> None:
@@ -716,8 +710,7 @@ class Engine:
 
     def _respond(self, answer: _Answer) -> None:
         """Pull the brain's tokens, speak them, and let the text go on whatever the voice does."""
-        limit = self._config.generation.sampling().max_new_tokens + 8
-        with prefetch(self._tokens(answer), limit, "brain") as tokens:
+        with prefetch(self._tokens(answer), "brain") as tokens:
             voice, speaker = self._voice, self._sound.speaker
             if voice is not None and speaker is not None and self._can_speak():
                 self._speak(answer, tokens, voice, speaker)
@@ -752,13 +745,13 @@ class Engine:
             answer.chunker.close()
 
     def _can_speak(self) -> bool:
-        if self._stalled is not None and self._stalled.is_alive():
+        if self._voice is not None and self._voice.stuck:
             self._emit(Notice("The voice is still stuck, so this answer is silent."))
             return False
         return not self._muted
 
     def _speak(
-        self, answer: _Answer, tokens: Iterator[Token], voice: Voice, speaker: Speaker
+        self, answer: _Answer, tokens: Iterator[Token], voice: VoiceWorker, speaker: Speaker
     ) -> None:
         """Speak `tokens`. A voice or speaker that fails costs the sound of this turn only."""
         ticket = answer.ticket
@@ -766,42 +759,23 @@ class Engine:
         def stopped() -> bool:
             return ticket.cancelled.is_set() or self._muted
 
-        patience = self._config.voice.timeout_s
-        speech = Speech(voice, ticket.marks, patience, stopped, self._voice_busy)
-        speaking = False
+        def speaking() -> None:
+            self._set_state(State.SPEAKING)
+
+        speech = Speech(voice, speaker, ticket.marks, stopped, speaking)
         try:
-            with prefetch(speech.chunks(tokens), 4, "speech") as chunks:
-                for chunk in chunks:
-                    if stopped():
-                        break
-                    if not speaking:
-                        speaking = True
-                        self._set_state(State.SPEAKING)
-                    speaker.play(chunk, ticket.marks, stopped)
-            seconds = speaker.finish(ticket.marks, stopped)
+            speech.play(tokens)
             if ticket.cancelled.is_set():
-                answer.heard = speech.heard(answer.reply, seconds)
-        except FirstItemTimeout as error:
-            self._stalled = error.thread
-            self._silent(speaker, ticket, f"The voice took more than {patience:g} s to begin.")
+                answer.heard = speech.heard(answer.reply)
         except VoiceFailed as error:
-            self._silent(speaker, ticket, f"The voice failed: {error}")
+            self._emit(Notice(f"{error} The answer goes on as text."))
+            try:
+                speech.finish()
+            except DeviceError:
+                self._speaker_lost = True
         except DeviceError as error:
             self._speaker_lost = True
-            self._silent(None, ticket, str(error))
-        except ModelError:  # the brain's
-            with suppress(DeviceError):
-                speaker.finish(ticket.marks, stopped)
-            raise
-
-    def _silent(self, speaker: Speaker | None, ticket: TurnHandle, sentence: str) -> None:
-        """What was already spoken is played to its end; the text goes on."""
-        self._emit(Notice(f"{sentence} The answer goes on as text."))
-        try:
-            if speaker is not None:
-                speaker.finish(ticket.marks, ticket.cancelled.is_set)
-        except DeviceError:
-            self._speaker_lost = True
+            self._emit(Notice(f"{error} The answer goes on as text."))
 
     def _remember_echo(self, marks: Marks) -> None:
         first, last = marks.at(Mark.FIRST_SOUND), marks.at(Mark.LAST_SOUND)
@@ -860,13 +834,19 @@ class _Closing(Exception):
     """Nobody waits any more for what is being loaded."""
 
 
-Part: TypeAlias = Microphone | Speaker | Voice | Brain | Literal["none"] | None
+Part: TypeAlias = Microphone | Speaker | VoiceWorker | Brain | None
 
 
 def _close(*parts: Part) -> None:
     for part in parts:
-        if not isinstance(part, str | None):
+        if part is not None:
             part.close()
+
+
+def _worker(change: ReplaceParts) -> VoiceWorker | None:
+    if change.voice is None or change.voice == "none":
+        return None
+    return VoiceWorker(change.voice, change.config.voice.timeout_s)
 
 
 def _silent_frame() -> Frame:

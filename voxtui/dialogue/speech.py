@@ -1,28 +1,172 @@
-"""Turn the clauses of a reply into speech, and tell how much of it was heard."""
+"""Speak a reply: clauses to the voice, speech to the speaker; and how much of it was heard."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-from voxtui.dialogue.data import SpeechChunk, Token, audible
-from voxtui.dialogue.interfaces import Voice
-from voxtui.dialogue.marks import Mark, Marks
-from voxtui.dialogue.prefetch import FirstItemTimeout, prefetch
-
-if TYPE_CHECKING:
-    pass
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TypeAlias
 
 from voxtui.dialogue.clauses import NOT_A_LIST, SHORTEST_SPOKEN, clauses, speakable, unfinished
+from voxtui.dialogue.data import SpeechChunk, Token, audible
+from voxtui.dialogue.interfaces import Progress, Speaker, Voice
+from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.prefetch import TICK_SECONDS
+from voxtui.errors import DeviceError, ModelError
 
 _log = logging.getLogger(__name__)
 
 
 class VoiceFailed(Exception):
-    """The voice raised; whatever it was, it costs the sound of one turn and nothing else."""
+    """The voice raised an error, which costs the sound of one turn. The message is a sentence."""
+
+
+class VoiceTimeout(VoiceFailed):
+    """The voice returned no speech of a clause within its timeout."""
+
+
+_Result: TypeAlias = SpeechChunk | BaseException | None
+"""A chunk; an exception that ends the job; or None, after the last chunk."""
+
+
+class _Stopped:
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A call of the voice, and the queue of its results."""
+
+    run: Callable[[], Iterable[SpeechChunk]]
+    stopped: Callable[[], bool]
+    abandoned: bool = False
+    """written by the consumer: no result is read any more"""
+    over: bool = False
+    """written by the worker: the voice has returned"""
+    results: SimpleQueue[_Result] = field(default_factory=SimpleQueue[_Result])
+
+
+class VoiceWorker:
+    """Runs a voice on one thread: its warm-up, every clause, and its close.
+
+    One thread, because cuDNN keeps the plans it made for convolutions per thread: on a new one
+    each layer of a GPU voice would be planned again. A call into a model cannot be stopped, so the
+    thread may still be at a clause that was cancelled; the next clause waits for it. A clause that
+    exceeds `timeout_s` is abandoned, and the voice is `stuck` until that call returns: a second
+    thread in the same model would race with it.
+    """
+
+    def __init__(self, voice: Voice, timeout_s: float) -> None:
+        self.voice = voice
+        self._timeout_s = timeout_s
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._late: _Job | None = None
+        self._thread: Thread | None = None
+
+    @property
+    def stuck(self) -> bool:
+        """True while the voice is still at a clause that timed out."""
+        return self._late is not None and not self._late.over
+
+    def warm_up(self, progress: Progress) -> None:
+        """Warm up the voice on its thread. Closes it and raises what it raises, if it fails."""
+
+        def warm() -> Iterator[SpeechChunk]:
+            self.voice.warm_up(progress)
+            return iter(())
+
+        job = _Job(warm, lambda: False)
+        self._submit(job)
+        failed = job.results.get()
+        if isinstance(failed, BaseException):
+            self.close()
+            raise failed
+
+    def speak(self, clause: str, stopped: Callable[[], bool]) -> Generator[SpeechChunk, None, bool]:
+        """Yield the speech of `clause`. Return False if it was `stopped` before its end.
+
+        Raises VoiceFailed, and VoiceTimeout if the first chunk takes longer than `timeout_s`.
+        """
+        job = _Job(lambda: self.voice.speak(clause), stopped)
+        self._submit(job)
+        begun = False
+        try:
+            while True:
+                result = self._wait(job, None if begun else self._timeout_s)
+                match result:
+                    case None:
+                        return begun or not stopped()  # a clause is not begun once it is stopped
+                    case _Stopped():
+                        return False
+                    case Exception():
+                        reason = str(result) or type(result).__name__
+                        raise VoiceFailed(f"The voice failed: {reason}") from result
+                    case BaseException():
+                        raise result
+                    case SpeechChunk():
+                        begun = True
+                        yield result
+        finally:
+            job.abandoned = True
+
+    def _wait(self, job: _Job, timeout_s: float | None) -> _Result | _Stopped:
+        waited = 0.0
+        while True:
+            try:
+                return job.results.get(timeout=TICK_SECONDS)
+            except Empty:
+                if job.stopped():
+                    return _Stopped()
+                # Intervals are counted, because the clock goes on during a suspend (Ctrl+Z).
+                waited += TICK_SECONDS
+                if timeout_s is not None and waited > timeout_s:
+                    self._late = job
+                    sentence = f"The voice took more than {timeout_s:g} s to begin."
+                    raise VoiceTimeout(sentence) from None
+
+    def close(self, seconds: float | None = None) -> None:
+        """Close the voice once it returns; wait for that `seconds` (None: its timeout) at most.
+
+        Does not wait for a voice that is stuck. May be called twice.
+        """
+        thread, self._thread = self._thread, None
+        if thread is None:
+            self.voice.close()
+            return
+        self._jobs.put(None)
+        if not self.stuck:
+            thread.join(self._timeout_s if seconds is None else seconds)
+
+    def _submit(self, job: _Job) -> None:
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="voxtui-voice", daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
+
+    # Runs on the voice's thread.
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            end: BaseException | None = None
+            try:
+                self._do(job)
+            except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+                _log.debug("the voice failed", exc_info=True)  # the message may quote the answer
+                end = error
+            job.over = True
+            job.results.put(end)
+        self.voice.close()
+
+    def _do(self, job: _Job) -> None:
+        if job.abandoned or job.stopped():
+            return
+        for chunk in job.run():
+            job.results.put(chunk)
+            if job.abandoned:
+                return
 
 
 @dataclass(slots=True)
@@ -31,8 +175,10 @@ class SpokenClause:
 
     length: int
     """characters of the reply it covers"""
+    text: str
+    """what the voice was given; empty: nothing of it is spoken"""
     seconds: float = 0.0
-    """of its speech, as far as it is known"""
+    """of its speech so far"""
     audible: float = 0.0
     """seconds up to its last audible sample"""
     whole: bool = False
@@ -45,63 +191,60 @@ class SpokenClause:
         self.seconds += chunk.seconds
 
 
-@dataclass(slots=True)
 class Speech:
-    """The spoken side of one reply: which text, how long."""
+    """The spoken side of one reply.
 
-    voice: Voice
-    marks: Marks
-    timeout_s: float
-    """a voice that takes longer for the first chunk of a clause has failed"""
-    stopped: Callable[[], bool] = lambda: False
-    """true once nobody will hear more: no clause is begun then, and none waited for"""
-    busy: threading.Lock = field(default_factory=threading.Lock)
-    """held by the thread that runs the voice, which may still work for a turn that is over"""
-    spoken: list[SpokenClause] = field(default_factory=list[SpokenClause])
+    `stopped` becomes true once no more of it is to be heard. `on_speaking` is called before the
+    first chunk is played. Used by one thread, which waits for the brain, the voice and the speaker
+    in turn; the next clause is made while one plays, because the speaker queues seconds of speech.
+    """
 
-    def chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:
-        """Speech for `tokens`, each clause once it is complete.
+    def __init__(
+        self,
+        worker: VoiceWorker,
+        speaker: Speaker,
+        marks: Marks,
+        stopped: Callable[[], bool],
+        on_speaking: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._worker = worker
+        self._speaker = speaker
+        self._marks = marks
+        self._stopped = stopped
+        self._on_speaking = on_speaking
+        self._spoken: list[SpokenClause] = []
+        self._heard_s = 0.0
 
-        Raises VoiceFailed, FirstItemTimeout.
+    def play(self, tokens: Iterator[Token]) -> None:
+        """Speak `tokens`, each clause once it is complete; block until the last sound was played.
+
+        Raises DeviceError, and VoiceFailed at once: `finish` plays what was made before. What
+        `tokens` raise is raised after what was made before it was played.
         """
-        for clause in clauses(token.text for token in tokens):
-            if self.stopped():
-                return
-            first = not self.spoken
-            text = unfinished(speakable(NOT_A_LIST.sub(r"\1\\", clause) if first else clause))
-            too_short = first and len(clause.strip()) < SHORTEST_SPOKEN
-            spoken = SpokenClause(len(clause), whole=too_short or not text)
-            self.spoken.append(spoken)
-            if spoken.whole:
-                continue
-            self.marks.mark(Mark.FIRST_CLAUSE)
-            speech = self._speech(text)
-            try:
-                with prefetch(speech, 4, "voice", self.timeout_s, self.stopped) as chunks:
-                    for chunk in chunks:
-                        self.marks.mark(Mark.FIRST_AUDIO)
-                        self.marks.speech_s += chunk.seconds
-                        spoken.add(chunk)
-                        yield chunk
-            except FirstItemTimeout:
-                if self.stopped():
-                    return
-                raise
-            spoken.whole = spoken.seconds > 0 or not self.stopped()
-
-    def _speech(self, text: str) -> Generator[SpeechChunk, None, None]:
+        speaking = False
         try:
-            with self.busy:
-                if not self.stopped():
-                    yield from self.voice.speak(text)
-        except Exception as error:
-            _log.debug("the voice failed", exc_info=True)  # it may quote the answer
-            raise VoiceFailed(str(error) or type(error).__name__) from error
+            with closing(self._chunks(tokens)) as chunks:
+                for chunk in chunks:
+                    if self._stopped():
+                        break
+                    if not speaking:
+                        speaking = True
+                        self._on_speaking()
+                    self._speaker.play(chunk, self._marks, self._stopped)
+        except ModelError:
+            with suppress(DeviceError):
+                self.finish()
+            raise
+        self.finish()
 
-    def heard(self, reply: str, seconds: float) -> str:
-        """The beginning of `reply` that `seconds` of its speech said, in whole words."""
-        end = 0
-        for clause in self.spoken:
+    def finish(self) -> None:
+        """Block until all that was made was played, or `stopped`. Raises DeviceError."""
+        self._heard_s = self._speaker.finish(self._marks, self._stopped)
+
+    def heard(self, reply: str) -> str:
+        """Return the beginning of `reply` whose speech was heard, in whole words."""
+        end, seconds = 0, self._heard_s
+        for clause in self._spoken:
             if clause.whole and seconds >= clause.audible:
                 seconds = max(0.0, seconds - clause.seconds)
                 end += clause.length
@@ -113,3 +256,33 @@ class Speech:
                 cut -= 1
             return reply[:cut]
         return reply[:end] if reply[end:].strip() else reply
+
+    def _chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:
+        for text in clauses(token.text for token in tokens):
+            if self._stopped():
+                return
+            clause = self._clause(text)
+            self._spoken.append(clause)
+            if not clause.text:
+                continue
+            self._marks.mark(Mark.FIRST_CLAUSE)
+            clause.whole = yield from self._speak(clause)
+
+    def _clause(self, text: str) -> SpokenClause:
+        first = not self._spoken
+        plain = unfinished(speakable(NOT_A_LIST.sub(r"\1\\", text) if first else text))
+        too_short = first and len(text.strip()) < SHORTEST_SPOKEN
+        spoken = "" if too_short else plain
+        return SpokenClause(len(text), spoken, whole=not spoken)
+
+    def _speak(self, clause: SpokenClause) -> Generator[SpeechChunk, None, bool]:
+        with closing(self._worker.speak(clause.text, self._stopped)) as speech:
+            while True:
+                try:
+                    chunk = next(speech)
+                except StopIteration as ended:
+                    return ended.value
+                self._marks.mark(Mark.FIRST_AUDIO)
+                self._marks.speech_s += chunk.seconds
+                clause.add(chunk)
+                yield chunk

@@ -12,13 +12,11 @@ import os
 import pickle
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from importlib import import_module
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.interfaces import Progress
@@ -30,16 +28,11 @@ from voxtui.voices.hibari import pause_after, trim
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
-Answer: TypeAlias = "SimpleQueue[Samples | Exception]"
-
 RATE = 24_000
 
 LONGEST = 400
 """Phonemes spoken at once: the model can take 510, but begins to rush before
 (https://huggingface.co/hexgrad/Kokoro-82M/blob/main/VOICES.md)."""
-
-CLOSING_SECONDS = 1.0
-"""How long closing waits for what is being spoken; what is stuck is left to end by itself."""
 
 NEEDED = ("torch", "transformers", "kokoro", "hibari")
 
@@ -64,11 +57,11 @@ def check_installed() -> None:
 
 
 class KokoroVoice:
-    """Speaks English as any of Kokoro's voices; a chunk a clause.
+    """Speaks English as any of Kokoro's voices; one chunk per clause.
 
-    One thread does the work of all clauses: cuDNN's plans for convolutions are kept by thread
-    (`benchmark_cache` in torch's aten/src/ATen/native/cudnn/Conv_v8.cpp), so on a new thread each
-    of the hundred layers would be planned anew.
+    Warm it up on the thread that will call `speak`. cuDNN keeps its plans for convolutions per
+    thread (`benchmark_cache` in torch's aten/src/ATen/native/cudnn/Conv_v8.cpp), so another thread
+    would plan each of the hundred layers again.
     """
 
     def __init__(self, config: VoiceConfig, files: KokoroFiles) -> None:
@@ -86,8 +79,6 @@ class KokoroVoice:
         self._noise: Any
         self._stream: Any = None
         self._where = ""
-        self._wanted: SimpleQueue[tuple[str, Answer] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
 
     @property
     def name(self) -> str:
@@ -124,10 +115,7 @@ class KokoroVoice:
             raise ModelError(f"Kokoro could not say {clause!r}: {_reason(error)}.") from error
 
     def close(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._wanted.put(None)
-            thread.join(CLOSING_SECONDS)
+        self._model = None
 
     def _load(self) -> None:
         import torch
@@ -148,8 +136,6 @@ class KokoroVoice:
             raise ModelError(f"{self._files.voice} is not a voice of Kokoro.", REFETCH)
         self._noise = torch.Generator(device)
         _draw_from(self._noise, self._model.decoder.generator.m_source)
-        self._thread = threading.Thread(target=self._run, name="voxtui-kokoro", daemon=True)
-        self._thread.start()
 
     def _loaded(self) -> Any:
         code = model_code()
@@ -163,27 +149,6 @@ class KokoroVoice:
         return model
 
     def _sound(self, phonemes: str) -> Samples:
-        answer: Answer = SimpleQueue()
-        self._wanted.put((phonemes, answer))
-        if self._thread is None:  # closed meanwhile: there may be nobody to answer
-            raise RuntimeError("it was closed")
-        found = answer.get()
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    # On its own thread.
-
-    def _run(self) -> None:
-        while (wanted := self._wanted.get()) is not None:
-            phonemes, answer = wanted
-            try:
-                answer.put(self._synthesised(phonemes))
-            except Exception as error:  # noqa: BLE001 - raised again where it is waited for
-                answer.put(error)
-        self._model = None
-
-    def _synthesised(self, phonemes: str) -> Samples:
         import torch
 
         model = self._model
@@ -234,7 +199,11 @@ def _fold_weight_norm(model: Any) -> None:
 
 
 def _draw_from(noise: Any, source: Any) -> None:
-    """Let the vocoder draw from `noise`, not from the generator that the brain samples with."""
+    """Make the vocoder draw from the generator `noise` instead of torch's default one.
+
+    A CUDA graph capture that fails, as the brain's may, leaves CUDA's default generator unusable.
+    A generator of its own also makes a clause sound the same each time.
+    """
     import torch
     from torch.overrides import TorchFunctionMode
 
