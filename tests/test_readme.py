@@ -1,5 +1,6 @@
 """What the README tells people to type exists, and what any page links to."""
 
+import importlib.util
 import re
 import shlex
 import shutil
@@ -21,7 +22,7 @@ def typed():
     """Every command of the README: those of its code blocks, and those quoted in its text."""
     blocks = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.strip()]
-    quoted = re.findall(r"`((?:voxtui|make) [^`]+)`", README)
+    quoted = re.findall(r"`((?:voxtui|make|python -m) [^`]+)`", README)
     commands = [shlex.split(line, comments=True) for line in [*lines, *quoted]]
     return [[word for word in words if not re.match(r"[A-Z_]+=", word)] for words in commands]
 
@@ -112,6 +113,15 @@ def test_every_file_and_heading_that_is_linked_is_there(page):
             assert not heading or heading in headings(target), link
 
 
-def test_every_program_is_one_we_mean():
-    assert {words[0] for words in typed()} <= {"make", "pip", "pipx", "uv", "voxtui"}
+def test_every_program_is_one_that_the_reader_has():
+    assert {words[0] for words in typed()} <= {"make", "pip", "pipx", "python", "uv", "voxtui"}
     assert shutil.which("make")
+
+
+def test_every_python_module_that_a_page_runs_exists():
+    pages = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]
+    modules = {
+        name for page in pages for name in re.findall(r"python -m ([\w.]+)", page.read_text())
+    }
+    assert {name for name in modules if name.startswith("benchmarks.")}
+    assert {name for name in modules if importlib.util.find_spec(name) is None} == set()

@@ -17,23 +17,33 @@ import re
 import shlex
 import sys
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069]")
+"""C0 and C1 controls except tab and newline, lone surrogates, line separators, bidi overrides.
+
+U+200B to U+200F stay: emoji and Indic scripts need the joiners, and Arabic and Hebrew need the
+marks. None of them reorders the text around it, as the overrides and isolates do.
+"""
 
 
-def strip_control_characters(said: str) -> str:
-    """`said` without what is no text, and may be a command to the terminal that shows it.
+def strip_control_characters(text: str) -> str:
+    """Return `text` without characters that command a terminal or reorder what it shows.
 
-    For all that somebody else has named or written: a server, a model, a device, a file.
+    For every text of somebody else: of a server, a model, a device or a file's name.
     """
-    return _CONTROL.sub("", said)
+    return _CONTROL.sub("", text)
+
+
+def one_line(text: str) -> str:
+    """Return `text` without control characters, each line break a space: it cannot forge a line."""
+    return re.sub(r"\s*[\r\n]\s*", " ", strip_control_characters(text.replace("\r", "\n"))).strip()
 
 
 class VoxtuiError(Exception):
     """A failure the user can understand; `hint` is a command or a config key that helps."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        self.message = strip_control_characters(message)
-        self.hint = strip_control_characters(hint)
+        self.message = one_line(message)
+        self.hint = one_line(hint)
         super().__init__(self.message)
 
     def __str__(self) -> str:

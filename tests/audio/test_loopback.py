@@ -13,14 +13,13 @@ from tests.fakes import FakeMicrophone, FakeSpeaker
 from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
 from voxtui.audio import loopback
 from voxtui.audio.clips import frames
-from voxtui.audio.loopback import RATE, chirp, find, keep, kept, measure
+from voxtui.audio.loopback import RATE, chirp, find, measure
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.commands import doctor
 from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.dialogue.marks import Mark
-from voxtui.errors import DeviceError, InputError
+from voxtui.errors import DeviceError
 
 CHIRP = resample(chirp(), RATE, SAMPLE_RATE)
 
@@ -88,12 +87,6 @@ def test_clipping_is_counted(cable) -> None:
     assert found.clipped > 100
 
 
-def test_silence_is_not_taken_for_a_chirp(cable, capsys, tmp_path) -> None:
-    assert not doctor.loop_back(*cable(room=lambda sound: 0 * sound), tmp_path / "loopback.json")
-    assert "Too few." in capsys.readouterr().out
-    assert not (tmp_path / "loopback.json").exists()
-
-
 def test_a_microphone_that_is_lost_meanwhile_is_said(cable) -> None:
     speaker, microphone = cable()
     speaker.play = lambda *_: microphone.unplug()
@@ -101,19 +94,6 @@ def test_a_microphone_that_is_lost_meanwhile_is_said(cable) -> None:
     with pytest.raises(DeviceError, match="unplugged"):
         measure(speaker, microphone)
     assert speaker.closed and microphone.closed
-
-
-def test_the_offset_is_kept_for_the_speaker_it_was_measured_of(tmp_path) -> None:
-    place = tmp_path / "state" / "loopback.json"
-    assert kept(place, "Box") is None
-    keep(place, "Box", "Headset", 0.0423)
-    assert kept(place, "Box") == 42.3
-    assert kept(place, "Another") is None
-    for damaged in ("", "[]", "{}", '{"speaker": "Box"}', '{"speaker": "Box", "offset_ms": "x"}'):
-        place.write_text(damaged)
-        assert kept(place, "Box") is None
-    with pytest.raises(InputError, match="cannot be written"):
-        keep(place / "below", "Box", "Headset", 0.1)
 
 
 @pytest.mark.slow

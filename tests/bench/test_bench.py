@@ -20,6 +20,7 @@ from voxtui.dialogue.marks import Outcome, Turn
 from voxtui.errors import InputError
 from voxtui.records.metrics import FIRST_SOUND, TTFT
 from voxtui.settings.schema import TargetsConfig
+from voxtui.wiring import target_clips
 
 CLIPS = {"one.wav": "..xxxxxxxx.", "two.wav": ".xxxxxxxxx."}
 
@@ -41,9 +42,8 @@ def bench(monkeypatch, tmp_path, capfd):
                           brain=brain, voice=voice or BeepVoice(), config=config,
                           emit=emit)  # fmt: skip
 
-        monkeypatch.setattr(voxtui.cli, "build_engine", build)
+        monkeypatch.setattr("voxtui.bench.command.build_engine", build)
         ran = CliRunner().invoke(voxtui.cli.cli, ["bench", *files, *arguments])
-        run.printed = ran.stdout
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):
             raise ran.exception
         return Ran(ran.exit_code, ran.stdout, capfd.readouterr().err)
@@ -139,32 +139,6 @@ def test_a_turn_that_fails_is_counted_and_named_and_ends_with_1(bench):
     assert ran.exit_code == 1
     assert "1 answered, 1 failed" in ran.stdout
     assert ran.stdout.splitlines()[-1] == "Failed: Out of memory."
-
-
-@pytest.mark.slow
-def test_the_picture_is_drawn_and_a_place_for_none_refused_before_anything_runs(bench):
-    pytest.importorskip("matplotlib")
-    ran = bench("--runs", "1", "--plot", "out.png")
-    assert ran.exit_code == 0
-    assert Path("out.png").read_bytes().startswith(b"\x89PNG")
-    for path in ("out.jpg", "nowhere/out.png"):
-        with pytest.raises(InputError, match=path):
-            bench("--plot", path, brain=ScriptedBrain([ZeroDivisionError()]))
-
-
-@pytest.mark.slow
-def test_a_picture_that_cannot_be_written_costs_the_picture_only(bench):
-    pytest.importorskip("matplotlib")
-    Path("out.png").symlink_to("nowhere/out.png")
-    with pytest.raises(InputError, match=r"out\.png: the picture cannot be written: No such file"):
-        bench("--runs", "1", "--plot", "out.png")
-    assert "TTFT" in bench.printed
-
-
-def test_without_matplotlib_a_sentence_says_what_to_install(bench, monkeypatch):
-    monkeypatch.setattr("voxtui.bench.plot.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"-m pip install '\.\[bench\]'"):
-        bench("--plot", "out.png")
 
 
 def _older(clips, brain="scripted brain", **marks):
@@ -270,7 +244,7 @@ def test_stages_are_summed_up_by_name():
 
 
 def test_check_runs_over_a_short_wav_and_a_long_ogg():
-    short, long = (soundfile.info(path) for path in voxtui.cli.target_clips())
+    short, long = (soundfile.info(path) for path in target_clips())
     assert (short.format, long.format) == ("WAV", "OGG")
     assert short.duration < 3
     assert long.duration > 12
@@ -278,7 +252,8 @@ def test_check_runs_over_a_short_wav_and_a_long_ogg():
 
 @pytest.mark.slow
 def test_check_is_one_command_with_an_exit_code(bench, monkeypatch):
-    monkeypatch.setattr(voxtui.cli, "target_clips", lambda: [Path(name) for name in CLIPS])
+    clips = [Path(name) for name in CLIPS]
+    monkeypatch.setattr("voxtui.bench.command.target_clips", lambda: clips)
     ran = bench("--check", "--runs", "1", files=())
     assert ran.exit_code == 0, ran.stdout
     assert ran.stdout.splitlines()[-1] == "PASS"

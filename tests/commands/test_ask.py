@@ -59,7 +59,7 @@ def ask(monkeypatch, tmp_path, capfd):
             return Engine(microphone=microphone, speaker=speaker, detector=LoudIsSpeech(),
                           brain=brain, voice=voice, config=config, emit=emit)  # fmt: skip
 
-        monkeypatch.setattr(voxtui.cli, "build_engine", build)
+        monkeypatch.setattr("voxtui.commands.ask.build_engine", build)
         command = ["ask", *arguments, *([pace] if pace else [])]
         ran = CliRunner().invoke(voxtui.cli.cli, command)
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):

@@ -1,22 +1,15 @@
-"""What `voxtui doctor` and `voxtui devices` say of machines that lack something."""
+"""`voxtui doctor` on machines that lack something."""
 
-import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from tests.fakes import FakeMicrophone
-from voxtui.audio import devices
-from voxtui.audio.devices import Device, Probe
+from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
+from voxtui.audio.devices import Probe
 from voxtui.commands import doctor
-from voxtui.errors import DeviceError, ModelError
+from voxtui.errors import ModelError
 from voxtui.models.cuda import Gpu
-from voxtui.settings.schema import AudioConfig, BrainConfig, Config, EmbeddedBrainConfig
-
-MICROPHONE = Device(0, "Headset", "ALSA", 1, 0, 48_000, True, False)
-SPEAKER = Device(1, "Loud speaker", "ALSA", 0, 2, 44_100, False, True)
-CRASHED = "The sound system crashed when asked for its devices."
+from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 
 
 @pytest.fixture
@@ -93,8 +86,7 @@ def damaged(path):
 
 
 def test_memory_that_is_there_and_not_free_is_said(machine, capsys, monkeypatch):
-    found = [("in all", 16.0), ("free", 0.05)]
-    monkeypatch.setattr(doctor, "_memory_found", lambda: iter(found))
+    monkeypatch.setattr(Path, "read_text", lambda path: "MemAvailable:    50000 kB\n")
     possible, lines = machine.examine(capsys)
     assert possible
     assert lines[0] == "note     memory: 0.1 GB free; 0.1 GB are needed"
@@ -105,26 +97,19 @@ def test_memory_that_is_there_and_not_free_is_said(machine, capsys, monkeypatch)
     [
         ("0::/user/app\n", {"user/app/memory.max": "max", "user/memory.max": "700000000"}),
         ("0::/host/only\n", {"memory.max": "700000000"}),  # as in a container
-        (
-            "5:cpu:/\n4:memory:/app\n0::/\n",
-            {
-                "memory/app/memory.limit_in_bytes": "700000000",
-                "memory/memory.limit_in_bytes": "9223372036854771712",
-            },
-        ),
     ],
 )
-def test_memory_that_a_container_may_not_use_is_not_counted(tmp_path, groups, files):
+def test_the_limit_of_a_container_is_the_smallest_of_its_control_groups(tmp_path, groups, files):
     (tmp_path / "cgroup").write_text(groups)
     for name, limit in files.items():
         (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "mount" / name).write_text(f"{limit}\n")
-    limits = doctor._control_group_limits(tmp_path / "cgroup", tmp_path / "mount")
-    assert min(limits) == 700_000_000
+    limit = doctor.control_group_limit(tmp_path / "cgroup", tmp_path / "mount")
+    assert limit == 700_000_000
 
 
 def test_a_system_without_control_groups_has_no_limit_of_theirs(tmp_path):
-    assert not [*doctor._control_group_limits(tmp_path / "none", tmp_path)]
+    assert doctor.control_group_limit(tmp_path / "none", tmp_path) is None
 
 
 def test_a_voice_that_cannot_be_is_missing(machine, capsys):
@@ -237,102 +222,3 @@ def test_where_voxtral_can_answer_the_embedded_brain_may_lack_something(
     possible, lines = machine.examine(capsys)
     assert possible
     assert lines[0] == "note     embedded models: not installed (xllamacpp)"
-
-
-# voxtui devices.
-
-
-@pytest.fixture
-def listed(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "LEVEL_SECONDS", 0.05)
-
-    def show(probe, audio=AudioConfig(), microphone=None, level=0.1):  # noqa: B008 - frozen
-        monkeypatch.setattr(doctor, "probe", lambda: probe)
-        microphone = microphone or FakeMicrophone()
-        microphone.level = level
-        doctor.show_devices(audio, microphone)
-        return capsys.readouterr()
-
-    return show
-
-
-def test_devices_are_a_table_that_says_which_are_used(listed):
-    first, second, level = listed(Probe((MICROPHONE, SPEAKER))).out.splitlines()
-    said = [re.sub(" +", " ", line).strip() for line in (first, second)]
-    assert said == [
-        "0 Headset ALSA 48000 Hz 1 in, 0 out used as microphone",
-        "1 Loud speaker ALSA 44100 Hz 0 in, 2 out used as speaker",
-    ]
-    assert level == "Level: −20 dBFS at most in 0.05 s from 'fake microphone'."
-
-
-def test_the_name_of_a_device_gives_the_terminal_no_command(monkeypatch):
-    """That of a Bluetooth headset is whatever its owner calls it."""
-    named = {"name": "\x1b]0;title\x07Headset", "hostapi": 0, "max_input_channels": 1,
-             "max_output_channels": 0, "default_samplerate": 16_000.0}  # fmt: skip
-    system = SimpleNamespace(
-        PortAudioError=OSError,
-        default=SimpleNamespace(device=(0, -1)),
-        query_hostapis=lambda: [{"name": "ALSA"}],
-        query_devices=lambda: [named],
-    )
-    monkeypatch.setattr(devices, "portaudio", lambda: system)
-    monkeypatch.setattr(devices, "streams", devices.Streams())
-    assert [device.name for device in devices.list_devices()] == ["]0;titleHeadset"]
-
-
-def test_a_device_that_is_configured_and_not_there_is_said(listed):
-    said = listed(Probe((MICROPHONE, SPEAKER)), AudioConfig(input="Hedset"))
-    assert said.err == (
-        "There is no microphone 'Hedset' (audio.input). Did you mean 'Headset'? "
-        "`voxtui devices` lists them.\n"
-        "A device that another program holds alone is not seen.\n"
-    )
-    assert "Level" not in said.out
-
-
-def test_a_microphone_that_gives_digital_silence_is_muted(listed):
-    microphone = FakeMicrophone()
-    said = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
-    assert said.startswith("Only digital silence comes from 'fake microphone': it is muted")
-    assert microphone.closed
-
-
-def test_a_microphone_that_is_lost_meanwhile_is_said_and_not_taken_for_silence(listed):
-    class Lost(FakeMicrophone):
-        def open(self, sink, lost):
-            super().open(sink, lost)
-            self.unplug()
-
-    microphone = Lost()
-    said = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
-    assert said == "The microphone was unplugged."
-    assert microphone.closed
-
-
-def test_a_microphone_that_is_busy_is_said(listed):
-    busy = FakeMicrophone(fails=DeviceError("The microphone is in use."))
-    assert listed(Probe((MICROPHONE,)), microphone=busy).out.endswith("The microphone is in use.\n")
-
-
-def test_no_device_is_no_failure_and_no_sound_system_is_one(listed):
-    assert "There is no sound device" in listed(Probe(())).out
-    with pytest.raises(DeviceError, match="crashed"):
-        listed(Probe((), CRASHED))
-
-
-# voxtui ask --play.
-
-
-def test_playing_without_a_speaker_says_so_and_goes_on(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "probe", lambda: Probe((MICROPHONE,)))
-    assert not doctor.can_play(AudioConfig())
-    assert capsys.readouterr().err.startswith("There is no speaker.")
-    monkeypatch.setattr(doctor, "probe", lambda: Probe((SPEAKER,)))
-    assert doctor.can_play(AudioConfig())
-
-
-def test_playing_on_a_speaker_asked_for_by_name_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(doctor, "probe", lambda: Probe((SPEAKER,)))
-    with pytest.raises(DeviceError, match="There is no speaker 'USB'"):
-        doctor.can_play(AudioConfig(output="USB"))

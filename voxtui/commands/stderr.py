@@ -1,8 +1,7 @@
-"""Keeps what native libraries write to fd 2 from tearing the screen."""
+"""Keep what native libraries write to fd 2 away from the screen."""
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Generator
@@ -11,43 +10,55 @@ from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from voxtui.records.files import open_private
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-class Terminal(FileIO):
-    """Takes what is written even after its window has been closed.
+class LenientFile(FileIO):
+    """Drops what cannot be written, for example to a closed window (EIO) or a full disk (ENOSPC).
 
-    Textual's writer would die of the error, and the app would wait for it for ever.
+    Textual's writer thread dies of an OSError, and then the app waits for it without end. A right
+    answer on stdout keeps its exit code even if stderr is full.
     """
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
+        except OSError:
             return memoryview(data).nbytes
 
 
-@contextmanager
-def native_stderr_in(log: Path) -> Generator[None, None, None]:
-    """Fd 2 goes to `log`, which starts empty; `sys.stderr` and Textual keep the terminal.
+def lenient_writer(fd: int, encoding: str = "utf-8", closefd: bool = True) -> TextIOWrapper:
+    """Return a text stream on `fd` that never raises and is flushed at each line end."""
+    buffered = BufferedWriter(LenientFile(fd, "w", closefd=closefd))
+    return TextIOWrapper(buffered, encoding=encoding, errors="replace", line_buffering=True)
 
-    ALSA, PortAudio and inference runtimes write to fd 2 from C, where Textual draws.
+
+def native_log() -> Path:
+    from voxtui.settings.paths import user_folders
+
+    return user_folders().user_state_path / "native.log"
+
+
+@contextmanager
+def native_stderr_in(log: Path) -> Generator[None]:
+    """Send fd 2 to `log`, emptied first; `sys.stderr` and Textual keep the terminal.
+
+    ALSA, PortAudio and inference runtimes write to fd 2 from C, onto the screen that Textual
+    draws. What they write is dropped if `log` cannot be a file of ours.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
     for stream in (sys.stderr, sys.__stderr__):
         if stream is not None:
             stream.flush()
     python_stderr, first_stderr = sys.stderr, sys.__stderr__
     terminal_fd = os.dup(2)
-    log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    log_fd = _open_log(log)
     os.dup2(log_fd, 2)
     os.close(log_fd)
-    buffered = BufferedWriter(Terminal(terminal_fd, "w"))
-    terminal = TextIOWrapper(buffered, encoding="utf-8", errors="replace", line_buffering=True)
-    sys.stderr = sys.__stderr__ = terminal  # type: ignore[misc]  # Textual's driver takes the latter
+    terminal = lenient_writer(terminal_fd)
+    sys.stderr = sys.__stderr__ = terminal  # type: ignore[misc]  # Textual's driver uses the latter
     try:
         yield
     finally:
@@ -55,3 +66,14 @@ def native_stderr_in(log: Path) -> Generator[None, None, None]:
         os.dup2(terminal_fd, 2)
         sys.stderr, sys.__stderr__ = python_stderr, first_stderr  # type: ignore[misc]
         terminal.close()
+
+
+def _open_log(log: Path) -> int:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        found = open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.fchmod(found, 0o600)  # an older voxtui created it with the umask's mode
+        os.truncate(found, 0)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
+    return found

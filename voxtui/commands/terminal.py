@@ -1,4 +1,4 @@
-"""What this terminal can do, as it says itself."""
+"""What this terminal can do, according to its own answers and to terminfo."""
 
 from __future__ import annotations
 
@@ -6,102 +6,69 @@ import curses
 import os
 import re
 import select
-import shutil
-import subprocess
 import sys
 import termios
 import time
 import tty
-from dataclasses import dataclass
 
 EVENT_TYPES = 0b10
-"""The kitty keyboard protocol's flag for "say whether a key went down, repeats or came up"."""
+"""Flag of the kitty keyboard protocol: report whether a key was pressed, repeated or released.
 
-MOUSE_MODE = 1006
+https://sw.kovidgoyal.net/kitty/keyboard-protocol/
+"""
 
-QUESTIONS = f"\x1b[>{EVENT_TYPES}u\x1b[?u\x1b[<u\x1b[?{MOUSE_MODE}$p\x1b[5n"
-"""Take the flag, ask what was granted, give it back; ask for the mouse; and ask for the status,
-which every terminal answers, and answers last."""
+QUERY = f"\x1b[>{EVENT_TYPES}u\x1b[?u\x1b[<u\x1b[5n"
+"""Set the flag, ask for the flags in force, reset it, ask for the status.
+
+Every terminal answers the status request, and answers it last.
+"""
 
 STATUS = b"\x1b[0n"
 
 ANSWER_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """None where the terminal does not say."""
-
-    releases: bool
-    """whether it reports when a key comes up"""
-    mouse: bool | None
-
-
-def shows_screens() -> bool:
-    """Whether TERM names a terminal in which a program can draw."""
+def can_show_screen() -> bool:
+    """Return whether TERM names a terminal in which a program can draw."""
     return os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def ask_terminal() -> Answers | None:
-    """Ask the terminal that is read from and written to; None where there is none that answers."""
+def reports_key_release() -> bool | None:
+    """Ask the terminal of stdin and stdout; return None if there is none that answers."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
-    said = _converse(sys.stdin.fileno(), sys.stdout.fileno(), QUESTIONS.encode())
-    return understand(said) if said.endswith(STATUS) else None
+    answer = _query(sys.stdin.fileno(), sys.stdout.fileno(), QUERY.encode())
+    return grants_release(answer) if answer.endswith(STATUS) else None
 
 
-def understand(said: bytes) -> Answers:
-    """What the answers to QUESTIONS mean (kitty keyboard protocol, and DECRQM for the mouse)."""
-    granted = re.search(rb"\x1b\[\?(\d+)u", said)
-    mouse = re.search(rb"\x1b\[\?%d;(\d)\$y" % MOUSE_MODE, said)
-    return Answers(
-        releases=granted is not None and bool(int(granted[1]) & EVENT_TYPES),
-        mouse=mouse[1] in b"12" if mouse else None,
-    )
+def grants_release(answer: bytes) -> bool:
+    """Return whether `answer`, the reply to QUERY, has the flag EVENT_TYPES."""
+    flags = re.search(rb"\x1b\[\?(\d+)u", answer)
+    return flags is not None and bool(int(flags[1]) & EVENT_TYPES)
 
 
-def _converse(reading: int, writing: int, questions: bytes) -> bytes:
-    """What comes back, up to the status; nothing of it is echoed or left for the shell."""
-    before = termios.tcgetattr(reading)
-    said = b""
+def _query(read_fd: int, write_fd: int, query: bytes) -> bytes:
+    """Return the answer up to the status. Nothing of it is echoed or left for the shell."""
+    settings = termios.tcgetattr(read_fd)
+    answer = b""
     deadline = time.monotonic() + ANSWER_SECONDS
     try:
-        tty.setcbreak(reading)
-        os.write(writing, questions)
-        while not said.endswith(STATUS) and (left := deadline - time.monotonic()) > 0:
-            if select.select([reading], [], [], left)[0]:
-                said += os.read(reading, 1024)
+        tty.setcbreak(read_fd)
+        os.write(write_fd, query)
+        while not answer.endswith(STATUS) and (left := deadline - time.monotonic()) > 0:
+            if select.select([read_fd], [], [], left)[0]:
+                answer += os.read(read_fd, 1024)
     finally:
-        termios.tcsetattr(reading, termios.TCSAFLUSH, before)
-    return said
+        termios.tcsetattr(read_fd, termios.TCSAFLUSH, settings)
+    return answer
 
 
 def colours() -> int:
-    """How many this terminal shows."""
+    """Return how many colours this terminal shows."""
     if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
         return 1 << 24
-    return max(2, _capability_number("colors"))
-
-
-def repeat_rate() -> tuple[float, float] | None:
-    """(seconds until a held key repeats, repeats a second), where an X display of ours says so."""
-    if not os.environ.get("DISPLAY") or os.environ.get("SSH_CONNECTION"):
-        return None
-    if (xset := shutil.which("xset")) is None:
-        return None
-    try:
-        said = subprocess.run(
-            [xset, "q"], capture_output=True, text=True, timeout=2, check=False
-        ).stdout
-    except subprocess.TimeoutExpired:
-        return None
-    found = re.search(r"auto repeat delay:\s+(\d+)\s+repeat rate:\s+(\d+)", said)
-    return (int(found[1]) / 1000, float(found[2])) if found else None
-
-
-def _capability_number(name: str) -> int:
     try:
         curses.setupterm(fd=1)
-        return curses.tigetnum(name)
-    except curses.error:  # TERM names nothing that is known
-        return 0
+        return max(2, curses.tigetnum("colors"))
+    except curses.error:  # TERM names no known terminal
+        return 2

@@ -7,17 +7,20 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from voxtui.audio.clips import frames, pieces
+from voxtui.audio.clips import check_clip, frames, pieces
+from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
 from voxtui.dialogue.interfaces import SpeechDetector
 from voxtui.dialogue.listening import LEAD_FRAMES, Recording, SpeechGate
-from voxtui.errors import strip_control_characters
-from voxtui.settings.schema import VadConfig
+from voxtui.errors import InputError, one_line
+from voxtui.settings.schema import Config, VadConfig
+from voxtui.wiring import build_detector, recogniser
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
@@ -40,6 +43,17 @@ class Segment:
     text: str
 
 
+def run(config: Config, files: Sequence[Path], form: str) -> None:
+    """Print what is said in `files`, as text, json, srt or vtt (`form`). Raises VoxtuiError."""
+    if form in ("srt", "vtt") and len(files) > 1:
+        raise InputError(f"--format {form} takes one file at a time.")
+    with native_stderr_in(native_log()):
+        for path in files:
+            check_clip(path)
+        with recogniser(config, partial(click.echo, err=True)) as recognise:
+            write(files, form, config.vad, build_detector(config), recognise)
+
+
 def write(
     files: Sequence[Path], form: str, vad: VadConfig, detector: SpeechDetector, recognise: Recognise
 ) -> None:
@@ -53,7 +67,7 @@ def write(
             count += 1
             click.echo(written(segment, form, count))
         if count == before:
-            click.echo(f"Nothing was heard in {strip_control_characters(file.name)}.", err=True)
+            click.echo(f"Nothing was heard in {one_line(file.name)}.", err=True)
 
 
 def written(segment: Segment, form: str, number: int) -> str:

@@ -9,7 +9,8 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -235,6 +236,16 @@ class MetricsLog:
                 os.write(file, line if _ends_a_line(file) else b"\n" + line)
             finally:
                 os.close(file)
+
+
+@contextmanager
+def metrics_log(enabled: bool) -> Generator[MetricsLog]:
+    """Open the log of this session, and close it at the end."""
+    log = MetricsLog(metrics_file() if enabled else None)
+    try:
+        yield log
+    finally:
+        log.close()
 
 
 def _kind(source: str) -> Source:

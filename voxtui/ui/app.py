@@ -299,7 +299,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._show_mode()
         self._show_head()
         self._show_state()
-        for ending in (signal.SIGTERM, signal.SIGHUP):
+        for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # Even if it was started to ignore them, as by `nohup`: nobody could end it without its
             # terminal, and its microphone is open.
             leave = partial(self.exit, return_code=TERMINATED)

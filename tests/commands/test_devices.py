@@ -1,0 +1,107 @@
+"""`voxtui devices`, and the speaker of `voxtui ask --play`."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
+from tests.fakes import FakeMicrophone
+from voxtui.audio import devices as audio
+from voxtui.audio.devices import Probe
+from voxtui.commands import devices
+from voxtui.errors import DeviceError
+from voxtui.settings.schema import AudioConfig
+
+
+@pytest.fixture
+def listed(monkeypatch, capsys):
+    monkeypatch.setattr(devices, "LEVEL_SECONDS", 0.05)
+
+    def show(probe, audio=AudioConfig(), microphone=None, level=0.1):  # noqa: B008 - frozen
+        monkeypatch.setattr(devices, "probe", lambda: probe)
+        microphone = microphone or FakeMicrophone()
+        microphone.level = level
+        devices.show_devices(audio, microphone)
+        return capsys.readouterr()
+
+    return show
+
+
+def test_devices_are_a_table_that_says_which_are_used(listed):
+    first, second, level = listed(Probe((MICROPHONE, SPEAKER))).out.splitlines()
+    said = [re.sub(" +", " ", line).strip() for line in (first, second)]
+    assert said == [
+        "0 Headset ALSA 48000 Hz 1 in, 0 out used as microphone",
+        "1 Loud speaker ALSA 44100 Hz 0 in, 2 out used as speaker",
+    ]
+    assert level == "Level: −20 dBFS at most in 0.05 s from 'fake microphone'."
+
+
+def test_the_name_of_a_device_gives_the_terminal_no_command(monkeypatch):
+    """That of a Bluetooth headset is whatever its owner calls it."""
+    named = {"name": "\x1b]0;title\x07Headset", "hostapi": 0, "max_input_channels": 1,
+             "max_output_channels": 0, "default_samplerate": 16_000.0}  # fmt: skip
+    system = SimpleNamespace(
+        PortAudioError=OSError,
+        default=SimpleNamespace(device=(0, -1)),
+        query_hostapis=lambda: [{"name": "ALSA"}],
+        query_devices=lambda: [named],
+    )
+    monkeypatch.setattr(audio, "portaudio", lambda: system)
+    monkeypatch.setattr(audio, "streams", audio.Streams())
+    assert [device.name for device in audio.list_devices()] == ["]0;titleHeadset"]
+
+
+def test_a_device_that_is_configured_and_not_there_is_said(listed):
+    said = listed(Probe((MICROPHONE, SPEAKER)), AudioConfig(input="Hedset"))
+    assert said.err == (
+        "There is no microphone 'Hedset' (audio.input). Did you mean 'Headset'? "
+        "`voxtui devices` lists them.\n"
+        "A device that another program holds alone is not seen.\n"
+    )
+    assert "Level" not in said.out
+
+
+def test_a_microphone_that_gives_digital_silence_is_muted(listed):
+    microphone = FakeMicrophone()
+    said = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
+    assert said.startswith("Only digital silence comes from 'fake microphone': it is muted")
+    assert microphone.closed
+
+
+def test_a_microphone_that_is_lost_meanwhile_is_said_and_not_taken_for_silence(listed):
+    class Lost(FakeMicrophone):
+        def open(self, sink, lost):
+            super().open(sink, lost)
+            self.unplug()
+
+    microphone = Lost()
+    said = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
+    assert said == "The microphone was unplugged."
+    assert microphone.closed
+
+
+def test_a_microphone_that_is_busy_is_said(listed):
+    busy = FakeMicrophone(fails=DeviceError("The microphone is in use."))
+    assert listed(Probe((MICROPHONE,)), microphone=busy).out.endswith("The microphone is in use.\n")
+
+
+def test_no_device_is_no_failure_and_no_sound_system_is_one(listed):
+    assert "There is no sound device" in listed(Probe(())).out
+    with pytest.raises(DeviceError, match="crashed"):
+        listed(Probe((), CRASHED))
+
+
+def test_playing_without_a_speaker_says_so_and_goes_on(monkeypatch, capsys):
+    monkeypatch.setattr(devices, "probe", lambda: Probe((MICROPHONE,)))
+    assert not devices.can_play(AudioConfig())
+    assert capsys.readouterr().err.startswith("There is no speaker.")
+    monkeypatch.setattr(devices, "probe", lambda: Probe((SPEAKER,)))
+    assert devices.can_play(AudioConfig())
+
+
+def test_playing_on_a_speaker_asked_for_by_name_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(devices, "probe", lambda: Probe((SPEAKER,)))
+    with pytest.raises(DeviceError, match="There is no speaker 'USB'"):
+        devices.can_play(AudioConfig(output="USB"))

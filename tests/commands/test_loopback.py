@@ -1,0 +1,39 @@
+"""`voxtui doctor --loopback`: the report and the file, on a cable instead of a room."""
+
+import numpy as np
+import pytest
+
+from tests.audio.test_loopback import Cable
+from tests.fakes import FakeMicrophone
+from voxtui.audio import loopback
+from voxtui.commands.loopback import measure_offset
+from voxtui.records.device_offset import offset_in
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """Measure a cable that changes the sound by `room`; return (passed, file)."""
+    monkeypatch.setattr(loopback, "NOISE_SECONDS", 0.0)
+
+    def run(room):
+        microphone = FakeMicrophone()
+        path = tmp_path / "loopback.json"
+        return measure_offset(Cable(microphone, room=room), microphone, path), path
+
+    return run
+
+
+def test_the_offset_is_printed_and_saved(measured, capsys):
+    passed, path = measured(lambda sound: sound)
+    assert passed
+    assert offset_in(path, "fake speaker") == pytest.approx(100, abs=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "5 heard by 'fake microphone', from 'fake speaker'"
+    assert lines[-1].endswith(f"({path})")
+
+
+def test_silence_is_reported_and_saves_nothing(measured, capsys):
+    passed, path = measured(lambda sound: np.zeros_like(sound))
+    assert not passed
+    assert "Too few." in capsys.readouterr().out
+    assert not path.exists()

@@ -1,0 +1,43 @@
+"""The device offset that `voxtui doctor --loopback` measured."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from voxtui.errors import InputError
+from voxtui.records.files import open_private, read_file
+from voxtui.settings.paths import user_folders
+
+LARGEST_BYTES = 10_000
+
+
+def offset_file() -> Path:
+    return user_folders().user_state_path / "loopback.json"
+
+
+def save_offset(path: Path, speaker: str, microphone: str, offset: float) -> None:
+    """Write the offset of two devices, in seconds, to `path`. Raises InputError."""
+    known = {"speaker": speaker, "microphone": microphone, "offset_ms": round(offset * 1000, 1)}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as file:
+            file.truncate()
+            file.write(json.dumps(known) + "\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
+
+
+def device_offset(speaker: str | None) -> float | None:
+    """Return milliseconds between `first_sound` and the sound itself, if measured for `speaker`."""
+    return offset_in(offset_file(), speaker)
+
+
+def offset_in(path: Path, speaker: str | None) -> float | None:
+    """Return the milliseconds that `path` holds for `speaker`, or None."""
+    try:
+        known = json.loads(read_file(path, LARGEST_BYTES))
+        return float(known["offset_ms"]) if known["speaker"] == speaker else None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None

@@ -1,0 +1,32 @@
+"""Open files of the user's state folder without hanging and without writing through links."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open the regular file `path` for writing and return its descriptor; raise OSError.
+
+    A new file has mode 0600. A link is not followed: it may name a file that others chose.
+    O_NONBLOCK: opening a FIFO fails instead of waiting for its other end.
+    """
+    found = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    return _regular(found, path)
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """Return the first `limit` bytes of the regular file `path`; raise OSError."""
+    found = _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), path)
+    with os.fdopen(found, "rb") as file:
+        return file.read(limit)
+
+
+def _regular(found: int, path: Path) -> int:
+    if stat.S_ISREG(os.fstat(found).st_mode):
+        return found
+    os.close(found)
+    raise OSError(errno.EINVAL, "Not a regular file", str(path))
