@@ -10,14 +10,14 @@ import pytest
 from tests.virtual_audio import VirtualAudio, missing
 
 OURS = "voxtui"
-"""What the names of our threads begin with."""
+"""Prefix of the names of our threads."""
 
 ENDING_SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")
 def virtual_audio() -> Iterator[VirtualAudio]:
-    """A sound server of this module's own; VOXTUI_REQUIRE_AUDIO=1 makes its absence a failure."""
+    """Start a sound server for the module; VOXTUI_REQUIRE_AUDIO=1 makes its absence a failure."""
     reason = _why_not()
     if reason:
         if os.environ.get("VOXTUI_REQUIRE_AUDIO") == "1":
@@ -39,7 +39,7 @@ def _why_not() -> str:
 
 @pytest.fixture(scope="session")
 def tiny_voxtral(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of random weights, in a directory."""
+    """Build a checkpoint of random weights; return its directory."""
     from tests.brains.voxtral.tiny_voxtral import build
 
     directory = tmp_path_factory.mktemp("voxtral") / "tiny"

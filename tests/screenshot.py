@@ -1,9 +1,9 @@
-"""A picture of the real screen after real turns: the sample clips, spoken to the embedded brain.
+"""Take a picture of the real screen after real turns with the sample clips.
 
     python -m tests.screenshot assets/screenshot.png [--size 120x40] [--clips 2,6,1] [--theme NAME]
 
-Needs Pillow, the font DejaVu Sans Mono, the chat model, and a speaker for the first sound, be it a
-virtual one. Nothing on it is made up: the numbers are those of the machine it ran on.
+Needs Pillow, the font DejaVu Sans Mono, the chat model and a real or virtual speaker. The numbers
+on the picture are those of the machine it ran on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Box = tuple[float, float, float, float]
 
 
 class Canvas:
-    """Cells of a terminal as pixels; block glyphs are drawn as boxes, so that they meet."""
+    """Draws terminal cells as pixels. Block glyphs are boxes, so that neighbours join."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self._plain = ImageFont.truetype(FONTS / "DejaVuSansMono.ttf", POINTS)

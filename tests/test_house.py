@@ -1,4 +1,4 @@
-"""The rules of the house: style, types, the direction of imports, and what is pinned."""
+"""Style, types, import direction and pinned versions are clean."""
 
 import subprocess
 import sysconfig
@@ -26,11 +26,11 @@ def test_the_types_are_clean():
     assert complaints(SCRIPTS / "pyright") == ""
 
 
-def test_imports_point_down_and_foreign_libraries_stay_where_they_belong():
+def test_the_import_contracts_hold():
     assert complaints(SCRIPTS / "lint-imports", "--no-logo", "--no-cache") == ""
 
 
-def test_the_lock_pins_what_the_project_asks_for_and_names_no_place():
+def test_the_lock_pins_every_dependency_and_names_no_index():
     locked = (REPOSITORY / "requirements.lock").read_text()
     pins = [line for line in locked.splitlines() if not line.startswith("#")]
     names = {line.split("==")[0] for line in pins}

@@ -1,10 +1,10 @@
-"""A private PulseAudio with a virtual microphone and a virtual speaker, for machines without sound.
+"""Run a private PulseAudio with a virtual microphone and speaker, for machines without sound.
 
     with VirtualAudio() as audio, audio.environment():
         audio.say(wav)              # what the microphone `voxmic` hears
         audio.record()              # what the speaker `voxspk` plays
 
-Everything is in one temporary directory; nothing of the user's sound setup is read or written.
+All files are in one temporary directory. The user's sound setup is neither read nor written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 
 MICROPHONE, SPEAKER = "voxmic", "voxspk"
 SAID = "voxcable.monitor"
-"""To record what is said to the microphone."""
+"""The source that records the microphone's input."""
 
 RATE = 48_000
 PROGRAMS = ("pulseaudio", "pactl", "paplay", "parecord")
@@ -80,12 +80,12 @@ ctl.default {{ type pulse server "unix:@socket@" }}
 
 
 def missing() -> list[str]:
-    """The programs this machine lacks for a virtual sound server."""
+    """Return the programs missing for a virtual sound server."""
     return [program for program in PROGRAMS if shutil.which(program) is None]
 
 
 class VirtualAudio:
-    """The sound server and everything a test does to it."""
+    """The sound server and everything that tests do to it."""
 
     def __init__(self) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="voxtui-audio-"))
@@ -142,7 +142,7 @@ class VirtualAudio:
             threading.Event().wait(0.02)
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End the server, as if every sound device were unplugged at once."""
+        """Kill the server, as if every sound device were unplugged at once."""
         if self._daemon is None:
             return
         self._daemon.send_signal(how)
@@ -154,14 +154,14 @@ class VirtualAudio:
         self._daemon = None
 
     def unplug(self, other: VirtualAudio | None = None) -> None:
-        """Both devices are gone; those of `other`, under other names, are the default now."""
+        """Remove both devices; those of `other`, under other names, become the default."""
         if other is not None:
             text = OTHER_ALSA.replace("@socket@", str(other._socket))
             (self._home / "asound.conf").write_text(text)
         self.kill()
 
     def remove_microphone(self) -> None:
-        """The sound server loses its microphone while it goes on, with another one there."""
+        """Remove the microphone from the running server; another one exists."""
         self._pactl(
             "load-module",
             "module-remap-source",
@@ -173,13 +173,13 @@ class VirtualAudio:
         self._unload(f"source_name={MICROPHONE}")
 
     def plug_in(self, name: str) -> None:
-        """Another microphone, which hears the same; PortAudio lists it by this name."""
+        """Add a microphone that hears the same; PortAudio lists it by this name."""
         master = ("master=voxcable.monitor", "channels=1")
         self._pactl("load-module", "module-remap-source", f"source_name={name}", *master)
         self._list(name)
 
     def plug_in_speaker(self, name: str) -> None:
-        """Another speaker, which is the default now."""
+        """Add a speaker, which becomes the default."""
         self._pactl("load-module", "module-null-sink", f"sink_name={name}", "norewinds=1")
         self._pactl("set-default-sink", name)
         self._list(name, f'pcm.!default {{ type asym playback.pcm "{name}" capture.pcm "voxmic" }}')
@@ -191,9 +191,9 @@ class VirtualAudio:
             devices.write("\n".join((line, *also, "")))
 
     def remove_speaker(self, with_streams: bool = False) -> None:
-        """The sound server loses its speaker while it goes on.
+        """Remove the speaker from the running server.
 
-        What it played moves to the default by itself, unless it ends `with_streams`.
+        Its streams move to the default speaker, unless `with_streams` ends them.
         """
         playing = self._pactl("list", "short", "sink-inputs").splitlines()
         self._unload(f"sink_name={SPEAKER}")
@@ -207,7 +207,7 @@ class VirtualAudio:
 
     @contextmanager
     def environment(self) -> Iterator[None]:
-        """This process and its children use this server; PortAudio reads the devices anew."""
+        """Point this process and its children to this server, and re-read PortAudio's devices."""
         before = {name: os.environ.get(name) for name in self.env}
         os.environ.update(self.env)
         read_devices()
@@ -224,9 +224,9 @@ class VirtualAudio:
     def say(
         self, sound: Path | np.ndarray, rate: int = 16_000, ahead_ms: int = 500
     ) -> subprocess.Popen[bytes]:
-        """Play a file or samples into the microphone. Ends when all of it has been played.
+        """Play a file or samples into the microphone, and return when all of it was played.
 
-        `ahead_ms` of it are with the server in advance: nobody falters because a machine is busy.
+        The server holds `ahead_ms` in advance, so a busy machine causes no gap.
         """
         if isinstance(sound, np.ndarray):
             sound = self.wav(sound, rate)
@@ -234,10 +234,9 @@ class VirtualAudio:
         return subprocess.Popen(command, env=self.environ, stdin=subprocess.DEVNULL)
 
     def record(self, device: str = f"{SPEAKER}.monitor", latency_ms: int = 10) -> Recorder:
-        """Record the speaker, or what is said to the microphone, until `stop`.
+        """Record the speaker, or the microphone's input, until `stop`.
 
-        The server plays out in blocks as short as the shortest `latency_ms` of all who listen or
-        play asks for.
+        The server's block is the shortest `latency_ms` that any client asks for.
         """
         command = ["parecord", "--raw", f"--device={device}", f"--latency-msec={latency_ms}"]
         form = [f"--rate={RATE}", "--channels=1", "--format=s16le"]
@@ -252,7 +251,7 @@ class VirtualAudio:
         )
 
     def echo(self, percent: int, delay_ms: int = 20) -> None:
-        """Let the microphone hear the speaker at that volume, 0: not at all."""
+        """Feed the speaker into the microphone at this volume; 0 stops it."""
         for line in self._pactl("list", "short", "modules").splitlines():
             number, name = line.split("\t")[:2]
             if name == "module-loopback":
@@ -266,12 +265,14 @@ class VirtualAudio:
                 self._pactl("set-sink-input-volume", line.split("\t")[0], f"{percent}%")
 
     def mute(self, muted: bool) -> tuple[float, float]:
-        """The speaker plays nothing, or again what is played on it; the moments between which it
-        was told so, monotonic seconds, a millisecond or less apart."""
+        """Mute or unmute the speaker.
+
+        Returns the monotonic times before and after the command, at most 1 ms apart.
+        """
         return self._command(f"set-sink-mute {SPEAKER} {int(muted)}")
 
     def stall(self) -> None:
-        """Freeze both devices: streams stay active, but nothing moves and no error is reported."""
+        """Freeze both devices: streams stay active, no sound moves, no error is reported."""
         self._suspend("1")
 
     def unstall(self) -> None:
@@ -291,7 +292,7 @@ class VirtualAudio:
         return path
 
     def _command(self, line: str) -> tuple[float, float]:
-        """What `pactl` has no name for; when it was told so and when it was done."""
+        """Send a raw command; return the times at which it was sent and done."""
         with socket.socket(socket.AF_UNIX) as commands:
             commands.settimeout(READY_SECONDS)
             commands.connect(f"{self._socket}-commands")
@@ -319,17 +320,17 @@ class VirtualAudio:
 
 
 def _prompt(commands: socket.socket) -> None:
-    """Wait until the server has done what it was told."""
+    """Wait until the server has finished its commands."""
     said = b""
     while not said.endswith(b">>> "):
         said += commands.recv(4096)
 
 
 class Recorder:
-    """What the speaker played, with the moment at which each sample was played.
+    """Records the speaker with the time at which each sample was played.
 
-    A sample arrives some time after it was played, never before: the earliest arrival, counted in
-    samples, is the recording's clock.
+    A sample arrives after it was played, never before, so the earliest arrival (in samples) is the
+    recording's clock.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -369,21 +370,20 @@ class Recorder:
 
     @property
     def pieces(self) -> int:
-        """How many have arrived."""
+        """The number of samples that arrived."""
         return len(self._pieces)
 
     def block(self, since: int) -> float:
-        """Seconds of sound that arrive at once, `since` so many pieces: so much does the server
-        play out at a time."""
+        """Return the seconds of sound that arrive at once since that piece."""
         return statistics.median(len(piece) // 2 for piece in self._pieces[since:]) / RATE
 
     def until(self, at: float) -> None:
-        """Wait until what was played at `at` (monotonic seconds) is in the recording."""
+        """Wait until the recording holds the sample played at `at` (monotonic seconds)."""
         while self._reader.is_alive() and self.began_at + self.seconds < at:
             threading.Event().wait(0.01)
 
     def stop(self) -> np.ndarray:
-        """Mono float32 at 48 kHz, everything since the recording began."""
+        """Stop and return everything since the start: mono float32 at 48 kHz."""
         self._process.terminate()
         self._process.wait()
         self._reader.join()
@@ -393,11 +393,11 @@ class Recorder:
 
     @property
     def samples(self) -> np.ndarray:
-        """Mono float32 at 48 kHz, so far."""
+        """Return the recording so far: mono float32 at 48 kHz."""
         return np.frombuffer(b"".join(self._pieces), np.int16).astype(np.float32) / 32768
 
     def since(self, at: float) -> np.ndarray:
-        """As `samples`, but only those played since `at` (monotonic seconds)."""
+        """Return the samples played since `at` (monotonic seconds)."""
         wanted = self._samples - self.index(at)
         pieces: list[bytes] = []
         for piece in reversed(self._pieces):
@@ -410,12 +410,12 @@ class Recorder:
         )
 
     def index(self, at: float) -> int:
-        """The sample that was played at `at` (monotonic seconds)."""
+        """Return the index of the sample played at `at` (monotonic seconds)."""
         return round((at - self.began_at) * RATE)
 
 
 def read_devices() -> None:
-    """PortAudio reads the list of devices when it is initialised, and only then."""
+    """Make PortAudio read the device list again, which it does only when it is initialised."""
     import sounddevice
 
     sounddevice._terminate()

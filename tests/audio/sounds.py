@@ -1,4 +1,4 @@
-"""Signals that tests play and recognise again."""
+"""Signals that tests play and find again in recordings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
 
 
 def question(name: str, rate: int = 16_000) -> np.ndarray:
-    """A spoken question without the silence around it."""
+    """Return a spoken question without the silence around it."""
     samples, own = soundfile.read(QUESTIONS / f"{name}.flac", dtype="float32")
     loud = np.flatnonzero(np.abs(samples) > 0.01)
     return resample(samples[loud[0] : loud[-1]], own, rate)
 
 
 def find(wanted: np.ndarray, heard: np.ndarray) -> tuple[int, float]:
-    """Where in `heard` `wanted` is most likely, and the correlation there (-1..1)."""
+    """Return the index of `wanted` in `heard` and the correlation there (-1..1)."""
     size = 1 << (len(wanted) + len(heard)).bit_length()
     product = np.fft.rfft(heard, size) * np.conj(np.fft.rfft(wanted, size))
     at = int(np.argmax(np.fft.irfft(product, size)[: max(1, len(heard) - len(wanted) + 1)]))
@@ -35,9 +35,9 @@ def correlation(wanted: np.ndarray, heard: np.ndarray) -> float:
 
 
 def edges(wanted: np.ndarray, heard: np.ndarray, rate: int) -> tuple[float, float]:
-    """Correlation of the first and of the last 100 ms with what was heard in their places.
+    """Return the correlations of the first and last 100 ms with the recording at their places.
 
-    Compared at four times the rate: half a sample of delay alone costs an `s` several percent.
+    Compares at four times the rate, because half a sample of delay costs an `s` several percent.
     """
     at, _ = find(wanted, heard)
     heard = resample(np.pad(heard, rate)[at : at + len(wanted) + 2 * rate], 1, 4)
@@ -51,5 +51,5 @@ def edges(wanted: np.ndarray, heard: np.ndarray, rate: int) -> tuple[float, floa
 
 
 def report(sentence: str) -> None:
-    """What was measured, for `pytest -s` and for the report of a failure."""
+    """Print a measurement, for `pytest -s` and failure reports."""
     sys.stdout.write(f"\n{sentence}\n")

@@ -1,4 +1,4 @@
-"""Working ahead changes neither what is heard nor what is answered."""
+"""Work ahead changes neither the recognised words nor the answers."""
 
 import re
 
@@ -12,7 +12,7 @@ from voxtui.dialogue.data import SAMPLE_RATE
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.timeout(600)
-def test_every_way_of_speaking_is_understood_the_same_with_and_without_work_ahead():
+def test_words_and_answers_are_equal_with_and_without_work_ahead():
     pairs = accuracy.compare([*accuracy.variants(2)], "smollm2-135m", 24)
     assert [pair.variant for pair in pairs if pair.heard != pair.heard_cold] == []
     assert [pair.variant for pair in pairs if pair.reply != pair.reply_cold] == []
@@ -27,12 +27,12 @@ def test_every_way_of_speaking_is_understood_the_same_with_and_without_work_ahea
     assert accuracy.word_error([p.text for p in plain], [p.heard for p in plain]) < 0.1
 
 
-def test_word_error_counts_words_and_no_capitals_or_commas():
+def test_word_error_ignores_capitals_and_commas():
     assert accuracy.word_error(["What is it?"], ["what is, it"]) == 0
     assert accuracy.word_error(["one two three four"], ["one too three"]) == 0.5
 
 
-def test_the_clip_set_covers_each_way_of_speaking():
+def test_the_clip_set_covers_every_variant():
     by_name = {said.variant: said for said in accuracy.variants(18)}
     plain = by_name["as it is"]
     assert np.abs(by_name["quiet"].samples).max() < np.abs(plain.samples).max() / 10

@@ -1,4 +1,4 @@
-"""What the screen says of its latency is true, seen from outside the process."""
+"""The latencies on the screen are true for an observer outside the process."""
 
 import statistics
 import time
@@ -11,7 +11,7 @@ from tests.virtual_audio import missing
 from voxtui.models.store import MODELS, is_here
 
 
-def test_the_screen_is_read_as_it_came_however_late_somebody_looks():
+def test_the_screen_is_read_in_the_order_of_arrival_even_when_read_late():
     command = ["sh", "-c", "printf one; read word; printf two; read word"]
     with observer.Watched(command, {}) as terminal:
         terminal.until(lambda: b"one" in terminal.output)
@@ -30,9 +30,7 @@ def test_the_screen_is_read_as_it_came_however_late_somebody_looks():
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(bool(missing()), reason="needs a virtual sound server")
 @pytest.mark.skipif(not is_here(MODELS["smollm2-135m"]), reason="needs smollm2-135m")
-def test_the_screen_agrees_with_a_recording_and_with_the_byte_that_paints_the_first_token(
-    tmp_path, monkeypatch
-):
+def test_the_screen_agrees_with_a_recording_and_with_the_first_painted_byte(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     model = ("--set", "brain.embedded.model=smollm2-135m")
     calibration, seen = observer.observe(tmp_path / "state", 5, model)

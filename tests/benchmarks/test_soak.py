@@ -1,4 +1,4 @@
-"""Fifty turns: nothing grows and no frame is lost. `make soak` runs a thousand."""
+"""Fifty turns grow nothing and lose no frame. `make soak` runs a thousand."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, Frame
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.timeout(600)
-def test_fifty_turns_leave_no_thread_no_file_and_no_memory_behind_and_lose_no_frame():
+def test_fifty_turns_leak_nothing_and_lose_no_frame():
     soaked = soak.turns(50, soak.embedded, every=5)
     assert soaked.answered == 50
     assert soaked.frames > 50 * 40 and soaked.lost_frames == 0
@@ -25,7 +25,7 @@ def test_fifty_turns_leave_no_thread_no_file_and_no_memory_behind_and_lose_no_fr
 @pytest.mark.audio
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(bool(missing()), reason="needs a virtual sound server")
-def test_an_open_microphone_loses_nothing_and_its_clock_does_not_drift():
+def test_an_open_microphone_loses_no_sample_and_its_clock_does_not_drift():
     found = soak.listen(30, pause=4)
     assert found["clicks"] >= 4
     assert found["lost_or_gained_ms"] <= 0.2
@@ -40,7 +40,7 @@ class _Sure:
         return 1.0
 
 
-def test_a_frame_that_does_not_follow_the_one_before_it_is_counted_as_lost():
+def test_a_gap_between_frames_counts_as_lost():
     continuity = soak.Continuity(_Sure())
     for at in (1, 2, 3, 5, 6):
         continuity.probability(Frame(np.zeros(FRAME_SAMPLES), at * FRAME_SECONDS))
@@ -49,7 +49,7 @@ def test_a_frame_that_does_not_follow_the_one_before_it_is_counted_as_lost():
     assert (continuity.frames, continuity.lost) == (6, 1)
 
 
-def test_what_was_lost_between_two_clicks_is_seen():
+def test_samples_lost_between_two_clicks_are_found():
     whole = soak.UserTranscript(clicks=[(1.0, 11.0), (5.0, 15.0), (9.0, 19.0)])
     assert soak.listened(whole, [2.0, 6.0, 10.0], 9.0)["lost_or_gained_ms"] == 0
     lost = soak.UserTranscript(clicks=[(1.0, 11.0), (5.0, 15.0), (8.968, 19.0)])
