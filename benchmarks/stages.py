@@ -47,6 +47,7 @@ from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
 from voxtui.dialogue.interfaces import Past, Progress
 from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.recording import Recording
 from voxtui.records.metrics import spread
 from voxtui.settings.schema import Config, StreamingConfig
 
@@ -104,9 +105,9 @@ class Stub:
 
     def warm_up(self, progress: Progress) -> None: ...
 
-    def listen(self, past: Past, cancelled: threading.Event) -> None: ...
+    def listen(self, past: Past, recording: Recording, cancelled: threading.Event) -> None: ...
 
-    def hear(self, frame: Frame, speech: bool) -> None: ...
+    def wake(self) -> None: ...
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: threading.Event

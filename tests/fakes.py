@@ -32,6 +32,7 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.interfaces import Past, Progress
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
+from voxtui.dialogue.recording import Recording
 from voxtui.errors import DeviceError, ModelError
 from voxtui.settings.schema import Config
 
@@ -86,6 +87,7 @@ class ScriptedBrain:
         self.pasts: list[Past] = []
         self.said: list[Utterance | str] = []
         self.listened: list[tuple[Past, Flag]] = []
+        self.recordings: list[Recording] = []
         self.frames: list[tuple[Frame, bool]] = []
         self.inferences = 0
         self.warmed = False
@@ -95,11 +97,13 @@ class ScriptedBrain:
         progress("model", 0.5)
         self.warmed = True
 
-    def listen(self, past: Past, cancelled: Flag) -> None:
+    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
         self.listened.append((past, cancelled))
+        self.recordings.append(recording)
 
-    def hear(self, frame: Frame, speech: bool) -> None:
-        self.frames.append((frame, speech))
+    def wake(self) -> None:
+        recording = self.recordings[-1]
+        self.frames.append((recording.frames[-1], recording.verdicts[-1]))
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag

@@ -24,6 +24,7 @@ from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, TurnFinished
 from voxtui.dialogue.interfaces import Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import Config
 
 
@@ -37,9 +38,9 @@ class WaitingBrain:
 
     def warm_up(self, progress: Progress) -> None: ...
 
-    def listen(self, past: Past, cancelled: threading.Event) -> None: ...
+    def listen(self, past: Past, recording: Recording, cancelled: threading.Event) -> None: ...
 
-    def hear(self, frame: Frame, speech: bool) -> None: ...
+    def wake(self) -> None: ...
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: threading.Event
@@ -65,17 +66,17 @@ class AheadBrain(WaitingBrain):
     texts = (*common.TWO_CLAUSES, *common.REST)
 
     def __init__(self) -> None:
-        self._quiet = 0
+        self._recording = Recording()
         self._began: float | None = None
 
-    def listen(self, past: Past, cancelled: threading.Event) -> None:
-        self._quiet, self._began = -1_000_000, None
+    def listen(self, past: Past, recording: Recording, cancelled: threading.Event) -> None:
+        self._recording, self._began = recording, None
 
-    def hear(self, frame: Frame, speech: bool) -> None:
-        self._quiet = 0 if speech else self._quiet + 1
-        if speech:
+    def wake(self) -> None:
+        extent = self._recording.extent
+        if not extent.quiet_frames:
             self._began = None
-        elif self._quiet == 2:
+        elif extent.speech_frames and extent.quiet_frames == 2:
             self._began = time.monotonic()
 
     def reply(

@@ -28,7 +28,7 @@ from voxtui.brains.voxtral.prompt import Clip, token_ids, transcription, without
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Token, Utterance
 from voxtui.dialogue.history import Conversation
 from voxtui.dialogue.interfaces import Past, PastTurn
-from voxtui.dialogue.listening import Recording
+from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import HistoryConfig
 
 CAPACITY = 1600
@@ -72,9 +72,7 @@ class Check:
         if isinstance(said, str):
             whole: Utterance | str = said
         else:
-            whole = utterance_of(said)
-            if self.drafted:
-                self.draft(past, said)
+            whole = utterance_of(self.draft(past, said) if self.drafted else said)
         prefills = self.brain._chat.calls.prefills
         reply = answered(self.brain, past, whole)
         self.kept += self.brain._chat.calls.prefills == prefills
@@ -84,14 +82,17 @@ class Check:
         self.equal &= ids(reply) == wanted
         return reply
 
-    def draft(self, past: Past, recording: Recording) -> None:
-        self.brain.listen(past, Flag())
+    def draft(self, past: Past, recording: Recording) -> Recording:
+        live = Recording()
+        self.brain.listen(past, live, Flag())
         for frame, speech in zip(recording.frames, recording.verdicts, strict=True):
-            self.brain.hear(frame, speech)
+            live.append(frame, speech)
+            self.brain.wake()
         following = self.brain._following
         assert following is not None and following.guess is not None
         while following.guess[1].wanting:
             Flag().wait(0.01)
+        return live
 
 
 def one_turn(seconds: float) -> Callable[[Check], None]:

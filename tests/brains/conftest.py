@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from tests.fakes import Flag
 from voxtui.audio.silero import PySilero
 from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
-from voxtui.dialogue.listening import Recording, SpeechGate
+from voxtui.dialogue.interfaces import Brain, Past
+from voxtui.dialogue.listening import SpeechGate
+from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
 QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
@@ -32,11 +35,31 @@ class Question:
             for i in range(0, len(padded) - FRAME_SAMPLES, FRAME_SAMPLES)
         ]
 
+    def verdicts(self) -> list[tuple[Frame, bool]]:
+        """Its frames, and whether each is speech."""
+        detector, gate = PySilero(), SpeechGate(0.5)
+        return [(f, gate.verdict(detector.probability(f))) for f in self.frames()]
+
     def recording(self) -> Recording:
-        detector, gate, recording = PySilero(), SpeechGate(0.5), Recording()
-        for frame in self.frames():
-            recording.append(frame, gate.verdict(detector.probability(frame)))
+        recording = Recording()
+        for frame, speech in self.verdicts():
+            recording.append(frame, speech)
         return recording
+
+
+def speak(
+    brain: Brain,
+    verdicts: Iterable[tuple[Frame, bool]],
+    past: Past = (),
+    cancelled: Flag | None = None,
+) -> Recording:
+    """Hold the key while `verdicts`, frames and whether each is speech, are recorded."""
+    recording = Recording()
+    brain.listen(past, recording, cancelled or Flag())
+    for frame, speech in verdicts:
+        recording.append(frame, speech)
+        brain.wake()
+    return recording
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from voxtui.brains.auto import AutoBrain
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.events import Loaded, TurnFinished
 from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError, ModelLost
 
 
@@ -67,8 +68,10 @@ def test_everything_goes_to_the_brain_that_was_chosen():
     brain, _ = warm(lambda: best)
     flag = threading.Event()
     (frame,) = frames("x")
-    brain.listen((), flag)
-    brain.hear(frame, True)
+    recording = Recording()
+    brain.listen((), recording, flag)
+    recording.append(frame, True)
+    brain.wake()
     said = Utterance(np.zeros(16_000, np.float32), ((0.0, 1.0),), 0.0)
     reply = list(brain.reply((), said, Marks(), flag))
     assert reply == [UserTranscript("what was said"), Token("One"), Token(" two.")]

@@ -20,8 +20,8 @@ from voxtui.commands.transcribe import Segment, segments, write, written
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, SpeechChunk
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Notice
-from voxtui.dialogue.listening import TRAIL_SAMPLES
 from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import InputError, ModelError
 from voxtui.records.metrics_log import metrics_file
 from voxtui.settings.schema import VadConfig

@@ -19,6 +19,7 @@ from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import Brain
 from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
 
 Flag = threading.Event
@@ -54,7 +55,7 @@ def brain(request: pytest.FixtureRequest, tiny_voxtral: Path) -> Iterator[Brain]
 
 
 def test_a_reply_is_the_users_words_then_tokens(brain: Brain) -> None:
-    brain.listen((), Flag())
+    brain.listen((), Recording(), Flag())
     items = list(brain.reply((), "hello", Marks(), Flag()))
     assert items[0] == UserTranscript("hello")
     assert items[1:] and all(isinstance(item, Token) for item in items[1:])

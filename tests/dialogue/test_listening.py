@@ -1,19 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.fakes import LoudIsSpeech, frames
-from voxtui.dialogue.data import FRAME_SECONDS
-from voxtui.dialogue.listening import (
-    LEAD_FRAMES,
-    TRAIL_SAMPLES,
-    Endpointer,
-    Recording,
-    SpeechGate,
-    VoiceBargeIn,
-)
+from voxtui.dialogue.listening import Endpointer, SpeechGate, VoiceBargeIn
+from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import VadConfig
 
 
@@ -22,50 +13,6 @@ def record(pattern: str) -> Recording:
     for frame, c in zip(frames(pattern), pattern, strict=True):
         recording.append(frame, c == "x")
     return recording
-
-
-def test_without_speech_there_is_no_utterance() -> None:
-    assert record("....").utterance() is None
-    assert record("").utterance() is None
-
-
-@given(st.text(alphabet=".x", max_size=60), st.integers(0, 20))
-def test_silence_after_the_last_speech_changes_nothing(pattern: str, more: int) -> None:
-    first, second = record(pattern).utterance(), record(pattern + "." * more).utterance()
-    assert (first is None) == (second is None)
-    if first and second:
-        assert first.samples.tobytes() == second.samples.tobytes()
-        assert (first.speech, first.ended_at) == (second.speech, second.ended_at)
-
-
-def test_it_is_trimmed_to_speech_and_padding() -> None:
-    said = record("." * 20 + "xx..xxx" + "." * 9).utterance()
-    assert said is not None
-    assert len(said.samples) == (LEAD_FRAMES + 7) * 512 + TRAIL_SAMPLES
-    begin = LEAD_FRAMES * FRAME_SECONDS
-    assert said.speech == (
-        pytest.approx((begin, begin + 2 * FRAME_SECONDS)),
-        pytest.approx((begin + 4 * FRAME_SECONDS, begin + 7 * FRAME_SECONDS)),
-    )
-
-
-@pytest.mark.parametrize(
-    ("pattern", "released", "over"),
-    [
-        ("xx..", 4, True),
-        ("xx..", 4.5, True),
-        ("xx..", 5.1, False),  # a whole frame before the release is still on its way
-        ("xxx.", 4, False),  # speech in the last 64 ms
-        ("xxx..", 4, True),
-        ("xxxxxxxx", 4, False),
-        ("xxxxxxxxxxx", 4, True),  # 200 ms past the release
-        ("", 0, False),
-    ],
-)
-def test_the_end_is_the_release_unless_speech_goes_on(
-    pattern: str, released: float, over: bool
-) -> None:
-    assert record(pattern).over(1000.0 + released * FRAME_SECONDS) is over
 
 
 def test_a_verdict_does_not_flutter() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from threading import Event as Flag
 from typing import TypeVar
 
-from voxtui.dialogue.data import Frame, Token, UserTranscript, Utterance
+from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import Brain, Past, Progress
 from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError, ModelLost
 
 T = TypeVar("T")
@@ -61,11 +62,11 @@ class AutoBrain:
             self._brain.warm_up(progress)
             self._say(f"The {self._brain.name} brain answers. {why}")
 
-    def listen(self, past: Past, cancelled: Flag) -> None:
-        self._chosen.listen(past, cancelled)
+    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
+        self._chosen.listen(past, recording, cancelled)
 
-    def hear(self, frame: Frame, speech: bool) -> None:
-        self._chosen.hear(frame, speech)
+    def wake(self) -> None:
+        self._chosen.wake()
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag

@@ -17,7 +17,8 @@ from voxtui.audio.clips import check_clip, frames, pieces
 from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
 from voxtui.dialogue.interfaces import SpeechDetector
-from voxtui.dialogue.listening import LEAD_FRAMES, Recording, SpeechGate
+from voxtui.dialogue.listening import SpeechGate
+from voxtui.dialogue.recording import LEAD_FRAMES, Recording
 from voxtui.errors import InputError, one_line
 from voxtui.settings.schema import Config, VadConfig
 from voxtui.wiring import build_detector, recogniser
@@ -136,16 +137,19 @@ def _utterances(
 
 def _part(recording: Recording, start: int, end: int | None) -> Recording:
     part = Recording()
-    part.frames, part.verdicts = recording.frames[start:end], recording.verdicts[start:end]
+    kept = slice(start, end)
+    for frame, speech in zip(recording.frames[kept], recording.verdicts[kept], strict=True):
+        part.append(frame, speech)
     return part
 
 
 def _best_cut(recording: Recording) -> int:
     """The middle of the longest pause in the second half; the end where there is none."""
-    best = (0, len(recording.verdicts))
+    verdicts = recording.verdicts
+    best = (0, len(verdicts))
     length = 0
-    for index in range(len(recording.verdicts) // 2, len(recording.verdicts)):
-        length = 0 if recording.verdicts[index] else length + 1
+    for index in range(len(verdicts) // 2, len(verdicts)):
+        length = 0 if verdicts[index] else length + 1
         best = max(best, (length, index + 1 - length // 2), key=lambda found: found[0])
     return best[1]
 

@@ -58,6 +58,18 @@ class Frame:
     """`microphone`, or the name of the clip that is being spoken instead"""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The frames that an utterance was made of. Equal origins mean equal samples."""
+
+    recording: int
+    """number of the recording: no other of this process has it"""
+    start: int
+    """index of its first frame"""
+    end: int
+    """index behind its last frame"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Utterance:
     """What was said: from the first to the last speech frame, plus fixed padding."""
@@ -68,6 +80,12 @@ class Utterance:
     """(start, end) seconds of each stretch of speech within `samples`"""
     ended_at: float
     """capture time of the last frame that held speech"""
+    origin: Origin | None = None
+    """None for sound that no recording holds, such as a file's"""
+
+    def is_same(self, other: Utterance) -> bool:
+        """Tell whether both were made of the same frames. Compares no samples."""
+        return self is other or (self.origin is not None and self.origin == other.origin)
 
     @property
     def seconds(self) -> float:

@@ -64,10 +64,11 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.history import Conversation
 from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.dialogue.level import complaint
-from voxtui.dialogue.listening import Endpointer, Recording, SpeechGate, VoiceBargeIn
+from voxtui.dialogue.listening import Endpointer, SpeechGate, VoiceBargeIn
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.dialogue.parts import FallbackDevices, SoundDevices
 from voxtui.dialogue.prefetch import SWITCH_SECONDS, prefetch
+from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceWorker
 from voxtui.errors import DeviceError, ModelError, ModelLost, RemoteError, VoxtuiError
 from voxtui.settings.schema import Config
@@ -553,12 +554,12 @@ class Engine:
         if ticket.source == MICROPHONE and self._sound.microphone is None:
             self._emit(Notice("There is no microphone: type, or let it hear a sample clip."))
             return
-        self._capture = Capture(ticket, at, hands_free)
+        self._capture = capture = Capture(ticket, at, hands_free)
         self._detector.reset()
         self._gate.reset()
         self._emit(TurnStarted(ticket.number, ticket.source, ticket.marks))
         self._set_state(State.LISTENING)
-        self._brain.listen(self._conversation.past, ticket.cancelled)
+        self._brain.listen(self._conversation.past, capture.recording, ticket.cancelled)
         recent = [f for f in self._recent if f.captured_at > at - preroll]
         self._recent.clear()
         for frame in recent:  # of which a clip takes none
@@ -572,7 +573,7 @@ class Engine:
     def _record(self, capture: Capture, frame: Frame) -> None:
         speech = self._gate.verdict(self._detector.probability(frame))
         capture.recording.append(frame, speech)
-        self._brain.hear(frame, speech)
+        self._brain.wake()
         if capture.released_at is not None:
             if capture.recording.over(capture.released_at):
                 self._answer_capture()
@@ -641,7 +642,7 @@ class Engine:
         before = self._conversation.past
         self._conversation.take_back(said)
         past = self._conversation.past
-        self._brain.listen(past, ticket.cancelled)
+        self._brain.listen(past, Recording(), ticket.cancelled)
         self._answer(ticket, said)
         if self._conversation.past is past:  # nothing was heard in its place
             self._conversation.past = before

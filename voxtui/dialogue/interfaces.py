@@ -9,6 +9,7 @@ from typing import Protocol
 
 from voxtui.dialogue.data import Frame, SpeechChunk, Token, UserTranscript, Utterance
 from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.recording import Recording
 
 Progress = Callable[[str, float | None], None]
 """Reports a step of start-up in words, and how much of it is done (0..1) where that is known.
@@ -140,12 +141,15 @@ class Brain(Protocol):
         """
         ...
 
-    def listen(self, past: Past, cancelled: Flag) -> None:
-        """The key went down. Returns at once; may begin to work ahead until `cancelled`."""
+    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
+        """Prepare for an utterance, which the engine appends to `recording`. Returns at once.
+
+        Called when the key goes down. The brain may work ahead on its own thread until `cancelled`.
+        """
         ...
 
-    def hear(self, frame: Frame, speech: bool) -> None:
-        """The next captured frame and the detector's verdict. Returns within 1 ms."""
+    def wake(self) -> None:
+        """Notice that the recording has a new frame. Called for each one. Returns within 1 ms."""
         ...
 
     def reply(

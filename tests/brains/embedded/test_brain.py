@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy import word_error
-from tests.brains.conftest import QUESTIONS, Question, small, warm
+from tests.brains.conftest import QUESTIONS, Question, small, speak, warm
 from tests.fakes import SECONDS, Flag
 from voxtui.audio.clips import load_clip
 from voxtui.brains.embedded import brain as embedded_module
@@ -114,8 +114,6 @@ def test_spoken_questions_are_recognised(questions: list[Question]) -> None:
 
 def follow(brain: EmbeddedBrain, question: Question, past: tuple[PastTurn, ...] = ()) -> Utterance:
     """Let `brain` hear `question` frame by frame, until what it does ahead is done."""
-    recording = question.recording()
-    brain.listen(past, Flag())
     from tests.fakes import Flag as Event
 
     passed = Event()
@@ -128,8 +126,7 @@ def follow(brain: EmbeddedBrain, question: Question, past: tuple[PastTurn, ...] 
 
     brain._pass = counted  # type: ignore[method-assign]
     try:
-        for frame, speech in zip(recording.frames, recording.verdicts, strict=True):
-            brain.hear(frame, speech)
+        recording = speak(brain, question.verdicts(), past)
         assert passed.wait(SECONDS)
     finally:
         del brain._pass  # type: ignore[method-assign]

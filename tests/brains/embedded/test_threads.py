@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.brains import conftest
 from tests.fakes import SECONDS, Flag, frames
 from voxtui.brains.embedded.brain import ChatThread, Draft, EmbeddedBrain
 from voxtui.brains.embedded.chat import ASK
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.listening import Recording
 from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError
 from voxtui.settings.schema import Config, Sampling
 
@@ -93,12 +94,8 @@ def brain() -> Iterator[Brain]:
 def speak(brain: Brain, cancelled: Flag | None = None, pattern: str = "x" * 20) -> Utterance:
     """Hold the key while `pattern` is heard, until a pass over some of it has begun."""
     brain.recogniser.passed.clear()
-    brain.listen((), cancelled or Flag())
-    recording = Recording()
-    for frame in frames(pattern):
-        speech = bool(frame.samples.any())
-        recording.append(frame, speech)
-        brain.hear(frame, speech)
+    verdicts = [(frame, bool(frame.samples.any())) for frame in frames(pattern)]
+    recording = conftest.speak(brain, verdicts, (), cancelled)
     assert brain.recogniser.passed.wait(SECONDS)
     said = recording.utterance()
     assert said is not None
@@ -199,9 +196,11 @@ def test_words_that_hold_still_are_answered_before_speech_pauses(brain: Brain) -
             drafted.set()
 
     brain.llama.before = before
-    speak(brain)
+    recording = conftest.speak(brain, [(frame, True) for frame in frames("x" * 20)])
+    assert brain.recogniser.passed.wait(SECONDS)
     for frame in frames("x" * 40, 2000.0):
-        brain.hear(frame, True)
+        recording.append(frame, True)
+        brain.wake()
     assert drafted.wait(SECONDS)
 
 
@@ -215,13 +214,15 @@ def test_a_pause_right_behind_what_a_pass_has_heard_is_answered(brain: Brain) ->
             prefilled.set()
 
     brain.llama.before = before
-    brain.listen((), Flag())
-    with brain._changed:  # one pass hears all of it
-        for frame in frames("x" * 20):
-            brain.hear(frame, True)
+    recording = Recording()
+    brain.listen((), recording, Flag())
+    for frame in frames("x" * 20):
+        recording.append(frame, True)
+    brain.wake()  # one pass hears all of it
     assert prefilled.wait(SECONDS)
     assert not drafted.is_set()
-    brain.hear(frames(".", 2000.0)[0], False)
+    recording.append(frames(".", 2000.0)[0], False)
+    brain.wake()
     assert drafted.wait(SECONDS)
     assert brain.recogniser.passes == 2
 

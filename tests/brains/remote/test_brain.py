@@ -25,6 +25,7 @@ from voxtui.brains.remote.brain import RemoteBrain
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import PastTurn
 from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.recording import Recording
 from voxtui.errors import RemoteError
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
 
@@ -337,7 +338,7 @@ def test_a_value_that_is_refused_is_no_unknown_parameter(server, make):
 def test_a_conversation_takes_one_connection_made_before_the_first_word(server, make):
     brain = warm(make())
     for _ in range(3):
-        brain.listen((), Flag())
+        brain.listen((), Recording(), Flag())
         assert replied(brain, utterance()) == "It is noon."
     assert server.connections == 1
 
@@ -345,7 +346,7 @@ def test_a_conversation_takes_one_connection_made_before_the_first_word(server, 
 def test_a_held_key_keeps_the_connection_from_getting_cold(server, make, monkeypatch):
     monkeypatch.setattr("voxtui.brains.remote.brain.WARM_AGAIN_SECONDS", 0.0)
     brain = warm(make())
-    brain.hear(None, True)
+    brain.wake()
     replied(brain)
     assert [request.path for request in server.requests] == [
         "/v1/models", "/v1/models", "/v1/chat/completions",
@@ -354,8 +355,8 @@ def test_a_held_key_keeps_the_connection_from_getting_cold(server, make, monkeyp
 
 def test_nothing_that_was_said_is_sent_before_the_key_comes_up(server, make):
     brain = warm(make())
-    brain.listen((), Flag())
-    brain.hear(None, True)
+    brain.listen((), Recording(), Flag())
+    brain.wake()
     brain.close()
     assert {request.path for request in server.requests} == {"/v1/models"}
 
@@ -458,7 +459,7 @@ def test_a_slow_answer_to_the_warming_request_is_not_waited_for_long(server, mak
     monkeypatch.setattr(wire, "IN_THE_WAY_SECONDS", 0.1)
     brain = warm(make())
     server.answers["models"] = lambda exchange: exchange.until_hung_up()
-    brain.listen((), Flag())
+    brain.listen((), Recording(), Flag())
     assert replied(brain) == "It is noon."
     assert server.hung_up.wait(SECONDS)
 
@@ -748,7 +749,7 @@ def test_elsewhere_the_proxy_of_the_environment_is_asked(server, make, monkeypat
 def test_a_proxy_that_cannot_be_used_is_told(make, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     brain = make(url="http://far.example/v1")
-    brain.listen((), Flag())
+    brain.listen((), Recording(), Flag())
     assert "proxy that the environment names" in str(refused(brain))
 
 
@@ -870,7 +871,7 @@ def test_a_cascade_writes_down_and_answers(server, make):
 def test_the_two_models_may_be_at_two_servers(server, make):
     with serving() as other:
         brain = warm(make(transcription_model="whisper", transcription_url=other.url))
-        brain.listen((), Flag())
+        brain.listen((), Recording(), Flag())
         assert make.said == [f"whisper is not listed: {other.host} has a-model."]
         assert replied(brain, utterance()) == "It is noon."
         assert written(brain) == "what was said"

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 import torch
 
-from tests.brains.conftest import Question
+from tests.brains.conftest import Question, speak
 from tests.brains.voxtral.tiny_voxtral import model
 from tests.brains.voxtral.turns import Oracle, answered, ids, instruction, made, sound, utterance
 from tests.fakes import Flag
@@ -45,8 +45,8 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.history import Conversation
 from voxtui.dialogue.interfaces import Past, PastTurn, placeholder
-from voxtui.dialogue.listening import Recording
 from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError, ModelLost
 from voxtui.settings.schema import (
     BrainConfig,
@@ -244,14 +244,7 @@ def test_a_transcription_is_what_generate_says(
 
 def spoken(brain: VoxtralBrain, question: Question, past: Past = ()) -> Recording:
     """Speak a question, with the silence after it, into `brain`."""
-    flag = Flag()
-    brain.listen(past, flag)
-    recording = Recording()
-    whole = question.recording()
-    for frame, speech in zip(whole.frames, whole.verdicts, strict=True):
-        recording.append(frame, speech)
-        brain.hear(frame, speech)
-    return recording
+    return speak(brain, question.verdicts(), past)
 
 
 def test_a_kept_speculation_says_the_same(
@@ -298,16 +291,15 @@ def test_a_speculation_goes_no_further_than_a_few_tokens(
 
 def guesses_while_stammering(brain: VoxtralBrain, seconds: float, took: float) -> list[int]:
     """After how many frames an answer was begun, in speech that stops every other frame."""
-    begun: list[int] = []
+    begun, recording = list[int](), Recording()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(brain, "_took", took)
-        patch.setattr(brain, "_draft", lambda *rest: begun.append(len(following.recording.frames)))
-        brain.listen((), Flag())
-        following = brain._following
-        assert following is not None
+        patch.setattr(brain, "_draft", lambda *rest: begun.append(len(recording.frames)))
+        brain.listen((), recording, Flag())
         samples = np.zeros(FRAME_SAMPLES, np.float32)
         for number in range(round(seconds / FRAME_SECONDS)):
-            brain.hear(Frame(samples, 1000 + number * FRAME_SECONDS), number % 2 == 0)
+            recording.append(Frame(samples, 1000 + number * FRAME_SECONDS), number % 2 == 0)
+            brain.wake()
         brain._following = None
     return begun
 
@@ -326,15 +318,14 @@ def test_a_pause_that_comes_too_soon_after_other_work_is_worked_through_a_little
     brain: VoxtralBrain,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        begun: list[int] = []
+        begun, recording = list[int](), Recording()
         patch.setattr(brain, "_took", 0.04)
-        patch.setattr(brain, "_draft", lambda *rest: begun.append(len(following.recording.frames)))
-        brain.listen((), Flag())
-        following = brain._following
-        assert following is not None
+        patch.setattr(brain, "_draft", lambda *rest: begun.append(len(recording.frames)))
+        brain.listen((), recording, Flag())
         samples = np.zeros(FRAME_SAMPLES, np.float32)
         for number in range(40):
-            brain.hear(Frame(samples, 1000 + number * FRAME_SECONDS), number < 18)
+            recording.append(Frame(samples, 1000 + number * FRAME_SECONDS), number < 18)
+            brain.wake()
         brain._following = None
     assert begun == [16, 21]  # by the schedule, and 0.16 s later
 
@@ -343,9 +334,10 @@ def test_the_first_window_of_a_long_hold_is_encoded_while_the_key_is_held(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
     whole = sound(33.0, 20)
-    brain.listen((), Flag())
-    for start in range(0, 32 * SAMPLE_RATE, FRAME_SAMPLES):
-        brain.hear(Frame(whole[start : start + FRAME_SAMPLES], 1000 + start / SAMPLE_RATE), True)
+    starts = range(0, 32 * SAMPLE_RATE, FRAME_SAMPLES)
+    speak(
+        brain, ((Frame(whole[s : s + FRAME_SAMPLES], 1000 + s / SAMPLE_RATE), True) for s in starts)
+    )
     assert brain._following is not None and brain._following.guess is not None
     draft = brain._following.guess[1]
     while draft.wanting:
@@ -361,7 +353,7 @@ def test_the_history_is_in_the_cache_before_the_user_has_spoken(
 ) -> None:
     one, two = utterance(1.0, 21), utterance(1.0, 22)
     past = (PastTurn("in words", None, answered(brain, (), one)),)
-    brain.listen(past, Flag())
+    brain.listen(past, Recording(), Flag())
     draft = brain._thread and brain._thread._draft
     while draft and not draft.ended:
         Flag().wait(0.01)

@@ -21,6 +21,7 @@ from voxtui.brains.voxtral.prompt import PAD
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import parts
 from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError, ModelLost
 from voxtui.settings.schema import BrainConfig, Config, VoxtralBrainConfig
 
@@ -75,7 +76,7 @@ def test_after_the_release_a_turn_is_four_launches_and_one_for_each_further_toke
 ) -> None:
     """The clip, the prompt, the first token, and with each token the next."""
     brain, recorder = taped
-    brain.listen((), Flag())
+    brain.listen((), Recording(), Flag())
     draft = brain._thread and brain._thread._draft
     while draft and not draft.ended:
         Flag().wait(0.01)

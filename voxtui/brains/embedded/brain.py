@@ -15,23 +15,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event as Flag
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from voxtui.brains.embedded.chat import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.embedded.recogniser import Moonshine, stretches
-from voxtui.dialogue.data import FRAME_SECONDS, Frame, Token, UserTranscript, Utterance
+from voxtui.dialogue.data import FRAME_SECONDS, Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import Past, Progress
-from voxtui.dialogue.listening import Recording
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.prefetch import TICK_SECONDS
+from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ModelError, strip_control_characters
 from voxtui.models.store import MODELS, check_content, fetch, model_file
 from voxtui.settings.schema import Config, Sampling
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
 
 FOLLOW_SECONDS = 0.24
 """New speech after which the follower listens again: two or three syllables."""
@@ -186,7 +182,7 @@ class ChatThread:
 class Pass:
     """The words of one pass of the recogniser, and over what."""
 
-    samples: Samples
+    said: Utterance
     text: str
     started_at: float
     ended_at: float
@@ -197,8 +193,8 @@ class Following:
     """An utterance that is being spoken."""
 
     past: Past
+    recording: Recording
     cancelled: Flag
-    recording: Recording = field(default_factory=Recording)
     released: bool = False
     passes: list[Pass] = field(default_factory=list[Pass])
     """the latest two"""
@@ -271,16 +267,14 @@ class EmbeddedBrain:
             check_content(path)
             raise
 
-    def listen(self, past: Past, cancelled: Flag) -> None:
+    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
         self._loaded().ask(self._prompt(past, ""), 0, cancelled)
         with self._changed:
-            self._following = Following(past, cancelled)
+            self._following = Following(past, recording, cancelled)
 
-    def hear(self, frame: Frame, speech: bool) -> None:
+    def wake(self) -> None:
         with self._changed:
-            if self._following is not None:
-                self._following.recording.append(frame, speech)
-                self._changed.notify()
+            self._changed.notify()
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
@@ -347,7 +341,9 @@ class EmbeddedBrain:
     ) -> str:
         """The words of `said`: from the follower if it has recognised exactly these samples."""
         known = following.known if following is not None else {}
-        final = next((p for p in following.passes if _same(p, said)), None) if following else None
+        final = (
+            next((p for p in following.passes if p.said.is_same(said)), None) if following else None
+        )
         if final is None:
             final = self._pass(said, known)
         marks.mark(Mark.TRANSCRIBED, final.ended_at)
@@ -367,7 +363,7 @@ class EmbeddedBrain:
             if part != parts[-1]:
                 known[part] = text
             texts.append(text)
-        return Pass(said.samples, " ".join(texts).strip(), started, time.monotonic())
+        return Pass(said, " ".join(texts).strip(), started, time.monotonic())
 
     # Ahead of the release, on the follower's thread.
 
@@ -378,13 +374,11 @@ class EmbeddedBrain:
                 following = self._due()
                 if self._closed or following is None:
                     return
-                said = following.recording.utterance()
-                following.heard_frames = len(following.recording.frames)
-                self._busy = said is not None
-            if said is None:
-                continue
+                extent = following.recording.extent
+                following.heard_frames = extent.frames
+                self._busy = True
             try:
-                self._advance(following, said)
+                self._advance(following, extent)
             except ModelError:
                 pass  # the final pass says it, if it fails too
             except BaseException as error:  # noqa: BLE001 - raised again in the reply
@@ -399,12 +393,12 @@ class EmbeddedBrain:
         following = self._following
         if following is None or following.cancelled.is_set() or following.released:
             return None
-        recording = following.recording
-        if recording.speech_seconds < FIRST_SECONDS:
+        extent = following.recording.extent
+        if extent.speech_seconds < FIRST_SECONDS:
             return None
-        fresh = len(recording.frames) - following.heard_frames
+        fresh = extent.frames - following.heard_frames
         # The pause is news as well to a pass that ended with the very last frame of speech.
-        if not fresh or fresh < recording.quiet_frames:
+        if not fresh or fresh < extent.quiet_frames:
             return None
         took = (
             following.passes[-1].ended_at - following.passes[-1].started_at
@@ -412,15 +406,18 @@ class EmbeddedBrain:
             else 0
         )
         wait = max(FOLLOW_SECONDS, 1.5 * took)
-        return following if recording.quiet_frames or fresh * FRAME_SECONDS >= wait else None
+        return following if extent.quiet_frames or fresh * FRAME_SECONDS >= wait else None
 
-    def _advance(self, following: Following, said: Utterance) -> None:
+    def _advance(self, following: Following, extent: Extent) -> None:
+        said = following.recording.utterance(extent)
+        if said is None:
+            return
         heard = self._pass(said, following.known)
         before = following.passes[-1].text if following.passes else None
         following.passes = [*following.passes[-1:], heard]
         if following.cancelled.is_set():
             return
-        paused = following.recording.quiet_frames > 0
+        paused = following.recording.extent.quiet_frames > 0
         if paused or heard.text == before:
             prompt, tokens = (
                 self._prompt(following.past, heard.text) + ASK,
@@ -430,9 +427,3 @@ class EmbeddedBrain:
             # The last word may still grow, and the full stop after it is a guess.
             prompt, tokens = self._prompt(following.past, heard.text.rpartition(" ")[0]), 0
         self._loaded().ask(prompt, tokens, following.cancelled)
-
-
-def _same(heard: Pass, said: Utterance) -> bool:
-    import numpy as np
-
-    return np.array_equal(heard.samples, said.samples)

@@ -24,9 +24,10 @@ from voxtui.brains.remote.connection import (
     Timing,
     complaint,
 )
-from voxtui.dialogue.data import Frame, Token, UserTranscript, Utterance
+from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.recording import Recording
 from voxtui.errors import RemoteError, strip_control_characters
 from voxtui.settings.schema import Config, RemoteBrainConfig, Sampling
 
@@ -105,10 +106,10 @@ class RemoteBrain:
         if self._writer is not None and self._writer is not self._chat:
             yield from check(self._writer, self._config.transcription_model, self._say)
 
-    def listen(self, past: Past, cancelled: Flag) -> None:
+    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
         self._warm()
 
-    def hear(self, frame: Frame, speech: bool) -> None:
+    def wake(self) -> None:
         if self._chat.idle_s > WARM_AGAIN_SECONDS:
             self._warm()
 

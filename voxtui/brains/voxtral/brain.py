@@ -32,10 +32,10 @@ from voxtui.brains.voxtral.prompt import (
     without_trailing_zeros,
 )
 from voxtui.brains.voxtral.text import Detokenizer, Tekken
-from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame, Token, UserTranscript, Utterance
+from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import Past, PastTurn, Progress
-from voxtui.dialogue.listening import Recording
 from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ModelError, ModelLost, how_to_install
 from voxtui.settings.schema import Config, Sampling
 
@@ -85,7 +85,8 @@ class Answer:
     """A reply that is asked for, or may be: to the utterance as it would be if it ended now."""
 
     past: Past
-    recording: Recording | None
+    recording: Recording
+    extent: Extent
     encoded_at: float | None = None
     prefilled_at: float | None = None
     _said: Utterance | str | None = None
@@ -94,18 +95,16 @@ class Answer:
     @property
     def said(self) -> Utterance | str:
         with self._lock:
-            if self._said is None and self.recording is not None:
-                self._said = self.recording.utterance()
+            if self._said is None:
+                self._said = self.recording.utterance(self.extent)
             assert self._said is not None
             return self._said
 
     def is_to(self, past: Past, said: Utterance | str) -> bool:
-        import numpy as np
-
         mine = self.said
         if isinstance(mine, str) or isinstance(said, str) or tuple(self.past) != tuple(past):
             return False
-        return np.array_equal(mine.samples, said.samples)
+        return mine.is_same(said)
 
 
 @dataclass(slots=True)
@@ -113,8 +112,8 @@ class Following:
     """An utterance that is being spoken."""
 
     past: Past
+    recording: Recording
     cancelled: Flag
-    recording: Recording = field(default_factory=Recording)
     guess: tuple[Answer, Draft] | None = None
     guessed_frames: int = 0
 
@@ -295,7 +294,7 @@ class VoxtralBrain:
                 break
             noise = random.normal(0, 0.05, seconds * SAMPLE_RATE).astype(np.float32)
             said = Utterance(noise, ((0.0, float(seconds)),), 0.0)
-            draft = self._draft(Answer((), None, _said=said), Flag(), AHEAD_TOKENS)
+            draft = self._draft(Answer((), Recording(), Extent(), _said=said), Flag(), AHEAD_TOKENS)
             for count, _ in enumerate(self._tokens(draft), 1):
                 if count == AHEAD_TOKENS:
                     break
@@ -307,8 +306,8 @@ class VoxtralBrain:
 
     # While the key is held.
 
-    def listen(self, past: Past, cancelled: Flag) -> None:
-        self._following = Following(past, cancelled)
+    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
+        self._following = Following(past, recording, cancelled)
         self._prepare(past, cancelled)
 
     def _prepare(self, past: Past, cancelled: Flag) -> None:
@@ -320,32 +319,28 @@ class VoxtralBrain:
 
         self._ask(Draft(self._guarded(work), cancelled))
 
-    def hear(self, frame: Frame, speech: bool) -> None:
+    def wake(self) -> None:
         following = self._following
         if following is None:
             return
-        recording = following.recording
-        recording.append(frame, speech)
-        if self._is_time(following, speech):
-            following.guessed_frames = len(recording.frames)
-            so_far = Recording()
-            so_far.frames, so_far.verdicts = recording.frames[:], recording.verdicts[:]
-            answer = Answer(following.past, so_far)
+        extent = following.recording.extent
+        if self._is_time(following, extent):
+            following.guessed_frames = extent.frames
+            answer = Answer(following.past, following.recording, extent)
             following.guess = (answer, self._draft(answer, following.cancelled, AHEAD_TOKENS))
 
-    def _is_time(self, following: Following, speech: bool) -> bool:
+    def _is_time(self, following: Following, extent: Extent) -> bool:
         """Whether to work through the utterance so far: it pauses, or has gone on for long."""
-        recording = following.recording
-        if recording.speech_seconds < self._config.vad.min_speech_ms / 1000:
+        if extent.speech_seconds < self._config.vad.min_speech_ms / 1000:
             return False
         if self._took > SLOW_SECONDS:
             return False
-        since = len(recording.frames) - following.guessed_frames
+        since = extent.frames - following.guessed_frames
         if since * FRAME_SECONDS < self._took / SHARE:
             return False
-        if speech:
+        if not extent.quiet_frames:
             return since * FRAME_SECONDS >= SCHEDULE_SECONDS
-        return since >= recording.quiet_frames  # once in a pause
+        return since >= extent.quiet_frames  # once in a pause
 
     # Answering.
 
@@ -379,7 +374,7 @@ class VoxtralBrain:
                 draft.claim()
                 self._ask(draft)
                 return answer, draft
-        answer = Answer(past, None, _said=said)
+        answer = Answer(past, Recording(), Extent(), _said=said)
         return answer, self._draft(answer, cancelled, None)
 
     def _draft(self, answer: Answer, cancelled: Flag, ahead: int | None) -> Draft:
@@ -467,11 +462,9 @@ class VoxtralBrain:
         return ids or self._tekken.encode(turn.reply_text)
 
     def _clip(self, said: Utterance) -> Clip:
-        """The same clip for the same samples."""
-        import numpy as np
-
+        """The same clip for the same utterance."""
         for whose, clip in self._clips:
-            if whose is said or np.array_equal(whose.samples, said.samples):
+            if whose.is_same(said):
                 return clip
         clip = Clip(next(self._numbers), without_trailing_zeros(said.samples))
         self._clips.append((said, clip))

@@ -1,0 +1,168 @@
+"""The frames of one utterance: the engine appends them, the brain reads them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from voxtui.dialogue.data import FRAME_SECONDS, Frame, Origin, Utterance
+
+LEAD_FRAMES = 6
+"""192 ms of real sound kept before the first speech frame: the detector recognises a soft onset
+only one or two frames after it began."""
+
+TRAIL_SAMPLES = 3200
+"""200 ms of digital zeros after the last speech frame. Recognisers drop or garble a last word that
+ends at the very end of their input. Zeros cost no waiting, unlike recorded silence."""
+
+QUIET_FRAMES = 2
+"""The utterance is over when so many frames (64 ms) in a row hold no speech."""
+
+TAIL_SECONDS = 0.2
+"""Maximum recording time after the release while speech continues."""
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The length of a recording and the place of its speech, in frames."""
+
+    frames: int = 0
+    speech_frames: int = 0
+    first_speech: int = -1
+    """-1 without speech"""
+    last_speech: int = -1
+    """-1 without speech"""
+
+    def with_frame(self, speech: bool) -> Extent:
+        if not speech:
+            return Extent(self.frames + 1, self.speech_frames, self.first_speech, self.last_speech)
+        first = self.frames if self.first_speech < 0 else self.first_speech
+        return Extent(self.frames + 1, self.speech_frames + 1, first, self.frames)
+
+    @property
+    def seconds(self) -> float:
+        return self.frames * FRAME_SECONDS
+
+    @property
+    def speech_seconds(self) -> float:
+        return self.speech_frames * FRAME_SECONDS
+
+    @property
+    def quiet_frames(self) -> int:
+        """Count the frames at the end that hold no speech."""
+        return self.frames - 1 - self.last_speech
+
+
+class Recording:
+    """The frames of one utterance and the detector's verdict on each.
+
+    One thread calls `append` and `cut`. Any thread may read `extent` and pass it to `utterance`:
+    nothing is ever removed or changed, so no lock is needed.
+    """
+
+    def __init__(self) -> None:
+        self._number = next(_numbers)
+        self._frames: list[Frame] = []
+        self._verdicts: list[bool] = []
+        self._extent = Extent()
+
+    def append(self, frame: Frame, speech: bool) -> None:
+        self._frames.append(frame)
+        self._verdicts.append(speech)
+        self._extent = self._extent.with_frame(speech)  # last: it covers what is stored already
+
+    @property
+    def extent(self) -> Extent:
+        """Return how far the recording reaches now. The value itself never changes."""
+        return self._extent
+
+    @property
+    def frames(self) -> list[Frame]:
+        """Copy the frames up to its end."""
+        return self._frames[: self._extent.frames]
+
+    @property
+    def verdicts(self) -> list[bool]:
+        """Copy the verdicts, one per frame."""
+        return self._verdicts[: self._extent.frames]
+
+    @property
+    def seconds(self) -> float:
+        return self._extent.seconds
+
+    @property
+    def speech_seconds(self) -> float:
+        return self._extent.speech_seconds
+
+    @property
+    def quiet_frames(self) -> int:
+        """Count the frames at the end that hold no speech."""
+        return self._extent.quiet_frames
+
+    def over(self, released_at: float) -> bool:
+        """Tell whether the utterance is complete.
+
+        It ends at the capture time of the release. While the last 64 ms held speech, recording
+        continues for at most 200 ms.
+        """
+        return self._end(released_at) is not None
+
+    def cut(self, released_at: float) -> list[Frame]:
+        """Set the end of the recording and return the frames behind it.
+
+        There are such frames where the release became known late.
+        """
+        end = self._end(released_at)
+        if end is None:
+            return []
+        extent = Extent()
+        for speech in self._verdicts[:end]:
+            extent = extent.with_frame(speech)
+        self._extent = extent
+        return self._frames[end:]
+
+    def _end(self, released_at: float) -> int | None:
+        """Count the frames of the utterance; None while more may follow."""
+        quiet = 0
+        for count, (frame, speech) in enumerate(zip(self.frames, self._verdicts, strict=False), 1):
+            quiet = 0 if speech else quiet + 1
+            past = frame.captured_at - released_at
+            if past > -FRAME_SECONDS and (quiet >= QUIET_FRAMES or past >= TAIL_SECONDS):
+                return count
+        return None
+
+    def utterance(self, extent: Extent | None = None) -> Utterance | None:
+        """Return the sound from the first to the last speech frame, padded; None without speech.
+
+        `extent` limits it to an earlier state of the recording.
+        """
+        import numpy as np
+
+        extent = extent or self._extent
+        if extent.first_speech < 0:
+            return None
+        begin, end = max(0, extent.first_speech - LEAD_FRAMES), extent.last_speech + 1
+        sound = [frame.samples for frame in self._frames[begin:end]]
+        samples = np.concatenate([*sound, np.zeros(TRAIL_SAMPLES, np.float32)])
+        samples.flags.writeable = False
+        return Utterance(
+            samples=samples,
+            speech=tuple(_stretches(self._verdicts[begin:end])),
+            ended_at=self._frames[end - 1].captured_at,
+            origin=Origin(self._number, begin, end),
+        )
+
+
+def _stretches(speech: list[bool]) -> list[tuple[float, float]]:
+    """Return (start, end) seconds of each run of speech frames."""
+    runs: list[tuple[float, float]] = []
+    start: int | None = None
+    for i, voiced in enumerate([*speech, False]):
+        if voiced and start is None:
+            start = i
+        elif not voiced and start is not None:
+            runs.append((start * FRAME_SECONDS, i * FRAME_SECONDS))
+            start = None
+    return runs
