@@ -164,8 +164,8 @@ async def test_late_text_of_a_turn_that_is_over_is_dropped():
 async def test_what_was_not_heard_of_an_interrupted_answer_is_struck_out():
     async with screen() as s:
         s.engine.begin("typed")
-        s.engine.report(ReplyText(1, "UserTranscript this. "), ReplyText(1, "Not that."))
-        s.engine.report(SpokenUpTo(1, "UserTranscript this."))
+        s.engine.report(ReplyText(1, "Heard this. "), ReplyText(1, "Not that."))
+        s.engine.report(SpokenUpTo(1, "Heard this."))
         s.engine.finish(Outcome.CANCELLED)
         await s.settle()
         struck = [
@@ -222,7 +222,7 @@ async def test_the_first_words_are_painted_before_all_else_that_came_with_them()
         s.engine.report(StateChanged(State.THINKING), UserWords(1, "What is it?"))
         s.engine.report(ReplyText(1, "It "), ReplyText(1, "is."), StateChanged(State.SPEAKING))
         await s.settle()
-        assert painted == [("It ", "● LISTENING")]
+        assert painted == [("It is.", "● LISTENING")]
         assert "What is it?" in s.line("You") and "It is." in s.line("Vox")
         assert "♪ SPEAKING" in s.text
 
@@ -286,7 +286,7 @@ async def test_text_that_is_scrolled_out_of_view_is_not_marked_as_shown():
 
 async def test_a_long_session_keeps_only_its_last_entries(monkeypatch):
     monkeypatch.setattr("voxtui.ui.conversation.transcript.KEPT_ENTRIES", 20)
-    monkeypatch.setattr("voxtui.ui.conversation.transcript.FORGOTTEN_AT_ONCE", 1)
+    monkeypatch.setattr("voxtui.ui.conversation.transcript.DROPPED_ENTRIES", 1)
     async with screen() as s:
         for n in range(15):
             s.engine.begin("typed")

@@ -111,7 +111,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
 
 
 async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(audio):
-    brain = ScriptedBrain(["UserTranscript you."])
+    brain = ScriptedBrain(["Heard you."])
     async with person(audio, brain) as s:
         audio.plug_in("headset")
         await s.choose(LOOK_AGAIN)
@@ -119,7 +119,7 @@ async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(a
         await s.choose("Microphone headset")
         await s.until("Mic! Only digital silence", "headset  digital silence", "○ READY")
         await s.says(1.0)
-        await s.until("UserTranscript you.", "○ READY")
+        await s.until("Heard you.", "○ READY")
         assert brain.said[0].seconds > 0.8
 
 
@@ -137,7 +137,7 @@ async def test_the_microphone_that_is_in_use_can_be_chosen_once_more(audio):
 
 
 async def test_without_any_microphone_the_screen_says_so_until_one_is_found_again(audio):
-    brain = ScriptedBrain(["UserTranscript you."])
+    brain = ScriptedBrain(["Heard you."])
     async with person(audio, brain) as s:
         await asyncio.to_thread(audio.kill)
         await s.until("✗ no microphone", "No microphone left.", LOOK_AGAIN)
@@ -146,7 +146,7 @@ async def test_without_any_microphone_the_screen_says_so_until_one_is_found_agai
         await s.gone("no microphone")
         await s.until(f"Listening to {MICROPHONE} now.", "○ READY")
         await s.says(1.0)
-        await s.until("UserTranscript you.", "○ READY")
+        await s.until("Heard you.", "○ READY")
 
 
 async def test_what_the_microphone_hears_is_seen_while_models_load(audio):

@@ -56,7 +56,7 @@ async def test_what_is_read_stays_in_view_while_an_answer_is_written_and_finishe
 @pytest.mark.slow
 async def test_what_is_read_stays_in_view_when_the_oldest_turns_are_forgotten(monkeypatch):
     monkeypatch.setattr("voxtui.ui.conversation.transcript.KEPT_ENTRIES", 60)
-    monkeypatch.setattr("voxtui.ui.conversation.transcript.FORGOTTEN_AT_ONCE", 10)
+    monkeypatch.setattr("voxtui.ui.conversation.transcript.DROPPED_ENTRIES", 10)
     async with screen() as s:
         read = await scrolled_back(s)
         view = transcript(s)

@@ -64,6 +64,7 @@ from voxtui.settings.sources import found_file, with_value
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Entry, Transcript
 from voxtui.ui.conversation.turn_view import TurnView
+from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.help import Help
 from voxtui.ui.menu import LOOK_AGAIN, Choice, Choices, Parts, choices
 from voxtui.ui.panel.panel import LatencyPanel
@@ -131,12 +132,8 @@ IN_ORDER = frozenset(("type", "new_conversation", "mute", "replay", "clip"))
 STATE_CLASSES = (*(f"-{state}" for state in State), "-failed")
 
 
-class EngineEvent(Message):
-    """An event of the engine, on its way from whatever thread to the screen."""
-
-    def __init__(self, event: Event) -> None:
-        super().__init__()
-        self.event = event
+class EventsWaiting(Message):
+    """Asks the screen to take the events that wait in its queue."""
 
 
 class Shown(Message):
@@ -198,7 +195,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         device_offset: DeviceOffset = lambda speaker: None,
     ) -> None:
         super().__init__()
-        self.engine = make_engine(lambda event: self.post_message(EngineEvent(event)))
+        self._events = EventQueue(lambda: self.post_message(EventsWaiting()))
+        self.engine = make_engine(self._events.put)
         self._config = config
         self._parts = parts
         self._device_offset = device_offset
@@ -319,11 +317,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     # What the engine reports.
 
-    def on_engine_event(self, message: EngineEvent) -> None:
-        if self._is_taken_down and not isinstance(message.event, Died):
+    def on_events_waiting(self) -> None:
+        for event in self._events.take():
+            self._take_event(event)
+
+    def _take_event(self, event: Event) -> None:
+        if self._is_taken_down and not isinstance(event, Died):
             return
-        self._record.take(message.event)
-        match message.event:
+        self._record.take(event)
+        match event:
             case StateChanged(state):
                 self._change_state(state)
             case Loading(step, fraction):
@@ -343,7 +345,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._begin_turn(turn, source, marks)
             case Captured(turn, said):
                 if view := self._view_of(turn):
-                    view.show_said(said)
+                    view.show_utterance(said)
             case UserWords(turn, text):
                 if view := self._view_of(turn):
                     view.show_words(text)
@@ -506,8 +508,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._view.show_speaking(0.0)
 
     def _show_reply(self, view: TurnView, text: str) -> None:
-        begins = not view.text.strip() and bool(text.strip())
-        view.append(text)
+        begins = view.append(text)
         if begins and view.latest and self._marks:
             self._first = (view.latest, self._marks)
             paint_now(self._transcript)
@@ -905,9 +906,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         try:
             place = self._record.save(folder)
         except InputError as error:
-            self.post_message(EngineEvent(Notice(str(error), "error")))
+            self._events.put(Notice(str(error), "error"))
             return
-        self.post_message(EngineEvent(Notice(f"Saved, with your words: {place}", "information")))
+        self._events.put(Notice(f"Saved, with your words: {place}", "information"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield SystemCommand("Keys", "what each key does", self.action_help)
@@ -998,7 +999,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _inform(self, sentence: str) -> None:
         """From any thread."""
-        self.post_message(EngineEvent(Notice(sentence, "information")))
+        self._events.put(Notice(sentence, "information"))
 
     def action_save_settings(self) -> None:
         if not self._chosen:
@@ -1045,4 +1046,4 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         try:
             self._speak_clip(self.engine, path, stopped)
         except InputError as error:
-            self.post_message(EngineEvent(Notice(str(error), "error")))
+            self._events.put(Notice(str(error), "error"))

@@ -1,4 +1,4 @@
-"""The conversation: one widget that draws its own lines, so that its length costs nothing."""
+"""The conversation: one widget that draws its own lines, so that a long one stays fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
 
@@ -23,30 +23,41 @@ from textual.visual import Visual
 from textual.widget import Widget
 
 KEPT_ENTRIES = 2500
-"""Older ones are forgotten, so that memory has a limit: about a thousand turns stay."""
+"""Bounds memory: about a thousand turns. Older entries are dropped."""
 
-FORGOTTEN_AT_ONCE = 100
-"""So that forgetting, which moves every line, is rare."""
+DROPPED_ENTRIES = 100
+"""Entries dropped at a time. Dropping moves every line, so it must be rare."""
 
 WRAPPED_ENTRIES = 200
-"""As many of the newest keep their lines; an older one is wrapped when it is looked at."""
+"""The newest entries keep their lines. Older ones are wrapped again when they come into view."""
 
 DRAWN_SCREENS = 2
-"""As many lines are kept as they were drawn last: each is some fifty objects."""
+"""Screens of drawn lines that are cached. A drawn line is about fifty objects."""
 
 WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
-"""A long conversation takes a new width or new colours in slices: the screen must not stall."""
+"""Time slice and pause for wrapping a long conversation again, because a stall would show."""
+
+LONGEST_LINE = 2000
+"""Characters after which a line is broken even if it is not full.
+
+Zero-width characters never fill a line. Wrapping such a line again for each token would take time
+quadratic in its length.
+"""
 
 LABEL_CELLS = 5
+TAB_CELLS = 8
 
 SIGNS = {"information": "·", "warning": "!", "error": "✗"}
 
 KINDS = ("you", "vox", "information", "warning", "error", "head")
 
+Line = list[Segment]
+"""Segments, not a Strip, because a Strip caches everything derived from it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the lines of an entry depend on, beside its content."""
+    """Everything the lines of an entry depend on, except its content."""
 
     width: int
     ground: Style
@@ -61,31 +72,74 @@ class Look:
 NO_LOOK = Look(0, Style(), Style(), (Style(),) * len(KINDS))
 
 
-@dataclass(slots=True, eq=False)
 class Entry:
-    """A paragraph, what stands before it, and the lines it takes."""
+    """A paragraph with its label, and the lines it was wrapped to."""
 
-    kind: str
-    """one of KINDS: the look of the label"""
-    label: str
-    content: Content
-    spaced: bool = True
-    """an empty line above it"""
-    muted: bool = False
-    lines: list[list[Segment]] = field(default_factory=list[list[Segment]])
-    """not strips, which keep all that was ever made of them; empty where they are not at hand"""
-    height: int = 0
-    """how many they are"""
-    look: Look = NO_LOOK
-    """that of `lines`"""
-    painted: bool = False
-    """whether its end has been drawn since it last changed"""
+    __slots__ = (
+        "_added",
+        "_content",
+        "column",
+        "height",
+        "kind",
+        "label",
+        "lines",
+        "look",
+        "muted",
+        "painted",
+        "spaced",
+        "tail",
+    )
+
+    def __init__(
+        self, kind: str, label: str, content: Content, spaced: bool = True, muted: bool = False
+    ) -> None:
+        """`kind` is one of KINDS and sets the look of the label. `spaced`: an empty line above."""
+        self.kind = kind
+        self.label = label
+        self.spaced = spaced
+        self.muted = muted
+        self.lines: list[Line] = []
+        """empty if the entry has to be wrapped again before it is drawn"""
+        self.height = 0
+        """the number of lines, also while `lines` is empty"""
+        self.tail = ""
+        """the text of the last line, tabs expanded"""
+        self.column = 0
+        """characters since the last line break in the content, tabs expanded"""
+        self.look = NO_LOOK
+        """the look that `lines` were wrapped for"""
+        self.painted = False
+        """True once the last line has been drawn since the last change"""
+        self._content = content
+        self._added: list[str] = []
+        """text not yet in `_content`: joining it for each token would be quadratic"""
+
+    @property
+    def content(self) -> Content:
+        if self._added:
+            self._content = Content(self._content.plain + "".join(self._added))
+            self._added.clear()
+        return self._content
+
+    @content.setter
+    def content(self, content: Content) -> None:
+        self._content = content
+        self._added.clear()
+
+    def add(self, text: str) -> str:
+        """Add unstyled `text` at the end; return it with tabs expanded. Does not wrap."""
+        self._added.append(text)
+        stop = self.column % TAB_CELLS
+        expanded = (" " * stop + text).expandtabs(TAB_CELLS)[stop:]
+        _, line_break, last = expanded.rpartition("\n")
+        self.column = len(last) + (0 if line_break else self.column)
+        return expanded
 
 
 class Transcript(ScrollView, can_focus=True):
-    """Entries from top to bottom, the newest in view; a short conversation stands at the bottom.
+    """Entries from top to bottom, the newest in view. A short conversation stands at the bottom.
 
-    Work on it is in proportion to what is in view, however long the conversation is.
+    The cost of a change depends on what is in view, not on the length of the conversation.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -103,12 +157,12 @@ class Transcript(ScrollView, can_focus=True):
         self._look = NO_LOOK
         self._wrapping: Timer | None = None
         self._drawn: dict[int, Strip] = {}
-        """lines as they were drawn last"""
+        """cache of drawn lines, by line number"""
         self._following = True
-        """the end is in view, and is kept there"""
+        """True while the end is in view and is kept there"""
 
     def show_head(self, title: str, lines: Iterable[tuple[str, str]]) -> None:
-        """What stands above the conversation: a title, then a label and a sentence each."""
+        """Show above the conversation: a title, then a label and a sentence per line."""
         conversation = self._entries[len(self._head) :]
         head = [Entry("head", "", Content(title))]
         head += [
@@ -127,34 +181,46 @@ class Transcript(ScrollView, can_focus=True):
             self._entries.append(entry)
         for old in self._entries[-WRAPPED_ENTRIES - 1 : -WRAPPED_ENTRIES]:
             old.lines = []
-        if len(self._entries) - len(self._head) >= KEPT_ENTRIES + FORGOTTEN_AT_ONCE:
+        if len(self._entries) - len(self._head) >= KEPT_ENTRIES + DROPPED_ENTRIES:
             with self._rearranging():
                 del self._entries[len(self._head) : -KEPT_ENTRIES]
 
     def note(self, message: str, severity: str = "information") -> None:
-        """A sentence that belongs to no reply."""
+        """Add a sentence that is not part of a turn."""
         self.add(Entry(severity, SIGNS[severity], Content(message), muted=True))
 
     def change(self, entry: Entry, content: Content) -> None:
-        """Show `content` in it; an entry that has been forgotten is not shown again."""
+        """Replace the content of `entry`. Draws nothing if the entry was dropped."""
         entry.content = content
         before = entry.lines
         self._wrap(entry)
-        index = self._index(entry)
-        if index is None:
+        self._show_lines(entry, 0, before)
+
+    def append(self, entry: Entry, text: str) -> None:
+        """Add unstyled `text` at the end of `entry`. Draws nothing if the entry was dropped.
+
+        Wraps the last line again, not the lines above: lines break at the first place that fits,
+        so later text cannot move a break. An answer thus costs its length, not its square.
+        """
+        expanded = entry.add(text)
+        before = entry.lines
+        if not before or entry.look is not self._look:
+            self._wrap(entry)
+            self._show_lines(entry, 0, before)
             return
-        if len(before) != len(entry.lines):
-            with self._rearranging(index):
-                pass
-            return
-        top = self._tops[index]
-        for i, (old, new) in enumerate(zip(before, entry.lines, strict=True)):
-            if old != new:
-                self._drawn.pop(top + i, None)
-                self.refresh_lines(top + i + self._space_above())
+        first = len(before)
+        if len(entry.tail) < LONGEST_LINE:
+            first -= 1
+            expanded = entry.tail + expanded
+        labelled = first == (1 if entry.spaced else 0)
+        before = entry.lines[first:]
+        entry.lines[first:], entry.tail = self._wrapped(entry, Content(expanded), labelled)
+        entry.height = len(entry.lines)
+        entry.painted = False
+        self._show_lines(entry, first, before)
 
     def join(self, entries: Sequence[Entry], content: Content) -> None:
-        """Make of `entries` one, the first, with this content."""
+        """Merge `entries` into the first of them, with this content."""
         first, *rest = entries
         gone = {id(entry) for entry in rest}
         first.content = content
@@ -163,7 +229,7 @@ class Transcript(ScrollView, can_focus=True):
             self._entries = [entry for entry in self._entries if id(entry) not in gone]
 
     def clear(self) -> None:
-        """Forget the conversation; what stands above it stays."""
+        """Drop the conversation, but not the head."""
         self._entries = list(self._head)
         self._following = True
         with self._rearranging():
@@ -174,7 +240,7 @@ class Transcript(ScrollView, can_focus=True):
         self._scroll(self.max_scroll_y)
 
     def action_scroll_end(self) -> None:
-        """At once: an answer that grows would run away from a slow scroll."""
+        """Jump to the end. An animated scroll would never reach the end of a growing answer."""
         self.to_end()
 
     @property
@@ -193,7 +259,7 @@ class Transcript(ScrollView, can_focus=True):
         self._following = new_value >= self.max_scroll_y
 
     def watch_show_vertical_scrollbar(self, shown: bool) -> None:
-        """A bar that comes only now was not there to be told of the place."""
+        """Set the position of a scroll bar that has just appeared: Textual leaves it at the top."""
         if shown:
             self.vertical_scrollbar.position = self.scroll_y
 
@@ -210,7 +276,7 @@ class Transcript(ScrollView, can_focus=True):
         return selection.extract(self.text), "\n"
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Textual's own way would style each line anew whenever the conversation moves."""
+        """Return the lines in view, from a cache: Textual would style all again after a scroll."""
         _, ground = self.background_colors
         width, above = self.outer_size.width, self.styles.padding.top
         strips = [self._drawn_line(y - above, width) for y in crop.line_range]
@@ -221,12 +287,12 @@ class Transcript(ScrollView, can_focus=True):
         return strips
 
     def render_line(self, y: int) -> Strip:
-        """As it is drawn, with the places in it: Textual asks for it where the mouse selects."""
+        """Return line `y` in view with its offsets. Textual needs them to select with the mouse."""
         number = self._number(y)
         return self._strip(number).apply_offsets(0, number)
 
     def _strip(self, number: int) -> Strip:
-        """Line `number` of the conversation."""
+        """Return line `number` of the conversation."""
         index = bisect_right(self._tops, number) - 1
         if not 0 <= number < self._total or index < 0:
             return Strip([])
@@ -241,7 +307,7 @@ class Transcript(ScrollView, can_focus=True):
         return self._selected(Strip(entry.lines[line]), number)
 
     def _drawn_line(self, y: int, width: int) -> Strip:
-        """Line `y` of what is in view, with the empty cells around it."""
+        """Return line `y` in view, padded to `width`."""
         ground = self._look.ground.rich_style
         if not 0 <= y < self.scrollable_content_region.height:
             return Strip.blank(width, ground)
@@ -258,11 +324,11 @@ class Transcript(ScrollView, can_focus=True):
         return self._drawn[number]
 
     def _number(self, y: int) -> int:
-        """Of the line at `y` in view: less than 0 above a conversation that is shorter."""
+        """Return the line number at row `y`; negative above a conversation that is shorter."""
         return y + self.scroll_offset.y - self._space_above()
 
     def _numbers(self) -> range:
-        """Of the lines in view."""
+        """Return the line numbers in view."""
         first = self._number(0)
         return range(first, first + self.scrollable_content_region.height)
 
@@ -278,18 +344,18 @@ class Transcript(ScrollView, can_focus=True):
         return Strip.join([strip.crop(0, start), inside, strip.crop(end)])
 
     def _space_above(self) -> int:
-        """Empty lines above a conversation that is shorter than the widget."""
+        """Return how many rows are empty above a conversation that is shorter than the widget."""
         return max(0, self.scrollable_content_region.height - self._total)
 
     def _index(self, entry: Entry) -> int | None:
-        """None for an entry that has been forgotten."""
+        """Return the place of `entry`, or None if it was dropped. Searches from the end."""
         for index in range(len(self._entries) - 1, -1, -1):
             if self._entries[index] is entry:
                 return index
         return None
 
     def _wrap_all(self) -> None:
-        """What is in view takes the present look now, the rest in slices."""
+        """Wrap for the present look: what is in view now, the rest in time slices."""
         look = self._present_look()
         if look == self._look:
             return
@@ -302,7 +368,7 @@ class Transcript(ScrollView, can_focus=True):
         self._wrap_more()
 
     def _wrap_more(self) -> None:
-        """From the newest to the oldest."""
+        """Wrap stale entries for one time slice, the newest first."""
         until = time.monotonic() + WRAP_SECONDS
         stale = (entry for entry in reversed(self._entries) if entry.look is not self._look)
         entry = next(stale, None)
@@ -330,18 +396,31 @@ class Transcript(ScrollView, can_focus=True):
         entry.lines = self._lines(entry)
         entry.height = len(entry.lines)
 
-    def _lines(self, entry: Entry) -> list[list[Segment]]:
-        look = self._look
-        if look.width <= 0:
+    def _lines(self, entry: Entry) -> list[Line]:
+        """Wrap the whole content of `entry`; sets its `tail` and `column`."""
+        if self._look.width <= 0:
             return []
+        content = entry.content
+        lines, entry.tail = self._wrapped(entry, content)
+        entry.column = len(content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS))
+        return [[], *lines] if entry.spaced else lines
+
+    def _wrapped(
+        self, entry: Entry, content: Content, labelled: bool = True
+    ) -> tuple[list[Line], str]:
+        """Wrap `content`, styled as `entry`; return the lines and the text of the last one.
+
+        `labelled`: the first line carries the label.
+        """
+        look = self._look
         label_style = look.label(entry.kind)
         style = look.muted if entry.muted else look.ground
         if entry.kind == "head" and not entry.muted:
             style = label_style
         indent = 0 if entry.kind == "head" else min(LABEL_CELLS, look.width // 3)
-        text = Visual.to_strips(
+        strips = Visual.to_strips(
             self,
-            entry.content,
+            content,
             max(1, look.width - indent - 1),
             None,
             style,
@@ -349,10 +428,29 @@ class Transcript(ScrollView, can_focus=True):
         )
         labels = [Segment(entry.label[:indent].ljust(indent), label_style.rich_style)]
         blanks = [Segment(" " * indent, look.ground.rich_style)]
-        above = [list[Segment]()] if entry.spaced else []
-        # Without the places of its characters, which make a style of its own of each piece.
-        text = [strip.discard_meta() for strip in text]
-        return above + [[*(blanks if i else labels), *line] for i, line in enumerate(text)]
+        tail = content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS)[_column(strips[-1]) :]
+        # Without the offsets, because they make every segment's style unique.
+        lines = [
+            [*(labels if labelled and not i else blanks), *strip.discard_meta()]
+            for i, strip in enumerate(strips)
+        ]
+        return lines, tail
+
+    def _show_lines(self, entry: Entry, first: int, before: Sequence[Line]) -> None:
+        """Draw the lines of `entry` from `first` on, which were `before`."""
+        index = self._index(entry)
+        if index is None:
+            return
+        lines = entry.lines[first:]
+        if len(before) != len(lines):
+            with self._rearranging(index):
+                pass
+            return
+        top = self._tops[index] + first
+        for i, (old, new) in enumerate(zip(before, lines, strict=True)):
+            if old != new:
+                self._drawn.pop(top + i, None)
+                self.refresh_lines(top + i + self._space_above())
 
     def _present_look(self) -> Look:
         ground = self.visual_style
@@ -369,9 +467,9 @@ class Transcript(ScrollView, can_focus=True):
 
     @contextmanager
     def _rearranging(self, since: int = 0) -> Generator[None, None, None]:
-        """Within, entries from index `since` on come, go, or change their height.
+        """Lay out the entries from index `since` on after the block has changed them.
 
-        What is in view stays there: the end, or what the user has scrolled to.
+        Keeps in view what was in view: the end, or the line that the user scrolled to.
         """
         top = self.scroll_offset.y
         at = bisect_right(self._tops, top) - 1
@@ -395,10 +493,18 @@ class Transcript(ScrollView, can_focus=True):
         self.scroll_to(y=y, animate=False, force=True, immediate=True)
 
     def _grow(self, size: Size) -> None:
-        """Take a new height; the screen is laid out anew only where a scroll bar comes or goes."""
+        """Set the height. Lays out the screen only where a scroll bar appears or disappears."""
         if self.show_vertical_scrollbar != (size.height > self.scrollable_content_region.height):
             self.virtual_size = size
             return
         self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
         if self.show_vertical_scrollbar:
             self.vertical_scrollbar.window_virtual_size = size.height
+
+
+def _column(strip: Strip) -> int:
+    """Return where in its line of text a wrapped strip begins: Textual notes it for selections."""
+    for segment in strip:
+        if segment.style is not None:
+            return segment.style.meta["offset"][0]
+    return 0

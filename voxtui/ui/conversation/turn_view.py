@@ -1,4 +1,4 @@
-"""One turn as the conversation shows it: what was said, and the answer as it grows."""
+"""One turn in the conversation: the user's words, and the answer while it grows."""
 
 from __future__ import annotations
 
@@ -11,75 +11,111 @@ from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Entry, Transcript
 
 WAVE_CELLS = 6
-"""A second of speech."""
+"""Cells of the waveform for a second of speech."""
 
 LONGEST_WAVE = 20
-"""Its length stands beside it, also on a screen of 80 cells."""
+"""Cells. The length in seconds has to fit beside it on a screen of 80 cells."""
+
+LONGEST_MARKDOWN = 20_000
+"""Characters. A longer answer stays plain, because parsing it would hold up the keys."""
 
 
 class TurnView:
-    """One turn in the transcript: what was said, and the answer, an entry for each paragraph."""
+    """A turn in the transcript: an entry for the user's words, one per paragraph of the answer."""
 
     def __init__(self, transcript: Transcript, source: str) -> None:
         self.source = source
-        self.text = ""
-        """the answer so far"""
         self._transcript = transcript
-        self._said = Entry("you", "You", Content(), muted=True)
-        self._spoken = Content()
-        """the speech itself, as a waveform with its length"""
-        self._reply: list[tuple[int, Entry]] = []
-        """each paragraph, and where in `text` it begins"""
-        transcript.add(self._said)
+        self._request = Entry("you", "You", Content(), muted=True)
+        self._waveform = Content()
+        """the waveform of the utterance with its length"""
+        self._pieces: list[str] = []
+        """the answer so far"""
+        self._length = 0
+        """characters in `_pieces`"""
+        self._visible = False
+        """True once the answer holds a visible character"""
+        self._paragraphs: list[tuple[int, Entry]] = []
+        """each paragraph, and where in the answer it begins"""
+        self._line_breaks = ""
+        """those at the end of the answer: shown only if the same paragraph goes on"""
+        transcript.add(self._request)
         transcript.to_end()
+
+    @property
+    def text(self) -> str:
+        """The answer so far. Costs its length."""
+        return "".join(self._pieces)
 
     @property
     def latest(self) -> Entry | None:
         """The paragraph that grows."""
-        return self._reply[-1][1] if self._reply else None
+        return self._paragraphs[-1][1] if self._paragraphs else None
 
     def show_speaking(self, seconds: float) -> None:
-        self._show_said(f"(speaking…) {seconds:.1f} s")
+        self._stand_in(f"(speaking…) {seconds:.1f} s")
 
     def show_spoken(self, seconds: float) -> None:
-        """The length of the speech stands in until the words are known."""
+        """Show the length of the speech until the words are known."""
         name = "" if self.source == MICROPHONE else f"{self.source}, "
-        self._show_said(f"({name}{seconds:.1f} s)")
+        self._stand_in(f"({name}{seconds:.1f} s)")
 
-    def show_said(self, said: Utterance) -> None:
-        """The speech as a waveform, until and beside the words."""
-        cells = max(1, min(LONGEST_WAVE, round(said.seconds * WAVE_CELLS)))
+    def show_utterance(self, utterance: Utterance) -> None:
+        """Show the speech as a waveform. The words appear below it later."""
+        cells = max(1, min(LONGEST_WAVE, round(utterance.seconds * WAVE_CELLS)))
         name = "" if self.source in (MICROPHONE, REPLAY) else f" {self.source}"
         again = " again" if self.source == REPLAY else ""
-        length = f" {said.seconds:.1f} s{name}{again}"
-        self._spoken = Content.assemble((wave(said.samples, cells), "$text-primary"), length)
-        self._transcript.change(self._said, self._spoken)
+        length = f" {utterance.seconds:.1f} s{name}{again}"
+        self._waveform = Content.assemble((wave(utterance.samples, cells), "$text-primary"), length)
+        self._transcript.change(self._request, self._waveform)
 
     def show_words(self, text: str) -> None:
-        self._said.muted = False
+        self._request.muted = False
         words = Content(text)
-        if self._spoken:
-            words = Content("\n").join([self._spoken.stylize("dim"), words])
-        self._transcript.change(self._said, words)
+        if self._waveform:
+            words = Content("\n").join([self._waveform.stylize("dim"), words])
+        self._transcript.change(self._request, words)
 
     def expect_reply(self) -> None:
-        if not self._reply:
+        """Show a placeholder for the answer, unless part of it is there already."""
+        if not self._paragraphs:
             self._begin_paragraph("Vox", "…")
 
-    def append(self, text: str) -> None:
+    def append(self, text: str) -> bool:
+        """Add `text` to the answer. True if it holds the first visible character.
+
+        Costs the length of `text`, not that of the answer.
+        """
         self.expect_reply()
+        begins = not self._visible and bool(text.strip())
+        self._visible |= begins
         for line in text.splitlines(keepends=True):
-            if self.text.endswith("\n") and line.strip():
+            if self._line_breaks and line.strip():
                 self._begin_paragraph("", "")
-            self.text += line
-            begin, entry = self._reply[-1]
-            self._transcript.change(entry, Content(self.text[begin:].strip("\n")))
+            self._append_line(line)
+        return begins
+
+    def _append_line(self, line: str) -> None:
+        begin, entry = self._paragraphs[-1]
+        shown = line.rstrip("\n")
+        if self._length == 0:
+            self._transcript.change(entry, Content(shown))  # in place of the placeholder
+        elif shown:
+            # A paragraph does not begin with a line break.
+            breaks = self._line_breaks if self._length - len(self._line_breaks) > begin else ""
+            self._transcript.append(entry, breaks + shown)
+        if shown:
+            self._line_breaks = ""
+        self._line_breaks += line[len(shown) :]
+        self._pieces.append(line)
+        self._length += len(line)
 
     def cut(self, heard: str) -> None:
-        """Strike out what was never heard."""
-        ends = [begin for begin, _ in self._reply[1:]] + [len(self.text)]
-        for (begin, entry), end in zip(self._reply, ends, strict=True) if self.text else ():
-            part = self.text[begin:end].strip("\n")
+        """Strike out the part of the answer that was not heard."""
+        text = self.text
+        ends = [begin for begin, _ in self._paragraphs[1:]] + [len(text)]
+        for (begin, entry), end in zip(self._paragraphs, ends, strict=True) if text else ():
+            part = text[begin:end].strip("\n")
             kept = max(0, len(heard) - begin)
             if kept < len(part):
                 self._transcript.change(
@@ -88,38 +124,43 @@ class TurnView:
 
     def finish(self, turn: Turn) -> None:
         match turn.outcome:
-            case Outcome.ANSWERED if self.text:
+            case Outcome.ANSWERED if self._pieces:
                 self._show_markdown()
             case Outcome.ANSWERED:
                 self._remark("(no answer)")
             case Outcome.NO_SPEECH:
                 self._remark("Nothing was heard.")
-            case Outcome.CANCELLED if self._reply:
+            case Outcome.CANCELLED if self._paragraphs:
                 self._remark("(interrupted)")
             case Outcome.CANCELLED:
-                self._show_said("(discarded)")
+                self._stand_in("(discarded)")
             case Outcome.FAILED:
                 self._remark(f"✗ {turn.error or 'The turn failed.'}", "bold $text-error")
 
     def _show_markdown(self) -> None:
-        content = rendered(self.text)
-        if content.plain and content != Content(self.text.strip()):
-            self._transcript.join([entry for _, entry in self._reply], content)
-            del self._reply[1:]
+        if self._length > LONGEST_MARKDOWN:
+            return
+        text = self.text
+        content = rendered(text)
+        if content.plain and content != Content(text.strip()):
+            self._transcript.join([entry for _, entry in self._paragraphs], content)
+            del self._paragraphs[1:]
 
     def _remark(self, text: str, style: str = "dim italic") -> None:
-        """A word about the answer, behind it."""
+        """Add a remark behind the answer."""
         self.expect_reply()
-        _, entry = self._reply[-1]
-        before = entry.content if self.text else Content()
+        _, entry = self._paragraphs[-1]
+        before = entry.content if self._pieces else Content()
         space = "" if not before.plain or before.plain.endswith(" ") else " "
         self._transcript.change(entry, Content.assemble(before, space, (text, style)))
 
     def _begin_paragraph(self, label: str, text: str) -> None:
         entry = Entry("vox", label, Content(text), spaced=False)
-        self._reply.append((len(self.text), entry))
+        self._paragraphs.append((self._length, entry))
+        self._line_breaks = ""
         self._transcript.add(entry)
 
-    def _show_said(self, text: str) -> None:
-        if self._said.muted and not self._spoken and text != self._said.content.plain:
-            self._transcript.change(self._said, Content(text))
+    def _stand_in(self, text: str) -> None:
+        """Show `text` in place of the user's words, unless more is known already."""
+        if self._request.muted and not self._waveform and text != self._request.content.plain:
+            self._transcript.change(self._request, Content(text))

@@ -1,0 +1,105 @@
+"""An answer that is long, or comes in one piece, costs its length and holds up no key."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from textual.app import App, ComposeResult
+from textual.content import Content
+from textual.visual import Visual
+from textual.widgets import Input
+
+from tests.ui.conftest import screen
+from voxtui.dialogue.events import ReplyText
+from voxtui.ui.conversation.transcript import LONGEST_LINE, Entry, Transcript
+from voxtui.ui.conversation.turn_view import TurnView
+
+
+class OneTranscript(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Transcript()
+
+
+def grown(transcript: Transcript, pieces: list[str]) -> str:
+    """The text in the transcript after `pieces` were appended one by one."""
+    transcript.clear()
+    entry = Entry("vox", "Vox", Content())
+    transcript.add(entry)
+    for piece in pieces:
+        transcript.append(entry, piece)
+    return transcript.text
+
+
+def written(transcript: Transcript, text: str) -> str:
+    transcript.clear()
+    transcript.add(Entry("vox", "Vox", Content(text)))
+    return transcript.text
+
+
+PIECE = st.text("ab 字\t\n-\u0301", max_size=30)
+
+
+async def test_an_entry_that_grew_looks_like_one_that_was_wrapped_at_once() -> None:
+    app = OneTranscript()
+    async with app.run_test(size=(24, 10)):
+        transcript = app.query_one(Transcript)
+
+        @settings(max_examples=50, deadline=None)
+        @given(st.lists(PIECE, max_size=12))
+        def same(pieces: list[str]) -> None:
+            at_once = written(transcript, "".join(pieces))
+            assert grown(transcript, pieces) == at_once
+
+        same()
+
+
+@pytest.fixture
+def wrapped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the texts that the screen has wrapped."""
+    lengths: list[int] = []
+    to_strips = Visual.to_strips
+
+    def counted(widget, visual, *rest, **options):
+        if isinstance(widget, Transcript):
+            lengths.append(len(visual))
+        return to_strips(widget, visual, *rest, **options)
+
+    monkeypatch.setattr(Visual, "to_strips", counted)
+    return lengths
+
+
+@pytest.mark.parametrize(
+    ("pieces", "longest_line"),
+    [
+        (["word " * 4000], 80),
+        (["x" * 20_000], 80),
+        ([f"{n} " for n in range(1000)], 80),
+        (["word " * 100] * 40, 80),
+        (["\u0301" * 500] * 40, LONGEST_LINE + 500),
+    ],
+    ids=["one piece", "one word", "a word each", "40 pieces", "no width"],
+)
+async def test_wrapping_costs_in_proportion_to_the_answer(pieces, longest_line, wrapped) -> None:
+    app = OneTranscript()
+    async with app.run_test(size=(80, 24)):
+        transcript = app.query_one(Transcript)
+        view = TurnView(transcript, "typed")
+        wrapped.clear()
+        for piece in pieces:
+            view.append(piece)
+        assert view.text == "".join(pieces)
+        # For each piece: itself, and the line it is added to.
+        assert sum(wrapped) <= sum(map(len, pieces)) + len(pieces) * longest_line
+
+
+async def test_pieces_that_wait_are_one_change_and_the_keys_behind_them_are_obeyed(wrapped) -> None:
+    async with screen() as s:
+        s.engine.begin("typed")
+        await s.settle()
+        wrapped.clear()
+        for n in range(8000):
+            s.engine.report(ReplyText(1, f"{n} two"))
+        await s.press("slash")
+        assert isinstance(s.app.focused, Input)
+        assert len(wrapped) < 40

@@ -1,0 +1,90 @@
+"""Events on their way to the screen: none is lost, and waiting text is merged."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voxtui.dialogue.events import Event, ReplyText, State, StateChanged
+from voxtui.ui.event_queue import CHARACTERS_AT_ONCE, EventQueue
+
+THINKING = StateChanged(State.THINKING)
+
+
+class Screen:
+    """Takes the events when it is woken, as the UI loop does, one wake-up at a time."""
+
+    def __init__(self) -> None:
+        self.wakes = 0
+        self.queue = EventQueue(self._wake)
+
+    def _wake(self) -> bool:
+        self.wakes += 1
+        return True
+
+    def drain(self) -> list[list[Event]]:
+        batches: list[list[Event]] = []
+        while self.wakes:
+            self.wakes -= 1
+            batches.append(list(self.queue.take()))
+        return batches
+
+
+def test_text_that_waits_is_one_event_and_other_events_keep_their_place() -> None:
+    screen = Screen()
+    events = [ReplyText(1, "a "), ReplyText(1, "b"), THINKING, ReplyText(1, "c"), ReplyText(2, "d")]
+    for event in events:
+        screen.queue.put(event)
+    assert screen.wakes == 1
+    merged = [ReplyText(1, "a b"), THINKING, ReplyText(1, "c"), ReplyText(2, "d")]
+    assert screen.drain() == [merged]
+
+
+def test_a_long_text_is_shown_in_steps_so_that_keys_are_looked_at_between() -> None:
+    screen = Screen()
+    screen.queue.put(ReplyText(1, "x" * (2 * CHARACTERS_AT_ONCE + 1)))
+    screen.queue.put(THINKING)
+    batches = screen.drain()
+    sizes = [len(e.text) for batch in batches for e in batch if isinstance(e, ReplyText)]
+    assert sizes == [CHARACTERS_AT_ONCE, CHARACTERS_AT_ONCE, 1]
+    assert len(batches) == 3 and batches[-1][-1] == THINKING
+
+
+def test_an_event_put_while_events_are_taken_wakes_the_screen_again() -> None:
+    screen = Screen()
+    screen.queue.put(THINKING)
+    for _ in screen.queue.take():
+        screen.queue.put(ReplyText(1, "later"))
+    assert screen.drain()[-1] in ([], [ReplyText(1, "later")])
+
+
+def test_an_event_that_found_no_screen_is_taken_with_the_next() -> None:
+    there = False
+    queue = EventQueue(lambda: there)
+    queue.put(THINKING)
+    there = True
+    queue.put(ReplyText(1, "a"))
+    assert list(queue.take()) == [THINKING, ReplyText(1, "a")]
+
+
+PIECES = st.builds(ReplyText, st.integers(1, 2), st.text("ab", max_size=6000))
+
+
+@given(st.lists(st.one_of(PIECES, st.just(THINKING)), max_size=20))
+def test_no_text_is_lost_or_put_in_another_order(events: list[Event]) -> None:
+    screen = Screen()
+    for event in events:
+        screen.queue.put(event)
+    taken = [event for batch in screen.drain() for event in batch]
+    assert spelled(taken) == spelled(events)
+
+
+def spelled(events: list[Event]) -> list[object]:
+    """Every character with its turn, and every other event."""
+    return [
+        part
+        for event in events
+        for part in (
+            [(event.turn, c) for c in event.text] if isinstance(event, ReplyText) else [event]
+        )
+    ]
