@@ -45,7 +45,7 @@ from voxtui.commands.headless import Headless, headless
 from voxtui.dialogue.data import SAMPLE_RATE, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
-from voxtui.models import store as models
+from voxtui.models.installed import model_file
 from voxtui.records.metrics import percentile
 from voxtui.settings.schema import Config
 from voxtui.voices.hibari import HibariVoice, trim
@@ -282,7 +282,7 @@ def main() -> None:
     if arguments.busy:
         results = run_busy(questions, config, arguments.busy)
     else:
-        results = run(questions, models.model_file(config.brain.embedded.model), config)
+        results = run(questions, model_file(config.brain.embedded.model), config)
     sys.stdout.write(f"{json.dumps(about)}\n{report(results)}\n")
     if arguments.json:
         rows = [asdict(result) for result in results]

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import wave
@@ -19,7 +20,7 @@ from tests.virtual_audio import VirtualAudio, missing
 from voxtui.audio.silero import PySilero, TorchSilero
 from voxtui.cli import open_closed_streams
 from voxtui.models import cuda
-from voxtui.models.store import MODELS, place
+from voxtui.models.catalogue import CHAT_MODELS
 from voxtui.settings.schema import BrainConfig, Config
 from voxtui.wiring import build_detector
 
@@ -229,7 +230,7 @@ def test_voxtral_and_kokoro_answer_from_files_of_ones_own(voxtui, tiny_voxtral):
 @pytest.mark.skipif(cuda.is_likely(), reason="has a GPU")
 @pytest.mark.slow
 def test_a_machine_that_cannot_run_voxtral_says_why_and_answers_all_the_same(voxtui):
-    model = f"brain.embedded.model={place(MODELS['smollm2-135m'])}"
+    model = f"brain.embedded.model={CHAT_MODELS['smollm2-135m'].path}"
     ran = voxtui("ask", str(QUESTION), "--json", "--fast", "--set", model)
     assert json.loads(ran.stdout)["brain"] == "embedded"
     assert ran.stderr == (
@@ -398,33 +399,33 @@ def test_a_home_that_cannot_be_written_to_is_no_obstacle(voxtui, tmp_path):
 @pytest.mark.parametrize(
     ("command", "ending"),
     [
-        ("models fetch", signal.SIGINT),
+        ("models fetch voxtral", signal.SIGINT),
         (f"ask {QUESTION} --speak answer.wav", signal.SIGINT),
         (f"ask {QUESTION} --speak answer.wav", signal.SIGTERM),
         pytest.param(f"ask {QUESTION} --speak answer.wav", signal.SIGHUP, marks=pytest.mark.slow),
     ],
 )
 def test_ctrl_c_ends_it_with_130_and_nothing_left_behind(voxtui, command, ending):
-    """A fifo in place of the model's file keeps it loading for as long as nobody writes to it."""
-    os.mkfifo(voxtui.here / "mine.gguf")
-    arguments = [VOXTUI, *command.split(), "--set", "brain.embedded.model=./mine.gguf"]
-    with (
-        subprocess.Popen(
-            arguments,
+    """A server that accepts connections and never answers keeps the command waiting."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        settings = ("--set", "brain.name=remote", "--set", f"brain.remote.url={url}/v1")
+        with subprocess.Popen(
+            [VOXTUI, *command.split(), *settings],
             cwd=voxtui.here,
-            env=voxtui.environment,
+            env=voxtui.environment | {"HF_ENDPOINT": url},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             # Tests that run in the background of a script have it ignored.
             preexec_fn=partial(signal.signal, ending, signal.SIG_DFL),
-        ) as running,
-        (voxtui.here / "mine.gguf").open("wb"),
-    ):  # returns once it is being read
-        running.send_signal(ending)
-        stdout, stderr = running.communicate(timeout=60)
+        ) as running:
+            connection, _ = silent.accept()
+            with connection:
+                running.send_signal(ending)
+                stdout, stderr = running.communicate(timeout=60)
     assert (running.returncode, stdout + stderr.strip()) == (130, "")
-    assert [path.name for path in voxtui.here.iterdir()] == ["mine.gguf"]
+    assert list(voxtui.here.iterdir()) == []
 
 
 def test_ctrl_c_before_anything_is_imported_is_quiet_too():
@@ -449,7 +450,7 @@ def test_transcribe_writes_what_is_said_with_its_times(voxtui, form):
 
 @pytest.mark.models
 def test_in_plain_mode_the_lines_of_a_pipe_are_answered(voxtui):
-    model = f"brain.embedded.model={place(MODELS['smollm2-135m'])}"
+    model = f"brain.embedded.model={CHAT_MODELS['smollm2-135m'].path}"
     lines = "Hello.\n\n/1\n"
     options = ("--set", model, "--set", "generation.max_new_tokens=8")
     ran = subprocess.run(
@@ -492,7 +493,7 @@ def test_with_a_sound_device_answers_are_played_and_the_devices_are_listed(voxtu
         listed = voxtui("devices", **audio.env).stdout
         assert "used as microphone, used as speaker" in listed
         assert "digital silence comes from 'default'" in listed
-        model = f"brain.embedded.model={place(MODELS['smollm2-135m'])}"
+        model = f"brain.embedded.model={CHAT_MODELS['smollm2-135m'].path}"
         arguments = ["--play", "--speak", "answer.wav", "--json", "--set", model]
         arguments += ["--set", "brain.name=embedded"]
         ran = voxtui("ask", str(QUESTION), *arguments, **audio.env)

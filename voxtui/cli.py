@@ -18,7 +18,7 @@ from voxtui import __version__
 from voxtui.errors import ConfigError, InputError, VoxtuiError, one_line
 
 if TYPE_CHECKING:
-    from voxtui.models.store import Source
+    from voxtui.models.catalogue import Source
     from voxtui.settings.schema import Config
     from voxtui.settings.sources import LoadedConfig
 

@@ -128,18 +128,18 @@ def build_brain(
         return EmbeddedBrain(config, fetches_chat_model)
 
     def voxtral(fetches: bool = False) -> Brain:
-        from voxtui.models import repositories
+        from voxtui.models import catalogue, download, installed
         from voxtui.models.cuda import check_packages
 
         check_packages()
         model, bring = config.brain.voxtral.model, None
         try:
-            directory = repositories.voxtral_directory(model)
+            directory = installed.voxtral_directory(model)
         except ModelError:
-            named = repositories.voxtral(model)
+            named = catalogue.voxtral(model)
             if not fetches or isinstance(named, Path):
                 raise
-            directory, bring = named.place, partial(repositories.bring, named)
+            directory, bring = named.path, partial(download.download, named, "auto")
         from voxtui.brains.voxtral.brain import VoxtralBrain
 
         return VoxtralBrain(config, directory, say, bring)
@@ -202,7 +202,7 @@ def build_voice(config: Config, say: Callable[[str], object]) -> Voice | None:
         return HibariVoice(config.voice)
 
     def kokoro() -> Voice:
-        from voxtui.models.repositories import kokoro_files
+        from voxtui.models.installed import kokoro_files
         from voxtui.voices.kokoro import KokoroVoice, check_installed
 
         check_installed()

@@ -68,7 +68,7 @@ def random_files(directory: Path, config: dict[str, Any] = CONFIG) -> Any:
     """The three files of Kokoro, in `directory`."""
     import hibari
 
-    from voxtui.models.repositories import KokoroFiles
+    from voxtui.models.installed import KokoroFiles
     from voxtui.voices.kokoro import model_code
 
     package = Path(str(hibari.__file__)).parent

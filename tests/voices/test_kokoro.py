@@ -21,7 +21,7 @@ import torch
 
 from tests.voices.random_kokoro import make
 from voxtui.errors import ModelError
-from voxtui.models.repositories import KokoroFiles, kokoro_files
+from voxtui.models.installed import KokoroFiles, kokoro_files
 from voxtui.settings.schema import KokoroConfig, VoiceConfig
 from voxtui.voices import kokoro
 from voxtui.voices.kokoro import LONGEST, KokoroVoice
@@ -33,7 +33,7 @@ SPEAK = """
 import sys
 from pathlib import Path
 from voxtui.settings.schema import VoiceConfig
-from voxtui.models.repositories import KokoroFiles
+from voxtui.models.installed import KokoroFiles
 from voxtui.voices.kokoro import KokoroVoice
 voice = KokoroVoice(VoiceConfig(), KokoroFiles(*map(Path, sys.argv[1:])))
 voice.warm_up(lambda step, fraction: None)

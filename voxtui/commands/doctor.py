@@ -22,6 +22,7 @@ from voxtui.commands.devices import HELD, wanted_devices
 from voxtui.commands.terminal import can_show_screen, colours, reports_key_release
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.errors import DeviceError, ModelError, how_to_install
+from voxtui.models.catalogue import models_directory
 from voxtui.models.cuda import (
     VOXTRAL_FREE,
     VOXTRAL_MEMORY,
@@ -31,8 +32,12 @@ from voxtui.models.cuda import (
     check_voxtral,
     first_gpu,
 )
-from voxtui.models.repositories import kokoro_files, voxtral_directory
-from voxtui.models.store import check_content, model_file, models_directory
+from voxtui.models.installed import (
+    check_content,
+    kokoro_files,
+    model_file,
+    voxtral_directory,
+)
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.voices.kokoro import check_installed
 from voxtui.wiring import check_voice

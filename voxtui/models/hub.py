@@ -1,4 +1,4 @@
-"""A model hub over HTTP: what a repository holds, and its files, continued where they stopped."""
+"""A model hub over HTTP: list the files of a repository, and resume downloads of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -16,46 +15,77 @@ from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
 from voxtui.errors import ModelError
+from voxtui.models.catalogue import ModelFile
+from voxtui.models.store import BLOCK, RESUMES, open_regular, reason
 
 HUB = "https://huggingface.co"
-BLOCK = 1 << 20
-PAUSES_WITHIN = 30.0
-"""seconds without a byte after which a connection to the hub counts as broken"""
-LONGEST_LISTING = 16 << 20
+PROBE_SECONDS = 3.0
+"""time-out of `answers`"""
+STALL_SECONDS = 30.0
+"""seconds without a byte after which a connection counts as broken"""
+MAX_LISTING = 16 << 20
+"""bytes"""
+MAX_TOKEN = 4096
 """bytes"""
 
 
-class Unreachable(ModelError):
-    """The hub does not answer, refuses, or stopped in the middle."""
+class HubError(ModelError):
+    """The hub does not answer, refuses, or stopped before the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class HubFile:
-    """A file of a repository, at one commit."""
-
-    repository: str
-    commit: str
-    path: str
-    size: int
-    """bytes"""
-    sha256: str | None
-    """known of large files"""
-    blob: str = ""
-    """git's SHA-1 of its content, where `sha256` is not known"""
-
-    @property
-    def url(self) -> str:
-        return f"{_endpoint()}/{self.repository}/resolve/{self.commit}/{quote(self.path)}"
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2]
+def listing(repository: str) -> list[ModelFile]:
+    """Return the files of the latest commit of `repository`. Raises ModelError."""
+    url = f"{_endpoint()}/api/models/{repository}/revision/main?blobs=true"
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise ModelError(
+            "HF_HUB_OFFLINE forbids requests to the hub.", "Unset it for the download."
+        )
+    try:
+        with urlopen(_request(url), timeout=STALL_SECONDS) as response:
+            return list(_files(repository, json.loads(response.read(MAX_LISTING))))
+    except HTTPError as error:
+        raise _status_error(error, repository, repository) from error
+    except URLError as error:
+        raise _connection_error(error) from error
+    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
+        raise HubError(f"Invalid response from the hub about {repository}.") from error
 
 
-def asking(url: str, method: str = "GET", **headers: str) -> Request:
-    """A request for `url`, with the user's token where the environment or the hub's login has one.
+def answers(file: ModelFile) -> bool:
+    """Return True if the hub offers `file`. Takes up to `PROBE_SECONDS`."""
+    try:
+        with urlopen(_request(_url(file), "HEAD"), timeout=PROBE_SECONDS):
+            return True
+    except (OSError, HTTPException):
+        return False
 
-    The token is not sent along when the hub redirects the request to where the files are kept.
+
+def append(partial: BinaryIO, file: ModelFile, report: Callable[[int], object]) -> None:
+    """Append to `partial` the bytes of `file` that it lacks; report its size for each block.
+
+    Stops soon after the right size if the server sends more. Raises HubError; an OSError comes from
+    the disk.
+    """
+    report(partial.tell())
+    for block in _blocks(partial, file):
+        partial.write(block)
+        report(min(partial.tell(), file.size))
+        if partial.tell() > file.size:
+            return
+    if partial.tell() < file.size:
+        raise _broken(file)
+
+
+def hub_home() -> Path:
+    """Return the directory where the hub's own client keeps its token and its cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.path.expanduser(os.environ.get("HF_HOME") or f"{cache}/huggingface"))
+
+
+def _request(url: str, method: str = "GET", **headers: str) -> Request:
+    """Return a request with the user's token, from the environment or the hub's login.
+
+    A redirect to where the files are stored does not carry the token.
     """
     request = Request(url, headers=headers, method=method)
     if token := _token():
@@ -63,60 +93,8 @@ def asking(url: str, method: str = "GET", **headers: str) -> Request:
     return request
 
 
-def listing(repository: str) -> list[HubFile]:
-    """What `repository` holds now. Raises ModelError."""
-    url = f"{_endpoint()}/api/models/{repository}/revision/main?blobs=true"
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise ModelError("HF_HUB_OFFLINE forbids asking the hub.", "Unset it for the fetch.")
-    try:
-        with urlopen(asking(url), timeout=PAUSES_WITHIN) as response:
-            return list(_files(repository, json.loads(response.read(LONGEST_LISTING))))
-    except HTTPError as error:
-        raise _refusal(error, repository, repository) from error
-    except URLError as error:
-        raise _unreachable(error) from error
-    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
-        raise Unreachable(f"The hub's answer about {repository} cannot be understood.") from error
-
-
-def grow(file: BinaryIO, wanted: HubFile, done: Callable[[int], object]) -> None:
-    """Append to `file` what it lacks of `wanted`, telling `done` how many bytes are there.
-
-    A server that sends too much is stopped soon after. Raises Unreachable; an OSError is the
-    disk's.
-    """
-    done(file.tell())
-    for block in _blocks(file, wanted):
-        file.write(block)
-        done(min(file.tell(), wanted.size))
-        if file.tell() > wanted.size:
-            return
-    if file.tell() < wanted.size:
-        raise _broken(wanted)
-
-
-def _refusal(error: HTTPError, repository: str, name: str) -> Unreachable:
-    """What it means that the hub answered `error` when asked for `name` of `repository`."""
-    error.close()  # it is the answer too, with its connection
-    match error.headers.get("X-Error-Code"), error.code:
-        case "GatedRepo", _:
-            return Unreachable(
-                f"{repository} is gated: the hub sends it only to those who accepted its terms.",
-                f"Accept them at {HUB}/{repository}, then run the same command with HF_TOKEN set.",
-            )
-        case "RepoNotFound", _:
-            return Unreachable(
-                f"The hub has no {repository}, or does not show it to you.",
-                "A private one needs your HF_TOKEN.",
-            )
-        case _, 401 | 403:
-            return Unreachable(
-                f"The hub refuses to send {name}: {error.code} {error.reason}.",
-                "Is your HF_TOKEN still valid?",
-            )
-        case _:
-            reason = str(error.reason).partition("\n")[0].rstrip(".")  # of a redirect: three lines
-            return Unreachable(f"The hub refuses to send {name}: {error.code} {reason}.")
+def _url(file: ModelFile) -> str:
+    return f"{_endpoint()}/{file.repository}/resolve/{file.commit}/{quote(file.path)}"
 
 
 def _endpoint() -> str:
@@ -125,73 +103,94 @@ def _endpoint() -> str:
         parts = urlsplit(endpoint)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return endpoint.rstrip("/")
-    raise ModelError(f"HF_ENDPOINT: {endpoint} is no address of a hub.", f"It is like {HUB}.")
-
-
-def hub_home() -> Path:
-    """Where the hub's own client keeps its token and its cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.path.expanduser(os.environ.get("HF_HOME") or f"{cache}/huggingface"))
+    raise ModelError(f"HF_ENDPOINT: {endpoint} is not the URL of a hub.", f"Example: {HUB}.")
 
 
 def _token() -> str:
-    """Empty where there is none. Raises ModelError for one that no header can carry."""
+    """Return the user's token, or "". Raises ModelError for one that no header can carry."""
     token = os.environ.get("HF_TOKEN", "")
-    with suppress(OSError, ValueError):
+    if not token:
         path = os.environ.get("HF_TOKEN_PATH")
-        token = token or (Path(path) if path else hub_home() / "token").read_text()
+        with (
+            suppress(OSError, ValueError),
+            open_regular(Path(path) if path else hub_home() / "token") as file,
+        ):
+            token = file.read(MAX_TOKEN).decode()
     if not re.fullmatch(r"[!-~]*", token.strip()):
-        raise ModelError(
-            "The token for the hub holds characters that no token has.", "Copy it again."
-        )
+        raise ModelError("The token of the hub contains invalid characters.", "Copy it again.")
     return token.strip()
 
 
-def _files(repository: str, answer: dict[str, Any]) -> Iterator[HubFile]:
+def _files(repository: str, answer: dict[str, Any]) -> Iterator[ModelFile]:
     for entry in answer["siblings"]:
         large: dict[str, Any] = entry.get("lfs") or {}
         path = PurePosixPath(entry["rfilename"])
         if path.is_absolute() or ".." in path.parts:
-            raise ValueError(path)  # it would be written outside of the model's directory
-        yield HubFile(
+            raise ValueError(path)  # outside of the model's directory
+        digest = f"sha256:{large['sha256']}" if "sha256" in large else f"git:{entry['blobId']}"
+        yield ModelFile(
             repository=repository,
-            commit=str(answer["sha"]),
             path=str(path),
             size=int(large.get("size", entry["size"])),
-            sha256=large.get("sha256"),
-            blob=str(entry["blobId"]),
+            digest=digest,
+            commit=str(answer["sha"]),
         )
 
 
-def _blocks(file: BinaryIO, wanted: HubFile) -> Iterator[bytes]:
-    have = file.tell()
-    if have >= wanted.size:
+def _blocks(partial: BinaryIO, file: ModelFile) -> Iterator[bytes]:
+    start = partial.tell()
+    if start >= file.size:
         return
-    request = asking(wanted.url, Range=f"bytes={have}-")
+    request = _request(_url(file), Range=f"bytes={start}-")
     try:
-        with urlopen(request, timeout=PAUSES_WITHIN) as response:
-            if response.status != 206:  # the server sends the whole file, whatever was asked
-                if response.length not in (None, wanted.size):
-                    raise Unreachable(f"What the hub sends is not {wanted.name}: another length.")
-                file.truncate(0)
-                file.seek(0)
+        with urlopen(request, timeout=STALL_SECONDS) as response:
+            if response.status != 206:  # the server ignored the range and sends the whole file
+                if response.length not in (None, file.size):
+                    raise HubError(
+                        f"The hub sent {response.length} bytes for {file.name} "
+                        f"instead of {file.size}."
+                    )
+                partial.truncate(0)
+                partial.seek(0)
             while block := response.read(BLOCK):
                 yield block
     except HTTPError as error:
-        raise _refusal(error, wanted.repository, wanted.name) from error
+        raise _status_error(error, file.repository, file.name) from error
     except URLError as error:
-        raise _unreachable(error) from error
+        raise _connection_error(error) from error
     except (OSError, HTTPException) as error:
-        raise _broken(wanted) from error
+        raise _broken(file) from error
 
 
-def _unreachable(error: URLError) -> Unreachable:
-    reason = getattr(error.reason, "strerror", None) or error.reason
-    return Unreachable(f"The hub cannot be reached: {reason}.", "Check the network.")
+def _status_error(error: HTTPError, repository: str, name: str) -> HubError:
+    """Translate the status of a request for `name` of `repository`."""
+    error.close()  # it is the response too, with its connection
+    match error.headers.get("X-Error-Code"), error.code:
+        case "GatedRepo", _:
+            return HubError(
+                f"{repository} is gated: the hub requires that you accept its terms "
+                f"(HTTP {error.code}).",
+                f"Accept them at {HUB}/{repository}, then run the same command with HF_TOKEN set.",
+            )
+        case "RepoNotFound", _:
+            return HubError(
+                f"The hub has no {repository}, or it is private (HTTP {error.code}).",
+                "For a private repository set HF_TOKEN.",
+            )
+        case _, 401 | 403:
+            return HubError(
+                f"The hub refuses to send {name} (HTTP {error.code}, {error.reason}).",
+                "Check that HF_TOKEN is valid.",
+            )
+        case _:
+            text = str(error.reason).partition("\n")[0].rstrip(".")  # of a redirect: three lines
+            return HubError(f"The hub refuses to send {name} (HTTP {error.code}, {text}).")
 
 
-def _broken(wanted: HubFile) -> Unreachable:
-    return Unreachable(
-        f"The connection to the hub broke while fetching {wanted.name}.",
-        "Try again: it goes on where it stopped.",
-    )
+def _connection_error(error: URLError) -> HubError:
+    text = reason(error.reason) if isinstance(error.reason, OSError) else error.reason
+    return HubError(f"The hub cannot be reached: {text}.", "Check the network.")
+
+
+def _broken(file: ModelFile) -> HubError:
+    return HubError(f"The connection to the hub broke during the download of {file.name}.", RESUMES)

@@ -77,15 +77,16 @@ def choices(config: Config, parts: Parts | None, themes: Sequence[str]) -> Itera
 
 def _fetched_first(config: Config) -> str:
     """What choosing Voxtral would bring from the hub."""
-    from voxtui.models.repositories import Repository, voxtral, voxtral_directory
+    from voxtui.models.catalogue import Model, voxtral
+    from voxtui.models.installed import voxtral_directory
 
     model = config.brain.voxtral.model
     repository = voxtral(model)
-    if isinstance(repository, Repository):
+    if isinstance(repository, Model):
         try:
             voxtral_directory(model)
         except ModelError:
-            return f", fetches {repository.gigabytes:g} GB"
+            return f", fetches {repository.size / 1e9:g} GB"
     return ""
 
 

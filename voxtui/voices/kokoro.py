@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.interfaces import Progress
 from voxtui.errors import ModelError, how_to_install
-from voxtui.models.repositories import KOKORO, KokoroFiles
+from voxtui.models.catalogue import KOKORO
+from voxtui.models.installed import KokoroFiles
 from voxtui.settings.schema import VoiceConfig
 from voxtui.voices.hibari import pause_after, trim
 

@@ -31,7 +31,8 @@ from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import PastTurn
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.errors import ModelError
-from voxtui.models.store import MODELS, model_file, place
+from voxtui.models.catalogue import CHAT_MODELS, Model
+from voxtui.models.installed import model_file
 from voxtui.settings.schema import Config, GenerationConfig
 
 pytestmark = pytest.mark.models
@@ -66,14 +67,14 @@ def test_a_chat_model_is_fetched_as_it_loads_only_where_that_was_asked_for(
     fetched: list[str] = []
     steps: list[tuple[str, float | None]] = []
 
-    def fetch(name: str, progress: Callable[[int, int], object]) -> None:
+    def download(model: Model, progress: Callable[[int, int], object]) -> None:
         progress(1, 4)
-        fetched.append(name)
+        fetched.append(model.name)
 
     def enough(moonshine: Moonshine) -> None:
         raise ModelError("Enough.")
 
-    monkeypatch.setattr(embedded_module, "fetch", fetch)
+    monkeypatch.setattr(embedded_module, "download", download)
     monkeypatch.setattr(Moonshine, "load", enough)
     for fetches in (False, True):
         brain = EmbeddedBrain(Config(), fetches)
@@ -355,13 +356,13 @@ def test_a_recogniser_that_does_not_load_is_one_sentence_and_goes_quietly(
 def test_a_release_that_does_not_load_is_told_from_too_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = MODELS["smollm2-135m"]
+    model = CHAT_MODELS["smollm2-135m"]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    place(model).parent.mkdir(parents=True)
-    with place(model).open("wb") as file:
+    model.path.parent.mkdir(parents=True)
+    with model.path.open("wb") as file:
         file.truncate(model.size)
     brain = EmbeddedBrain(small())
-    with pytest.raises(ModelError, match="is damaged: its SHA-256"):
+    with pytest.raises(ModelError, match="Checksum mismatch for"):
         brain.warm_up(lambda step, fraction: None)
     brain.close()
 

@@ -15,7 +15,7 @@ from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import PastTurn
 from voxtui.dialogue.marks import Marks
 from voxtui.errors import RemoteError
-from voxtui.models.store import model_file
+from voxtui.models.installed import model_file
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
 
 pytestmark = pytest.mark.slow

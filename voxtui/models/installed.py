@@ -1,0 +1,157 @@
+"""Find the files of models on this machine: downloaded, of the hub's own client, or the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from voxtui.errors import ModelError, ModelMissing
+from voxtui.models.catalogue import (
+    CHAT_MODELS,
+    KOKORO_MODEL,
+    Model,
+    chat_model,
+    kokoro,
+    voxtral,
+)
+from voxtui.models.checks import check_gguf, check_voxtral
+from voxtui.models.hub import hub_home
+from voxtui.models.store import (
+    access_errors,
+    has_changed,
+    has_digest,
+    has_size,
+    is_released,
+    is_unchanged,
+    partial_size,
+)
+from voxtui.settings.paths import user_path
+from voxtui.settings.schema import VoiceConfig
+
+
+@access_errors()
+def model_file(name_or_path: str, beat: Callable[[], object] = lambda: None) -> Path:
+    """Return the file of a chat model by name, or of any .gguf file by path. Raises ModelError.
+
+    Hashes a file that changed since its last check; calls `beat` meanwhile, as `is_released` does.
+    """
+    if name_or_path in CHAT_MODELS or (
+        "/" not in name_or_path and not name_or_path.endswith(".gguf")
+    ):
+        return _downloaded(chat_model(name_or_path), beat)
+    path = user_path(name_or_path)
+    check_gguf(path)
+    return path
+
+
+def _downloaded(model: Model, beat: Callable[[], object]) -> Path:
+    path, file = model.path, model.file
+    assert file is not None
+    problem = ""
+    if not path.exists():
+        problem = f"The chat model {model.name} is not on this machine yet."
+    elif not has_size(path, file):
+        problem = f"{path} is damaged: {path.stat().st_size} bytes instead of {file.size}."
+    elif not is_released(path, file, beat):
+        problem = f"Checksum mismatch for {path}."
+    if problem:
+        missing = file.size - partial_size(path, file)
+        raise ModelMissing(problem, f"Run `voxtui models fetch {model.name}`.", missing)
+    return path
+
+
+def check_content(path: Path) -> None:
+    """Hash the file of a known chat model. Raise ModelError if it is not the released one."""
+    model = next((model for model in CHAT_MODELS.values() if model.path == path), None)
+    if model and model.file and not has_digest(path, model.file.digest):
+        raise ModelError(
+            f"Checksum mismatch for {path}.",
+            f"Delete it, then run `voxtui models fetch {model.name}`.",
+        )
+
+
+@access_errors()
+def voxtral_directory(model: str, rehash: bool = False) -> Path:
+    """Return the directory with all files of `brain.voxtral.model`. Raises ModelError.
+
+    Refuses a file that changed since its check. With `rehash`, hashes it again instead (seconds per
+    gigabyte) and refuses it only if its digest differs.
+    """
+    named = voxtral(model)
+    if isinstance(named, Path):
+        check_voxtral(named, "Set brain.voxtral.model to a model's directory or hub name.")
+        return named
+    for directory in (named.path, _hub_cache(named)):
+        if directory.is_dir():
+            files = check_voxtral(directory, f"Run `voxtui models fetch {named.name}`.")
+            _check_unchanged(files, named, rehash)
+            return directory
+    raise missing(named)
+
+
+@dataclass(frozen=True, slots=True)
+class KokoroFiles:
+    """The files that Kokoro loads."""
+
+    model: Path
+    config: Path
+    voice: Path
+
+
+@access_errors()
+def kokoro_files(config: VoiceConfig, rehash: bool = False) -> KokoroFiles:
+    """Return the files that `voice.kokoro` names, and the downloaded ones for the rest.
+
+    Raises ModelError if one is missing or changed; `rehash` as for `voxtral_directory`.
+    """
+    model = kokoro(config)
+
+    def find(named: str, file: str) -> Path:
+        if named:
+            path = user_path(named)
+            if not path.is_file():
+                raise ModelError(
+                    f"There is no file {path}.", "Set voice.kokoro to the path of that file."
+                )
+            return path
+        for directory in (model.path, _hub_cache(model)):
+            if (directory / file).is_file():
+                _check_unchanged([directory / file], model, rehash)
+                return directory / file
+        raise missing(model, file)
+
+    named = config.kokoro
+    return KokoroFiles(
+        model=find(named.model, KOKORO_MODEL),
+        config=find(named.config, "config.json"),
+        voice=find(named.voice, f"voices/{config.name}.pt"),
+    )
+
+
+def missing(model: Model, file: str = "") -> ModelError:
+    """Return the error for `model`, or for `file` of it, that is not on this machine."""
+    subject = f"{file} of {model.repository}" if file else model.repository
+    hint = f"Run `voxtui models fetch {model.name}` ({model.size / 1e9:g} GB)."
+    return ModelError(f"{subject} is not on this machine yet.", hint)
+
+
+def _check_unchanged(files: Iterable[Path], model: Model, rehash: bool) -> None:
+    hint = f"Run `voxtui models fetch {model.name}`."
+    for file in files:
+        if rehash and not is_unchanged(file):
+            raise ModelError(f"Checksum mismatch for {file}.", hint)
+        if not rehash and has_changed(file):
+            raise ModelError(f"{file} changed after its checksum was checked.", hint)
+
+
+def _hub_cache(model: Model) -> Path:
+    """Return the directory of the latest commit that the hub's own client downloaded."""
+    cache = os.environ.get("HF_HUB_CACHE")
+    folder = user_path(cache) if cache else hub_home() / "hub"
+    folder /= f"models--{model.repository.replace('/', '--')}"
+    try:
+        return folder / "snapshots" / (folder / "refs" / "main").read_text().strip()
+    except (OSError, ValueError):
+        return folder / "snapshots" / "none"
