@@ -121,7 +121,9 @@ def test_every_program_is_one_that_the_reader_has():
 def test_every_python_module_that_a_page_runs_exists():
     pages = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]
     modules = {
-        name for page in pages for name in re.findall(r"python -m ([\w.]+)", page.read_text())
+        name
+        for page in pages
+        for name in re.findall(r"python -m ([a-z_]+(?:\.[a-z_]+)*)", page.read_text())
     }
     assert {name for name in modules if name.startswith("benchmarks.")}
     assert {name for name in modules if importlib.util.find_spec(name) is None} == set()

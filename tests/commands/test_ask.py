@@ -23,7 +23,7 @@ from voxtui.dialogue.events import Notice
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import InputError, ModelError
-from voxtui.records.metrics_log import metrics_file
+from voxtui.records.metrics_log import metrics_folder
 from voxtui.settings.schema import VadConfig
 
 QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
@@ -135,7 +135,8 @@ def test_turns_in_real_time_are_noted_in_the_metrics_file_and_others_are_not(ask
     ask("one.wav", "--fast")
     ask("one.wav", pace=None, brain=ScriptedBrain(["Noon."]))
     ask("one.wav", "--set", "metrics.enabled=false", pace=None)
-    (line,) = metrics_file().read_text().splitlines()
+    (file,) = metrics_folder().iterdir()
+    (line,) = file.read_text().splitlines()
     assert json.loads(line)["source"] == "clip"
     assert "one.wav" not in line and "Noon" not in line
 

@@ -13,7 +13,7 @@ import voxtui.cli
 from tests.openai_server import returns, says, serving
 from voxtui.audio.devices import Probe
 from voxtui.commands import doctor
-from voxtui.records.metrics_log import metrics_file
+from voxtui.records.metrics_log import metrics_folder, read
 
 REPOSITORY = Path(__file__).parents[2]
 QUESTION = REPOSITORY / "assets" / "clips" / "capital-of-france.wav"
@@ -57,7 +57,7 @@ def test_ask_is_answered_by_the_server_and_says_what_the_network_took(server):
     assert server.connections == 1  # there before the question was over
     assert ran.stderr == ""
     assert not any("sk-secret" in path.read_text(errors="replace") for path in Path().rglob("*.*"))
-    assert json.loads(metrics_file().read_text())["network_ms"] == turn["network_ms"]
+    assert read(metrics_folder()).lines[0].network_ms == turn["network_ms"]
 
 
 def test_a_failure_of_the_server_is_a_sentence_and_an_exit_code(server, capfd):

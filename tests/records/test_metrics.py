@@ -12,7 +12,7 @@ from voxtui.records.metrics import (
     SPEED,
     TOTAL,
     TTFT,
-    Lead,
+    PlaybackLead,
     SessionTimes,
     Spread,
     Verdict,
@@ -118,16 +118,16 @@ def test_a_number_a_turn_did_not_reach_is_left_out_and_never_zero():
     assert window.values(SPEED) == [pytest.approx(25)]
 
 
-def test_what_a_person_feels_counts_from_the_end_of_the_speech():
-    assert TTFT.felt(turn()) == pytest.approx(260)
-    assert SPEED.felt(turn()) is None
-    assert TTFT.felt(turn(1, released=0.0, first_token=0.1)) is None
+def test_a_headline_also_counts_from_the_end_of_speech():
+    assert TTFT.from_speech_end(turn()) == pytest.approx(260)
+    assert SPEED.from_speech_end(turn()) is None
+    assert TTFT.from_speech_end(turn(1, released=0.0, first_token=0.1)) is None
 
 
 def test_a_spread_is_over_the_values_that_are_there():
     assert spread([None, None]) is None
     found = spread([None, *(float(n) for n in range(100, 0, -1))])
-    assert found == Spread(n=100, p50=50, p95=95, p99=99, least=1, most=100)
+    assert found == Spread(n=100, p50=50, p95=95, p99=99, min=1, max=100)
 
 
 def test_the_first_turn_after_models_were_loaded_is_cold():
@@ -152,7 +152,7 @@ def test_a_turn_without_a_first_token_is_not_the_cold_one():
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=200), st.integers(1, 40))
-def test_folding_keeps_the_largest_and_the_order(values, width):
+def test_downsampling_keeps_the_largest_and_the_order(values, width):
     found = downsample_max(values, width)
     assert len(found) == min(len(values), width)
     assert max(found, default=0) == max(values, default=0)
@@ -196,17 +196,17 @@ def test_a_turn_that_is_under_way_has_the_stages_it_has_reached():
     assert [stage.name for stage in stages({"released": 0.0, "captured": 0.1})] == ["listen"]
 
 
-def test_the_voice_is_ahead_by_what_it_made_and_nobody_heard_yet():
-    lead = Lead()
-    assert lead.seconds(made_s=0.8, sounding_s=0.0) == pytest.approx(0.8)
-    assert lead.seconds(made_s=2.0, sounding_s=0.5) == pytest.approx(1.5)
-    assert lead.seconds(made_s=2.0, sounding_s=2.3) == 0.0
-    assert lead.waited_s == 0.0
+def test_the_lead_is_the_speech_that_is_made_and_not_played_yet():
+    lead = PlaybackLead()
+    assert lead.update(made_s=0.8, playing_s=0.0) == pytest.approx(0.8)
+    assert lead.update(made_s=2.0, playing_s=0.5) == pytest.approx(1.5)
+    assert lead.update(made_s=2.0, playing_s=2.3) == 0.0
+    assert lead.underrun_s == 0.0
 
 
-def test_a_voice_that_makes_more_after_a_silence_was_too_slow_by_as_much():
-    lead = Lead()
-    lead.seconds(made_s=1.0, sounding_s=0.2)
-    assert lead.seconds(made_s=2.0, sounding_s=1.4) == pytest.approx(1.0)
-    assert lead.waited_s == pytest.approx(0.4)
-    assert lead.seconds(made_s=2.0, sounding_s=1.9) == pytest.approx(0.5)
+def test_a_silence_within_the_answer_counts_as_underrun():
+    lead = PlaybackLead()
+    lead.update(made_s=1.0, playing_s=0.2)
+    assert lead.update(made_s=2.0, playing_s=1.4) == pytest.approx(1.0)
+    assert lead.underrun_s == pytest.approx(0.4)
+    assert lead.update(made_s=2.0, playing_s=1.9) == pytest.approx(0.5)

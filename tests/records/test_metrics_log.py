@@ -1,4 +1,4 @@
-"""The metrics file: what it keeps, how it stays small, and that it never hurts a turn."""
+"""The metrics files: their content, their size, and that they never delay a turn."""
 
 import json
 import os
@@ -11,30 +11,28 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from filelock import FileLock
 
-import voxtui.cli
 from tests.fakes import SECONDS, ScriptedBrain, engine_on_fakes, frames
 from voxtui.dialogue.events import Loaded, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError
-from voxtui.records import metrics_log as metricsfile
-from voxtui.records.metrics_log import MetricsLog, metrics_file, metrics_log, read
+from voxtui.records import metrics_log as log_module
+from voxtui.records.metrics_log import MetricsLog, metrics_log, read
 
 SECRET = "the password is swordfish"
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state" / "metrics.jsonl"
+def folder(tmp_path):
+    return tmp_path / "state" / "metrics"
 
 
 def marks(**at):
-    found = Marks()
+    made = Marks()
     for name, when in {"released": 100.0, "first_token": 100.1, "first_shown": 100.2, **at}.items():
-        found.mark(Mark(name), when)
-    return found
+        made.mark(Mark(name), when)
+    return made
 
 
 def turn(number=1, **fields):
@@ -42,34 +40,43 @@ def turn(number=1, **fields):
     return Turn(number, "scripted", Outcome.ANSWERED, **{"marks": times, "tokens": 9, **fields})
 
 
-def note(path, *turns, source="microphone", marks=None):
-    """A session of `turns`."""
-    log = MetricsLog(path)
-    noted = log.tee(lambda event: None)
+def keep(folder, *turns, source="microphone", marks=None):
+    """Run a session of `turns`."""
+    log = MetricsLog(folder)
+    emit = log.tee(lambda event: None)
     for each in turns:
         if marks is not None:
-            noted(TurnStarted(each.number, source, marks))
-        noted(TurnFinished(each))
+            emit(TurnStarted(each.number, source, marks))
+        emit(TurnFinished(each))
     log.close()
 
 
-def test_a_turn_is_kept_with_its_times(path):
-    note(path, turn(3), source="typed", marks=marks())
-    (line,) = read(path).lines
+def today(folder):
+    (file,) = folder.iterdir()
+    return file
+
+
+def numbers(folder):
+    return [line.number for line in read(folder).lines]
+
+
+def test_a_turn_is_kept_with_its_times(folder):
+    keep(folder, turn(3), source="typed", marks=marks())
+    (line,) = read(folder).lines
     assert (line.number, line.brain, line.source, line.tokens) == (3, "scripted", "typed", 9)
     assert line.turn.ttft_ms == pytest.approx(100)
     assert (datetime.now(UTC) - line.at).total_seconds() < 60
 
 
-def test_no_word_no_name_and_no_error_is_kept(path):
-    said = {"heard": SECRET, "reply": SECRET, "clip": f"{SECRET}.wav", "error": SECRET}
-    note(path, turn(**said), source=f"{SECRET}.wav", marks=marks())
-    assert SECRET not in path.read_text()
-    assert read(path).lines[0].source == "clip"
+def test_no_word_no_name_and_no_error_is_kept(folder):
+    words = {"heard": SECRET, "reply": SECRET, "clip": f"{SECRET}.wav", "error": SECRET}
+    keep(folder, turn(**words), source=f"{SECRET}.wav", marks=marks())
+    assert SECRET not in today(folder).read_text()
+    assert read(folder).lines[0].source == "clip"
 
 
-def test_the_engine_and_a_real_turn_leave_no_word_in_it(path):
-    log, done, loaded = MetricsLog(path), threading.Event(), threading.Event()
+def test_a_turn_of_the_engine_leaves_no_word(folder):
+    log, done, loaded = MetricsLog(folder), threading.Event(), threading.Event()
 
     def emit(event):
         match event:
@@ -81,7 +88,7 @@ def test_the_engine_and_a_real_turn_leave_no_word_in_it(path):
     engine = engine_on_fakes(log.tee(emit), brain=ScriptedBrain([SECRET], heard=SECRET))
     engine.start()
     assert loaded.wait(SECONDS)
-    now = time.monotonic() - 1  # of a turn that took days no line is believed
+    now = time.monotonic() - 1
     engine.talk(now, source=SECRET)
     for frame in frames("..xxxxxxxxxxxx....", now, source=SECRET):
         engine.push_frame(frame)
@@ -89,76 +96,84 @@ def test_the_engine_and_a_real_turn_leave_no_word_in_it(path):
     assert done.wait(SECONDS)
     engine.close()
     log.close()
-    assert [line.outcome for line in read(path).lines] == [Outcome.ANSWERED]
-    assert not any(word in path.read_text() for word in SECRET.split())
+    assert [line.outcome for line in read(folder).lines] == [Outcome.ANSWERED]
+    assert not any(word in today(folder).read_text() for word in SECRET.split())
 
 
-def test_a_time_that_came_out_of_an_array_is_a_time(path):
-    note(path, turn(), marks=marks(first_sound=np.float64(100.5)))
-    assert read(path).lines[0].turn.first_sound_ms == pytest.approx(500)
+def test_a_time_from_an_array_is_kept_as_a_number(folder):
+    keep(folder, turn(), marks=marks(first_sound=np.float64(100.5)))
+    assert read(folder).lines[0].turn.first_sound_ms == pytest.approx(500)
 
 
-def test_only_its_owner_may_read_it(path):
-    note(path, turn())
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+def test_only_the_owner_may_read_a_file(folder):
+    keep(folder, turn())
+    assert stat.S_IMODE(today(folder).stat().st_mode) == 0o600
 
 
-def test_turned_off_it_keeps_nothing_and_costs_nothing():
+def test_turned_off_the_log_passes_events_on_unchanged():
     def emit(event): ...
 
-    assert MetricsLog(None).tee(emit) is emit
     with metrics_log(enabled=False) as log:
         assert log.tee(emit) is emit
 
 
-def test_a_turn_not_in_real_time_is_not_kept(path):
-    note(path, turn(paced=False), turn(2))
-    assert [line.number for line in read(path).lines] == [2]
+def test_a_turn_that_is_not_in_real_time_is_not_kept(folder):
+    keep(folder, turn(paced=False), turn(2))
+    assert numbers(folder) == [2]
 
 
-def test_the_first_painted_word_of_a_short_answer_is_waited_for(path):
-    late = marks()
-    late._times.pop(Mark.FIRST_SHOWN)
-    log = MetricsLog(path)
-    noted = log.tee(lambda event: None)
-    noted(TurnStarted(1, "microphone", late))
-    noted(TurnFinished(turn()))
+def test_the_first_painted_word_may_come_after_the_end_of_the_turn(folder):
+    late = Marks()
+    late.mark(Mark.RELEASED, 100.0)
+    log = MetricsLog(folder)
+    emit = log.tee(lambda event: None)
+    emit(TurnStarted(1, "microphone", late))
+    emit(TurnFinished(turn()))
     late.mark(Mark.FIRST_SHOWN, 100.3)
     log.close()
-    assert read(path).lines[0].marks["first_shown"] == pytest.approx(0.3)
+    assert read(folder).lines[0].marks["first_shown"] == pytest.approx(0.3)
 
 
-def test_events_go_on_at_once_whatever_happens_to_the_file(tmp_path):
+def test_events_pass_at_once_if_no_file_can_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     seen = []
-    log = MetricsLog(tmp_path / "file" / "metrics.jsonl")
-    noted = log.tee(seen.append)
-    noted(TurnFinished(turn()))
-    noted(StateChanged)
+    log = MetricsLog(tmp_path / "file" / "metrics")
+    emit = log.tee(seen.append)
+    emit(TurnFinished(turn()))
+    emit(StateChanged)
     log.close()
     assert len(seen) == 2
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_to_costs_only_the_file(tmp_path):
-    tmp_path.chmod(0o500)
-    note(tmp_path / "metrics.jsonl", turn())
-    assert read(tmp_path / "metrics.jsonl").lines == []
+@pytest.mark.parametrize("target", ["fifo", "link"])
+def test_a_turn_is_not_written_to_a_fifo_or_through_a_link(folder, tmp_path, target):
+    folder.mkdir(parents=True)
+    file = folder / f"{datetime.now(UTC):%Y-%m-%d}.jsonl"
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    os.mkfifo(file) if target == "fifo" else file.symlink_to(victim)
+    keep(folder, turn())
+    assert victim.read_text() == "mine"
 
 
-def test_a_directory_in_its_place_costs_only_the_file_and_is_not_taken_for_no_turns(path):
-    path.mkdir(parents=True)
-    note(path, turn())
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
-        read(path)
+@pytest.mark.parametrize("what", ["directory", "fifo", "device"])
+def test_what_is_not_a_regular_file_is_refused_by_name(folder, what):
+    folder.mkdir(parents=True)
+    file = folder / "2026-01-01.jsonl"
+    match what:
+        case "directory":
+            file.mkdir()
+        case "fifo":
+            os.mkfifo(file)
+        case _:
+            file.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"01\.jsonl: cannot be read: Not a regular file"):
+        read(folder)
 
 
 DAMAGE = [
-    b"",
-    b"\n",
     b"{",
     b"null",
-    b"[]",
     b'"text"',
     b"\xff\xfe\x00",
     b'{"at": "yesterday"}',
@@ -167,168 +182,102 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=repr)
-def test_a_damaged_line_costs_that_line_only(path, damage):
-    note(path, turn(1))
-    with path.open("ab") as file:
-        file.write(damage)
-    note(path, turn(2))
-    past = read(path)
-    assert [line.number for line in past.lines] == [1, 2]
-    assert past.damaged == bool(damage.strip())
-
-
-def test_a_line_with_a_number_that_is_none_or_a_time_without_its_zone_is_damaged(path):
-    note(path, turn())
-    good = json.loads(path.read_text())
-    for bad in ({"at": "2026-01-01T00:00:00"}, {"outcome": "odd"}, {"marks": {"released": 1e999}}):
-        with path.open("a") as file:
-            file.write(json.dumps(good | bad) + "\n")
-    assert (len(read(path).lines), read(path).damaged) == (1, 3)
+def test_a_damaged_line_costs_that_line_only(folder, damage):
+    keep(folder, turn(1))
+    with today(folder).open("ab") as file:
+        file.write(damage + b"\n\n")
+    keep(folder, turn(2))
+    assert numbers(folder) == [1, 2]
+    assert read(folder).damaged == 1
 
 
 @pytest.mark.parametrize(
-    "bad", [{"tokens": -1}, {"tokens": 10**30}, {"network_ms": 1e308}, {"brain": "\x1b[31m\n"}]
+    "bad",
+    [
+        {"at": "2026-01-01T00:00:00"},
+        {"outcome": "odd"},
+        {"marks": {"released": 1e999}},
+        {"tokens": -1},
+        {"brain": "\x1b[31m"},
+    ],
+    ids=repr,
 )
-def test_a_line_that_no_turn_can_have_written_is_damaged(path, bad):
-    note(path, turn())
-    with path.open("a") as file:
-        file.write(json.dumps(json.loads(path.read_text()) | bad) + "\n")
-    assert (len(read(path).lines), read(path).damaged) == (1, 1)
+def test_a_line_with_an_impossible_value_is_damaged(folder, bad):
+    keep(folder, turn())
+    file = today(folder)
+    file.write_text(json.dumps(json.loads(file.read_text()) | bad))
+    assert (len(read(folder).lines), read(folder).damaged) == (0, 1)
 
 
-def test_a_line_from_the_end_of_time_or_of_a_turn_without_end_is_damaged(path, monkeypatch):
-    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
-    time.tzset()
-    note(path, turn())
-    good = json.loads(path.read_text())
-    for bad in ({"at": "9999-12-31T23:59:59Z"}, {"marks": {"first_token": 1e306}}):
-        with path.open("a") as file:
-            file.write(json.dumps(good | bad) + "\n")
-    found = read(path)
-    monkeypatch.undo()
-    time.tzset()
-    assert (len(found.lines), found.damaged) == (1, 2)
+def test_a_key_of_a_newer_version_is_ignored(folder):
+    keep(folder, turn())
+    file = today(folder)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"later": {"a": 1}}))
+    assert len(read(folder).lines) == 1
 
 
-def test_what_a_newer_version_adds_does_no_harm(path):
-    note(path, turn())
-    good = json.loads(path.read_text())
-    path.write_text(json.dumps(good | {"later": {"a": 1}}))
-    assert len(read(path).lines) == 1
+def test_the_files_of_the_version_before_are_read_too(folder):
+    """They held all turns: metrics.jsonl, and metrics.older.jsonl once it was 2 MB large."""
+    keep(folder, turn(3))
+    line = json.loads(today(folder).read_text())
+    for name, number, day in (("metrics.jsonl", 2, 2), ("metrics.older.jsonl", 1, 1)):
+        older = line | {"number": number, "at": f"2026-01-0{day}T00:00:00Z"}
+        folder.with_name(name).write_text(json.dumps(older) + "\n")
+    assert numbers(folder) == [1, 2, 3]
 
 
-def test_it_stays_bounded_and_forgets_the_oldest_turns(path, monkeypatch):
-    monkeypatch.setattr(metricsfile, "KEPT_BYTES", 2000)
-    note(path, *map(turn, range(1, 41)))
-    numbers = [line.number for line in read(path).lines]
-    assert numbers == [*range(41 - len(numbers), 41)]
-    assert 4 < len(numbers) < 40
-    assert sum(file.stat().st_size for file in path.parent.iterdir()) <= 4000
+def test_the_oldest_days_are_deleted_and_the_size_stays_bounded(folder, monkeypatch):
+    monkeypatch.setattr(log_module, "DAY_BYTES", 1000)
+    monkeypatch.setattr(log_module, "KEPT_BYTES", 3000)
+    folder.mkdir(parents=True)
+    folder.with_name("metrics.jsonl").write_text("x" * 900)
+    for day in (1, 2, 3):
+        (folder / f"2026-01-0{day}.jsonl").write_text("x" * 900)
+    keep(folder, *map(turn, range(1, 41)))
+    files = sorted(folder.parent.rglob("*.jsonl"))
+    assert [file.name for file in files[:2]] == ["2026-01-02.jsonl", "2026-01-03.jsonl"]
+    assert len(files) == 3
+    assert 0 < files[2].stat().st_size <= 1000
+    assert sum(file.stat().st_size for file in files) <= 3000
+
+
+def test_quitting_waits_for_no_other_session(folder):
+    """The version before held this lock while it wrote."""
+    folder.parent.mkdir(parents=True)
+    began = time.monotonic()
+    with FileLock(folder.with_suffix(".lock")):
+        keep(folder, turn(1))
+    assert time.monotonic() - began < 1
+    assert numbers(folder) == [1]
+
+
+def test_quitting_does_not_wait_for_a_disk_that_hangs(folder, monkeypatch):
+    hanging, entered = threading.Event(), threading.Event()
+
+    def write(file, line):
+        entered.set()
+        hanging.wait(SECONDS)
+        return len(line)
+
+    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(log_module, "CLOSE_SECONDS", 0.01)
+    keep(folder, turn())
+    assert entered.wait(SECONDS)
+    hanging.set()
 
 
 WRITE = """
 import sys
 from pathlib import Path
-from tests.records.test_metrics_log import note, turn
-note(Path(sys.argv[1]), *[turn(n) for n in range(1, 51)])
+from tests.records.test_metrics_log import keep, turn
+keep(Path(sys.argv[1]), *[turn(n) for n in range(1, 51)])
 """
 
 
-def test_while_another_session_writes_nothing_is_written_beside_it(path, monkeypatch):
-    monkeypatch.setattr(metricsfile, "LOCK_SECONDS", 0.01)
-    note(path, turn(1))
-    with FileLock(path.with_suffix(".lock")):
-        note(path, turn(2))
-    note(path, turn(3))
-    assert [line.number for line in read(path).lines] == [1, 3]
-
-
-def test_sessions_that_write_at_once_lose_nothing(path):
-    command = [sys.executable, "-c", WRITE, path]
+def test_sessions_that_write_at_once_lose_nothing(folder):
+    command = [sys.executable, "-c", WRITE, folder]
     writing = [subprocess.Popen(command) for _ in range(3)]
     assert [process.wait(60) for process in writing] == [0, 0, 0]
-    past = read(path)
+    past = read(folder)
     assert (len(past.lines), past.damaged) == (150, 0)
     assert len({line.session for line in past.lines}) == 3
-
-
-# voxtui stats
-
-
-@pytest.fixture
-def stats(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        ran = CliRunner().invoke(voxtui.cli.cli, ["stats", *arguments], catch_exceptions=False)
-        assert ran.exit_code == 0
-        return ran
-
-    return run
-
-
-def keep(day, *, brain="scripted", ttft=0.1, session="one"):
-    """A turn of that day, in the file."""
-    line = {
-        "at": f"2026-11-{day:02}T12:00:00Z", "session": session, "source": "microphone",
-        "number": 1, "brain": brain, "outcome": "answered", "tokens": 11, "hidden_ms": 5.0,
-        "marks": {"speech_ended": -0.2, "released": 0.0, "first_token": ttft, "last_token": 1.1},
-    }  # fmt: skip
-    metrics_file().parent.mkdir(parents=True, exist_ok=True)
-    with metrics_file().open("a") as file:
-        file.write(json.dumps(line) + "\n")
-
-
-def test_stats_without_turns_say_so(stats):
-    assert stats().stderr == f"{metrics_file()}: no turns yet.\n"
-    off = stats("--set", "metrics.enabled=false")
-    assert off.stderr.endswith("None are kept: metrics.enabled is false.\n")
-    assert json.loads(stats("--json").stdout)["groups"] == []
-
-
-def test_stats_are_by_brain_and_day_from_both_origins_with_verdicts(stats):
-    for n in range(1, 21):
-        keep(20, ttft=n / 1000)
-    keep(21, ttft=0.15, session="two")
-    keep(21, ttft=0.01, brain="other")
-    said = json.loads(stats("--json").stdout)
-    assert (said["turns"], said["sessions"], said["damaged"]) == (22, 2, 0)
-    assert [(g["brain"], g["day"], g["turns"]) for g in said["groups"]] == [
-        ("scripted", None, 21),
-        ("scripted", "2026-11-20", 20),
-        ("scripted", "2026-11-21", 1),
-        ("other", None, 1),
-        ("other", "2026-11-21", 1),
-    ]
-    first_day = said["groups"][1]["headlines"]
-    assert first_day["ttft"]["released"] == {
-        "n": 20, "p50": 10.0, "p95": 19.0, "p99": 20.0, "min": 1.0, "max": 20.0,
-    }  # fmt: skip
-    assert first_day["ttft"]["speech_ended"]["p50"] == 210.0
-    assert (first_day["ttft"]["verdict"], first_day["total"]["verdict"]) == ("ok", "over")
-    assert first_day["first_sound"]["verdict"] is None
-    assert said["groups"][0]["headlines"]["ttft"]["within"] == pytest.approx(20 / 21, abs=1e-3)
-    assert said["groups"][2]["headlines"]["ttft"]["verdict"] == "over"
-
-
-def test_stats_can_be_read_by_a_person_in_an_ordinary_terminal(stats):
-    keep(20)
-    keep(21, ttft=0.2)
-    said = stats().stdout.splitlines()
-    assert said[0] == f"{metrics_file()}: turns: 2, sessions: 1"
-    assert "scripted: 2 answered" in said
-    assert [line for line in said if line.startswith("2026-11-21")] == [
-        "2026-11-21     1 ✗   200   200   200       –     –     – ✗  1100  1100  1100"
-    ]
-    assert any(line.startswith("  TTFT ") and "✗ ≤ 100" in line for line in said)
-    assert max(map(len, said[1:])) <= 80
-
-
-def test_stats_name_the_damage_they_leave_out(stats):
-    keep(20)
-    with metrics_file().open("a") as file:
-        file.write("{{{\n")
-    assert "Damaged lines, left out: 1" in stats().stdout

@@ -15,7 +15,7 @@ from voxtui.records.session import Record
 BEGAN = datetime(2026, 3, 4, 5, 6, 7)
 
 
-def said(seconds: float = 0.5) -> Utterance:
+def speech(seconds: float = 0.5) -> Utterance:
     return Utterance(np.full(int(16_000 * seconds), 0.25, np.float32), ((0.0, seconds),), 1.0)
 
 
@@ -29,7 +29,7 @@ def turn(number: int, **fields) -> Turn:
 def record() -> Record:
     record = Record(BEGAN)
     record.begin(1, "microphone")
-    record.add_speech(1, said())
+    record.add_speech(1, speech())
     record.add_words(1, "What is the capital?")
     record.finish(turn(1, heard="What is the capital?"))
     record.begin(2, "typed")
@@ -37,7 +37,7 @@ def record() -> Record:
     record.cut(2, "It is")
     record.finish(turn(2, reply="It is Rome."))
     record.begin(3, "replay")
-    record.add_speech(3, said())
+    record.add_speech(3, speech())
     record.finish(turn(3, heard="What is the capital?", reply="Paris!"))
     record.begin(4, "typed")
     record.add_words(4, "And of Spain?")
@@ -45,7 +45,7 @@ def record() -> Record:
     record.begin(5, "microphone")
     record.finish(turn(5, outcome=Outcome.NO_SPEECH, reply=""))
     record.begin(6, "microphone")  # it is not over yet
-    record.add_speech(6, said())
+    record.add_speech(6, speech())
     return record
 
 
@@ -81,7 +81,7 @@ def test_saving_twice_keeps_both(record, tmp_path):
     assert second.name == "2026-03-04 05-06-07 (2)"
 
 
-def test_a_save_that_fails_leaves_nothing_and_says_where(record, tmp_path, monkeypatch):
+def test_a_save_that_fails_leaves_no_file_and_names_the_folder(record, tmp_path, monkeypatch):
     def full(path, sound):
         path.touch()
         raise OSError(28, "No space left on device")
@@ -92,46 +92,44 @@ def test_a_save_that_fails_leaves_nothing_and_says_where(record, tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_made_is_a_sentence(record, tmp_path):
+def test_a_folder_that_cannot_be_made_is_one_sentence(record, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="not saved"):
         record.save(tmp_path / "file" / "sessions")
 
 
-def test_a_home_that_nobody_has_is_a_sentence_and_no_folder_of_that_name(
-    record, tmp_path, monkeypatch
-):
+def test_the_home_of_an_unknown_user_is_refused_and_no_folder_made(record, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="no home for ~nobody-here/voxtui"):
+    with pytest.raises(InputError, match="~nobody-here/voxtui: there is no such user"):
         record.save(session.saved_sessions("~nobody-here/voxtui"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_old_speech_is_let_go_and_its_words_stay(tmp_path, monkeypatch):
+def test_the_oldest_speech_is_dropped_and_its_words_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "KEPT_SPEECH_SECONDS", 1.2)
     record = Record(BEGAN)
     for n in range(1, 5):
         record.begin(n, "microphone")
-        record.add_speech(n, said())
+        record.add_speech(n, speech())
         record.finish(turn(n, heard=f"words {n}"))
     place = record.save(tmp_path)
     assert [file.name for file in sorted(place.glob("*.wav"))] == ["turn-0003.wav", "turn-0004.wav"]
     assert "words 1" in (place / "session.md").read_text()
-    record.add_speech(4, said(1.5))
+    record.add_speech(4, speech(1.5))
     place = record.save(tmp_path)
     assert [file.name for file in place.glob("*.wav")] == ["turn-0004.wav"]
 
 
-def test_what_is_said_while_a_session_is_saved_takes_nothing_from_it(tmp_path):
+def test_speech_that_comes_during_a_save_takes_nothing_from_it(tmp_path):
     class Slow(Utterance):
         def as_wav(self) -> bytes:
-            record.add_speech(3, said(session.KEPT_SPEECH_SECONDS))
+            record.add_speech(3, speech(session.KEPT_SPEECH_SECONDS))
             return super().as_wav()
 
     record = Record(BEGAN)
     for n in (1, 2):
         record.begin(n, "microphone")
-        record.add_speech(n, Slow(said().samples, ((0.0, 0.5),), 1.0))
+        record.add_speech(n, Slow(speech().samples, ((0.0, 0.5),), 1.0))
         record.finish(turn(n))
     record.begin(3, "microphone")
     place = record.save(tmp_path)
@@ -140,10 +138,28 @@ def test_what_is_said_while_a_session_is_saved_takes_nothing_from_it(tmp_path):
     assert sorted(wav.name for wav in place.glob("*.wav")) == [t["wav"] for t in turns]
 
 
-def test_a_turn_nobody_began_is_ignored(tmp_path):
+def test_events_of_an_unknown_turn_are_ignored(tmp_path):
     record = Record(BEGAN)
     record.add_words(9, "x")
     record.cut(9, "x")
-    record.add_speech(9, said())
+    record.add_speech(9, speech())
     record.finish(turn(9))
     assert record.finished == []
+
+
+def test_typed_words_and_replies_give_the_terminal_no_command(tmp_path):
+    record = Record(BEGAN)
+    record.begin(1, "typed")
+    record.add_words(1, "\x1b]0;title\x07Hi \udc80 \u202eeno\u2028two \x9b31m")
+    record.finish(turn(1, reply="\x1b[2JIt is 👩\u200d🚀, שלום\u200f."))
+    folder = record.save(tmp_path)
+    for name in ("session.md", "session.json"):
+        text = (folder / name).read_text()
+        assert not any(c in text for c in "\x1b\x07\x9b\u202e\u2028")
+        assert "👩\u200d🚀, שלום\u200f." in text
+
+
+def test_a_link_with_the_name_of_the_session_is_left_alone(record, tmp_path):
+    (tmp_path / "2026-03-04 05-06-07").symlink_to(tmp_path / "elsewhere")
+    assert record.save(tmp_path).name == "2026-03-04 05-06-07 (2)"
+    assert not (tmp_path / "elsewhere").exists()

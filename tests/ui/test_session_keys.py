@@ -132,5 +132,5 @@ async def test_r_answers_the_same_utterance_in_place_of_the_last_answer():
                 await s.pilot.pause(0.01)
         assert brain.said[0] is brain.said[1]
         assert brain.pasts == [(), ()]
-        replayed = s.app._record.finished[1].turn
+        replayed = s.app._record.finished[1].result
         assert replayed and not replayed.paced and replayed.clip is None

@@ -1,4 +1,4 @@
-"""Past turns from the metrics file: how long they took, by day and by brain."""
+"""`voxtui stats`: how long past turns took, by brain and by day."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 from voxtui.bench.tables import headline_lines, headlines_json, judge, number, outcomes_line
 from voxtui.dialogue.marks import Turn
 from voxtui.records.metrics import TIMES, Headline, spread
-from voxtui.records.metrics_log import Line, Past, metrics_file, read
+from voxtui.records.metrics_log import Line, Past, metrics_folder, read
 from voxtui.settings.schema import Config, TargetsConfig
 
 
@@ -44,8 +44,8 @@ def _day(line: Line) -> date:
 
 
 def run(config: Config, as_json: bool) -> None:
-    """Print the turns of the metrics file. Raises InputError."""
-    path = metrics_file()
+    """Print the turns of the metrics files. Raises InputError."""
+    path = metrics_folder()
     past = read(path)
     if not past.lines and not as_json:
         why = "" if config.metrics.enabled else " None are kept: metrics.enabled is false."

@@ -49,9 +49,9 @@ def headline_lines(turns: Sequence[Turn], targets: TargetsConfig) -> list[str]:
     lines = [table_head("ms from the release")]
     lines += [_line(turns, headline, headline.of, targets) for headline in headlines]
     timed = [headline for headline in headlines if headline.mark]
-    if any(headline.felt(turn) is not None for headline in timed for turn in turns):
+    if any(headline.from_speech_end(turn) is not None for headline in timed for turn in turns):
         lines += ["", table_head("ms from the end of speech")]
-        lines += [_line(turns, headline, headline.felt, None) for headline in timed]
+        lines += [_line(turns, headline, headline.from_speech_end, None) for headline in timed]
     return lines
 
 
@@ -63,7 +63,7 @@ def outcomes_line(outcomes: Iterable[Outcome]) -> str:
 
 def row(name: str, found: Spread | None, verdict_and_goal: str = "") -> str:
     """A line under `table_head`."""
-    values = (found.p50, found.p95, found.p99, found.least, found.most) if found else [None] * 5
+    values = (found.p50, found.p95, found.p99, found.min, found.max) if found else [None] * 5
     count = found.n if found else 0
     cells = " ".join(f"{number(value):>6}" for value in values)
     return f"{name:<26} {verdict_and_goal:<9} {cells} {count:>6}".rstrip()
@@ -108,7 +108,7 @@ def _json(turns: Sequence[Turn], headline: Headline, targets: TargetsConfig) -> 
     found, target = spread(values), headline.target(targets)
     about: dict[str, Any] = {"released": spread_json(found)}
     if headline.mark:
-        about["speech_ended"] = spread_json(spread(map(headline.felt, turns)))
+        about["speech_ended"] = spread_json(spread(map(headline.from_speech_end, turns)))
     if target is not None:
         within = sum(value <= target for value in values)
         about["target"] = target
@@ -121,5 +121,4 @@ def spread_json(found: Spread | None) -> dict[str, float] | None:
     """`found` by its names in JSON, rounded to a tenth."""
     if found is None:
         return None
-    return {name.replace("least", "min").replace("most", "max"): round(value, 1)
-            for name, value in asdict(found).items()}  # fmt: skip
+    return {name: round(value, 1) for name, value in asdict(found).items()}

@@ -361,7 +361,7 @@ class Plain:
         self.engine.replace_parts(change)
 
     def _answer_again(self, at: float) -> None:
-        if not any(exchange.said for exchange in self._record.finished):
+        if not any(turn.utterance for turn in self._record.finished):
             self._refuse("Nothing has been said yet that could be answered again.")
             return
         self._clip_stopped.set()

@@ -1,4 +1,4 @@
-"""What the marks of turns say: headlines, verdicts, the window of the last turns, and stages."""
+"""Numbers derived from the marks of turns: headlines, verdicts, percentiles and stages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from voxtui.dialogue.marks import Mark, Turn
 from voxtui.settings.schema import TargetsConfig
 
 WINDOW = 20
-"""Turns that p50, p95 and p99 are taken over."""
+"""Number of turns that p50, p95 and p99 are taken over."""
 
 DeviceOffset: TypeAlias = Callable[[str | None], float | None]
-"""Milliseconds that were measured of this speaker, beyond what the sound system knows."""
+"""Return the measured milliseconds between `first_sound` and the sound of this speaker, if any."""
 
 
 class Verdict(StrEnum):
-    """A number against its target, in a word and in a sign, so that it never depends on colour."""
+    """A number against its target, as a word and as a sign, because colour alone is not enough."""
 
     WITHIN = "ok"
     OVER = "over"
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 
 def verdict(value: float | None, target: float | None) -> Verdict | None:
-    """Whether `value` keeps to `target`; None where either is missing."""
+    """Compare `value` with `target`; None if either is missing."""
     if value is None or target is None:
         return None
     return Verdict.WITHIN if value <= target else Verdict.OVER
@@ -40,22 +40,22 @@ def verdict(value: float | None, target: float | None) -> Verdict | None:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A number a turn is judged by."""
+    """A number of a turn that may have a target."""
 
     name: str
     unit: str
     of: Callable[[Turn], float | None]
     target: Callable[[TargetsConfig], float | None]
     mark: Mark | None = None
-    """where it ends, for a time"""
+    """the mark that ends it, for a time"""
 
     @property
     def key(self) -> str:
-        """Its name in JSON and on the command line."""
+        """Return its name in JSON and on the command line."""
         return self.name.lower().replace(" ", "_").replace("/", "_per_")
 
-    def felt(self, turn: Turn) -> float | None:
-        """The time as a person feels it: from the end of the speech instead of the release."""
+    def from_speech_end(self, turn: Turn) -> float | None:
+        """Return milliseconds from the end of speech instead of the release, or None."""
         return None if self.mark is None else turn.ms(self.mark, since=Mark.SPEECH_ENDED)
 
 
@@ -88,9 +88,9 @@ HEADLINES = (*TIMES, SPEED)
 
 
 def percentile(values: Iterable[float], percent: float) -> float | None:
-    """The nearest rank: the smallest value that `percent` % of `values` do not exceed.
+    """Return the smallest value that `percent` % of `values` do not exceed (nearest rank), or None.
 
-    None without any value. No interpolation: each is a turn that there was.
+    Without interpolation, so that each percentile is the time of a real turn.
     """
     ordered = sorted(values)
     return _rank(ordered, percent) if ordered else None
@@ -102,23 +102,23 @@ def _rank(ordered: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How a number is distributed."""
+    """The distribution of a number."""
 
     n: int
     p50: float
     p95: float
     p99: float
-    least: float
-    most: float
+    min: float
+    max: float
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Of the values that are there; None without any."""
-    found = sorted(value for value in values if value is not None)
-    if not found:
+    """Return the distribution of the values that are not None; None if there are none."""
+    known = sorted(value for value in values if value is not None)
+    if not known:
         return None
-    p50, p95, p99 = (_rank(found, percent) for percent in (50, 95, 99))
-    return Spread(len(found), p50, p95, p99, found[0], found[-1])
+    p50, p95, p99 = (_rank(known, percent) for percent in (50, 95, 99))
+    return Spread(len(known), p50, p95, p99, known[0], known[-1])
 
 
 class Window:
@@ -135,7 +135,7 @@ class Window:
         return len(self._turns)
 
     def values(self, headline: Headline) -> list[float]:
-        """Oldest first; turns without this number are left out."""
+        """Return this number of each turn that has it, oldest first."""
         return [value for turn in self._turns if (value := headline.of(turn)) is not None]
 
     def percentile(self, headline: Headline, percent: float) -> float | None:
@@ -143,7 +143,7 @@ class Window:
 
 
 class SessionTimes:
-    """The turns since the start. The first after models were loaded is cold, and kept apart."""
+    """The turns since the start. The first one after models were loaded counts as cold."""
 
     def __init__(self) -> None:
         self.all = Window(None)
@@ -163,7 +163,7 @@ class SessionTimes:
 
 
 def downsample_max(values: Sequence[float], width: int) -> list[float]:
-    """At most `width` values that stand for all: the largest of each stretch, so none is hidden."""
+    """Return at most `width` values: the largest of each stretch, so that no peak is hidden."""
     if len(values) <= width:
         return [*values]
     edges = [len(values) * i // width for i in range(width + 1)]
@@ -172,7 +172,7 @@ def downsample_max(values: Sequence[float], width: int) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stretch of a turn, in seconds from the release."""
+    """A part of a turn, in seconds from the release."""
 
     name: str
     start: float
@@ -185,20 +185,20 @@ class Stage:
         return self.end - self.start
 
 
-class Lead:
-    """How much speech of a turn is made and waits to be heard: whether the voice keeps up."""
+class PlaybackLead:
+    """Computes how much synthesised speech of a turn still waits to be played."""
 
     def __init__(self) -> None:
-        self.waited_s = 0.0
-        """seconds in which the speaker had nothing to play, as the voice was too slow"""
+        self.underrun_s = 0.0
+        """seconds in which the speaker had nothing to play, because the voice was too slow"""
         self._made_s = 0.0
 
-    def seconds(self, made_s: float, sounding_s: float) -> float:
-        """Of `made_s` seconds of speech, those not heard yet `sounding_s` after the first sound."""
+    def update(self, made_s: float, playing_s: float) -> float:
+        """Return the lead, given seconds of speech made and seconds since the first sound."""
         if self._made_s and made_s > self._made_s:  # a silence before it was one within the answer
-            self.waited_s = max(self.waited_s, sounding_s - self._made_s)
+            self.underrun_s = max(self.underrun_s, playing_s - self._made_s)
         self._made_s = made_s
-        return max(0.0, made_s - (sounding_s - self.waited_s))
+        return max(0.0, made_s - (playing_s - self.underrun_s))
 
 
 _PATH: Sequence[tuple[str, Mark]] = (
@@ -212,7 +212,7 @@ _PATH: Sequence[tuple[str, Mark]] = (
     ("voice", Mark.FIRST_AUDIO),
     ("device", Mark.FIRST_SOUND),
 )
-"""The way from the release to the first sound: each stage ends at its mark."""
+"""The stages from the release to the first sound. Each ends at its mark."""
 
 SPEAKING = "speaking"
 
@@ -220,24 +220,24 @@ _BESIDE: Sequence[tuple[str, Mark, Mark]] = (
     ("writing", Mark.FIRST_TOKEN, Mark.LAST_TOKEN),
     (SPEAKING, Mark.FIRST_SOUND, Mark.LAST_SOUND),
 )
-"""What goes on beside that way, or after it."""
+"""The stages that overlap them or follow them, each with its first and last mark."""
 
 
 def stages(marks: Mapping[str, float], speculative_s: float = 0.0) -> list[Stage]:
-    """What the time after the release went into, and how much work was hidden before it.
+    """Return the stages that `marks` (seconds from the release) reached, hidden work first.
 
-    `marks` are seconds relative to the release. A stage begins where the last one reached ended;
-    one that was over before the release takes no time after it.
+    A stage begins where the one before it ended. A stage that ended before the release has no
+    length.
     """
-    found = [Stage("hidden", -speculative_s, 0.0, hidden=True)] if speculative_s > 0 else []
+    reached = [Stage("hidden", -speculative_s, 0.0, hidden=True)] if speculative_s > 0 else []
     at = 0.0
     for name, mark in _PATH:
-        if (reached := marks.get(mark)) is not None:
-            end = max(at, reached)
-            found.append(Stage(name, at, end))
+        if (seconds := marks.get(mark)) is not None:
+            end = max(at, seconds)
+            reached.append(Stage(name, at, end))
             at = end
     for name, begin, end in _BESIDE:
         first, last = marks.get(begin), marks.get(end)
         if first is not None and last is not None:
-            found.append(Stage(name, first, last))
-    return found
+            reached.append(Stage(name, first, last))
+    return reached

@@ -1,6 +1,8 @@
-"""The metrics file: the times of past turns, kept on this machine. No words, no sound, no names.
+"""The metrics files: times of past turns, kept on this machine. No words, no sound, no names.
 
-A line of JSON per turn. Several sessions may write at once; a damaged line costs that line only.
+One file a day, one line of JSON a turn. Sessions of the same day append to the same file without
+a lock: a line is one write() with O_APPEND, which the system does not mix with another one.
+A file per session would be simpler still, but each `voxtui ask` is a session.
 """
 
 from __future__ import annotations
@@ -9,13 +11,13 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Literal, TypeAlias, cast
+from typing import Annotated, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -23,24 +25,25 @@ from voxtui.dialogue.data import MICROPHONE, OWN_SOURCES
 from voxtui.dialogue.events import Event, TurnFinished, TurnStarted
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError
+from voxtui.records.files import open_private, read_file
 from voxtui.settings.paths import user_folders
 
 _log = logging.getLogger(__name__)
 
-KEPT_BYTES = 2_000_000
-"""A file that has grown so large becomes the older one: some 4,000 turns in each of the two."""
+KEPT_BYTES = 4_000_000
+"""Size of all files, some 8,000 turns. The oldest files are deleted when a session begins."""
 
-LOCK_SECONDS = 2.0
-"""How long another session that writes is waited for."""
+DAY_BYTES = 2_000_000
+"""Turns beyond this size of one day are not kept."""
 
 LATE_SECONDS = 0.5
-"""How long after a turn its first painted word is waited for."""
+"""Time after a turn in which its first word may still be painted."""
 
-LONGEST = 86_400.0
-"""Seconds. No turn takes a day, or has a token for each of its seconds."""
+CLOSE_SECONDS = 1.0
+"""Time that closing waits for the disk."""
 
-UNKEPT = ("clip", "heard", "reply", "error")
-"""Keys of a turn's JSON that may hold words or names."""
+WORDS_AND_NAMES = ("clip", "heard", "reply", "error")
+"""Keys of a turn's JSON that are never kept."""
 
 Emit: TypeAlias = Callable[[Event], object]
 
@@ -48,15 +51,15 @@ Source = Literal["microphone", "typed", "replay", "clip"]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A turn as the file keeps it; keys that newer versions add are ignored."""
+    """A turn as a file keeps it. Keys that newer versions add are ignored."""
 
-    at: datetime
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
     session: str
     source: Source
     number: int
-    brain: str
+    brain: Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
     outcome: Outcome
-    tokens: int
+    tokens: Annotated[int, msgspec.Meta(ge=0)]
     hidden_ms: float
     marks: dict[str, float]
     network_ms: float | None = None
@@ -76,65 +79,55 @@ class Line(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What the file remembers, oldest first."""
+    """The turns of all files, oldest first."""
 
     lines: list[Line]
     damaged: int
     """lines that could not be read"""
 
 
-def metrics_file() -> Path:
-    """Where the times of turns are kept. It need not exist yet."""
-    return user_folders().user_state_path / "metrics.jsonl"
+def metrics_folder() -> Path:
+    return user_folders().user_state_path / "metrics"
 
 
-def read(path: Path) -> Past:
-    """Every turn in the older file and in the file at `path`; a missing file holds none.
-
-    Raises InputError.
-    """
+def read(folder: Path) -> Past:
+    """Return every turn of the files of `folder`, which need not exist. Raises InputError."""
+    decoder = msgspec.json.Decoder(Line)
     lines: list[Line] = []
     damaged = 0
-    for file in (_older(path), path):
-        for text in _lines(file):
+    for file in _files(folder):
+        try:
+            content = read_file(file, KEPT_BYTES)
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read: {error.strerror}.") from error
+        for text in filter(bytes.strip, content.splitlines()):
             try:
-                line = msgspec.json.decode(text, type=Line)
+                lines.append(decoder.decode(text))
             except (msgspec.MsgspecError, ValueError):
-                damaged += 1
-                continue
-            if _is_possible(line):
-                lines.append(line)
-            else:
                 damaged += 1
     return Past(sorted(lines, key=lambda line: line.at), damaged)
 
 
-def _is_possible(line: Line) -> bool:
-    try:
-        line.at.astimezone()
-    except OverflowError:  # the first or the last day there is
-        return False
-    times = *line.marks.values(), line.hidden_ms / 1000, (line.network_ms or 0) / 1000
-    return (
-        line.at.tzinfo is not None
-        and 0 <= line.tokens < LONGEST
-        and line.brain.isprintable()
-        and all(abs(time) < LONGEST for time in times)
-    )
+def _file(folder: Path, at: datetime) -> Path:
+    return folder / f"{at:%Y-%m-%d}.jsonl"
 
 
-def _lines(file: Path) -> Iterator[bytes]:
-    try:
-        with file.open("rb") as opened:
-            yield from (line for line in opened if line.strip())
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}.") from error
+def _files(folder: Path) -> list[Path]:
+    """Return the metrics files, oldest first; the first two are those of voxtui 0.1.0."""
+    old = [folder.with_suffix(".older.jsonl"), folder.with_suffix(".jsonl")]
+    return [*filter(os.path.lexists, old), *sorted(folder.glob("*.jsonl"))]
 
 
-def _older(path: Path) -> Path:
-    return path.with_suffix(".older.jsonl")
+def _delete_oldest(folder: Path) -> None:
+    """Delete the oldest files beyond KEPT_BYTES. Today's file stays: sessions write to it."""
+    today, kept = _file(folder, datetime.now(UTC)), DAY_BYTES
+    for file in reversed(_files(folder)):
+        if file == today:
+            continue
+        with suppress(OSError):  # another session may delete it at the same time
+            kept += file.stat().st_size
+            if kept > KEPT_BYTES:
+                file.unlink()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,18 +135,18 @@ class _Finished:
     turn: Turn
     source: Source
     marks: Marks | None
-    """still being written to"""
+    """the turn's own, to which the screen may still add FIRST_SHOWN"""
     at: datetime
 
 
 class MetricsLog:
-    """Appends each finished turn to a file, on a thread of its own. `path` None: keeps nothing.
+    """Appends each finished turn to today's file, on its own thread. `folder` None: keeps nothing.
 
-    What cannot be written is dropped: no failure here ever reaches the conversation.
+    A turn that cannot be written is dropped, because no failure here may reach the conversation.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
         self._session = uuid.uuid4().hex[:12]
         self._started: TurnStarted | None = None
         self._finished: SimpleQueue[_Finished | None] = SimpleQueue()
@@ -161,8 +154,8 @@ class MetricsLog:
         self._thread: threading.Thread | None = None
 
     def tee(self, emit: Emit) -> Emit:
-        """`emit`, which is noted down as well."""
-        if self._path is None:
+        """Return a function that calls `emit` and keeps finished turns."""
+        if self._folder is None:
             return emit
 
         def both(event: Event) -> None:
@@ -172,14 +165,14 @@ class MetricsLog:
         return both
 
     def close(self) -> None:
-        """Write what is left, and join the thread. May be called twice."""
+        """Write what is left and end the thread; wait CLOSE_SECONDS. May be called twice."""
         self._closing.set()
         self._finished.put(None)
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(CLOSE_SECONDS)
 
     def _note(self, event: Event) -> None:
-        """On the engine's thread, mostly: takes note and returns."""
+        """Queue a finished turn. Runs on the thread that emits, mostly the engine's."""
         match event:
             case TurnStarted():
                 self._started = event
@@ -187,7 +180,7 @@ class MetricsLog:
                 started = self._started
                 if started is None or started.turn != turn.number:
                     started = None
-                source = _kind(started.source if started else MICROPHONE)
+                source = _source(started.source if started else MICROPHONE)
                 marks = started.marks if started else None
                 self._finished.put(_Finished(turn, source, marks, datetime.now(UTC)))
                 if self._thread is None:
@@ -198,13 +191,14 @@ class MetricsLog:
             case _:
                 pass
 
-    # The writer's thread.
-
     def _write(self) -> None:
+        """Append turns until None comes. Runs on its own thread."""
+        assert self._folder is not None
+        _delete_oldest(self._folder)
         while (finished := self._finished.get()) is not None:
             try:
-                self._append(self._encoded(finished))
-            except (OSError, TimeoutError) as error:
+                _append(_file(self._folder, finished.at), self._encoded(finished))
+            except OSError as error:
                 _log.info("the metrics file cannot be written: %s", error)
 
     def _encoded(self, finished: _Finished) -> bytes:
@@ -213,46 +207,35 @@ class MetricsLog:
             if marks.at(Mark.FIRST_SHOWN) is None:
                 self._closing.wait(LATE_SECONDS)
             turn = replace(turn, marks=marks.since_release())
-        kept = {key: value for key, value in turn.as_json().items() if key not in UNKEPT}
-        said = {
+        own = {key: value for key, value in turn.as_json().items() if key not in WORDS_AND_NAMES}
+        about = {
             "at": finished.at,
             "session": self._session,
             "number": turn.number,
             "source": finished.source,
         }
-        return msgspec.json.encode(said | kept) + b"\n"
+        return msgspec.json.encode(about | own) + b"\n"
 
-    def _append(self, line: bytes) -> None:
-        from filelock import FileLock
 
-        path = self._path
-        assert path is not None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock"), timeout=LOCK_SECONDS):
-            if path.exists() and path.stat().st_size + len(line) > KEPT_BYTES:
-                os.replace(path, _older(path))
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            try:
-                os.write(file, line if _ends_a_line(file) else b"\n" + line)
-            finally:
-                os.close(file)
+def _append(file: Path, line: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    opened = open_private(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        if os.fstat(opened).st_size + len(line) <= DAY_BYTES:
+            os.write(opened, line)
+    finally:
+        os.close(opened)
 
 
 @contextmanager
 def metrics_log(enabled: bool) -> Generator[MetricsLog]:
     """Open the log of this session, and close it at the end."""
-    log = MetricsLog(metrics_file() if enabled else None)
+    log = MetricsLog(metrics_folder() if enabled else None)
     try:
         yield log
     finally:
         log.close()
 
 
-def _kind(source: str) -> Source:
+def _source(source: str) -> Source:
     return cast("Source", source) if source in OWN_SOURCES else "clip"
-
-
-def _ends_a_line(file: int) -> bool:
-    """Whether nothing, or a whole line, stands at the end: a line may have been cut by a crash."""
-    size = os.fstat(file).st_size
-    return not size or os.pread(file, 1, size - 1) == b"\n"

@@ -1,9 +1,10 @@
-"""A session that can be saved: kept in memory, written only when the user says so."""
+"""The session in memory, and how it is written when the user saves it."""
 
 from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,103 +16,105 @@ from typing import Any
 from voxtui.dialogue.data import REPLAY, Utterance
 from voxtui.dialogue.events import Captured, Event, SpokenUpTo, TurnFinished, TurnStarted, UserWords
 from voxtui.dialogue.marks import Turn
-from voxtui.errors import InputError
+from voxtui.errors import InputError, strip_control_characters
 from voxtui.settings.paths import user_folders, user_path
 
 KEPT_SPEECH_SECONDS = 600.0
-"""Older speech is let go, so that memory has a limit; its words stay."""
+"""Older speech is dropped, because memory has a limit (38 MB); its words stay."""
 
 
 def saved_sessions(folder: str) -> Path:
-    """`folder`, or where sessions are saved if that is empty."""
+    """Return the folder of the setting ui.save_dir; empty: the default one."""
     return user_path(folder) if folder else user_folders().user_data_path / "sessions"
 
 
 @dataclass(slots=True)
-class Exchange:
-    """A turn as it is saved."""
+class SessionTurn:
+    """A turn and what the engine reported about it."""
 
     source: str
-    said: Utterance | None = None
+    utterance: Utterance | None = None
     words: str | None = None
     heard_reply: str | None = None
-    """the part of the reply that was heard, where it was cut off"""
-    turn: Turn | None = None
-    """once it is over"""
+    """the part of the reply that was played, if it was cut off"""
+    result: Turn | None = None
+    """set once the turn is over"""
 
 
 @dataclass(slots=True)
 class Record:
-    """What was said and answered since the start."""
+    """All turns since the start."""
 
     began: datetime
-    exchanges: dict[int, Exchange] = field(default_factory=dict[int, Exchange])
+    turns: dict[int, SessionTurn] = field(default_factory=dict[int, SessionTurn])
 
     def take(self, event: Event) -> None:
-        """Remember what the engine reports."""
+        """Remember an event of the engine."""
         match event:
-            case TurnStarted(turn, source):
-                self.begin(turn, source)
-            case Captured(turn, said):
-                self.add_speech(turn, said)
-            case UserWords(turn, text):
-                self.add_words(turn, text)
-            case SpokenUpTo(turn, text):
-                self.cut(turn, text)
-            case TurnFinished(turn):
-                self.finish(turn)
+            case TurnStarted(number, source):
+                self.begin(number, source)
+            case Captured(number, utterance):
+                self.add_speech(number, utterance)
+            case UserWords(number, text):
+                self.add_words(number, text)
+            case SpokenUpTo(number, text):
+                self.cut(number, text)
+            case TurnFinished(result):
+                self.finish(result)
             case _:
                 pass
 
-    def begin(self, turn: int, source: str) -> None:
-        self.exchanges[turn] = Exchange(source)
+    def begin(self, number: int, source: str) -> None:
+        self.turns[number] = SessionTurn(source)
 
-    def add_words(self, turn: int, words: str) -> None:
-        if exchange := self.exchanges.get(turn):
-            exchange.words = words
+    def add_words(self, number: int, words: str) -> None:
+        if turn := self.turns.get(number):
+            turn.words = words
 
-    def cut(self, turn: int, heard: str) -> None:
-        """No more than this of its reply was heard."""
-        if exchange := self.exchanges.get(turn):
-            exchange.heard_reply = heard
+    def cut(self, number: int, heard: str) -> None:
+        """Remember that only `heard` of the reply was played."""
+        if turn := self.turns.get(number):
+            turn.heard_reply = heard
 
-    def finish(self, turn: Turn) -> None:
-        if exchange := self.exchanges.get(turn.number):
-            exchange.turn = turn
+    def finish(self, result: Turn) -> None:
+        if turn := self.turns.get(result.number):
+            turn.result = result
 
-    def add_speech(self, turn: int, said: Utterance) -> None:
-        """Keep it, and let go of speech beyond KEPT_SPEECH_SECONDS, oldest first."""
-        if turn not in self.exchanges:
+    def add_speech(self, number: int, utterance: Utterance) -> None:
+        """Keep `utterance`, and drop the oldest speech beyond KEPT_SPEECH_SECONDS."""
+        if number not in self.turns:
             return
-        self.exchanges[turn].said = said
+        self.turns[number].utterance = utterance
         seconds = 0.0
-        for exchange in reversed(self.exchanges.values()):
-            seconds += exchange.said.seconds if exchange.said else 0.0
-            if seconds > KEPT_SPEECH_SECONDS and exchange.said is not said:
-                exchange.said = None
+        for turn in reversed(self.turns.values()):
+            seconds += turn.utterance.seconds if turn.utterance else 0.0
+            if seconds > KEPT_SPEECH_SECONDS and turn.utterance is not utterance:
+                turn.utterance = None
 
     @property
-    def finished(self) -> list[Exchange]:
-        """Those whose turn is over, oldest first. Any thread."""
-        return [exchange for exchange in list(self.exchanges.values()) if exchange.turn]
+    def finished(self) -> list[SessionTurn]:
+        """Return the turns that are over, oldest first. Callable from any thread."""
+        return [turn for turn in list(self.turns.values()) if turn.result]
 
     def save(self, folder: Path) -> Path:
-        """Write `folder`/DATE with session.md, session.json and a WAV per spoken turn; all or none.
+        """Write `folder`/DATE with session.md, session.json and a WAV per spoken turn.
 
-        Returns where it is. Raises InputError.
+        Return its path. If one file fails, nothing stays. The files are written in a new folder
+        of mkdtemp, which only the owner may enter, so no link of others is followed. Raises
+        InputError.
         """
         part: Path | None = None
-        if str(folder).startswith("~"):  # what no user's home took the place of
+        if str(folder).startswith("~"):  # expanduser() knows no such user
             raise InputError(
-                f"The session was not saved: there is no home for {folder}.",
+                f"The session was not saved: {folder}: there is no such user.",
                 "Choose another place: ui.save_dir.",
             )
         try:
             folder.mkdir(parents=True, exist_ok=True)
             part = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
             self._write(part)
-            place = _free(folder / f"{self.began:%Y-%m-%d %H-%M-%S}")
-            part.rename(place)
+            path = _free_path(folder / f"{self.began:%Y-%m-%d %H-%M-%S}")
+            part.rename(path)
         except OSError as error:
             if part is not None:
                 shutil.rmtree(part, ignore_errors=True)
@@ -120,85 +123,89 @@ class Record:
                 f"The session was not saved: {folder}: {error.strerror or error}.",
                 "Make room and save it again." if no_room else "Choose another place: ui.save_dir.",
             ) from error
-        return place
+        return path
 
     def _write(self, part: Path) -> None:
-        exchanges = [replace(exchange) for exchange in self.finished]  # turns go on meanwhile
-        for exchange in exchanges:
-            if exchange.said is not None and (name := _wav(exchange)):
-                (part / name).write_bytes(exchange.said.as_wav())
-        turns = [_json(exchange) for exchange in exchanges]
-        whole = {"began": self.began.astimezone().isoformat(timespec="seconds"), "turns": turns}
-        text = json.dumps(whole, ensure_ascii=False, indent=2)
-        (part / "session.json").write_text(f"{text}\n", encoding="utf-8")
-        markdown = "\n".join(self._markdown(exchanges))
-        (part / "session.md").write_text(f"{markdown}\n", encoding="utf-8")
+        turns = [replace(turn) for turn in self.finished]  # the conversation goes on meanwhile
+        for turn in turns:
+            if turn.utterance is not None and (name := _wav(turn)):
+                (part / name).write_bytes(turn.utterance.as_wav())
+        began = self.began.astimezone().isoformat(timespec="seconds")
+        whole = {"began": began, "turns": [_json(turn) for turn in turns]}
+        _write_text(part / "session.json", json.dumps(whole, ensure_ascii=False, indent=2))
+        _write_text(part / "session.md", "\n".join(self._markdown(turns)))
 
-    def _markdown(self, exchanges: Sequence[Exchange]) -> Iterator[str]:
+    def _markdown(self, turns: Sequence[SessionTurn]) -> Iterator[str]:
         yield f"# voxtui, {self.began:%Y-%m-%d %H:%M}"
-        for exchange in exchanges:
-            turn = exchange.turn
-            assert turn is not None
-            yield f"\n## Turn {turn.number}\n"
-            yield f"**You** ({_how(exchange)}): {_words(exchange) or '(no words known)'}\n"
-            yield f"**Vox**: {_reply(exchange)}\n"
-            if times := _times(turn):
+        for turn in turns:
+            result = _result(turn)
+            yield f"\n## Turn {result.number}\n"
+            yield f"**You** ({_how(turn)}): {_words(turn) or '(no words known)'}\n"
+            yield f"**Vox**: {_reply(turn)}\n"
+            if times := _times(result):
                 yield f"*{times}*"
 
 
-def _wav(exchange: Exchange) -> str | None:
-    """The file with what was said; that of a replay was written by the turn it repeats."""
-    if exchange.turn is None or exchange.said is None or exchange.source == REPLAY:
+def _write_text(file: Path, text: str) -> None:
+    """Write `text` without control characters, which `cat` would pass to the terminal."""
+    file.write_text(f"{strip_control_characters(text)}\n", encoding="utf-8")
+
+
+def _result(turn: SessionTurn) -> Turn:
+    assert turn.result is not None
+    return turn.result
+
+
+def _wav(turn: SessionTurn) -> str | None:
+    """Return the name of the speech file; a replay has none, because it repeats another turn's."""
+    if turn.utterance is None or turn.source == REPLAY:
         return None
-    return f"turn-{exchange.turn.number:04}.wav"
+    return f"turn-{_result(turn).number:04}.wav"
 
 
-def _json(exchange: Exchange) -> dict[str, Any]:
-    """The turn's own shape, and what only a saved session knows."""
-    turn = exchange.turn
-    assert turn is not None
+def _json(turn: SessionTurn) -> dict[str, Any]:
+    """Return the JSON of `ask --json` with the keys that only a saved session has."""
+    result = _result(turn)
     return {
-        **turn.as_json(),
-        "number": turn.number,
-        "source": exchange.source,
-        "heard": _words(exchange),
-        "heard_reply": exchange.heard_reply,
-        "wav": _wav(exchange),
+        **result.as_json(),
+        "number": result.number,
+        "source": turn.source,
+        "heard": _words(turn),
+        "heard_reply": turn.heard_reply,
+        "wav": _wav(turn),
     }
 
 
-def _words(exchange: Exchange) -> str | None:
-    return exchange.words or (exchange.turn.heard if exchange.turn else None)
+def _words(turn: SessionTurn) -> str | None:
+    return turn.words or _result(turn).heard
 
 
-def _how(exchange: Exchange) -> str:
-    if exchange.said is None:
-        return exchange.source
-    length = f"{exchange.source}, {exchange.said.seconds:.1f} s"
-    wav = _wav(exchange)
+def _how(turn: SessionTurn) -> str:
+    if turn.utterance is None:
+        return turn.source
+    length = f"{turn.source}, {turn.utterance.seconds:.1f} s"
+    wav = _wav(turn)
     return f"{length}, [sound]({wav})" if wav else length
 
 
-def _reply(exchange: Exchange) -> str:
-    turn = exchange.turn
-    assert turn is not None
-    heard = exchange.heard_reply
-    if turn.error or not turn.reply:
-        return f"({turn.error or turn.outcome.value.replace('_', ' ')})"
-    if heard is None or heard == turn.reply:
-        return turn.reply.strip()
-    return f"{heard.strip()} ~~{turn.reply[len(heard) :].strip()}~~".strip()
+def _reply(turn: SessionTurn) -> str:
+    result, heard = _result(turn), turn.heard_reply
+    if result.error or not result.reply:
+        return f"({result.error or result.outcome.value.replace('_', ' ')})"
+    if heard is None or heard == result.reply:
+        return result.reply.strip()
+    return f"{heard.strip()} ~~{result.reply[len(heard) :].strip()}~~".strip()
 
 
-def _times(turn: Turn) -> str:
-    named = {"TTFT": turn.ttft_ms, "first sound": turn.first_sound_ms, "total": turn.total_ms}
+def _times(result: Turn) -> str:
+    named = {"TTFT": result.ttft_ms, "first sound": result.first_sound_ms, "total": result.total_ms}
     return ", ".join(f"{name} {ms:.0f} ms" for name, ms in named.items() if ms is not None)
 
 
-def _free(wanted: Path) -> Path:
-    """`wanted`, or the next like it that is not there yet."""
-    place, n = wanted, 1
-    while place.exists():
+def _free_path(wanted: Path) -> Path:
+    """Return `wanted`, with a number behind it if something has that name."""
+    path, n = wanted, 1
+    while os.path.lexists(path):
         n += 1
-        place = wanted.with_name(f"{wanted.name} ({n})")
-    return place
+        path = wanted.with_name(f"{wanted.name} ({n})")
+    return path

@@ -886,7 +886,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.notify("The selection was handed to the terminal's clipboard.")
             return
         reply = next(
-            (e.turn.reply for e in reversed(self._record.finished) if e.turn and e.turn.reply), None
+            (
+                t.result.reply
+                for t in reversed(self._record.finished)
+                if t.result and t.result.reply
+            ),
+            None,
         )
         if reply is None:
             self.notify("There is no answer to copy yet.", severity="warning")

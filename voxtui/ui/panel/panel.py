@@ -26,7 +26,7 @@ from voxtui.records.metrics import (
     TTFT,
     WINDOW,
     Headline,
-    Lead,
+    PlaybackLead,
     SessionTimes,
     Stage,
     Verdict,
@@ -158,7 +158,7 @@ class Numbers(Static):
                 _quiet(self.queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
             ]
         several = f"s, p50 of {len(session.cold)}" if len(session.cold) > 1 else ""
-        felt = [number(headline.felt(turn)) for headline in TIMES]
+        felt = [number(headline.from_speech_end(turn)) for headline in TIMES]
         painted = f"first word painted at {number(turn.ms(Mark.FIRST_SHOWN))} ms"
         return [
             _three(f"p50… of {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
@@ -409,7 +409,7 @@ class LatencyPanel(Vertical):
         self._history = History(targets)
         self._turn = self._finished = NO_TURN
         self._speculative_s = 0.0
-        self._lead = Lead()
+        self._lead = PlaybackLead()
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="cards"):
@@ -441,7 +441,7 @@ class LatencyPanel(Vertical):
 
     def begin(self) -> None:
         """The next turn."""
-        self._lead, self._numbers.queue = Lead(), ""
+        self._lead, self._numbers.queue = PlaybackLead(), ""
 
     def follow(self, marks: Marks, now: float) -> None:
         """Show the marks reached so far; the turn before stays until the release."""
@@ -461,8 +461,8 @@ class LatencyPanel(Vertical):
         if over is not None or marks.at(Mark.FIRST_AUDIO) is None:
             return ""
         first_sound = marks.at(Mark.FIRST_SOUND)
-        ahead = self._lead.seconds(marks.speech_s, now - first_sound if first_sound else 0.0)
-        waited = self._lead.waited_s
+        ahead = self._lead.update(marks.speech_s, now - first_sound if first_sound else 0.0)
+        waited = self._lead.underrun_s
         late = f", {waited:.1f} s too late" if waited >= 0.05 else ""
         return f"voice: {ahead:.1f} s ahead{late}"
 

@@ -1,0 +1,91 @@
+"""`voxtui stats`: the tables and the JSON of past turns."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import voxtui.cli
+from voxtui.records.metrics_log import metrics_folder
+
+
+@pytest.fixture
+def stats(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        ran = CliRunner().invoke(voxtui.cli.cli, ["stats", *arguments], catch_exceptions=False)
+        assert ran.exit_code == 0
+        return ran
+
+    return run
+
+
+def keep(day, *, brain="scripted", ttft=0.1, session="one"):
+    """A turn of that day, in the file."""
+    line = {
+        "at": f"2026-11-{day:02}T12:00:00Z", "session": session, "source": "microphone",
+        "number": 1, "brain": brain, "outcome": "answered", "tokens": 11, "hidden_ms": 5.0,
+        "marks": {"speech_ended": -0.2, "released": 0.0, "first_token": ttft, "last_token": 1.1},
+    }  # fmt: skip
+    append(json.dumps(line))
+
+
+def append(line):
+    metrics_folder().mkdir(parents=True, exist_ok=True)
+    with (metrics_folder() / "2026-11-21.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+
+
+def test_stats_without_turns_say_so(stats):
+    assert stats().stderr == f"{metrics_folder()}: no turns yet.\n"
+    off = stats("--set", "metrics.enabled=false")
+    assert off.stderr.endswith("None are kept: metrics.enabled is false.\n")
+    assert json.loads(stats("--json").stdout)["groups"] == []
+
+
+def test_stats_are_by_brain_and_day_from_both_origins_with_verdicts(stats):
+    for n in range(1, 21):
+        keep(20, ttft=n / 1000)
+    keep(21, ttft=0.15, session="two")
+    keep(21, ttft=0.01, brain="other")
+    said = json.loads(stats("--json").stdout)
+    assert (said["turns"], said["sessions"], said["damaged"]) == (22, 2, 0)
+    assert [(g["brain"], g["day"], g["turns"]) for g in said["groups"]] == [
+        ("scripted", None, 21),
+        ("scripted", "2026-11-20", 20),
+        ("scripted", "2026-11-21", 1),
+        ("other", None, 1),
+        ("other", "2026-11-21", 1),
+    ]
+    first_day = said["groups"][1]["headlines"]
+    assert first_day["ttft"]["released"] == {
+        "n": 20, "p50": 10.0, "p95": 19.0, "p99": 20.0, "min": 1.0, "max": 20.0,
+    }  # fmt: skip
+    assert first_day["ttft"]["speech_ended"]["p50"] == 210.0
+    assert (first_day["ttft"]["verdict"], first_day["total"]["verdict"]) == ("ok", "over")
+    assert first_day["first_sound"]["verdict"] is None
+    assert said["groups"][0]["headlines"]["ttft"]["within"] == pytest.approx(20 / 21, abs=1e-3)
+    assert said["groups"][2]["headlines"]["ttft"]["verdict"] == "over"
+
+
+def test_stats_can_be_read_by_a_person_in_an_ordinary_terminal(stats):
+    keep(20)
+    keep(21, ttft=0.2)
+    said = stats().stdout.splitlines()
+    assert said[0] == f"{metrics_folder()}: turns: 2, sessions: 1"
+    assert "scripted: 2 answered" in said
+    assert [line for line in said if line.startswith("2026-11-21")] == [
+        "2026-11-21     1 ✗   200   200   200       –     –     – ✗  1100  1100  1100"
+    ]
+    assert any(line.startswith("  TTFT ") and "✗ ≤ 100" in line for line in said)
+    assert max(map(len, said[1:])) <= 80
+
+
+def test_stats_name_the_damage_they_leave_out(stats):
+    keep(20)
+    append("{{{")
+    assert "Damaged lines, left out: 1" in stats().stdout
