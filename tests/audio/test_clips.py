@@ -88,16 +88,15 @@ def test_a_file_of_exactly_the_limit_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("subtype", ["GSM610", "G721_32", "NMS_ADPCM_32"])
-def test_what_can_only_be_read_from_its_beginning_on_is_read(tmp_path: Path, subtype: str) -> None:
-    """As telephones and answering machines write it."""
+def test_a_format_that_cannot_seek_is_read(tmp_path: Path, subtype: str) -> None:
     samples = load_clip(written(tmp_path / "tone.wav", subtype=subtype), LIMIT).samples
     wanted = tone(0.5, SAMPLE_RATE)
     assert len(wanted) <= len(samples) < len(wanted) + 400  # whole blocks
     assert np.corrcoef(samples[: len(wanted)], wanted)[0, 1] > 0.9
 
 
-def test_of_a_shortened_file_nothing_is_heard_but_what_is_there(tmp_path: Path) -> None:
-    """Its header still tells of all of it."""
+def test_a_truncated_file_is_read_up_to_its_end(tmp_path: Path) -> None:
+    """Its header still names the full length."""
     path = written(tmp_path / "tone.mp3", 44_100)
     whole = load_clip(path, LIMIT).samples
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -106,7 +105,7 @@ def test_of_a_shortened_file_nothing_is_heard_but_what_is_there(tmp_path: Path) 
     assert np.abs(half - whole[: len(half)]).max() < 0.1
 
 
-def test_a_file_that_is_damaged_further_on_is_read_up_to_there(tmp_path: Path) -> None:
+def test_a_file_that_is_damaged_further_on_is_read_up_to_the_damage(tmp_path: Path) -> None:
     path = tmp_path / "noise.flac"
     sound = np.random.default_rng(0).normal(0, 0.1, BLOCK_SAMPLES * 3)
     soundfile.write(path, sound, 16_000)
@@ -117,7 +116,7 @@ def test_a_file_that_is_damaged_further_on_is_read_up_to_there(tmp_path: Path) -
         list(found)
 
 
-def test_numbers_beyond_full_scale_are_cut_to_it(tmp_path: Path) -> None:
+def test_samples_beyond_full_scale_are_clipped(tmp_path: Path) -> None:
     path = tmp_path / "loud.wav"
     soundfile.write(path, 32_767 * tone(0.5, 16_000), 16_000, subtype="FLOAT")
     samples = load_clip(path, LIMIT).samples
@@ -136,7 +135,7 @@ def test_an_hour_is_read_in_the_memory_of_a_few_seconds(tmp_path: Path) -> None:
         sound.close()
 
 
-def test_a_first_look_tells_what_is_no_sound_file(tmp_path: Path) -> None:
+def test_the_check_before_a_transcript_refuses_a_file_that_is_not_sound(tmp_path: Path) -> None:
     check_clip(hour_of_silence(tmp_path))
     path = tmp_path / "text.wav"
     path.write_bytes(b"hello")
@@ -149,7 +148,7 @@ def assert_names(path: Path, error: InputError) -> None:
 
 
 def refusal(path: Path, max_seconds: float = LIMIT) -> str:
-    """The one sentence with which `path` is refused."""
+    """Return the one sentence with which `path` is refused."""
     with pytest.raises(InputError) as caught:
         load_clip(path, max_seconds)
     message = caught.value.message
@@ -160,6 +159,12 @@ def refusal(path: Path, max_seconds: float = LIMIT) -> str:
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "nowhere.wav")
+
+
+def test_a_line_break_in_a_file_name_does_not_forge_a_line_of_the_message(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load_clip(tmp_path / "new\nanswer: line\r.wav", LIMIT)
+    assert str(caught.value).splitlines() == [str(caught.value)]
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
@@ -173,7 +178,7 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"hello", b"RIFF", b"\0" * 5000, b"RIFF\xff\xff\xff\xffWAVE"])
-def test_what_is_not_sound_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_sound_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "text.wav"
     path.write_bytes(content)
     assert "not a sound file" in refusal(path)
@@ -202,7 +207,7 @@ def test_samples_that_are_not_numbers_are_refused(tmp_path: Path, bad: float) ->
     assert "not numbers" in refusal(path)
 
 
-def test_numbers_beyond_full_scale_are_not_carried_on_as_infinite(tmp_path: Path) -> None:
+def test_samples_that_overflow_single_precision_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "huge.wav"
     soundfile.write(path, np.full(8000, 1e300), 16_000, subtype="DOUBLE")
     refusal(path)
@@ -211,19 +216,19 @@ def test_numbers_beyond_full_scale_are_not_carried_on_as_infinite(tmp_path: Path
 def test_a_file_that_may_not_be_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Root, as whom continuous integration runs, may read everything.
+    # Continuous integration runs as root, who may read everything.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert "may not be read" in refusal(written(tmp_path / "tone.wav"))
+    assert "may not be read: permission denied" in refusal(written(tmp_path / "tone.wav"))
 
 
-def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     path = tmp_path / "pipe.wav"
     os.mkfifo(path)
     refusal(path)
 
 
 @pytest.mark.parametrize("rate", [1, 999, 384_001, 4_000_000])
-def test_a_rate_that_no_device_has_is_refused(tmp_path: Path, rate: int) -> None:
+def test_a_sample_rate_of_no_device_is_refused(tmp_path: Path, rate: int) -> None:
     path = tmp_path / "odd.wav"
     soundfile.write(path, np.zeros(500), rate)
     assert f"{rate} samples a second" in refusal(path, 1000.0)
@@ -244,7 +249,7 @@ def test_too_long_a_file_is_refused_and_the_hint_names_the_limit(tmp_path: Path)
 
 
 def hour_of_silence(folder: Path) -> Path:
-    """An hour of sound, of which only the header is really on the disk."""
+    """Write an hour of sound as a sparse file."""
     path = folder / "hour.wav"
     data = 3600 * 16_000 * 2
     header = struct.pack(
@@ -298,8 +303,8 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(
 TURN = 7
 
 
-class AudioEmbedder:
-    """Notes what a clip tells the engine, and when."""
+class FakeEngine:
+    """Notes the calls of a clip, and when they came; sets `stop` with frame number `after`."""
 
     def __init__(self) -> None:
         self.talked: tuple[float, str, bool] | None = None
@@ -309,6 +314,7 @@ class AudioEmbedder:
         self.frames_before_release = 0
         self.after: int | None = None
         self.stop = threading.Event()
+        self.cancelled: list[int | None] = []
 
     def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> int:
         assert at is not None and not self.frames
@@ -326,6 +332,9 @@ class AudioEmbedder:
         self.released = at
         self.frames_before_release = len(self.frames)
 
+    def cancel(self, turn: int | None = None) -> None:
+        self.cancelled.append(turn)
+
 
 def clip_of(samples: int) -> Clip:
     return Clip("clip.wav", np.linspace(0.1, 0.9, samples, dtype=np.float32))
@@ -334,26 +343,27 @@ def clip_of(samples: int) -> Clip:
 @pytest.mark.parametrize("paced", [False, True])
 @pytest.mark.parametrize("samples", [100, 512, 5 * 512, 5 * 512 + 1])
 def test_a_clip_is_spoken_whole_and_followed_by_silence(samples: int, paced: bool) -> None:
-    ears, clip = AudioEmbedder(), clip_of(samples)
-    speak(clip, ears, ears.stop, paced)
-    assert ears.talked is not None and ears.talked[1:] == ("clip.wav", paced)
-    begun = ears.talked[0]
-    assert all(f.samples.shape == (FRAME_SAMPLES,) for f in ears.frames)
-    assert {f.source for f in ears.frames} == {"clip.wav"}
-    heard = np.concatenate([f.samples for f in ears.frames])
+    engine, clip = FakeEngine(), clip_of(samples)
+    speak(clip, engine, engine.stop, paced)
+    assert engine.talked is not None and engine.talked[1:] == ("clip.wav", paced)
+    begun = engine.talked[0]
+    assert all(f.samples.shape == (FRAME_SAMPLES,) for f in engine.frames)
+    assert {f.source for f in engine.frames} == {"clip.wav"}
+    heard = np.concatenate([f.samples for f in engine.frames])
     assert heard.dtype == np.float32
     assert heard[:samples].tobytes() == clip.samples.tobytes()
     assert not heard[samples:].any() and len(heard) - samples >= SILENT_FRAMES * FRAME_SAMPLES
-    times = [f.captured_at for f in ears.frames]
+    times = [f.captured_at for f in engine.frames]
     assert times == pytest.approx([begun + (i + 1) * FRAME_SECONDS for i in range(len(times))])
-    assert ears.released == pytest.approx(begun + clip.seconds)
+    assert engine.released == pytest.approx(begun + clip.seconds)
+    assert engine.cancelled == []
 
 
 @pytest.mark.parametrize("samples", [512, 5 * 512])
 def test_the_key_comes_up_after_the_last_sample_and_before_the_silence(samples: int) -> None:
-    ears = AudioEmbedder()
-    speak(clip_of(samples), ears, ears.stop, paced=False)
-    assert ears.frames_before_release == samples // FRAME_SAMPLES
+    engine = FakeEngine()
+    speak(clip_of(samples), engine, engine.stop, paced=False)
+    assert engine.frames_before_release == samples // FRAME_SAMPLES
 
 
 def test_a_paced_clip_is_never_ahead_of_time_and_does_not_drift(
@@ -370,22 +380,33 @@ def test_a_paced_clip_is_never_ahead_of_time_and_does_not_drift(
             return False
 
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    ears = AudioEmbedder()
-    speak(clip_of(12 * 512), ears, Late())
-    assert ears.late[1:] == pytest.approx([0.004] * (len(ears.late) - 1))
+    engine = FakeEngine()
+    speak(clip_of(12 * 512), engine, Late())
+    assert engine.late[1:] == pytest.approx([0.004] * (len(engine.late) - 1))
 
 
 def test_an_unpaced_clip_ends_now() -> None:
-    ears, before = AudioEmbedder(), time.monotonic()
-    speak(clip_of(100 * 512), ears, ears.stop, paced=False)
-    assert ears.talked is not None and ears.talked[0] < before - 3.0
-    assert ears.released is not None
-    assert before - FRAME_SECONDS <= ears.released <= time.monotonic()
+    engine, before = FakeEngine(), time.monotonic()
+    speak(clip_of(100 * 512), engine, engine.stop, paced=False)
+    assert engine.talked is not None and engine.talked[0] < before - 3.0
+    assert engine.released is not None
+    assert before - FRAME_SECONDS <= engine.released <= time.monotonic()
 
 
 @pytest.mark.parametrize("paced", [False, True])
-def test_a_stopped_clip_falls_silent_at_once(paced: bool) -> None:
-    ears = AudioEmbedder()
-    ears.after = 3
-    speak(clip_of(1000 * 512), ears, ears.stop, paced)
-    assert len(ears.frames) == 3 and ears.released is None
+@pytest.mark.parametrize("after", [3, 11])
+def test_a_stopped_clip_falls_silent_at_once_and_cancels_its_turn(paced: bool, after: int) -> None:
+    """Without that the engine would wait for the release of a turn that gets no more frames."""
+    engine = FakeEngine()
+    engine.after = after
+    speak(clip_of(10 * 512), engine, engine.stop, paced)
+    assert len(engine.frames) == after and engine.cancelled == [TURN]
+    assert (engine.released is None) == (after < 10)
+
+
+@pytest.mark.parametrize("paced", [False, True])
+def test_a_clip_that_is_stopped_before_it_begins_begins_no_turn(paced: bool) -> None:
+    engine = FakeEngine()
+    engine.stop.set()
+    speak(clip_of(512), engine, engine.stop, paced)
+    assert engine.talked is None and engine.cancelled == []

@@ -1,4 +1,4 @@
-"""The microphone on the real PortAudio; what it hears is played by another program."""
+"""The microphone on the real PortAudio; another program plays what it hears."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from tests.audio.sounds import edges, find, question, report
 from tests.fakes import SECONDS
 from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
-from voxtui.audio.devices import streams
+from voxtui.audio.devices import Device, streams
 from voxtui.audio.microphone import Framer, SounddeviceMicrophone
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
@@ -103,7 +105,7 @@ def test_every_frame_is_whole_and_none_is_missing(
     assert late.min() > -0.02
 
 
-def test_a_frame_is_dated_to_when_its_sound_was_made(
+def test_a_frame_carries_the_time_at_which_its_sound_was_made(
     virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
 ) -> None:
     said = question("meow")
@@ -150,7 +152,7 @@ def test_no_frame_comes_after_close_and_it_opens_again(
 
 
 @pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])
-def test_blocks_that_come_late_are_dated_by_their_count_and_lost_sound_dates_anew(
+def test_late_blocks_are_dated_by_their_count_and_a_gap_restarts_the_clock(
     rate: int,
 ) -> None:
     block = rate // 100
@@ -201,7 +203,7 @@ def test_the_default_and_part_of_a_name_find_it(
         microphone.close()
 
 
-def test_one_that_gives_no_single_channel_is_heard_with_two_and_a_busy_one_is_a_sentence(
+def test_a_device_without_a_mono_stream_is_opened_in_stereo_and_a_busy_one_is_refused(
     virtual_audio: VirtualAudio, capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sounddevice
@@ -228,7 +230,42 @@ def test_one_that_gives_no_single_channel_is_heard_with_two_and_a_busy_one_is_a_
         microphone.open(capture.sink, capture.lost)
 
 
-def test_while_a_stream_is_closed_nobody_opens_another() -> None:
+def test_sound_that_portaudio_lost_is_marked_on_the_next_frame(
+    capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sounddevice
+
+    streams_opened = list[dict[str, Any]]()
+
+    class FakeStream:
+        def __init__(self, **options: Any) -> None:
+            streams_opened.append(options)
+
+        def start(self) -> None: ...
+        def close(self, ignore_errors: bool) -> None: ...
+
+    device = Device(0, "Headset", "ALSA", 1, 0, SAMPLE_RATE, True, False)
+    monkeypatch.setattr(sounddevice, "RawInputStream", FakeStream)
+    monkeypatch.setattr("voxtui.audio.microphone.list_devices", lambda: [device])
+    microphone = SounddeviceMicrophone("")
+    microphone.open(capture.sink, capture.lost)
+    callback = streams_opened[0]["callback"]
+    times = SimpleNamespace(currentTime=1.0, inputBufferAdcTime=1.0)
+    good, overflow, underflow = (sounddevice.CallbackFlags(flags) for flags in (0, 2, 1))
+    for status in (good, overflow, good, underflow, overflow, overflow):
+        callback(bytes(4 * FRAME_SAMPLES), FRAME_SAMPLES, times, status)
+    microphone.close()
+    assert [frame.overflow for frame in capture.frames] == [False, True, False, False, True, True]
+
+
+def test_the_mark_of_lost_sound_waits_for_a_whole_frame() -> None:
+    framer, half = Framer(SAMPLE_RATE), np.zeros(FRAME_SAMPLES // 2, np.float32)
+    assert framer.frames(half, 100.016, overflow=True) == []
+    frames = framer.frames(half, 100.032) + framer.frames(np.tile(half, 2), 100.064)
+    assert [frame.overflow for frame in frames] == [True, False]
+
+
+def test_no_stream_is_opened_while_another_is_closed() -> None:
     free = list[bool]()
 
     def look() -> None:
@@ -280,7 +317,7 @@ def test_a_microphone_whose_server_dies_is_lost_once_and_opens_again(
     again.wait(0.2)
 
 
-def test_a_bug_where_sound_is_converted_is_not_quiet(
+def test_a_bug_on_the_converting_thread_reaches_the_exception_hook(
     virtual_audio: VirtualAudio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bugs: queue.SimpleQueue[type[BaseException]] = queue.SimpleQueue()

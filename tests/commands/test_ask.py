@@ -1,7 +1,6 @@
 """`voxtui ask` and `voxtui transcribe`: the real engine and real files, on small fakes."""
 
 import json
-import os
 import re
 import shutil
 import tomllib
@@ -15,12 +14,10 @@ from click.testing import CliRunner
 
 import voxtui.cli
 from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
-from voxtui.audio.file_speaker import FileSpeaker
 from voxtui.commands.transcribe import Segment, segments, write, written
-from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, SpeechChunk
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Notice
-from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import InputError, ModelError
 from voxtui.records.metrics_log import metrics_folder
@@ -181,22 +178,6 @@ def test_speak_writes_the_answers_of_all_turns_in_order(ask):
     assert spoken.clauses == ["A.", "Longer."]
     assert (rate, len(samples)) == (24_000, 240 * len("A.Longer."))
     assert sorted(path.name for path in Path().glob("*out*")) == ["out.wav"]
-
-
-def test_two_programs_that_write_the_same_file_of_answers_do_not_mix(tmp_path, monkeypatch):
-    speakers = []
-    for number in (1, 2):
-        monkeypatch.setattr(os, "getpid", lambda number=number: number)
-        speakers.append(FileSpeaker(tmp_path / "out.wav"))
-        speakers[-1].open()
-    for speaker, level in zip(speakers, (0.25, 0.5), strict=True):
-        sound = SpeechChunk(np.full(100, level, np.float32), 24_000, "")
-        speaker.play(sound, Marks(), lambda: False)
-    for speaker, level in zip(speakers, (0.25, 0.5), strict=True):
-        speaker.keep()
-        samples, _ = soundfile.read(tmp_path / "out.wav")
-        assert samples == pytest.approx([level] * 100, abs=1e-4)
-    assert [path.name for path in tmp_path.iterdir()] == ["out.wav"]
 
 
 class BrokenBrain(ScriptedBrain):

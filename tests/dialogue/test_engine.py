@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -141,6 +141,10 @@ def join_stragglers() -> None:
 
 def text(events: Events) -> str:
     return "".join(e.text for e in events.of(ReplyText) if isinstance(e, ReplyText))
+
+
+def notices(events: Events) -> str:
+    return " ".join(str(event) for event in events.of(Notice))
 
 
 def test_a_spoken_turn_is_answered_in_text_and_speech() -> None:
@@ -358,6 +362,18 @@ def test_a_tap_stops_the_answer_and_what_was_heard_of_it_is_kept() -> None:
         speaker._held = False
         talk.ask(at=2000.0)
         assert talk.brain.pasts[-1][0].reply_text == "One two three. "
+
+
+def test_sound_that_was_lost_while_somebody_spoke_is_reported() -> None:
+    with talking() as talk:
+        talk.engine.talk(1000.0)
+        for count, frame in enumerate(frames(SPEECH)):
+            talk.microphone.push([replace(frame, overflow=count in (2, 5))])
+        talk.engine.release(1000.0 + len(SPEECH) * FRAME_SECONDS)
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert "was lost: the microphone was not read in time (2 times)" in notices(talk.events)
+        talk.ask(at=2000.0)
+        assert notices(talk.events).count("was lost") == 1
 
 
 def test_a_muted_microphone_is_named_as_the_cause() -> None:

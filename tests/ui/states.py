@@ -38,7 +38,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.level import complaint
+from voxtui.dialogue.level import diagnose_level
 from voxtui.dialogue.marks import Mark, Marks, Outcome
 from voxtui.errors import ModelMissing
 from voxtui.settings.schema import Config, UiConfig, VadConfig
@@ -296,7 +296,7 @@ async def silent_microphone(s: Screen) -> None:
     s.app._check_level(LOADED.microphone, False)
     await listening(s, level=0.001)
     s.app._show_level()  # or the clock decides whether the first complaint is withdrawn by now
-    s.engine.report(Notice(complaint(LOADED.microphone, 0.001)))
+    s.engine.report(Notice(diagnose_level(LOADED.microphone, 0.001)))
     s.engine.finish(Outcome.NO_SPEECH)
 
 

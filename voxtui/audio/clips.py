@@ -1,4 +1,4 @@
-"""Sound files as utterances: read, checked, and spoken in real time as if into a microphone."""
+"""Read sound files, and play them to the engine as if they were spoken into a microphone."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 BLOCK_SAMPLES = 131_072
 
 RATES = range(1000, 384_001)
-"""Hz. A file that says otherwise is damaged: a rate in the millions would make hours of memory of
-a second."""
+"""Hz. A header with another rate is damaged. A rate in the millions would make a second of sound
+need the memory of hours."""
 
 NO_SOUND_FILE = "is not a sound file that can be read"
 
 NOT_PIPED = "Write the sound to a file first."
 
 SILENT_FRAMES = 7
-"""Frames of zeros after a clip: speech that reaches its very end is listened to for 200 ms more."""
+"""Frames of zeros after a clip. The engine listens for up to 200 ms after speech that reaches the
+end of a clip."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,20 +51,20 @@ class Clip:
 def load_clip(path: Path, max_seconds: float) -> Clip:
     """Read any format libsndfile knows, mixed to one channel.
 
-    Raises InputError, one sentence naming the file; one longer than `max_seconds` is refused too.
+    Raises InputError, also for a file longer than `max_seconds`.
     """
-    # Not to be mistaken for the microphone, the keyboard or a replay.
+    # A file called `microphone` must not be mistaken for the microphone.
     name = f"./{path.name}" if path.name in OWN_SOURCES else path.name
     return Clip(name, np.concatenate([*pieces(path, max_seconds)]))
 
 
 def check_clip(path: Path) -> None:
-    """Raises InputError, as far as the beginning of the file tells."""
+    """Raise InputError if the beginning of the file cannot be read as sound."""
     next(pieces(path, math.inf))
 
 
 def pieces(path: Path, max_seconds: float) -> Iterator[Samples]:
-    """What `load_clip` reads, a few seconds at a time: memory is bounded whatever the length."""
+    """Read a file as `load_clip` does, a few seconds at a time, so that memory is bounded."""
     _check_file(path)
     found = False
     for piece in _read(path, max_seconds):
@@ -83,7 +84,7 @@ def _check_file(path: Path) -> None:
     if not path.is_file():
         raise InputError(f"{path}: is a pipe or a device, not a sound file.", NOT_PIPED)
     if not os.access(path, os.R_OK):
-        raise InputError(f"{path}: may not be read.")
+        raise InputError(f"{path}: may not be read: permission denied.")
     if path.stat().st_size == 0:
         raise InputError(f"{path}: is empty.")
 
@@ -91,7 +92,7 @@ def _check_file(path: Path) -> None:
 def _read(path: Path, max_seconds: float) -> Iterator[Samples]:
     import soundfile
 
-    read, name = 0, cast("Any", os.fsencode(path))  # need not be text
+    read, name = 0, cast("Any", os.fsencode(path))  # the name need not be valid UTF-8
     try:
         with soundfile.SoundFile(name) as file:
             _check_rate(path, file.samplerate)
@@ -106,7 +107,7 @@ def _read(path: Path, max_seconds: float) -> Iterator[Samples]:
 
 def _check_rate(path: Path, rate: int) -> None:
     if rate not in RATES:
-        raise InputError(f"{path}: claims {rate} samples a second, so it is damaged.")
+        raise InputError(f"{path}: is damaged: its header says {rate} samples a second.")
 
 
 def _check_length(path: Path, seconds: float, max_seconds: float) -> None:
@@ -117,24 +118,27 @@ def _check_length(path: Path, seconds: float, max_seconds: float) -> None:
 
 
 def _mono(path: Path, file: Any, max_seconds: float) -> Iterator[Samples]:
-    """All channels in equal parts, at 16 kHz. The header may lie about the length: count."""
+    """Yield the mean of all channels at 16 kHz.
+
+    Samples are counted, because the length in the header may be wrong.
+    """
     count, given, size = 0, 0, max(1, BLOCK_SAMPLES // file.channels)
     resampler = Resampler(file.samplerate, SAMPLE_RATE)
-    # Not in the blocks of soundfile: it has none of what cannot be sought in, and fills those that
-    # a shortened file lacks with whatever stood in memory.
+    # Not with soundfile's blocks(), which needs a file that can seek, and which fills the blocks
+    # missing from a shortened file with uninitialised memory.
     while len(block := file.read(size, dtype="float32", always_2d=True)):
         count += len(block)
         _check_length(path, count / file.samplerate, max_seconds)
         piece = resampler.process(block.mean(axis=1))
         given += len(piece)
         yield piece
-    after = np.zeros(file.samplerate // 10, np.float32)  # lets out what was held back
+    after = np.zeros(file.samplerate // 10, np.float32)  # flushes the resampler
     left = round(count * SAMPLE_RATE / file.samplerate) - given
     yield resampler.process(after, last=True)[: max(0, left)]
 
 
 def frames(sound: Iterable[Samples]) -> Iterator[Samples]:
-    """The pieces of `sound` in pieces of a frame, the last one filled up with zeros."""
+    """Cut `sound` into frames; the last one is padded with zeros."""
     rest = np.zeros(0, np.float32)
     for piece in sound:
         rest = np.concatenate([rest, piece])
@@ -146,11 +150,12 @@ def frames(sound: Iterable[Samples]) -> Iterator[Samples]:
 
 
 class Listener(Protocol):
-    """The part of the engine that a clip is spoken to."""
+    """The part of the engine that a clip is played to."""
 
     def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> int: ...
     def push_frame(self, frame: Frame) -> None: ...
     def release(self, at: float | None = None, turn: int | None = None) -> None: ...
+    def cancel(self, turn: int | None = None) -> None: ...
 
 
 def speak(
@@ -160,29 +165,33 @@ def speak(
     paced: bool = True,
     held: float | None = None,
 ) -> None:
-    """Hold the key while `clip` is heard, on the calling thread, until it ends or `stopped`.
+    """Hold the key while `clip` is heard, on the calling thread; cancel the turn once `stopped`.
 
-    `held`: the key comes up after so many seconds of it.
-
-    In real time: each frame arrives when its last sample would have been captured. Not `paced`: at
-    once, with the same spacing of capture times, ending now.
+    `held`: the key comes up after so many seconds of the clip. `paced`: each frame arrives when its
+    last sample would have been captured. Otherwise all arrive at once, with the same spacing of
+    capture times, ending now.
     """
-    if stopped.is_set():  # while it was being read, a key may have begun another turn
+    if stopped.is_set():  # while the clip was read, a key press may have begun another turn
         return
     begin = time.monotonic() - (0.0 if paced else clip.seconds + FRAME_SECONDS)
     turn = engine.talk(begin, source=clip.name, paced=paced)
     released = begin + (clip.seconds if held is None else held)
     up = False
     silence = np.zeros(SILENT_FRAMES * FRAME_SAMPLES, np.float32)
+
+    def stopped_before(at: float) -> bool:
+        return stopped.wait(max(0.0, at - time.monotonic())) if paced else stopped.is_set()
+
     for count, samples in enumerate(frames([clip.samples, silence]), 1):
         captured_at = begin + count * FRAME_SECONDS
         if not up and captured_at > released:
-            if paced and stopped.wait(max(0.0, released - time.monotonic())):
-                return
+            if stopped_before(released):
+                break
             engine.release(released, turn)
             up = True
-        if paced and stopped.wait(max(0.0, captured_at - time.monotonic())):
-            return
-        if stopped.is_set():
-            return
+        if stopped_before(captured_at) or stopped.is_set():
+            break
         engine.push_frame(Frame(samples, captured_at, source=clip.name))
+    else:
+        return
+    engine.cancel(turn)

@@ -1,8 +1,9 @@
-"""Speakers without a device: into nothing, into a file, or into a file beside a real one."""
+"""Speakers without a device: discard speech, write it to a file, or write it beside a real one."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +18,11 @@ from voxtui.errors import InputError
 FILE_RATE = 24_000
 """Hz. That of the voices."""
 
+Stopped = Callable[[], bool]
+
 
 class SilentSpeaker:
-    """A Speaker nobody hears: speech is made and thrown away, and no first sound is claimed."""
+    """A Speaker that discards speech at once and marks no first sound."""
 
     name = "none"
 
@@ -28,10 +31,10 @@ class SilentSpeaker:
 
     def open(self) -> None: ...
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
         self._seconds += chunk.seconds
 
-    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+    def finish(self, marks: Marks, stopped: Stopped) -> float:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
@@ -39,14 +42,11 @@ class SilentSpeaker:
 
 
 class NullSpeaker(SilentSpeaker):
-    """A Speaker without a device: speech is heard the moment it is handed over.
-
-    A device adds its own latency to the first sound.
-    """
+    """A Speaker that marks first sound when it is given a chunk: no device adds its latency."""
 
     name = "no device"
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
         super().play(chunk, marks, stopped)
         heard = audible(chunk.samples)
         if len(heard):
@@ -54,50 +54,52 @@ class NullSpeaker(SilentSpeaker):
 
 
 class FileSpeaker(SilentSpeaker):
-    """Writes what is said to a 16-bit WAV, in order, without pacing.
+    """Writes speech to a 16-bit WAV, in order, without pacing.
 
-    The file appears, whole, when `keep` is called; until then there is only a partial one.
+    The file appears, whole, when `keep` is called. Until then there is a hidden one beside it.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        # Of this process alone: another one may be writing the same file.
-        self._partial = path.parent / f".{path.name}.{os.getpid()}.partial"
+        # Not to be guessed, because others may write to the directory.
+        self._partial = path.parent / f".{path.name}.{secrets.token_hex(8)}.partial"
         self._file: Any = None
         self.name = str(path)
 
     def open(self) -> None:
-        """Raises InputError when it cannot be written there. Opening again does nothing."""
+        """Create the hidden file. Raises InputError. Opening again does nothing."""
         if self._file is not None:
             return
         import soundfile
 
         if self._path.exists() and not self._path.is_file():
-            raise InputError(f"{self._path}: is not a file, so no sound can be written there.")
+            raise InputError(f"{self._path}: is not a regular file.", "Name a WAV file.")
         if str(self._path) == "-" or self._path.suffix.lower() not in ("", ".wav", ".wave"):
-            raise InputError(f"{self._path}: the sound is a WAV; name it FILE.wav.")
-        name: Any = os.fsencode(self._partial)  # need not be text
+            raise InputError(f"{self._path}: the sound is a WAV.", "Name it FILE.wav.")
         try:
-            self._partial.touch()  # says why not, which libsndfile does not
-            self._file = soundfile.SoundFile(
-                name, "w", FILE_RATE, 1, subtype="PCM_16", format="WAV"
-            )
+            # Never follows a link, and never writes to a file that is already there.
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            descriptor = os.open(self._partial, flags, 0o666)
         except OSError as error:
             raise InputError(f"{self._path}: cannot be written: {error.strerror}.") from error
+        try:
+            self._file = soundfile.SoundFile(
+                descriptor, "w", FILE_RATE, 1, subtype="PCM_16", format="WAV"
+            )
         except soundfile.LibsndfileError as error:
             self._partial.unlink()
-            raise InputError(f"{self._path}: cannot be written there; a full disk?") from error
+            raise InputError(f"{self._path}: cannot be written; is the disk full?") from error
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
         import numpy as np
 
         super().play(chunk, marks, stopped)
         samples = resample(chunk.samples, chunk.rate, FILE_RATE)
         try:
             self._file.write(np.clip(samples, -1, 1))
-        except RuntimeError as error:  # what libsndfile raises when the disk is full
-            raise InputError(f"{self._path}: the sound could not be written.") from error
+        except RuntimeError as error:  # libsndfile's, on a full disk
+            raise InputError(f"{self._path}: cannot be written; is the disk full?") from error
 
     def close(self) -> None:
         if self._file is not None:
@@ -105,43 +107,42 @@ class FileSpeaker(SilentSpeaker):
             self._file = None
 
     def keep(self) -> None:
-        """Close, and let the file appear. Raises InputError."""
+        """Close the file and give it its name. Raises InputError."""
         self.close()
         try:
             os.replace(self._partial, self._path)
         except OSError as error:
             self._partial.unlink(missing_ok=True)
-            raise InputError(f"{self._path}: cannot be written there.") from error
+            raise InputError(f"{self._path}: cannot be written: {error.strerror}.") from error
 
     def abandon(self) -> None:
-        """Close, and leave nothing behind."""
+        """Close and delete the file."""
         self.close()
         self._partial.unlink(missing_ok=True)
 
 
 class TeeSpeaker:
-    """Two speakers as one; the first is the one that is heard."""
+    """Plays on `speaker`, and writes the same speech to `copy`."""
 
-    def __init__(self, heard: Speaker, copy: FileSpeaker) -> None:
-        self._heard = heard
+    def __init__(self, speaker: Speaker, copy: FileSpeaker) -> None:
+        self._speaker = speaker
         self._copy = copy
 
     @property
     def name(self) -> str:
-        return self._heard.name
+        return self._speaker.name
 
     def open(self) -> None:
         self._copy.open()
-        self._heard.open()
+        self._speaker.open()
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
         self._copy.play(chunk, marks, stopped)
-        self._heard.play(chunk, marks, stopped)
+        self._speaker.play(chunk, marks, stopped)
 
-    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
-        self._copy.finish(marks, stopped)
-        return self._heard.finish(marks, stopped)
+    def finish(self, marks: Marks, stopped: Stopped) -> float:
+        return self._speaker.finish(marks, stopped)
 
     def close(self) -> None:
-        self._heard.close()
+        self._speaker.close()
         self._copy.close()

@@ -1,4 +1,4 @@
-"""The microphone: opened once, at its own rate, and turned into frames on a thread of its own."""
+"""The microphone: one PortAudio stream at its own rate, cut into frames on a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 from voxtui.audio.devices import find, list_devices, opening_failed, portaudio, streams
 from voxtui.audio.resampling import Resampler
@@ -17,13 +17,17 @@ LATENCY_SECONDS = 0.02
 """The smallest that lost nothing on a sound server with both cores busy."""
 
 STALL_SECONDS = 1.0
-"""A suspended device calls no callback and reports no error; a block comes every 10 ms."""
+"""A device that delivers no block for this long is lost: a suspended one reports no error."""
 
 FOLLOW = 0.02
-"""How fast the frame clock follows the device's: a callback's time jitters, its count does not."""
+"""Share of the difference by which each block moves the frame clock towards the device's clock. The
+times of callbacks jitter; the number of samples does not."""
 
 JUMP_SECONDS = 0.1
-"""A difference beyond this is lost sound, not jitter."""
+"""A larger difference between the clocks is lost sound, not jitter."""
+
+Blocks: TypeAlias = "SimpleQueue[tuple[float, bytes, bool] | None]"
+"""(time of the last sample, samples, whether sound was lost before them); None at the end."""
 
 
 class SounddeviceMicrophone:
@@ -33,7 +37,7 @@ class SounddeviceMicrophone:
         self._wanted = device
         self._name = device or "default microphone"
         self._stream: Any = None
-        self._blocks: SimpleQueue[tuple[float, bytes] | None] = SimpleQueue()
+        self._blocks: Blocks = SimpleQueue()
         self._converter: threading.Thread | None = None
         self._closing = False
         self.level = 0.0
@@ -50,12 +54,14 @@ class SounddeviceMicrophone:
         sounddevice: Any = portaudio()
         device = find(list_devices(), self._wanted, "input")
         self._name, self._closing = device.name, False
-        blocks = self._blocks = SimpleQueue[tuple[float, bytes] | None]()
+        blocks: Blocks = SimpleQueue()
+        self._blocks = blocks
 
         def captured(data: Any, count: int, times: Any, status: Any) -> None:
-            # Nothing here but the copy: this thread must never wait for the interpreter's others.
+            # Only the copy is made here: this thread must not wait for the other Python threads.
             lag = times.currentTime - times.inputBufferAdcTime - count / device.rate
-            blocks.put((time.monotonic() - (lag if 0.0 < lag < 0.5 else 0.0), bytes(data)))
+            at = time.monotonic() - (lag if 0.0 < lag < 0.5 else 0.0)
+            blocks.put((at, bytes(data), status.input_overflow))
 
         def finished() -> None:
             blocks.put(None)
@@ -102,7 +108,7 @@ class SounddeviceMicrophone:
 
     def _convert(
         self,
-        blocks: SimpleQueue[tuple[float, bytes] | None],
+        blocks: Blocks,
         rate: float,
         channels: int,
         sink: Callable[[Frame], None],
@@ -115,7 +121,7 @@ class SounddeviceMicrophone:
             try:
                 block = blocks.get(timeout=STALL_SECONDS / 2)
             except Empty:
-                # Twice: the first time may have passed while this process was suspended (Ctrl+Z).
+                # Twice, because the first wait may have passed during a suspend (Ctrl+Z).
                 waited += 1
                 if waited < 2:
                     continue
@@ -123,10 +129,10 @@ class SounddeviceMicrophone:
             if block is None:
                 break
             waited = 0
-            at, data = block
+            at, data, overflow = block
             samples = np.frombuffer(data, np.float32).reshape(-1, channels).mean(axis=1)
             self.level = float(np.abs(samples).max(initial=0.0))
-            for frame in framer.frames(samples, at):
+            for frame in framer.frames(samples, at, overflow):
                 sink(frame)
         self.level = 0.0
         if not self._closing:
@@ -145,9 +151,13 @@ class Framer:
         self._taken = 0
         self._made = 0
         self._rest = np.zeros(0, np.float32)
+        self._overflow = False
 
-    def frames(self, samples: Any, at: float) -> list[Frame]:
-        """Frames completed by `samples` (float32, mono), the last of which was captured at `at`."""
+    def frames(self, samples: Any, at: float, overflow: bool = False) -> list[Frame]:
+        """Return the frames completed by `samples` (float32, mono).
+
+        `at` is the capture time of the last sample; `overflow`: sound before them was lost.
+        """
         import numpy as np
 
         self._taken += len(samples)
@@ -158,15 +168,16 @@ class Framer:
             self._clock = expected + FOLLOW * (at - expected)
         fresh = self._resampler.process(samples)
         self._made += len(fresh)
-        # Sample k of the output stands for the moment of sample k * rate / 16000 of the input.
+        # Sample k of the output has the time of sample k * rate / 16000 of the input.
         last_at = self._clock - (self._taken / self._rate - self._made / SAMPLE_RATE)
         sound = np.concatenate([self._rest, fresh], dtype=np.float32)
         whole = len(sound) // FRAME_SAMPLES * FRAME_SAMPLES
         self._rest = sound[whole:]
-        return [
-            Frame(
-                sound[start : start + FRAME_SAMPLES],
-                last_at - (len(sound) - start - FRAME_SAMPLES) / SAMPLE_RATE,
-            )
-            for start in range(0, whole, FRAME_SAMPLES)
-        ]
+        self._overflow = self._overflow or overflow
+        frames: list[Frame] = []
+        for start in range(0, whole, FRAME_SAMPLES):
+            end = start + FRAME_SAMPLES
+            captured_at = last_at - (len(sound) - end) / SAMPLE_RATE
+            frames.append(Frame(sound[start:end], captured_at, overflow=self._overflow))
+            self._overflow = False
+        return frames

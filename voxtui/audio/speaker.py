@@ -1,4 +1,4 @@
-"""The speaker: one stream for the app's life, fed in short slices."""
+"""The speaker: one PortAudio stream for the app's life, written in short slices by one thread."""
 
 from __future__ import annotations
 
@@ -23,66 +23,66 @@ from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.errors import DeviceError
 
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+
 PERIOD_SECONDS = 0.01
-"""How often the device takes sound, where that can be chosen: a sound server begins to play only
-then. PortAudio's own 50 ms would cost 25 ms of every first sound."""
+"""How often the device takes sound, where that can be chosen. A sound server begins to play at the
+end of a period: PortAudio's own 50 ms would add 25 ms to every first sound."""
 
 WATCH_SECONDS = 0.001
-"""How often it is looked whether the device has begun."""
+"""Polling interval while waiting for playback to begin. It bounds the error of `first_sound`."""
 
 DEEP_SECONDS = 0.2
-"""How much speech is kept ahead: the interpreter may stall for so long without a gap."""
+"""Speech kept in the device's buffer: the interpreter may stall that long without a gap."""
 
 PIECE_SECONDS = 0.1
-"""Speech that is converted to the device's rate at a time: a second of it takes 3 ms, or 10 on a
-busy machine."""
+"""Speech that is resampled at a time: a second of it takes 3 ms, or 10 ms on a busy machine."""
 
 QUEUED_SECONDS = 3.0
 """Speech queued beyond what the device holds. `play` returns once the rest fits, so the next clause
-is made while so much still plays: as long as the timeout of a voice."""
+is made while this much still plays: as long as the timeout of a voice."""
 
 STALL_SECONDS = 3.0
-"""A device that takes nothing for so long is lost; a sound server on a busy machine may be late."""
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
+"""A device that takes nothing for this long is lost. A sound server on a busy machine may be late
+by less."""
 
 Stopped = Callable[[], bool]
 
 
 @dataclass(slots=True)
-class Stretch:
-    """Sound that the device plays without a break.
-
-    It begins when the device first takes some of it, which no one knows before.
-    """
+class Segment:
+    """Sound that the device plays without a break, from the moment it first takes some of it."""
 
     rate: float
+    """Hz"""
     written: int = 0
+    """samples handed to the device"""
     began_at: float | None = None
+    """monotonic seconds; None until the device has taken some"""
 
     def took(self, samples: int, now: float) -> None:
-        """The device has taken so many since it was last asked; the latest of them play now."""
+        """Note that the device took `samples` since the last look; the latest of them play now."""
         if self.written and self.began_at is None:
             self.began_at = now - max(0.0, samples / self.rate - PERIOD_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """When a sample leaves the converter."""
+class StreamTime:
+    """The time at which a sample of a segment leaves the converter."""
 
-    stretch: Stretch
+    segment: Segment
     sample: int
 
     @property
     def at(self) -> float | None:
-        """Monotonic seconds; None while it is not known."""
-        began = self.stretch.began_at
-        return None if began is None else began + self.sample / self.stretch.rate
+        """Monotonic seconds; None while the segment has not begun."""
+        began = self.segment.began_at
+        return None if began is None else began + self.sample / self.segment.rate
 
 
 @dataclass(slots=True)
-class Reply:
+class Playback:
     """The speech of one turn on its way to the device."""
 
     marks: Marks
@@ -90,11 +90,11 @@ class Reply:
     written: int = 0
     """samples handed to the device"""
     heard: int | None = None
-    """samples that were heard, once it is over"""
-    ends: Moment | None = None
-    """when the last sample written so far leaves the converter"""
-    first_sound: Moment | None = None
-    last_sound: Moment | None = None
+    """samples that left the converter; None until playback is over"""
+    ends: StreamTime | None = None
+    """of the last sample written so far"""
+    first_sound: StreamTime | None = None
+    last_sound: StreamTime | None = None
     silenced_at: float | None = None
     finishing: bool = False
     """no more chunks will come"""
@@ -109,16 +109,17 @@ class SounddeviceSpeaker:
         self._changed = threading.Condition()
         self._queue: deque[Any] = deque()
         self._queued = 0
-        self._reply: Reply | None = None
+        """samples in the queue"""
+        self._playback: Playback | None = None
         self._resampler: Resampler | None = None
         self._stream: Any = None
         self._device: Device | None = None
         self._channels = 1
-        self._rinse = 0
-        """samples of silence to write yet"""
-        self._stretch = Stretch(1.0)
+        self._drain = 0
+        """samples of silence still to be written after the last words"""
+        self._segment = Segment(1.0)
         self._lost: BaseException | None = None
-        """what ended the writer's thread"""
+        """the error that ended the writer's thread"""
         self._closing = False
         self._writer: threading.Thread | None = None
 
@@ -156,21 +157,21 @@ class SounddeviceSpeaker:
             streams.opened()
             break
         self._lost, self._closing = None, False
-        self._rinse, self._stretch = 0, Stretch(device.rate)
+        self._drain, self._segment = 0, Segment(device.rate)
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
         self._writer.start()
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
         if not isinstance(self._lost, DeviceError | None):
             raise self._lost
-        if (self._lost is not None or self._writer is None) and self._reply is None:
+        if (self._lost is not None or self._writer is None) and self._playback is None:
             self._end_writer()
             self.open()
         with self._changed:
-            if self._reply is None:
-                self._reply = Reply(marks, stopped)
+            if self._playback is None:
+                self._playback = Playback(marks, stopped)
                 self._resampler = None
-        # The first piece is on its way while the next is converted.
+        # In pieces, so that the first one plays while the next is resampled.
         length = round(PIECE_SECONDS * chunk.rate)
         for start in range(0, len(chunk.samples), length):
             self._add(chunk.samples[start : start + length], chunk.rate)
@@ -180,7 +181,7 @@ class SounddeviceSpeaker:
             if self._over():
                 self._raise_if_lost()
                 return
-            if self._resampler is None:  # one for a reply, so that joints do not click
+            if self._resampler is None:  # one for all of a turn, so that joints do not click
                 self._resampler = Resampler(rate, self._rate)
             piece = self._resampler.process(samples)
             self._queue.append(piece)
@@ -192,19 +193,20 @@ class SounddeviceSpeaker:
 
     def finish(self, marks: Marks, stopped: Stopped) -> float:
         with self._changed:
-            reply = self._reply
-            if reply is None:
+            playback = self._playback
+            if playback is None:
                 return 0.0
             self._flush_resampler()
-            reply.finishing = True
+            playback.finishing = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: reply.heard is not None or self._lost is not None)
+            self._changed.wait_for(lambda: playback.heard is not None or self._lost is not None)
             self._raise_if_lost()
             self._forget()
-            sounded = marks.at(Mark.FIRST_SOUND) is not None  # and was not stopped before it could
-            if sounded and reply.last_sound is not None and (at := reply.last_sound.at) is not None:
-                marks.mark(Mark.LAST_SOUND, min(at, reply.silenced_at or at))
-            return (reply.heard or 0) / self._rate
+            sounded = marks.at(Mark.FIRST_SOUND) is not None
+            last = playback.last_sound.at if playback.last_sound else None
+            if sounded and last is not None:
+                marks.mark(Mark.LAST_SOUND, min(last, playback.silenced_at or last))
+            return (playback.heard or 0) / self._rate
 
     def close(self) -> None:
         self._end_writer()
@@ -215,7 +217,7 @@ class SounddeviceSpeaker:
 
     def _over(self) -> bool:
         return self._lost is not None or (
-            self._reply is not None and self._reply.silenced_at is not None
+            self._playback is not None and self._playback.silenced_at is not None
         )
 
     def _raise_if_lost(self) -> None:
@@ -224,8 +226,8 @@ class SounddeviceSpeaker:
             raise self._lost
 
     def _forget(self) -> None:
-        """The reply is over: none of it may be heard with the next one."""
-        self._reply = None
+        """End the playback: none of it is heard with the next one."""
+        self._playback = None
         self._resampler = None
         self._queue.clear()
         self._queued = 0
@@ -238,7 +240,7 @@ class SounddeviceSpeaker:
         self._queue.append(rest)
         self._queued += len(rest)
 
-    # The writer's thread.
+    # Runs on the writer's thread.
 
     def _write(self) -> None:
         sounddevice: Any = portaudio()
@@ -246,7 +248,7 @@ class SounddeviceSpeaker:
             self._feed()
         except sounddevice.PortAudioError:
             self._lose(self._unplugged())
-        except BaseException as error:  # noqa: BLE001 - raised again where sound is played
+        except BaseException as error:  # noqa: BLE001 - raised again by `play` and `finish`
             self._lose(error)
         finally:
             streams.close(self._stream)
@@ -265,7 +267,7 @@ class SounddeviceSpeaker:
     def _feed(self) -> None:
         """Keep the device 200 ms ahead while there is speech, and let it run dry otherwise.
 
-        A sound server plays a stream that ran dry only once there is something in it again: a
+        A sound server plays a stream that ran dry only once there is something in it again. A
         little silence kept ahead would never be played, and speech would wait behind it.
         """
         import numpy as np
@@ -273,22 +275,22 @@ class SounddeviceSpeaker:
         stream, rate = self._stream, self._rate
         period = round(PERIOD_SECONDS * rate)
         capacity = stream.write_available
-        # Not by the clock, which goes on while the process is suspended (Ctrl+Z).
+        # Waits are added up, because the clock goes on during a suspend (Ctrl+Z).
         stood_still, filled = 0.0, 0
         while True:
             now = time.monotonic()
             filled_before, filled = filled, capacity - stream.write_available
             if filled < filled_before:
                 stood_still = 0.0
-                self._stretch.took(filled_before - filled, now)
+                self._segment.took(filled_before - filled, now)
             with self._changed:
                 if self._closing:
                     break
-                self._tell_first_sound(now)
+                self._mark_first_sound(now)
                 self._silence_if_stopped(now)
                 self._end_if_heard(now)
-                if not self._queue and not self._rinsing():
-                    self._changed.wait(self._soon() if self._reply else None)
+                if not self._queue and not self._draining():
+                    self._changed.wait(self._interval() if self._playback else None)
                     stood_still = 0.0
                     continue
                 room = capacity - period - filled
@@ -296,37 +298,38 @@ class SounddeviceSpeaker:
                     if stood_still > STALL_SECONDS:
                         self._lose(self._unplugged())
                         return
-                    stood_still += (soon := self._soon())
-                    self._changed.wait(soon)
+                    stood_still += (interval := self._interval())
+                    self._changed.wait(interval)
                     continue
-                reply, samples = self._reply, self._next_slice(room)
+                playback, samples = self._playback, self._next_slice(room)
             if filled <= 0:
-                self._stretch = Stretch(rate)
-            if samples is None or reply is None:
+                self._segment = Segment(rate)
+            if samples is None or playback is None:
                 samples = np.zeros(period, np.float32)
-                self._rinse -= period
+                self._drain -= period
             else:
-                self._note(samples, reply)
-                self._rinse = capacity
+                self._note(samples, playback)
+                self._drain = capacity
             stream.write(np.repeat(samples[:, None], self._channels, axis=1))
-            self._stretch.written += len(samples)
+            self._segment.written += len(samples)
             filled += len(samples)
         stream.stop()
 
-    def _soon(self) -> float:
-        """Until when there is nothing to do: first sound is as true as it is looked for."""
-        waiting = self._stretch.written and self._stretch.began_at is None
+    def _interval(self) -> float:
+        """Return the seconds until the next look at the device."""
+        waiting = self._segment.written and self._segment.began_at is None
         return WATCH_SECONDS if waiting else PERIOD_SECONDS / 2
 
-    def _rinsing(self) -> bool:
-        """After the last words the device's ring is filled with zeros.
+    def _draining(self) -> bool:
+        """Return whether silence is to be written, so that the device's ring holds only zeros.
 
-        Some play on when dry, and a stream that ends may lose its last 40 to 50 ms.
+        Some devices play their ring again when dry, and a stream that ends may lose its last 40 to
+        50 ms.
         """
-        return self._rinse > 0 and (self._reply is None or self._reply.finishing)
+        return self._drain > 0 and (self._playback is None or self._playback.finishing)
 
     def _next_slice(self, length: int) -> Any:
-        """Up to `length` samples of queued speech, or None."""
+        """Take up to `length` samples of queued speech; None if there are none."""
         if not self._queue:
             return None
         samples = self._queue.popleft()
@@ -337,54 +340,57 @@ class SounddeviceSpeaker:
         self._changed.notify_all()
         return samples
 
-    def _note(self, samples: Any, reply: Reply) -> None:
-        """Where in the stretch `samples`, to be written next, can be heard."""
-        stretch, heard = self._stretch, audible(samples)
+    def _note(self, samples: Any, playback: Playback) -> None:
+        """Note where in the segment `samples`, which are written next, can be heard."""
+        segment, heard = self._segment, audible(samples)
         if len(heard):
-            reply.first_sound = reply.first_sound or Moment(stretch, stretch.written + heard[0])
-            reply.last_sound = Moment(stretch, stretch.written + heard[-1])
-        reply.written += len(samples)
-        reply.ends = Moment(stretch, stretch.written + len(samples))
+            first = StreamTime(segment, segment.written + heard[0])
+            playback.first_sound = playback.first_sound or first
+            playback.last_sound = StreamTime(segment, segment.written + heard[-1])
+        playback.written += len(samples)
+        playback.ends = StreamTime(segment, segment.written + len(samples))
 
-    def _tell_first_sound(self, now: float) -> None:
-        reply = self._reply
-        if reply is None or reply.first_sound is None:
+    def _mark_first_sound(self, now: float) -> None:
+        playback = self._playback
+        if playback is None or playback.first_sound is None:
             return
-        at = reply.first_sound.at
+        at = playback.first_sound.at
         if at is not None and at <= now:
-            reply.marks.mark(Mark.FIRST_SOUND, at)
+            playback.marks.mark(Mark.FIRST_SOUND, at)
 
     def _silence_if_stopped(self, now: float) -> None:
-        """Drop what the device still holds, at most once a reply."""
-        reply = self._reply
-        if reply is None or reply.silenced_at is not None or not reply.stopped():
+        """Drop what the device still holds, at most once a playback."""
+        playback = self._playback
+        if playback is None or playback.silenced_at is not None or not playback.stopped():
             return
         self._queue.clear()
         self._queued = 0
         self._resampler = None
         self._stream.abort()
         self._stream.start()
-        reply.silenced_at = time.monotonic()
-        reply.heard = reply.written - self._unheard(reply, now)
-        self._rinse, self._stretch = 0, Stretch(self._rate)
+        playback.silenced_at = time.monotonic()
+        playback.heard = playback.written - self._unheard(playback, now)
+        self._drain, self._segment = 0, Segment(self._rate)
         self._changed.notify_all()
 
-    def _unheard(self, reply: Reply, now: float) -> int:
-        """How many samples of `reply` had not left the converter yet."""
-        if reply.ends is None:
+    def _unheard(self, playback: Playback, now: float) -> int:
+        """Return how many samples of `playback` had not left the converter yet."""
+        if playback.ends is None:
             return 0
-        ends_at = reply.ends.at
+        ends_at = playback.ends.at
         if ends_at is None:
-            return min(reply.written, self._stretch.written)
-        return max(0, min(reply.written, round((ends_at - now) * self._rate)))
+            return min(playback.written, self._segment.written)
+        return max(0, min(playback.written, round((ends_at - now) * self._rate)))
 
     def _end_if_heard(self, now: float) -> None:
-        reply = self._reply
-        if reply is None or reply.heard is not None or not reply.finishing or self._queue:
+        playback = self._playback
+        if playback is None or playback.heard is not None:
             return
-        ends_at = reply.ends.at if reply.ends else now
+        if not playback.finishing or self._queue:
+            return
+        ends_at = playback.ends.at if playback.ends else now
         if ends_at is not None and now >= ends_at:
-            reply.heard = reply.written
+            playback.heard = playback.written
             self._changed.notify_all()
 
     def _end_writer(self) -> None:

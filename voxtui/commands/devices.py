@@ -11,7 +11,7 @@ import click
 from voxtui.audio.devices import Device, Direction, find, probe
 from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.dialogue.interfaces import Microphone
-from voxtui.dialogue.level import complaint, decibels
+from voxtui.dialogue.level import decibels, diagnose_level
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig
 from voxtui.wiring import build_microphone
@@ -105,6 +105,6 @@ def _level(microphone: Microphone) -> str:
             with suppress(Empty):
                 return lost.get(timeout=POLL_SECONDS)
             peak = max(peak, microphone.level)
-    problem = None if peak else complaint(microphone.name, peak)
+    problem = None if peak else diagnose_level(microphone.name, peak)
     level = f"Level: {decibels(peak)} at most in {LEVEL_SECONDS:g} s from {microphone.name!r}."
     return problem or level

@@ -56,6 +56,8 @@ class Frame:
     """monotonic seconds at which its last sample was captured"""
     source: str = MICROPHONE
     """`microphone`, or the name of the clip that is being spoken instead"""
+    overflow: bool = False
+    """sound just before it was lost: the device was not read in time"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.history import Conversation
 from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, SpeechDetector, Voice
-from voxtui.dialogue.level import complaint
+from voxtui.dialogue.level import describe_overflows, diagnose_level
 from voxtui.dialogue.listening import Endpointer, SpeechGate, VoiceBargeIn
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.dialogue.parts import FallbackDevices, SoundDevices
@@ -615,6 +615,8 @@ class Engine:
             return
         ticket, recording = capture.ticket, capture.recording
         ticket.marks.mark(Mark.CAPTURED)
+        if overflows := sum(frame.overflow for frame in recording.frames):
+            self._emit(Notice(describe_overflows(overflows)))
         said = recording.utterance()
         if said is None or recording.speech_seconds < self._config.vad.min_speech_ms / 1000:
             ticket.cancelled.set()
@@ -652,7 +654,7 @@ class Engine:
         if capture.ticket.source != MICROPHONE or not frames or microphone is None:
             return
         loudest = max(float(abs(frame.samples).max()) for frame in frames)
-        if why := complaint(microphone.name, loudest):
+        if why := diagnose_level(microphone.name, loudest):
             self._emit(Notice(why))
 
     def _answer(self, ticket: TurnHandle, said: Utterance | str | None) -> None:

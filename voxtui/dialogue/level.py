@@ -1,4 +1,4 @@
-"""How loud a microphone is, in words, and what is probably wrong with one that is not."""
+"""The level of a microphone in words, and the likely cause of one that is too low."""
 
 from __future__ import annotations
 
@@ -6,35 +6,38 @@ import math
 import sys
 
 SILENT = 10 ** (-120 / 20)
-"""-120 dBFS: less is no sound, but what resampling makes of zeros."""
+"""-120 dBFS. Anything below is digital silence: resampled zeros are not exactly zero."""
 
 FAINT = 10 ** (-50 / 20)
-"""-50 dBFS: a room may be quieter, somebody who speaks into the right microphone is not."""
+"""-50 dBFS. A room may be quieter; speech into the right microphone is louder."""
 
 NO_PERMISSION = "this terminal has no permission to use it"
 if sys.platform == "darwin":
     NO_PERMISSION += " (System Settings, Privacy & Security, Microphone)"
 
 MONITOR = "monitor"
-"""What sound servers call a source that hears a speaker."""
+"""Part of the name that sound servers give to a source that hears a speaker."""
 
 
 def decibels(peak: float) -> str:
-    """A peak of 0..1."""
+    """Return a peak of 0..1 in dBFS."""
     if peak < SILENT:
         return "digital silence"
     return f"{20 * math.log10(peak):.0f} dBFS".replace("-", "−")
 
 
-def complaint(name: str, peak: float) -> str | None:
-    """Why `name` hears so little, by the loudest that came from it; None where that is enough.
+def diagnose_level(name: str, peak: float) -> str | None:
+    """Return why `peak`, the loudest sample from `name`, is too low; None if it is not.
 
-    A quiet room is never exactly zero; what is muted or forbidden is.
+    A quiet room is never exactly zero. A microphone that is muted or forbidden is.
     """
     if peak >= FAINT:
         return None
     if MONITOR in name.lower():
-        return f"{name!r} is no microphone: it hears what a speaker plays. Ctrl+P chooses another."
+        return (
+            f"{name!r} is not a microphone: it records what a speaker plays. "
+            "Ctrl+P chooses another."
+        )
     if peak < SILENT:
         return (
             f"Only digital silence comes from {name!r}: it is muted, or {NO_PERMISSION}. "
@@ -43,4 +46,13 @@ def complaint(name: str, peak: float) -> str | None:
     return (
         f"No more than {decibels(peak)} came from {name!r}: it is turned down, or the wrong "
         "microphone. Ctrl+P chooses another."
+    )
+
+
+def describe_overflows(count: int) -> str:
+    """Return the sentence for an utterance in which sound was lost `count` times."""
+    times = "once" if count == 1 else f"{count} times"
+    return (
+        f"Part of what you said was lost: the microphone was not read in time ({times}). "
+        "The computer may be too busy."
     )

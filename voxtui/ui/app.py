@@ -47,7 +47,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.level import complaint, decibels
+from voxtui.dialogue.level import decibels, diagnose_level
 from voxtui.dialogue.marks import Mark, Marks, Turn
 from voxtui.errors import (
     ConfigError,
@@ -462,7 +462,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         self._loudest = max(self._loudest, self.engine.level)  # a busy machine may have no tick
         if not self._loudest:
-            self._silence = complaint(microphone, 0.0)
+            self._silence = diagnose_level(microphone, 0.0)
             if self._silence and self._number:
                 self._transcript.note(self._silence, "warning")
             self._show_ears("")
