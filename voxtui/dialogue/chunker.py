@@ -1,4 +1,4 @@
-"""How much text is let out at a time, to a screen, a pipe or a wire."""
+"""Group streamed text into pieces for a screen, a pipe or a network connection."""
 
 from __future__ import annotations
 
@@ -8,61 +8,91 @@ from collections.abc import Callable
 
 from voxtui.settings.schema import StreamingConfig
 
+_VISIBLE = re.compile(r"\S")
+
 
 class Chunker:
-    """Collects token text and emits it as `[streaming]` says.
+    """Collects the text of tokens and emits it as `[streaming]` says.
 
-    Once the buffer holds `min_words` words it is emitted, at most `max_words` at a time; a word
-    counts from its first visible character. A shorter buffer goes out `flush_ms` after its oldest
-    token, or at the end. With `min_words = 1` nothing visible ever waits. `add` and `close` are
-    called by one thread; `emit` may also be called by a timer's.
+    Once the buffer holds `min_words` words it is emitted, at most `max_words` at a time. A word
+    counts from its first visible character. A shorter buffer is emitted `flush_ms` after its oldest
+    token, or at the end. With `min_words = 1` no visible character waits.
+
+    The work is proportional to the text. Once `cancelled` is set the buffer is emitted in one
+    piece, because cutting a token of 100,000 characters into words would delay the cancel.
+
+    One thread calls `add` and `close`. A timer thread may call `emit` as well.
     """
 
-    def __init__(self, config: StreamingConfig, emit: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        config: StreamingConfig,
+        emit: Callable[[str], object],
+        cancelled: threading.Event | None = None,
+    ) -> None:
         self._config = config
         self._emit = emit
+        self._cancelled = cancelled or threading.Event()
+        self._words_at_most = re.compile(rf"(?:\s*+\S++){{1,{config.max_words}}}")
         self._lock = threading.Lock()
-        self._text = ""
+        self._waiting: list[str] = []
+        self._words = 0
+        """words in `_waiting`"""
+        self._in_word = False
+        """True if `_waiting` ends within a word"""
         self._timer: threading.Timer | None = None
 
     def add(self, text: str) -> None:
-        """The text of the next token, which may be empty or hold half a word."""
+        """Add the text of the next token, which may be empty or end within a word."""
+        if not text:
+            return
         with self._lock:
-            self._text += text
-            while _words(self._text) >= self._config.min_words:
-                self._let_out(_cut(self._text, self._config.max_words))
-            if self._text and self._timer is None:
+            self._wait(text)
+            if self._words >= self._config.min_words:
+                self._emit_words(self._config.min_words)
+            if self._waiting and self._timer is None:
                 self._timer = threading.Timer(self._config.flush_ms / 1000, self._flush)
                 self._timer.name, self._timer.daemon = "voxtui-flush", True
                 self._timer.start()
 
     def close(self) -> None:
-        """Emit what is left, and stop waiting."""
+        """Emit the rest and stop the timer."""
         self._flush()
 
     def _flush(self) -> None:
         with self._lock:
-            while self._text:
-                self._let_out(_cut(self._text, self._config.max_words))
+            self._emit_words(0)
             self._stop_timer()
 
-    def _let_out(self, end: int) -> None:
-        piece, self._text = self._text[:end], self._text[end:]
-        if not self._text:
+    def _wait(self, text: str) -> None:
+        begun = len(text.split())
+        self._words += begun - (self._in_word and not text[0].isspace())
+        self._in_word = not text[-1].isspace()
+        self._waiting.append(text)
+
+    def _emit_words(self, least: int) -> None:
+        """Emit pieces of up to `max_words` words while at least `least` words wait."""
+        text = "".join(self._waiting)
+        words, start = self._words, 0
+        while start < len(text) and words >= least:
+            end = self._end(text, start)
+            self._emit(text[start:end])
+            words -= min(words, self._config.max_words)
+            start = end
+        self._waiting, self._words, self._in_word = [], 0, False
+        if start < len(text):
+            self._wait(text[start:])
+        else:
             self._stop_timer()
-        self._emit(piece)
+
+    def _end(self, text: str, start: int) -> int:
+        """Return the end of the piece at `start`, including white space at the end of the text."""
+        piece = self._words_at_most.match(text, start)
+        if piece is None or self._cancelled.is_set():
+            return len(text)
+        return piece.end() if _VISIBLE.search(text, piece.end()) else len(text)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _words(text: str) -> int:
-    return len(text.split())
-
-
-def _cut(text: str, words: int) -> int:
-    """Where the first `words` end; what follows is taken along if it is white space only."""
-    found = re.match(rf"(?:\s*+\S++){{{words}}}", text)
-    return found.end() if found and text[found.end() :].strip() else len(text)

@@ -1,4 +1,4 @@
-"""Cut streamed text into clauses, and make them speakable."""
+"""Cut streamed text into clauses and make them speakable."""
 
 from __future__ import annotations
 
@@ -13,95 +13,164 @@ if TYPE_CHECKING:
 
 
 SHORTEST_FIRST_CLAUSE = 10
-"""Characters after which the first clause may end at a comma: its length is latency."""
+"""Characters before the first clause may end at a comma. The voice waits for them."""
 
 LONGEST_CLAUSE = 240
-"""Characters after which any clause ends at a space: no voice waits for a missing full stop."""
+"""Characters after which any clause ends at a space, because a full stop may never come."""
+
+LONGEST_WORD = 1000
+"""Characters after which a clause without a space ends. Bounds the text that is searched again."""
 
 SHORTEST_SPOKEN = 2
 """Characters of the shortest reply that is spoken."""
 
+SHORTEST_PHRASE = 4
+"""Words of the shortest first clause that ends without punctuation."""
+
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|etc|approx|No|e\.g|i\.e|a\.m|p\.m|U\.S)|\b[A-Z]|(?:^|\s)\d{1,2})\.$"
 )
-"""A full stop after these ends no sentence; `1.` alone is a list marker."""
+"""A full stop after these does not end a sentence. `1.` alone is a list marker."""
+
+_LONGEST_ABBREVIATION = 10
 
 _PHRASE_START = re.compile(
     r"\s(?=(?:because|but|which|where|while|although|since|and|or|so"
     r"|is|are|was|were|in|on|at|to|by|for|from|with)\s)"
 )
-"""Where a speaker may breathe without a comma: before a conjunction, a preposition, a verb."""
+"""A speaker may breathe without a comma before a conjunction, a preposition or a verb."""
 
-SHORTEST_PHRASE = 4
-"""Words the first clause has at least if it ends without punctuation."""
+# The possessive quantifiers and the look-behinds keep a run of 10,000 full stops linear.
+_SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"')\]*_]*+(?=\s)|\n++")
+_CLAUSE_END = re.compile(r"(?<![,;:–—])[,;:–—]++[\"')\]*_]*+(?=\s)|(?<!\d)\s[–—-]++(?=\s)")
 
-_SENTENCE_END = re.compile(r"[.!?…]+[\"')\]*_]*(?=\s)|\n+")
 _FULL_STOP = re.compile(r"(?:^|\s)(?!www\.)[^\s\d./:@]*[^\W\d]{3}[.!?…]$")
-"""Of a word: in `100.5`, or an address, more follows."""
+"""The full stop of a word at the end of the text. In `100.5` or an address more follows."""
 
-_CLAUSE_END = re.compile(r"[,;:–—]+[\"')\]*_]*(?=\s)|(?<!\d)\s[–—-]+(?=\s)")
-_FENCE = re.compile(r"^[ \t]*(?:```(?!.*`)|~~~)", re.MULTILINE)
-"""Begins a block of code, or ends it."""
+_FENCE = re.compile(r"[ \t]*(?:```(?!.*`)|~~~)")
+"""Matches a line that begins a block of code, or ends it."""
 
 NOT_A_LIST = re.compile(r"^(\s*(?!1[.)])\d+)(?=[.)]\s)")
-"""A number that is the answer: a list would begin with 1."""
+"""A number that is the answer. A list begins with 1."""
 
 _SIGNS = {
     "-": "minus", "−": "minus", "*": "times", "/": "divided by", "≈": "about", "≤": "at most",
     "≥": "at least", "√": "the square root of", "→": "to", "#": "sharp",
 }  # fmt: skip
 _SIGN = re.compile(r"[−≈≤≥√→]|(?<=\d )[-*/](?= \d)|(?<=\b[A-G])#")
-"""What voices leave out, and so say something else."""
+"""Signs that voices skip, which changes the meaning."""
 
 
 def clauses(texts: Iterator[str]) -> Generator[str, None, None]:
     """Cut streamed text into speakable clauses; joined, they are the text.
 
-    The first may end at a comma or a phrase, for speed; later ones are whole
-    sentences, for prosody. The first is let go at its full stop, later ones once the space after
-    it shows that it was one. A block of code is one clause.
+    The first clause may end at a comma or a phrase, because its length is latency. Later clauses
+    are whole sentences, because they sound better. The first ends at its full stop, later ones at
+    the space after it, which shows that the sentence is over. A block of code is one clause.
+
+    The work is proportional to the text, also for one long piece or a long block of code.
     """
-    buffer, first = "", True
+    waiting, search = "", _Search(first=True)
     for text in texts:
-        buffer += text
-        while (end := _clause_end(buffer, first)) is not None:
-            yield buffer[:end]
-            buffer, first = buffer[end:], False
-    if buffer.strip():
-        yield buffer
+        waiting += text
+        start = 0
+        while (end := search.end(waiting, start)) is not None:
+            yield waiting[start:end]
+            start, search = end, _Search(first=False)
+        waiting = waiting[start:]
+    if waiting.strip():
+        yield waiting
 
 
-def _clause_end(text: str, first: bool) -> int | None:
-    for found in _SENTENCE_END.finditer(text):
-        head = text[: found.end()]
-        in_code = len(_FENCE.findall(head)) % 2
-        ended = not in_code and not _ABBREVIATION.search(head.rstrip("\n"))
-        if len(head.strip()) >= SHORTEST_SPOKEN and ended:
-            return found.end()
-    if _FENCE.search(text):
-        return None
-    if first:
-        for found in _CLAUSE_END.finditer(text):
-            if len(text[: found.end()].strip()) >= SHORTEST_FIRST_CLAUSE:
+class _Search:
+    """Finds the end of one clause in a text that grows.
+
+    Remembers how far it has looked, so that no text is searched again for every token. Positions
+    count from the start of the clause.
+    """
+
+    def __init__(self, first: bool) -> None:
+        self._first = first
+        self._looked = 0
+        """the clause does not end up to here"""
+        self._line: int = 0
+        """the start of the line that holds `_looked`"""
+        self._in_code = False
+
+    def end(self, text: str, start: int) -> int | None:
+        """Return the end of the clause that begins at `start`, or None if it is not there yet."""
+        end = None
+        if not self._in_code:
+            clause = text[start : start + LONGEST_WORD]
+            end = self._end_of_prose(clause, text[start + LONGEST_WORD : start + LONGEST_WORD + 1])
+            end = None if end is None else start + end
+        if self._in_code:
+            end = self._end_of_code(text, start)
+        return end
+
+    def _end_of_prose(self, clause: str, next_character: str) -> int | None:
+        for found in _SENTENCE_END.finditer(clause + next_character, self._looked):
+            fence = _FENCE.match(clause, self._line, found.end())
+            line_ended = found[0][0] == "\n"
+            if found.end() > len(clause) or (fence and not line_ended):
+                break
+            if not fence and _is_sentence(clause[: found.end()]):
                 return found.end()
-        for found in _PHRASE_START.finditer(text):
-            if len(text[: found.start()].split()) >= SHORTEST_PHRASE:
-                return found.start()
-        if _FULL_STOP.search(text) and not _ABBREVIATION.search(text):
-            return len(text)
-    if len(text) > LONGEST_CLAUSE and (space := text.rfind(" ", 1, LONGEST_CLAUSE)) > 0:
-        return space
-    return None
+            self._looked = found.end()
+            if line_ended:
+                self._line = found.end()
+            if fence:
+                self._in_code = True
+                return None
+        if _FENCE.match(clause, self._line):  # unless a backtick follows in this line
+            self._in_code = bool(next_character)
+            return None
+        if self._first and (end := _end_of_first_clause(clause, whole=not next_character)):
+            return end
+        if len(clause) > LONGEST_CLAUSE and (space := clause.rfind(" ", 1, LONGEST_CLAUSE)) > 0:
+            return space
+        return len(clause) if next_character else None
+
+    def _end_of_code(self, text: str, start: int) -> int | None:
+        """Return the end of the line that ends the block of code, with the empty lines below."""
+        line, looked = start + self._line, start + self._looked
+        while (line_break := text.find("\n", looked)) >= 0:
+            fence = _FENCE.match(text, line, line_break)
+            line = looked = line_break + 1
+            if fence:
+                while text.startswith("\n", line):
+                    line += 1
+                return line
+        self._line, self._looked = line - start, len(text) - start
+        return None
+
+
+def _is_sentence(text: str) -> bool:
+    line = text.rstrip("\n")
+    abbreviated = _ABBREVIATION.search(line, max(0, len(line) - _LONGEST_ABBREVIATION))
+    return len(text.strip()) >= SHORTEST_SPOKEN and not abbreviated
+
+
+def _end_of_first_clause(text: str, whole: bool) -> int | None:
+    """Return where the first clause may end early. `whole`: no text follows yet."""
+    for found in _CLAUSE_END.finditer(text):
+        if len(text[: found.end()].strip()) >= SHORTEST_FIRST_CLAUSE:
+            return found.end()
+    for found in _PHRASE_START.finditer(text):
+        if len(text[: found.start()].split()) >= SHORTEST_PHRASE:
+            return found.start()
+    ended = whole and _FULL_STOP.search(text) and not _ABBREVIATION.search(text)
+    return len(text) if ended else None
 
 
 def speakable(text: str) -> str:
-    """`text` as it should be read aloud: no Markdown, no code, no bare URLs, no list markers."""
+    """Return `text` as it is read aloud: without Markdown, code, bare URLs and list markers."""
     plain: list[str] = []
     blocks = _markdown().parse(text.strip())
     for block, after in zip_longest(blocks, blocks[1:]):
         plain.append("code" if block.type in ("fence", "code_block") else " ")
         if block.type == "list_item_open" and after is not None and after.nesting < 0:
-            plain.append(f"{block.info}{block.markup}")  # an answer such as `42.` marks no list
+            plain.append(f"{block.info}{block.markup}")  # an answer such as `42.` is not a list
         for piece in block.children or ():
             if piece.type in ("text", "code_inline"):
                 plain.append(piece.content)
@@ -113,7 +182,7 @@ def speakable(text: str) -> str:
 
 
 def unfinished(text: str) -> str:
-    """`text` with a comma where it breaks off, so that the voice does not sound as if it ended."""
+    """Return `text` with a comma if it breaks off, because the voice would drop as at an end."""
     return f"{text}," if text and (text[-1].isalnum() or text[-1] == "'") else text
 
 
@@ -121,4 +190,4 @@ def unfinished(text: str) -> str:
 def _markdown() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False}).disable("reference")  # `[Vox]: Yes` is none
+    return MarkdownIt("commonmark", {"html": False}).disable("reference")  # `[Vox]: Yes` is text

@@ -667,7 +667,7 @@ class Engine:
             return
         self._answering = ticket
         self._set_state(State.THINKING)
-        chunker = Chunker(self._config.streaming, self._reply_text(ticket))
+        chunker = Chunker(self._config.streaming, self._reply_text(ticket), ticket.cancelled)
         answer = _Answer(ticket, said, self._brain.name, chunker)
         try:
             self._respond(answer)
