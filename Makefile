@@ -1,26 +1,25 @@
-# make run    set everything up and talk
-# make test   set everything up and run the tests (minutes);  make test-slow runs the rest
-# make soak   1,000 turns, then an hour of open microphone: does anything grow, drift or get lost?
-# make lint   style, types and the direction of imports
-# make lock   pin the newest versions;  make clean  remove what these make
+# make run    install everything and start voxtui
+# make test   install everything and run the tests (minutes);  make test-slow runs the rest
+# make soak   1,000 turns, then an hour of open microphone: look for leaks, drift and lost frames
+# make lint   check style, types and the direction of imports
+# make lock   pin the newest versions;  make clean  remove what the others made
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Linux and Windows get a CUDA build of torch from the package index, gigabytes of it.
+# The tests use the CPU build of torch: on Linux the package index has the CUDA build, gigabytes of it.
+# It is the one package without a hash, because each platform has another build of it.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+TORCH := torch==2.13.0
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
-TEST_PACKAGES := libportaudio2 libasound2-plugins pulseaudio pulseaudio-utils tmux
+RUN_PACKAGES := libportaudio2 libgomp1
+TEST_PACKAGES := $(RUN_PACKAGES) libasound2-plugins pulseaudio pulseaudio-utils tmux
 
-.PHONY: run setup test test-slow soak test-packages lint lock clean
+.PHONY: run setup test test-slow soak run-packages test-packages lint lock clean
 .DEFAULT_GOAL := run
 
-run: setup
-	@$(BIN)/python -c 'from ctypes.util import find_library as f; raise SystemExit(not f("portaudio"))' || \
-		echo "PortAudio is missing, so there will be no sound. $(call install,libportaudio2)"
-	@$(BIN)/python -c 'import xllamacpp' 2>/dev/null || \
-		echo "The chat runtime does not start; its OpenMP library may be missing. $(call install,libgomp1)"
+run: setup run-packages
 	@$(BIN)/voxtui models fetch
 	@$(BIN)/voxtui
 
@@ -46,15 +45,21 @@ lint: $(VENV)/.installed-test
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-logo --no-cache
 
+# requirements.lock: what `make setup` installs. requirements-test.lock: what the tests need besides,
+# with the versions of the first; without torch, and without what kokoro depends on (spaCy, GPL parts).
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 lock: $(VENV)/.installed-test
-	@echo '# Every version that `make setup` and `make test` install, as pip constraints, by `make lock`.' > $@.new
-	@echo '# torch stands without its CUDA packages: the build for a CPU and that for a GPU both fit.' >> $@.new
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-annotate --no-header \
-		--extra embedded --extra remote --extra voxtral --extra kokoro --group test pyproject.toml > $@.all
-	@grep -Ev '^(cuda-|nvidia-|torch=|triton=)' $@.all >> $@.new
-	@grep -Eom1 '^torch==[0-9.]+' $@.all >> $@.new
-	@rm $@.all
+	@echo '# What `make setup` installs, by `make lock`.' > $@.new
+	$(BIN)/$(COMPILE) --upgrade --extra embedded --group build pyproject.toml >> $@.new
+	@echo '# What `make test` installs besides torch, by `make lock`.' > $@.test
+	$(BIN)/$(COMPILE) --upgrade --extra embedded --extra remote --group test --constraint $@.new \
+		pyproject.toml > $@.all
+	@awk '/^[^ ]/ { keep = !/^(cuda-|nvidia-|torch=|triton=)/ } keep' $@.all >> $@.test
+	@echo "kokoro>=0.9.4,<0.10; python_version < '3.13'" > $@.in
+	$(BIN)/$(COMPILE) --upgrade --no-deps $@.in >> $@.test
+	@rm $@.all $@.in
 	@mv $@.new requirements.lock
+	@mv $@.test requirements-test.lock
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -65,26 +70,39 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 		{ echo "Python's venv module is missing. $(call install,python3-venv)"; exit 1; }
 	@echo "Installing voxtui into $(VENV) (about 145 MB)."
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
-	@$(PIP) 'pip>=25.1'
-	@$(PIP) --editable '.[embedded]'
+	@$(PIP) --require-hashes --requirement requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed
-	@echo "Installing what the tests need into $(VENV) (about 400 MB)."
-	@$(PIP) --no-deps --retries 1 --extra-index-url $(TORCH_INDEX) torch
-	@$(PIP) --group test
-	@$(PIP) --no-deps "kokoro; python_version < '3.13'"
+$(VENV)/.installed-test: $(VENV)/.installed requirements-test.lock
+	@echo "Installing the packages of the tests into $(VENV) (about 400 MB)."
+	@$(PIP) --no-deps --retries 1 --extra-index-url $(TORCH_INDEX) $(TORCH)
+	@$(PIP) --no-deps --require-hashes --requirement requirements-test.lock
 	@touch $@
 
-# A terminal, and a sound server that only the tests hear: they start it, speak into it and stop it.
+run-packages:
+	@$(BIN)/python -c '$(FIND_LIBRARIES)' 2>/dev/null && exit 0; \
+	$(call apt,$(RUN_PACKAGES),PortAudio or OpenMP is missing: no sound or no chat model without it.)
+
+# A terminal, and a sound server of the tests' own: they start it, play into it and stop it.
 test-packages:
-	@command -v apt-get >/dev/null || exit 0; \
-	dpkg-query --show $(TEST_PACKAGES) >/dev/null 2>&1 && exit 0; \
-	if test $$(id -u) = 0; then sudo=; elif sudo -n true 2>/dev/null; then sudo="sudo -n"; else \
-		echo "Tests that need a sound server are left out. For them: sudo apt install $(TEST_PACKAGES)"; exit 0; fi; \
-	echo "Installing what the tests need: $(TEST_PACKAGES)"; \
+	@command -v apt-get >/dev/null && dpkg-query --show $(TEST_PACKAGES) >/dev/null 2>&1 && exit 0; \
+	$(call apt,$(TEST_PACKAGES),Tests that need a sound server are left out.)
+
+# On macOS the Python packages carry both libraries.
+FIND_LIBRARIES = from ctypes.util import find_library; import sys, xllamacpp; \
+	raise SystemExit(sys.platform != "darwin" and not find_library("portaudio"))
+
+# $(call apt,PACKAGES,CONSEQUENCE): install PACKAGES as root or by sudo without a password, else print
+# CONSEQUENCE and the command. Never asks a question and never removes a package.
+define apt
+command -v apt-get >/dev/null || { echo "$(2) $(call install,$(1))"; exit 0; }; \
+	if test "$$(id -u)" = 0; then sudo=; elif sudo -n true 2>/dev/null; then sudo="sudo -n"; else \
+		echo "$(2) $(call install,$(1))"; exit 0; fi; \
+	echo "Installing system packages: $(1)"; \
 	{ $$sudo apt-get update && $$sudo env DEBIAN_FRONTEND=noninteractive \
-		apt-get install --yes --no-install-recommends --no-remove $(TEST_PACKAGES); } >/dev/null || \
-		echo "They would not be installed without removing others, or not at all: tests of sound are left out."
+		apt-get install --yes --no-install-recommends --no-remove $(1); } >/dev/null || \
+		echo "apt-get did not install them. $(2) $(call install,$(1))"
+endef
 
 install = $(if $(shell command -v apt-get),Run: sudo apt install $(1),Install $(1) with your package manager.)

@@ -1,6 +1,7 @@
 """What people install: the wheel and what travels in it."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -103,6 +104,124 @@ def test_a_python_that_will_not_do_is_said_in_one_sentence(tmp_path, python, sen
     assert ran.returncode
     assert ran.stdout.startswith(sentence)
     assert len(ran.stdout.splitlines()) == 1
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A machine whose `make` finds fakes of Python, apt-get, id and sudo, which log their calls."""
+    return FakeMachine(tmp_path)
+
+
+class FakeMachine:
+    def __init__(self, directory):
+        self._log = directory / "log"
+        self._bin = directory / "bin"
+        self._venv = directory / "venv"
+        self.venv_bin = self._venv / "bin"
+        self.install("apt-get", 'echo "apt-get $*" >> "$LOG"')
+        self.install("dpkg-query", "exit 1")
+        self.install("id", "echo 1000")
+        self.install("sudo", "exit 1")
+        self.install("python", "exit 1", self.venv_bin)
+
+    def install(self, name, script, directory=None):
+        path = (directory or self._bin) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def make(self, target):
+        """Return the output of `make TARGET`, and the calls of apt-get."""
+        environment = {
+            "LOG": str(self._log),
+            "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
+        }
+        command = ("make", "--no-print-directory", target, f"VENV={self._venv}")
+        ran = run(*command, cwd=REPOSITORY, env=OUTSIDE_MAKE | environment)
+        calls = self._log.read_text().splitlines() if self._log.exists() else []
+        return ran.stdout, calls
+
+
+INSTALLS = [
+    "apt-get update",
+    "apt-get install --yes --no-install-recommends --no-remove libportaudio2 libgomp1",
+]
+
+
+def test_root_gets_the_system_packages_of_a_run_installed(machine):
+    machine.install("id", "echo 0")
+    output, calls = machine.make("run-packages")
+    assert calls == INSTALLS
+    assert output == "Installing system packages: libportaudio2 libgomp1\n"
+
+
+def test_a_user_with_passwordless_sudo_gets_them_installed_without_a_question(machine):
+    machine.install("sudo", 'test "$1" = -n || exit 1; shift; echo "sudo" >> "$LOG"; "$@"')
+    _, calls = machine.make("run-packages")
+    assert calls == ["sudo", "sudo", INSTALLS[0], "sudo", INSTALLS[1]]
+
+
+def test_a_user_without_sudo_gets_the_command(machine):
+    output, calls = machine.make("run-packages")
+    assert calls == []
+    assert output.endswith("Run: sudo apt install libportaudio2 libgomp1\n")
+    assert len(output.splitlines()) == 1
+
+
+def test_packages_that_cannot_be_installed_do_not_stop_the_run(machine):
+    machine.install("id", "echo 0")
+    machine.install("apt-get", 'test "$1" = update')
+    output, _ = machine.make("run-packages")
+    assert "apt-get did not install them." in output
+    assert output.endswith("Run: sudo apt install libportaudio2 libgomp1\n")
+
+
+def test_a_machine_that_has_the_libraries_installs_nothing(machine):
+    machine.install("id", "echo 0")
+    machine.install("python", "exit 0", machine.venv_bin)
+    assert machine.make("run-packages") == ("", [])
+
+
+def test_the_tests_get_the_packages_of_a_run_and_a_sound_server(machine):
+    machine.install("id", "echo 0")
+    _, calls = machine.make("test-packages")
+    assert calls[1].startswith(f"{INSTALLS[1]} ") and "pulseaudio" in calls[1]
+
+
+def test_run_installs_the_system_packages_before_it_starts():
+    steps = run("make", "--dry-run", "run", cwd=REPOSITORY, env=OUTSIDE_MAKE).stdout
+    assert steps.index("libportaudio2 libgomp1") < steps.index("voxtui models fetch")
+
+
+def test_set_up_installs_only_what_has_the_locked_hash():
+    """Every package of the lock has hashes, and pip is told to demand them."""
+    for lock in ("requirements.lock", "requirements-test.lock"):
+        blocks = re.split(r"\n(?=\S)", (REPOSITORY / lock).read_text())
+        packages = [block for block in blocks if not block.startswith("#")]
+        assert all("==" in block and "--hash=sha256:" in block for block in packages)
+        steps = run("make", "--dry-run", "--always-make", "test", cwd=REPOSITORY, env=OUTSIDE_MAKE)
+        (install,) = [line for line in steps.stdout.splitlines() if line.endswith(f" {lock}")]
+        assert "--require-hashes" in install
+
+
+@pytest.mark.slow
+def test_a_package_with_another_hash_is_not_installed(tmp_path):
+    lock = (REPOSITORY / "requirements.lock").read_text()
+    click = next(line for line in lock.splitlines() if line.startswith("click=="))
+    (tmp_path / "lock").write_text(f"{click}\n    --hash=sha256:{'0' * 64}\n")
+    command = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--no-deps",
+        "--ignore-installed",
+    )
+    arguments = ("--require-hashes", "--requirement", tmp_path / "lock")
+    ran = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    assert ran.returncode
+    assert "DO NOT MATCH THE HASHES" in ran.stderr
 
 
 @pytest.mark.slow

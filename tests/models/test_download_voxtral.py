@@ -9,12 +9,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 from tests.package_index import PackageIndex
 from voxtui.brains.voxtral.brain import VoxtralBrain
-from voxtui.errors import ModelError
+from voxtui.cli import cli
+from voxtui.errors import ModelError, VoxtuiError
 from voxtui.models import cuda
 from voxtui.models.catalogue import Model, models_directory, voxtral
 from voxtui.models.download import download
@@ -98,19 +101,29 @@ def machine(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fetch(machine, hub, monkeypatch):
+    """Run `voxtui models fetch voxtral` and return its exit code and output."""
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
 
     def run(*arguments, model=NAME):
-        command = [VOXTUI, "models", "fetch", "voxtral", "--set", f"brain.voxtral.model={model}"]
-        return subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, check=False, timeout=60
-        )
+        command = ["models", "fetch", "voxtral", "--set", f"brain.voxtral.model={model}"]
+        return voxtui(*command, *arguments)
 
     return run
 
 
+def voxtui(*arguments):
+    """Run the command in this process, because the start of another takes a second."""
+    ran = CliRunner().invoke(cli, arguments)
+    stderr = ran.stderr
+    if isinstance(ran.exception, VoxtuiError):
+        stderr += f"{ran.exception}\n"
+    elif ran.exception and not isinstance(ran.exception, SystemExit):
+        raise ran.exception
+    return SimpleNamespace(returncode=ran.exit_code, stdout=ran.stdout, stderr=stderr)
+
+
 def refusal(ran):
-    assert (ran.returncode, ran.stdout) == (2, ""), ran.stderr
+    assert (ran.returncode, ran.stdout) == (1, ""), ran.stderr
     return ran.stderr.splitlines()[-1]
 
 
@@ -129,10 +142,7 @@ def test_the_files_of_the_format_we_read_come_and_no_others(fetch, hub, machine)
     assert fetched(machine) == FILES
     assert ran.stderr.startswith(f"Fetching voxtral: 0.00 GB to {machine}\n")
     assert voxtral_directory(NAME) == machine
-    listed = subprocess.run(
-        [VOXTUI, "models", "list", "--set", f"brain.voxtral.model={NAME}"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    listed = voxtui("models", "list", "--set", f"brain.voxtral.model={NAME}").stdout
     (line,) = [line for line in listed.splitlines() if line.startswith("voxtral ")]
     assert line.endswith(f"here: {machine}")
 
@@ -149,7 +159,7 @@ def test_a_broken_download_goes_on_at_the_byte_it_stopped(fetch, hub, machine):
     elsewhere = f"/elsewhere/{SHARD_ONE}"
     hub.breaks_after[elsewhere] = 123_456
     assert refusal(fetch()) == (
-        f"voxtui: The connection to the hub broke during the download of {SHARD_ONE}. "
+        f"The connection to the hub broke during the download of {SHARD_ONE}. "
         "Run the command again: the download resumes where it stopped."
     )
     hub.breaks_after.clear()
@@ -177,14 +187,14 @@ def test_a_killed_fetch_goes_on_where_it_was(fetch, hub, machine):
 def test_a_file_that_came_damaged_is_named_and_deleted(fetch, hub, machine, file):
     path = f"/elsewhere/{file}" if file == SHARD_TWO else at(file)
     hub.files[path] = hub.files[path][:-1] + b"?"
-    assert refusal(fetch()) == (f"voxtui: Checksum mismatch for {file}. It was deleted. Try again.")
+    assert refusal(fetch()) == (f"Checksum mismatch for {file}. It was deleted. Try again.")
     assert not [name for name in fetched(machine) if name.startswith(file)]
 
 
 def test_a_gated_repository_says_where_to_accept_its_terms(fetch, hub):
     hub.refuses[at("config.json")] = (401, "GatedRepo")
     assert refusal(fetch()) == (
-        f"voxtui: {NAME} is gated: the hub requires that you accept its terms (HTTP 401). "
+        f"{NAME} is gated: the hub requires that you accept its terms (HTTP 401). "
         f"Accept them at https://huggingface.co/{NAME}, "
         "then run the same command with HF_TOKEN set."
     )
@@ -210,43 +220,43 @@ def test_the_token_of_the_hubs_own_login_is_found(fetch, hub, tmp_path):
 def test_a_repository_that_is_not_there_is_said(fetch, hub):
     hub.refuses["/api/models/no/such/revision/main?blobs=true"] = (401, "RepoNotFound")
     said = refusal(fetch(model="no/such"))
-    assert said.startswith("voxtui: The hub has no no/such, or it is private (HTTP 401).")
+    assert said.startswith("The hub has no no/such, or it is private (HTTP 401).")
 
 
 def test_a_hub_with_troubles_of_its_own_is_said(fetch, hub):
     hub.refuses[API] = (503, "")
-    assert refusal(fetch()).startswith(f"voxtui: The hub refuses to send {NAME} (HTTP 503, ")
+    assert refusal(fetch()).startswith(f"The hub refuses to send {NAME} (HTTP 503, ")
     del hub.refuses[API]
     hub.files[API] = b"<html>"
-    assert refusal(fetch()) == f"voxtui: Invalid response from the hub about {NAME}."
+    assert refusal(fetch()) == f"Invalid response from the hub about {NAME}."
 
 
 @pytest.mark.parametrize("path", ["/tmp/model.safetensors", "model/../../../model.safetensors"])
 def test_a_repository_that_would_write_elsewhere_is_not_understood(fetch, hub, path):
     siblings = [sibling(path, b"")]
     hub.files[API] = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
-    assert refusal(fetch()) == f"voxtui: Invalid response from the hub about {NAME}."
+    assert refusal(fetch()) == f"Invalid response from the hub about {NAME}."
 
 
 def test_a_hub_that_sends_one_in_circles_is_said(fetch, hub):
     hub.moved[API] = API
     said = refusal(fetch())
-    assert said.startswith(f"voxtui: The hub refuses to send {NAME} (HTTP 302, ")
+    assert said.startswith(f"The hub refuses to send {NAME} (HTTP 302, ")
 
 
 def test_a_repository_of_another_format_is_said(fetch, hub):
     siblings = [sibling(path, content) for path, content in USELESS.items()]
     siblings += [sibling(path, FILES[path]) for path in ("config.json", "tekken.json")]
     hub.files[API] = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
-    assert refusal(fetch()) == f"voxtui: {NAME} on the hub has no model*.safetensors."
+    assert refusal(fetch()) == f"{NAME} on the hub has no model*.safetensors."
 
 
 def test_offline_is_said_in_one_sentence(fetch, hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     said = refusal(fetch())
-    assert said.startswith("voxtui: The hub cannot be reached: ") and "refused" in said
+    assert said.startswith("The hub cannot be reached: ") and "refused" in said
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert refusal(fetch()).startswith("voxtui: HF_HUB_OFFLINE forbids requests to the hub.")
+    assert refusal(fetch()).startswith("HF_HUB_OFFLINE forbids requests to the hub.")
 
 
 def test_a_disk_without_room_is_found_out_before_a_file_is_asked_for(fetch, hub):
@@ -255,7 +265,7 @@ def test_a_disk_without_room_is_found_out_before_a_file_is_asked_for(fetch, hub)
         if entry["rfilename"] == SHARD_ONE:
             entry["lfs"]["size"] = 1 << 60
     hub.files[API] = json.dumps(answer).encode()
-    assert refusal(fetch()).startswith("voxtui: Not enough space in ")
+    assert refusal(fetch()).startswith("Not enough space in ")
     assert hub.paths(f"/{NAME}") == []
 
 
@@ -282,8 +292,8 @@ def test_kokoro_comes_with_the_voice_that_is_configured(machine, hub, monkeypatc
     hub.files[f"/api/models{KOKORO}/revision/main?blobs=true"] = answer
     hub.files |= {f"{KOKORO}/resolve/{COMMIT}/{path}": files[path] for path in files}
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    command = [VOXTUI, "models", "fetch", "kokoro", "--set", "voice.name=bf_emma"]
-    ran = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
+    command = ("models", "fetch", "kokoro", "--set", "voice.name=bf_emma")
+    ran = [voxtui(*command) for _ in range(2)]
     place = machine.parent / "Kokoro-82M"
     assert fetched(place) == files
     assert ran[1].stderr == f"kokoro is here already: {place}\n"
@@ -294,9 +304,8 @@ def test_a_voice_kokoro_does_not_have_is_said(machine, hub, monkeypatch):
     answer = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
     hub.files[f"/api/models{KOKORO}/revision/main?blobs=true"] = answer
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    command = [VOXTUI, "models", "fetch", "kokoro", "--set", "voice.name=af_nobody"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert refusal(ran) == "voxtui: hexgrad/Kokoro-82M on the hub has no voices/af_nobody.pt."
+    ran = voxtui("models", "fetch", "kokoro", "--set", "voice.name=af_nobody")
+    assert refusal(ran) == "hexgrad/Kokoro-82M on the hub has no voices/af_nobody.pt."
 
 
 # As it loads, where Voxtral is asked for by name.
@@ -405,7 +414,9 @@ def test_a_missing_file_is_named(mine, file):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\xff" * 100, FILES[SHARD_ONE][:-1], FILES[SHARD_ONE] + b"?"]
+    "content",
+    [b"", b"\xff" * 100, FILES[SHARD_ONE][:-1], FILES[SHARD_ONE] + b"?"],
+    ids=["empty", "no header", "cut short", "too long"],
 )
 def test_a_file_of_the_wrong_length_is_damaged(mine, content):
     (mine / SHARD_ONE).write_bytes(content)
@@ -433,6 +444,55 @@ def test_one_file_of_weights_needs_no_index(mine):
 def test_what_is_no_hub_name_is_a_path(path, machine):
     with pytest.raises(ModelError, match=r"There is no directory .*no"):
         voxtral_directory(path)
+
+
+@pytest.mark.parametrize("name", ["a/..", "a/.", "../b", "a/.git", "a/b/c"])
+def test_a_name_that_would_leave_the_models_directory_is_no_repository(name, machine):
+    assert isinstance(voxtral(name), Path)
+    with pytest.raises(ModelError, match="There is no directory"):
+        voxtral_directory(name)
+
+
+def change(path):
+    """Write other bytes of the same length, at a later time."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + b"?")
+    later = path.stat().st_mtime_ns + 1_000_000_000
+    os.utime(path, ns=(later, later))
+
+
+def test_a_file_of_voxtral_that_changed_is_not_loaded_but_downloaded_again(fetch, hub, machine):
+    fetch()
+    change(machine / SHARD_TWO)
+    with pytest.raises(ModelError, match=rf"{SHARD_TWO} changed after .* models fetch voxtral`"):
+        voxtral_directory(NAME)
+    hub.requests.clear()
+    ran = fetch()
+    assert ran.stderr.startswith(f"Checksum mismatch for {machine / SHARD_TWO}.\nFetching voxtral")
+    assert hub.paths("/elsewhere") == [f"/elsewhere/{SHARD_TWO}"]
+    assert fetched(machine) == FILES
+    assert voxtral_directory(NAME) == machine
+
+
+def test_copied_files_of_voxtral_are_hashed_again_by_fetch_without_the_hub(fetch, hub, machine):
+    fetch()
+    for path in machine.iterdir():
+        os.utime(path, ns=(1, 1))
+    with pytest.raises(ModelError, match="changed after its checksum was checked"):
+        voxtral_directory(NAME)
+    hub.requests.clear()
+    assert fetch().stderr == f"voxtral is here already: {machine}\n"
+    assert hub.requests == []
+    assert voxtral_directory(NAME) == machine
+
+
+def test_a_file_that_an_earlier_download_left_unchecked_is_hashed_not_sent(fetch, hub, machine):
+    machine.mkdir(parents=True)
+    (machine / SHARD_ONE).write_bytes(FILES[SHARD_ONE])
+    (machine / SHARD_TWO).write_bytes(bytes(len(FILES[SHARD_TWO])))
+    assert fetch().returncode == 0
+    assert hub.paths("/elsewhere") == [f"/elsewhere/{SHARD_TWO}"]
+    assert fetched(machine) == FILES
 
 
 def test_a_fetched_model_is_kept_under_its_name(machine):
