@@ -300,7 +300,14 @@ class ScriptedEngine:
 
     def load(self, microphone: str | None = "a microphone", changed: bool = False) -> None:
         """As at the start, or after something in use was lost; `changed`: after a choice."""
-        loaded = Loaded("scripted brain", "a voice", microphone, "a speaker", changed=changed)
+        loaded = Loaded(
+            "scripted brain",
+            "a voice",
+            microphone,
+            "a speaker",
+            brain_name="voxtral",
+            changed=changed,
+        )
         self.report(loaded, StateChanged(State.READY))
 
     def begin(self, source: str = "microphone", at: float = 100.0) -> Marks:

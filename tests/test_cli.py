@@ -111,12 +111,21 @@ def test_the_printed_configuration_is_a_config_file(voxtui):
     assert "default" not in again.stdout
 
 
+def test_a_config_toml_of_the_current_directory_is_not_read_and_this_is_said_once(voxtui):
+    (voxtui.here / "config.toml").write_text("[voice]\nspeed = 1.5\n")
+    ran = voxtui("config")
+    assert "voice.speed = 1.0 " in ran.stdout
+    assert ran.stderr == (
+        "./config.toml is not read: start with --config config.toml, or rename it to voxtui.toml.\n"
+    )
+
+
 @pytest.mark.parametrize("command", ["ask q.wav", "transcribe q.wav", "devices", "doctor",
                                      "config", "models fetch", "models list", "stats", "bench",
                                      ""])  # fmt: skip
 def test_every_command_refuses_a_wrong_configuration(voxtui, command):
     said = sentence(voxtui("--set", "voice.speed=9", *command.split()))
-    assert said == "--set: voice.speed: 9 is not a number from 0.5 to 2."
+    assert said == "--set: voice.speed = 9: Expected `float` <= 2.0."
 
 
 def bad_inputs(folder):

@@ -42,7 +42,10 @@ class Options:
     def load(self) -> LoadedConfig:
         from voxtui.settings.sources import load_config
 
-        return load_config(self.config, self.sets, os.environ)
+        loaded = load_config(self.config, self.sets, os.environ)
+        if loaded.notice:
+            click.echo(loaded.notice, err=True)
+        return loaded
 
 
 def global_options(command: Command) -> Command:
@@ -240,7 +243,7 @@ def show_config(options: Options) -> None:
     from voxtui.settings.paths import user_config_file
     from voxtui.settings.save import toml_value
 
-    where = loaded.path or f"none (put one at ./config.toml or {user_config_file()})"
+    where = loaded.path or f"none (put one at {user_config_file()} or ./voxtui.toml)"
     click.echo(f"# file: {where}")
     lines = [f"{setting.key} = {toml_value(setting.value)}" for setting in loaded.settings]
     width = max(len(line) for line in lines if len(line) < 60)

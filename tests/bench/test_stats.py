@@ -17,7 +17,9 @@ def stats(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
-        ran = CliRunner().invoke(voxtui.cli.cli, ["stats", *arguments], catch_exceptions=False)
+        targets = ("--set", "targets.ttft_ms=100", "--set", "targets.total_ms=1000")
+        command = ["stats", *targets, *arguments]
+        ran = CliRunner().invoke(voxtui.cli.cli, command, catch_exceptions=False)
         assert ran.exit_code == 0
         return ran
 
@@ -89,3 +91,11 @@ def test_stats_name_the_damage_they_leave_out(stats):
     keep(20)
     append("{{{")
     assert "Damaged lines, left out: 1" in stats().stdout
+
+
+def test_stats_judge_each_brain_by_its_own_targets(stats):
+    keep(20, brain="voxtral")
+    keep(20, brain="embedded")
+    groups = json.loads(stats("--json").stdout)["groups"]
+    goals = {group["brain"]: group["headlines"]["first_sound"]["target"] for group in groups}
+    assert goals == {"voxtral": 300, "embedded": 500}

@@ -87,7 +87,7 @@ def test_enter_starts_and_enter_ends_and_the_answer_is_lines_with_its_numbers(co
         "Thinking.",
         "You: What is the capital?",
         "Vox: It is Paris.",
-        "First token 84 ms, ok 100, first sound 512 ms, over 300, total 1234 ms, over 1000.",
+        "First token 84 ms, ok 300, first sound 512 ms, over 500, total 1234 ms, ok 5000.",
     ]
     assert commands == ["talk", "release"]
 
@@ -100,7 +100,7 @@ def test_what_the_devices_add_stands_beside_the_first_sound(converse):
         yield "/help"
 
     said, _ = converse(script, offset=42.3)
-    assert any("first sound 512 ms and 42 in the devices, over 300" in line for line in said)
+    assert any("first sound 512 ms and 42 in the devices, over 500" in line for line in said)
 
 
 def test_text_is_sent_and_not_repeated(converse):

@@ -23,7 +23,7 @@ from voxtui.records.metrics import (
     stages,
     verdict,
 )
-from voxtui.settings.schema import TargetsConfig
+from voxtui.settings.schema import TARGETS
 
 MARKS = {
     "speech_ended": -0.15,
@@ -87,7 +87,7 @@ def test_a_verdict_can_be_read_without_colour():
 
 
 def test_headlines_have_their_own_targets_and_speed_has_none():
-    targets = TargetsConfig()
+    targets = TARGETS["voxtral"]
     assert [headline.target(targets) for headline in HEADLINES] == [100, 300, 1000, None]
     of_turn = [round(value) for headline in HEADLINES if (value := headline.of(turn()))]
     assert of_turn == [110, 300, 510, 25]

@@ -62,6 +62,7 @@ LOADED = Loaded(
     "embedded (af_heart)",
     "USB Microphone",
     "Headphones",
+    brain_name="embedded",
 )
 MARKS = {
     "speech_ended": -0.152,

@@ -21,7 +21,7 @@ from voxtui.commands.devices import can_play
 from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.dialogue.marks import Outcome
 from voxtui.errors import InputError
-from voxtui.settings.schema import Config, TargetsConfig
+from voxtui.settings.schema import Config, Targets
 from voxtui.wiring import build_engine, build_speaker, sample_clips, target_clips
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ def run(config: Config, files: Sequence[Path], options: BenchOptions) -> bool:
     about = machine()
     with native_stderr_in(native_log()):
         measured = measure(plan, lambda emit: build_engine(config, emit, None, speaker))
-        return _print(measured, about, config.targets, options, limits, old)
+        brain = next((turn.brain for turn in measured.turns), config.brain.name)
+        targets = config.targets.resolved(brain)
+        return _print(measured, about, targets, options, limits, old)
 
 
 def parse_limits(budgets: Sequence[str]) -> dict[str, float]:
@@ -80,7 +82,7 @@ def parse_limits(budgets: Sequence[str]) -> dict[str, float]:
 def _print(
     measured: Measured,
     about: Mapping[str, object],
-    targets: TargetsConfig,
+    targets: Targets,
     options: BenchOptions,
     limits: Mapping[str, float],
     old: comparison.OldReport | None,

@@ -24,7 +24,7 @@ from voxtui.bench.tables import (
 )
 from voxtui.dialogue.marks import Outcome, Turn
 from voxtui.records.metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict, spread, stages
-from voxtui.settings.schema import TargetsConfig
+from voxtui.settings.schema import Targets
 
 UNSTEADY = 0.2
 """Runs whose medians lie further apart than ± this share were not measured under one condition."""
@@ -76,7 +76,7 @@ def steadiness(runs: Sequence[Sequence[Turn]], headline: Headline) -> Steadiness
     return Steadiness(medians) if len(medians) > 1 else None
 
 
-def report(measured: Measured, machine: Mapping[str, Any], targets: TargetsConfig) -> list[str]:
+def report(measured: Measured, machine: Mapping[str, Any], targets: Targets) -> list[str]:
     """The lines for a person: what was measured on what, headlines, stages, how far runs agree."""
     turns = measured.turns
     lines = [
@@ -113,9 +113,7 @@ def _warm_up(turns: Sequence[Turn]) -> str:
     return f"Warm-up, not counted above: {', '.join(said)}"
 
 
-def as_json(
-    measured: Measured, machine: Mapping[str, Any], targets: TargetsConfig
-) -> dict[str, Any]:
+def as_json(measured: Measured, machine: Mapping[str, Any], targets: Targets) -> dict[str, Any]:
     """Names are stable; additions are allowed."""
     turns = measured.turns
     return {
@@ -157,7 +155,7 @@ class Judgement:
         return f"{'PASS' if self.passed else 'FAIL'}  {self.name:<44} {self.why}"
 
 
-def check(measured: Measured, targets: TargetsConfig) -> list[Judgement]:
+def check(measured: Measured, targets: Targets) -> list[Judgement]:
     """Each target for each clip, the agreement of the runs, and that every turn was answered."""
     found: list[Judgement] = []
     for clip in measured.clips:

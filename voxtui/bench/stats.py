@@ -16,7 +16,7 @@ from voxtui.bench.tables import headline_lines, headlines_json, judge, number, o
 from voxtui.dialogue.marks import Turn
 from voxtui.records.metrics import TIMES, Headline, spread
 from voxtui.records.metrics_log import Line, Past, metrics_folder, read
-from voxtui.settings.schema import Config, TargetsConfig
+from voxtui.settings.schema import Config, Targets, TargetsConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,8 @@ def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:
     for group in found:
         if group.day is None:
             days = [other for other in found if other.brain == group.brain and other.day]
-            lines += ["", _title(group), *_overall(group, targets), "", *_daily(days, targets)]
+            own = targets.resolved(group.brain)
+            lines += ["", _title(group), *_overall(group, own), "", *_daily(days, own)]
     return lines
 
 
@@ -78,11 +79,11 @@ def _title(group: Group) -> str:
     return f"{group.brain}: {outcomes_line(line.outcome for line in group.lines)}"
 
 
-def _overall(group: Group, targets: TargetsConfig) -> list[str]:
+def _overall(group: Group, targets: Targets) -> list[str]:
     return headline_lines([line.turn for line in group.lines], targets)
 
 
-def _daily(days: Sequence[Group], targets: TargetsConfig) -> list[str]:
+def _daily(days: Sequence[Group], targets: Targets) -> list[str]:
     """A line per day, with a sign for whether p95 is within its target."""
     names = "".join(f" {headline.name:^19}" for headline in TIMES)
     heads = f"   {'p50':>5} {'p95':>5} {'p99':>5}" * len(TIMES)
@@ -94,7 +95,7 @@ def _daily(days: Sequence[Group], targets: TargetsConfig) -> list[str]:
     return lines
 
 
-def _cell(turns: Sequence[Turn], headline: Headline, targets: TargetsConfig) -> str:
+def _cell(turns: Sequence[Turn], headline: Headline, targets: Targets) -> str:
     found = spread(map(headline.of, turns))
     kept = judge(found, headline.target(targets))
     values = (found.p50, found.p95, found.p99) if found else (None,) * 3
@@ -123,5 +124,5 @@ def _group_json(group: Group, targets: TargetsConfig) -> dict[str, Any]:
         "day": group.day.isoformat() if group.day else None,
         "turns": len(turns),
         "outcomes": Counter(turn.outcome.value for turn in turns),
-        "headlines": headlines_json(turns, targets),
+        "headlines": headlines_json(turns, targets.resolved(group.brain)),
     }

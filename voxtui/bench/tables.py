@@ -19,7 +19,7 @@ from voxtui.records.metrics import (
     spread,
     verdict,
 )
-from voxtui.settings.schema import TargetsConfig
+from voxtui.settings.schema import Targets
 
 PROCESSING = Headline(
     "Processing",
@@ -43,7 +43,7 @@ def measured_of(turns: Sequence[Turn]) -> Sequence[Headline]:
     return (*MEASURED, NETWORK) if remote else MEASURED
 
 
-def headline_lines(turns: Sequence[Turn], targets: TargetsConfig) -> list[str]:
+def headline_lines(turns: Sequence[Turn], targets: Targets) -> list[str]:
     """A table with a line per headline, then another from the end of the speech."""
     headlines = measured_of(turns)
     lines = [table_head("ms from the release")]
@@ -84,7 +84,7 @@ def _line(
     turns: Sequence[Turn],
     headline: Headline,
     of: Callable[[Turn], float | None],
-    targets: TargetsConfig | None,
+    targets: Targets | None,
 ) -> str:
     found = spread(map(of, turns))
     target = headline.target(targets) if targets else None
@@ -98,12 +98,12 @@ def judge(found: Spread | None, target: float | None) -> Verdict | None:
     return verdict(found.p95 if found else None, target)
 
 
-def headlines_json(turns: Sequence[Turn], targets: TargetsConfig) -> dict[str, Any]:
+def headlines_json(turns: Sequence[Turn], targets: Targets) -> dict[str, Any]:
     """Headline -> its spread from both origins, its target, the share within it, its verdict."""
     return {headline.key: _json(turns, headline, targets) for headline in measured_of(turns)}
 
 
-def _json(turns: Sequence[Turn], headline: Headline, targets: TargetsConfig) -> dict[str, Any]:
+def _json(turns: Sequence[Turn], headline: Headline, targets: Targets) -> dict[str, Any]:
     values = [value for turn in turns if (value := headline.of(turn)) is not None]
     found, target = spread(values), headline.target(targets)
     about: dict[str, Any] = {"released": spread_json(found)}

@@ -290,7 +290,7 @@ class Plain:
         return f"{', '.join(known)}." if known else "No numbers."
 
     def _number(self, headline: Headline, name: str, turn: Turn) -> str:
-        value, target = headline.of(turn), headline.target(self._targets)
+        value, target = headline.of(turn), headline.target(self._targets.resolved(turn.brain))
         kept = verdict(value, target)
         devices = ""
         if headline is FIRST_SOUND and self._offset is not None:

@@ -402,6 +402,7 @@ class Engine:
             Loaded(
                 brain=self._brain.description,
                 voice=self._voice.voice.name if self._voice else "none",
+                brain_name=self._brain.name,
                 microphone=self._sound.microphone.name if self._sound.microphone else None,
                 speaker=self._sound.speaker.name if self._sound.speaker else None,
                 sends_to=self._brain.sends_to,

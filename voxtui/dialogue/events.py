@@ -48,6 +48,8 @@ class Loaded:
     speaker: str | None
     sends_to: str = ""
     """where the user's voice and words go; empty: they stay on this machine"""
+    brain_name: str = ""
+    """the brain's short name, such as `embedded`"""
     changed: bool = False
     """the part that was asked for is among them"""
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from voxtui.dialogue.marks import Mark, Turn
-from voxtui.settings.schema import TargetsConfig
+from voxtui.settings.schema import Targets
 
 WINDOW = 20
 """Number of turns that p50, p95 and p99 are taken over."""
@@ -45,7 +45,7 @@ class Headline:
     name: str
     unit: str
     of: Callable[[Turn], float | None]
-    target: Callable[[TargetsConfig], float | None]
+    target: Callable[[Targets], float | None]
     mark: Mark | None = None
     """the mark that ends it, for a time"""
 

@@ -3,58 +3,58 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from voxtui.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
-
-from voxtui.settings.paths import TEXT, user_config_file
+from voxtui.settings.paths import read_config, user_config_file
 
 
 def save_values(values: Mapping[str, Any]) -> Path:
-    """Write these keys, and no other, into the user's own file; its comments stay.
+    """Write these keys to the user's config file and return its path. Comments stay.
 
-    Returns where that is. Raises ConfigError; then the file is as it was.
+    Raises ConfigError and leaves the file unchanged.
     """
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
     path = user_config_file()
     try:
-        text = path.read_text(encoding=TEXT) if path.exists() else ""
-        document: Any = tomlkit.parse(text)
+        document: Any = tomlkit.parse(read_config(path) if path.exists() else "")
         for key, value in values.items():
             *sections, name = key.split(".")
             table = document
             for section in sections:
                 table = table.setdefault(section, tomlkit.table())
             table[name] = value
-        _replace(path.resolve(), tomlkit.dumps(document))  # a link goes on leading to it
+        _replace(path.resolve(), tomlkit.dumps(document))  # keeps a symbolic link
     except OSError as error:
-        raise ConfigError(f"{path}: was not written: {error.strerror}.") from error
-    except (TOMLKitError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not valid TOML, and was left as it is.") from error
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}.") from error
+    except (TOMLKitError, AttributeError, TypeError) as error:
+        # The last two: a key of ours is a table there, or a section is none.
+        raise ConfigError(f"{path}: is not a valid config file; it was not changed.") from error
     return path
 
 
 def _replace(file: Path, text: str) -> None:
-    """Make `text` what `file` holds, or leave it as it was. Raises OSError."""
+    """Replace the content of `file` at once, or leave it unchanged. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_suffix(".new")
+    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.parent)
+    new = Path(name)
     try:
-        new.write_text(text, encoding="utf-8")
+        with open(descriptor, "w", encoding="utf-8") as writing:
+            writing.write(text)
         if file.exists():
             shutil.copymode(file, new)
-        new.replace(file)
+        os.replace(new, file)
     finally:
         new.unlink(missing_ok=True)
 
 
 def toml_value(value: Any) -> str:
-    """`value` as it is written in config.toml."""
+    """Return `value` as TOML."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)

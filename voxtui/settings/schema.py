@@ -1,91 +1,63 @@
-"""Declare every key of config.toml with its type, range and default."""
+"""Declare every key of config.toml with its type, range and default.
+
+config.toml explains the keys to users. A `__post_init__` checks keys that depend on each other.
+"""
 
 from __future__ import annotations
 
-import ipaddress
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
-if TYPE_CHECKING:
-    pass
+from voxtui.settings.urls import check_url
 
 
 class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(min_length=1)] = "qwen2.5-coder-1.5b"
-    """a name `voxtui models list` knows, or the path of a .gguf file"""
+    """a name of `voxtui models list`, or the path of a .gguf file"""
 
 
 class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(min_length=1)] = "mistralai/Voxtral-Mini-3B-2507"
     """owner/name on the hub, or a directory"""
     quantization: Literal["none", "fp8"] = "none"
-    """how the language model's weights are kept; the audio encoder's stay as they are"""
+    """of the language model's weights; the audio encoder is never quantised"""
     idle_transcript: bool = True
-    """whether an utterance is put into words after its reply"""
+    """transcribe the utterance after the reply"""
     graphs: bool = False
-    """whether a turn's work is captured as CUDA graphs when the model is loaded"""
+    """capture CUDA graphs when the model is loaded"""
     kernels: Literal["none", "attention", "all", "overlapped"] = "none"
-    """what of a decode step goes through kernels of our own; needs Triton"""
+    """parts of a decode step that use our own Triton kernels"""
 
 
 class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A server that speaks OpenAI's protocol."""
+    """A server with an OpenAI-compatible API."""
 
     url: str = ""
-    """empty: there is none"""
+    """empty: no server"""
     model: str = ""
-    """empty: the only one that the server has"""
+    """empty: the only model of the server"""
     transcription_model: str = ""
-    """empty: `model` hears the sound itself"""
+    """empty: `model` receives the audio itself"""
     transcription_url: str = ""
     """empty: `url`"""
     idle_transcript: bool = True
-    """whether sound that `model` heard is put into words after its reply, which sends it again"""
+    """transcribe the utterance after the reply, which sends the audio again"""
     timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
 
     def __post_init__(self) -> None:
         for name in ("url", "transcription_url"):
-            _check_url(name, getattr(self, name))
+            check_url(name, getattr(self, name))
         if self.transcription_url and not self.transcription_model:
             raise ValueError("transcription_url needs a transcription_model")
 
     @property
     def hosts(self) -> str:
-        """Where the user's voice and words go."""
+        """Return the servers that receive the user's voice and words."""
         urls = (self.transcription_url, self.url) if self.transcription_model else (self.url,)
         return " and ".join(dict.fromkeys(urlsplit(url).netloc for url in urls if url))
-
-
-def is_loopback(url: str) -> bool:
-    """Whether what goes to `url` stays on this machine."""
-    with suppress(ValueError):  # no URL, or no address
-        host = urlsplit(url).hostname or ""
-        if host == "localhost":
-            return True
-        address = ipaddress.ip_address(host)
-        return address.is_loopback or address.is_unspecified  # 0.0.0.0, as servers print it
-    return False
-
-
-def _check_url(name: str, url: str) -> None:
-    """Raises ValueError."""
-    if not url:
-        return
-    if "@" in url or "?" in url:
-        raise ValueError(
-            f"{name} may hold no password: the environment variable VOXTUI_API_KEY is for a key"
-        )
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or not url.isprintable() or " " in url:
-        raise ValueError(f'{name} "{url}" is not of the form http://HOST:PORT/v1')
 
 
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,12 +72,12 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def idle_transcript(self) -> bool:
-        """Whether what was said is put into words once nothing else is to do."""
+        """Return whether the brain transcribes an utterance when idle."""
         return (self.remote if self.name == "remote" else self.voxtral).idle_transcript
 
 
 class KokoroConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Paths of files; empty: those that `voxtui models fetch kokoro` fetched."""
+    """Paths of files. Empty: the files of `voxtui models fetch kokoro`."""
 
     model: str = ""
     config: str = ""
@@ -134,6 +106,13 @@ class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     end_ms: Annotated[int, Meta(ge=64, le=10_000)] = 800
     listen_while_speaking: bool = False
 
+    def __post_init__(self) -> None:
+        if self.listen_while_speaking and not self.hands_free:
+            raise ValueError(
+                "listen_while_speaking needs hands_free = true: otherwise speech ends the answer, "
+                "but starts no turn"
+            )
+
 
 class GenerationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preset: Literal["balanced", "ultra"] = "balanced"
@@ -146,12 +125,15 @@ class GenerationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: Annotated[int, Meta(ge=0, lt=2**31)] = 1
 
     def __post_init__(self) -> None:
-        most, least = self.max_new_tokens, self.min_new_tokens
-        if most is not None and least is not None and most < least:
-            raise ValueError(f"max_new_tokens {most} is less than min_new_tokens {least}")
+        sampling = self.sampling()
+        if sampling.max_new_tokens < sampling.min_new_tokens:
+            raise ValueError(
+                f"max_new_tokens {sampling.max_new_tokens} is less than "
+                f"min_new_tokens {sampling.min_new_tokens}"
+            )
 
     def sampling(self) -> Sampling:
-        """The values in force: the preset's, with the explicit keys on top."""
+        """Return the values in force: the explicit keys, else those of the preset."""
         explicit = {
             name: value
             for name in Sampling.__struct_fields__
@@ -161,7 +143,7 @@ class GenerationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sampling(msgspec.Struct, frozen=True):
-    """How a brain picks tokens."""
+    """Sampling parameters in force."""
 
     max_new_tokens: int
     min_new_tokens: int
@@ -171,7 +153,7 @@ class Sampling(msgspec.Struct, frozen=True):
     """0: no limit"""
     repetition_penalty: float
     one_sentence: bool = False
-    """ask for one short sentence, so that few tokens are not cut in a word"""
+    """ask for one short sentence, because a few tokens would cut a longer one"""
     seed: int = 1
 
 
@@ -196,11 +178,47 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: Annotated[int, Meta(ge=0, le=32_000)] = 1200
 
 
+class Targets(msgspec.Struct, frozen=True):
+    """Upper limits of a turn's times, in milliseconds."""
+
+    ttft_ms: float
+    """release to first token"""
+    processing_ms: float
+    """complete utterance to first token"""
+    first_sound_ms: float
+    """release to first audible sample"""
+    total_ms: float
+    """release to last token"""
+
+
+TARGETS = {
+    # Measured on two CPU cores: medians of 148 to 283 ms to the first token and 369 ms to the first
+    # sound. An answer has up to 160 tokens, which take 4 s at 40 tokens/s.
+    "embedded": Targets(300, 300, 500, 5000),
+    # A GPU in this machine.
+    "voxtral": Targets(100, 100, 300, 1000),
+    # A server adds its queue and one round trip: 50 to 150 ms on the internet.
+    "remote": Targets(500, 500, 800, 5000),
+}
+"""Defaults by the brain in force, for keys that the user does not set."""
+
+DEFAULT_BRAIN = "embedded"
+"""The brain whose targets count before a brain is loaded."""
+
+
 class TargetsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    ttft_ms: Annotated[float, Meta(gt=0)] = 100
-    processing_ms: Annotated[float, Meta(gt=0)] = 100
-    first_sound_ms: Annotated[float, Meta(gt=0)] = 300
-    total_ms: Annotated[float, Meta(gt=0)] = 1000
+    """The user's own targets. None: the default of the brain in force."""
+
+    ttft_ms: Annotated[float, Meta(gt=0)] | None = None
+    processing_ms: Annotated[float, Meta(gt=0)] | None = None
+    first_sound_ms: Annotated[float, Meta(gt=0)] | None = None
+    total_ms: Annotated[float, Meta(gt=0)] | None = None
+
+    def resolved(self, brain: str) -> Targets:
+        """Return the targets in force with `brain`, a key of TARGETS or any other name."""
+        explicit = {k: v for k, v in msgspec.structs.asdict(self).items() if v is not None}
+        defaults = TARGETS.get(brain, TARGETS[DEFAULT_BRAIN])
+        return msgspec.structs.replace(defaults, **explicit)
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -208,7 +226,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    # No letter, which others need; only keys that every terminal reports.
+    # No letters, because other shortcuts use them. Only keys that every terminal reports.
     talk_key: Literal[
         "space", "insert", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12"
     ] = "space"

@@ -10,34 +10,47 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import msgspec
 from msgspec import inspect
 
 from voxtui.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
-
-from voxtui.settings.paths import TEXT, user_config_file
+from voxtui.settings.paths import read_config, user_config_file
 from voxtui.settings.save import toml_value
-from voxtui.settings.schema import Config, is_loopback
+from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Config
 
 ENVIRONMENT = "VOXTUI_"
 
-LOCAL_CONFIG = Path("config.toml")
+PROJECT_FILE = Path("voxtui.toml")
+"""Read from the current directory. Somebody else may have put it there, for instance in an archive
+or a shared folder."""
 
-SENDS = ("brain.remote.url", "brain.remote.transcription_url")
-"""Where the user's voice and API key go: a ./config.toml that happens to be here may not say so."""
+PROJECT_KEYS = frozenset(
+    {
+        "audio.input", "audio.output", "audio.max_utterance_s",
+        "vad.threshold", "vad.min_speech_ms", "vad.hands_free", "vad.start_ms", "vad.end_ms",
+        "vad.listen_while_speaking",
+        "generation.preset", "generation.max_new_tokens", "generation.min_new_tokens",
+        "generation.temperature", "generation.top_p", "generation.top_k",
+        "generation.repetition_penalty", "generation.seed",
+        "streaming.min_words", "streaming.max_words", "streaming.flush_ms",
+        "targets.ttft_ms", "targets.processing_ms", "targets.first_sound_ms", "targets.total_ms",
+        "ui.talk_key", "ui.theme",
+    }
+)  # fmt: skip
+"""Keys that PROJECT_FILE may set. They send no data elsewhere, load no model and write no file."""
+
+IGNORED_FILE = Path("config.toml")
+"""Not read from the current directory, because many programs use this name."""
 
 LONGEST_SHOWN = 60
-"""Characters of a refused value that are shown."""
+"""Characters of an invalid key or value in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value in force, and where it was said."""
+    """A value in force and its source."""
 
     key: str
     value: Any
@@ -51,75 +64,36 @@ class LoadedConfig:
     settings: tuple[Setting, ...]
     path: Path | None
     """the file in force, if there is one"""
+    notice: str = ""
+    """a sentence for the user about a ./config.toml that is not read"""
 
 
 def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, str]) -> LoadedConfig:
-    """The file at `path`, or the first one found, under environment variables, under `--set`.
+    """Read the file at `path`, else the first one found; then the environment; then `sets`.
 
-    Raises ConfigError, whose message begins with where the trouble is.
+    Raises ConfigError, whose message begins with the place of the error.
     """
-    given = path is not None
+    notice = _notice() if path is None else ""
+    project = path is None and os.path.lexists(PROJECT_FILE)
     path = path or found_file()
-    foreign = path == LOCAL_CONFIG and not given
-    said: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for setting in _from_file(path) if path else ():
-        if foreign and setting.key in SENDS and setting.value and not is_loopback(setting.value):
+        if project and setting.key not in PROJECT_KEYS:
             raise ConfigError(
-                f"{path}: {setting.key}: only a file of your own may send your voice elsewhere.",
-                f"Put it into {user_config_file()}, or start with --config {path}.",
+                f"{path}: {setting.key}: cannot be set by a file in the current directory.",
+                f"Set it in {user_config_file()}, or start with --config {path}.",
             )
-        said[setting.key] = setting
+        settings[setting.key] = setting
     for place, key, text in (*_from_environment(environ), *map(_from_option, sets)):
-        said[key] = Setting(key, _from_text(place, key, text), place)
-    config = _assemble(said)
-    return LoadedConfig(config, tuple(_in_force(config, said)), path)
+        settings[key] = Setting(key, _from_text(place, key, text), place)
+    config = _assemble(settings)
+    return LoadedConfig(config, tuple(_in_force(config, settings)), path, notice)
 
 
 def found_file() -> Path | None:
-    """The file in force where none is named. Raises ConfigError."""
-    if os.path.lexists(LOCAL_CONFIG):
-        # A clone has one that changes nothing, and must not hide what was saved.
-        own = _own_file() if _is_as_shipped(LOCAL_CONFIG) else None
-        return own or LOCAL_CONFIG
-    return _own_file()
-
-
-def _is_as_shipped(path: Path) -> bool:
-    """Whether the file says every default, and nothing else."""
-    said = {setting.key: setting.value for setting in _from_file(path)}
-    defaults = {key: value_of(Config(), key) for key in _keys()}
-    return said == {key: value for key, value in defaults.items() if value is not None}
-
-
-def options_of(key: str) -> Sequence[str]:
-    """What a key that takes one of some words may be."""
-    kind = inspect.type_info(_keys()[key])
-    assert isinstance(kind, inspect.LiteralType)
-    return [str(value) for value in kind.values]
-
-
-def value_of(config: Config, key: str) -> Any:
-    """The value of a key such as `voice.speed`."""
-    value: Any = config
-    for name in key.split("."):
-        value = getattr(value, name)
-    return value
-
-
-def with_value(config: Config, key: str, value: Any, by: str = "chosen") -> Config:
-    """`config` with another value for `key`. Raises ConfigError, which says `by` what it came."""
-    *sections, name = key.split(".")
-    made: Any = _checked(by, key, value)
-    for depth in range(len(sections), -1, -1):
-        struct: Any = config
-        for section in sections[:depth]:
-            struct = getattr(struct, section)
-        made = msgspec.structs.replace(struct, **{[*sections, name][depth]: made})
-    return made
-
-
-def _own_file() -> Path | None:
-    """The user's own file, if there is one. Raises ConfigError where that cannot be known."""
+    """Return the file in force without `--config`. Raises ConfigError."""
+    if os.path.lexists(PROJECT_FILE):
+        return PROJECT_FILE
     path = user_config_file()
     try:
         path.lstat()
@@ -130,17 +104,62 @@ def _own_file() -> Path | None:
     return path
 
 
+def _notice() -> str:
+    """Say that ./config.toml is not read, if it has settings of ours that are not the defaults."""
+    if not os.path.lexists(IGNORED_FILE):
+        return ""
+    try:
+        table = tomllib.loads(read_config(IGNORED_FILE))
+    except (ConfigError, ValueError, RecursionError):
+        return ""
+    if not any(section in table for section in _sections()) or table == _shipped():
+        return ""
+    return (
+        f"./{IGNORED_FILE} is not read: start with --config {IGNORED_FILE}, "
+        f"or rename it to {PROJECT_FILE}."
+    )
+
+
+def _shipped() -> Mapping[str, Any]:
+    """Return the content of the config.toml that documents the defaults."""
+    file = Path(__file__).parents[1] / "data" / "config.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def options_of(key: str) -> Sequence[str]:
+    """Return the values that a key with a fixed set of values takes."""
+    kind = inspect.type_info(_keys()[key])
+    assert isinstance(kind, inspect.LiteralType)
+    return [str(value) for value in kind.values]
+
+
+def value_of(config: Config, key: str) -> Any:
+    """Return the value of a key such as `voice.speed`."""
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def with_value(config: Config, key: str, value: Any, source: str = "chosen") -> Config:
+    """Return a copy of `config` with `key` set to `value`.
+
+    Raises ConfigError, which names `source`, if the value is invalid.
+    """
+    *sections, name = key.split(".")
+    changed: Any = _checked(source, key, value)
+    try:
+        for depth in range(len(sections), -1, -1):
+            struct: Any = value_of(config, ".".join(sections[:depth])) if depth else config
+            changed = msgspec.structs.replace(struct, **{[*sections, name][depth]: changed})
+    except ValueError as error:
+        raise ConfigError(f"{source}: {'.'.join(sections)}: {error}.") from error
+    return changed
+
+
 def _from_file(path: Path) -> Iterator[Setting]:
     try:
-        table = tomllib.loads(path.read_text(encoding=TEXT))
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: there is no such file.") from error
-    except IsADirectoryError as error:
-        raise ConfigError(f"{path}: is a directory, not a file.") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text.") from error
+        table = tomllib.loads(read_config(path))
     except RecursionError as error:
         raise ConfigError(f"{path}: is nested too deeply.") from error
     except ValueError as error:  # TOMLDecodeError, or a number with thousands of digits
@@ -162,7 +181,7 @@ def _from_table(table: Mapping[str, Any], place: str, prefix: str = "") -> Itera
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(place, key, text) of each `VOXTUI_SECTION__KEY`; other names are not configuration."""
+    """Yield (place, key, text) of each `VOXTUI_SECTION__KEY`."""
     for name, text in sorted(environ.items()):
         if name.startswith(ENVIRONMENT) and "__" in name:
             yield name, name.removeprefix(ENVIRONMENT).lower().replace("__", "."), text
@@ -182,7 +201,7 @@ def _from_option(option: str) -> tuple[str, str, str]:
 
 
 def _from_text(place: str, key: str, text: str) -> Any:
-    """What `text` means for `key`: a TOML value where that fits, else the text itself."""
+    """Return the value of `text`: TOML where `key` accepts it, else the text itself."""
     if key in _sections():
         raise _is_section(place, key)
     if key not in _keys():
@@ -191,67 +210,40 @@ def _from_text(place: str, key: str, text: str) -> Any:
         value = tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         value = text
-    try:
-        return _checked(place, key, value)
-    except ConfigError:
-        if isinstance(value, str) or not isinstance(inspect.type_info(_keys()[key]), _TEXTS):
-            raise
-        return _checked(place, key, text)
+    if not isinstance(value, str) and isinstance(inspect.type_info(_keys()[key]), _TEXTS):
+        value = text
+    return _checked(place, key, value)
 
 
 def _checked(place: str, key: str, value: Any) -> Any:
-    """`value` as `key` takes it. Raises ConfigError."""
+    """Convert `value` to the type of `key`. Raises ConfigError."""
+    kind = _keys()[key]
     try:
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError
-        if isinstance(value, str) and b"\0" in value.encode():  # which also fails for no text
-            raise ValueError
-        return msgspec.convert(value, _keys()[key])
+            raise ValueError("Expected a finite number")
+        if isinstance(value, str) and b"\0" in value.encode():
+            raise ValueError("Expected text without NUL characters")
+        return msgspec.convert(value, kind)
+    except UnicodeEncodeError as error:
+        reason, cause = "Expected valid Unicode", error
     except (ValueError, OverflowError) as error:
-        kind = inspect.type_info(_keys()[key])
-        shown = toml_value(value).encode(errors="backslashreplace").decode()
-        shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
-        near = _meant(kind, value, shown)
-        raise ConfigError(f"{place}: {key}: {shown} is not {_expected(kind)}{near}") from error
+        reason, cause = str(error), error
+    shown = _shortened(toml_value(value).encode(errors="backslashreplace").decode())
+    end = _did_you_mean(key, value) or "."
+    raise ConfigError(f"{place}: {key} = {shown}: {reason}{end}") from cause
 
 
-def _meant(kind: inspect.Type, value: Any, shown: str) -> str:
-    """The end of the sentence: what was probably meant by `value`, which is not of `kind`."""
-    match kind, value:
-        case inspect.LiteralType(values), str():
-            close = difflib.get_close_matches(value, [str(v) for v in values], 1)
-            return f"; did you mean {close[0]}?" if close else "."
+def _did_you_mean(key: str, value: Any) -> str:
+    """Return the end of the message: the value that was probably meant, or all possible ones."""
+    match inspect.type_info(_keys()[key]), value:
+        case inspect.LiteralType(), _:
+            options = options_of(key)
+            near = difflib.get_close_matches(value, options, 1) if isinstance(value, str) else []
+            return f"; did you mean {near[0]}?" if near else f"; use one of {', '.join(options)}."
         case inspect.StrType(), int() if not isinstance(value, bool):
-            return f'; did you mean "{shown}"?'
+            return f'; did you mean "{value}"?'
         case _:
-            return "."
-
-
-def _expected(kind: inspect.Type) -> str:
-    """In words, what a key of this type takes."""
-    match kind:
-        case inspect.UnionType(types):
-            return _expected(types[0])
-        case inspect.LiteralType(values):
-            return f"one of {', '.join(str(value) for value in values)}"
-        case inspect.BoolType():
-            return "true or false"
-        case inspect.IntType():
-            return "a whole number" + _range(kind)
-        case inspect.FloatType():
-            return "a number" + _range(kind)
-        case inspect.StrType(min_length=least):
-            return "a text" if least is None else "a text with something in it"
-        case _:
-            raise TypeError(kind)
-
-
-def _range(kind: inspect.IntType | inspect.FloatType) -> str:
-    if kind.ge is not None and kind.le is not None:
-        return f" from {kind.ge:g} to {kind.le:g}"
-    bounds = {"above": kind.gt, "of at least": kind.ge, "below": kind.lt, "up to": kind.le}
-    said = [f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None]
-    return f" {' and '.join(said)}" if said else ""
+            return ""
 
 
 def _unknown(place: str, key: str) -> ConfigError:
@@ -259,16 +251,16 @@ def _unknown(place: str, key: str) -> ConfigError:
     siblings = {k.rpartition(".")[2]: k for k in _keys() if k.rpartition(".")[0] == section}
     names = {k.rpartition(".")[2]: k for k in _keys()} | siblings
     whole = {k: k for k in (*_keys(), *_sections())}
+    shown = _shortened(key)
     for word, candidates, cutoff in ((name, siblings, 0.5), (key, whole, 0.7), (name, names, 0.7)):
+        if len(word) > LONGEST_SHOWN:
+            continue
         if near := difflib.get_close_matches(word, candidates, 1, cutoff):
-            return ConfigError(f"{place}: {key}: unknown key; did you mean {candidates[near[0]]}?")
+            meant = candidates[near[0]]
+            return ConfigError(f"{place}: {shown}: unknown key; did you mean {meant}?")
     known = ", ".join(siblings or _sections())
     inside = f" in {section}" if siblings else ""
-    others = place == str(LOCAL_CONFIG) and not section
-    hint = "Another program's file? Then start voxtui elsewhere, or name yours: --config PATH"
-    return ConfigError(
-        f"{place}: {key}: unknown key; there is{inside}: {known}.", hint if others else ""
-    )
+    return ConfigError(f"{place}: {shown}: unknown key; the keys{inside} are: {known}.")
 
 
 def _is_section(place: str, key: str) -> ConfigError:
@@ -276,10 +268,14 @@ def _is_section(place: str, key: str) -> ConfigError:
     return ConfigError(f"{place}: {key}: is a section, not a key; a key of it is {example}.")
 
 
-def _assemble(said: Mapping[str, Setting]) -> Config:
-    """The configuration that `said` makes. Raises ConfigError where keys contradict each other."""
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def _assemble(settings: Mapping[str, Setting]) -> Config:
+    """Build the configuration. Raises ConfigError where keys contradict each other."""
     table: dict[str, Any] = {}
-    for setting in said.values():
+    for setting in settings.values():
         *sections, name = setting.key.split(".")
         inner = table
         for section in sections:
@@ -289,19 +285,24 @@ def _assemble(said: Mapping[str, Setting]) -> Config:
         return msgspec.convert(table, Config)
     except msgspec.ValidationError as error:
         reason, _, section = str(error).rstrip("`").partition(" - at `$.")
-        places = {s.source: None for s in said.values() if s.key.startswith(f"{section}.")}
+        places = {s.source: None for s in settings.values() if s.key.startswith(f"{section}.")}
         raise ConfigError(f"{', '.join(places)}: {section}: {reason}.") from error
 
 
-def _in_force(config: Config, said: Mapping[str, Setting]) -> Iterator[Setting]:
-    sampling = config.generation.sampling()
+def _in_force(config: Config, settings: Mapping[str, Setting]) -> Iterator[Setting]:
+    brain = config.brain.name if config.brain.name in TARGETS else DEFAULT_BRAIN
+    defaults = {
+        "generation": (config.generation.sampling(), f"preset {config.generation.preset}"),
+        "targets": (config.targets.resolved(brain), f"default of the {brain} brain"),
+    }
     for key in _keys():
         value = value_of(config, key)
         if value is None:
-            value = getattr(sampling, key.rpartition(".")[2])
-            yield Setting(key, value, f"preset {config.generation.preset}")
+            section, _, name = key.partition(".")
+            struct, source = defaults[section]
+            yield Setting(key, getattr(struct, name), source)
         else:
-            yield Setting(key, value, said[key].source if key in said else "default")
+            yield Setting(key, value, settings[key].source if key in settings else "default")
 
 
 _TEXTS = (inspect.StrType, inspect.LiteralType)
@@ -309,7 +310,7 @@ _TEXTS = (inspect.StrType, inspect.LiteralType)
 
 @cache
 def _keys() -> Mapping[str, Any]:
-    """Every key with its section, in the order of the file, and the type of its value."""
+    """Return every key with the type of its value, in the order of the file."""
     return dict(_keys_of(Config, ""))
 
 

@@ -259,7 +259,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._parts_found: Sequence[Line] = ()
         self._samples = Samples([name for name, _ in self._clips])
         self._transcript = Transcript()
-        self._panel = LatencyPanel(config.targets)
+        self._panel = LatencyPanel(config.targets.resolved(config.brain.name))
         self._bar = TalkBar()
         talk = Binding(
             config.ui.talk_key, "talk", "Talk", key_display=self._key_name,
@@ -431,6 +431,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         name, bracket, about = loaded.brain.partition(" (")
         self._brain.update(name)
         self._about.update(bracket + about)
+        self._panel.judge_by(self._config.targets.resolved(loaded.brain_name))
         self._panel.devices_add(self._device_offset(loaded.speaker))
         if self._models_are_new:
             self._panel.models_loaded()

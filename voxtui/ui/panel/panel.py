@@ -34,7 +34,7 @@ from voxtui.records.metrics import (
     stages,
     verdict,
 )
-from voxtui.settings.schema import TargetsConfig
+from voxtui.settings.schema import Targets
 from voxtui.ui.bars import LOWER_EIGHTHS, bar, trend
 
 NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
@@ -69,10 +69,10 @@ def short_ms(seconds: float) -> str:
 class Card(Vertical):
     """One headline in large digits, and its verdict."""
 
-    def __init__(self, headline: Headline, targets: TargetsConfig) -> None:
+    def __init__(self, headline: Headline, targets: Targets) -> None:
         super().__init__()
         self._headline = headline
-        self._target = headline.target(targets)
+        self.targets = targets
         self._digits = Digits("-".ljust(VALUE_DIGITS))
         self._verdict = Static(markup=False)
 
@@ -83,12 +83,13 @@ class Card(Vertical):
 
     def show(self, turn: Turn) -> None:
         value = self._headline.of(turn)
-        kept = verdict(value, self._target)
+        target = self._headline.target(self.targets)
+        kept = verdict(value, target)
         text = "-" if value is None else number(value).removesuffix("s")
         text = text.ljust(VALUE_DIGITS)  # of one length, so that nothing is laid out for it
         if text != self._digits.value:
             self._digits.update(text)
-        goal = f"≤ {self._target:.0f}"
+        goal = f"≤ {target:.0f}"
         found = f"{kept.sign} {kept}, {goal}" if kept else f"  goal {goal}"
         self._verdict.update(found, layout=False)
         self.set_class(kept is Verdict.WITHIN, "within")
@@ -98,9 +99,9 @@ class Card(Vertical):
 class Numbers(Static):
     """Each headline of this turn beside its target, and what the last turns were like."""
 
-    def __init__(self, targets: TargetsConfig) -> None:
+    def __init__(self, targets: Targets) -> None:
         super().__init__(markup=False)
-        self._targets = targets
+        self.targets = targets
         self.device_ms: float | None = None
         """what was measured of the speaker, beyond what the first sound counts"""
         self.queue = ""
@@ -123,7 +124,7 @@ class Numbers(Static):
         return Content.styled(f"{'ms':<11}   turn  goal  p50  p95  p99{trends}", "dim")
 
     def _line(self, headline: Headline, turn: Turn, session: SessionTimes, wide: bool) -> Content:
-        value, target = headline.of(turn), headline.target(self._targets)
+        value, target = headline.of(turn), headline.target(self.targets)
         kept = verdict(value, target)
         sign = kept.sign if kept else " "
         goal = f"≤{number(target)}" if target is not None else ""
@@ -218,9 +219,9 @@ class Waterfall(Widget):
         "speaking": "sound",
     }
 
-    def __init__(self, targets: TargetsConfig) -> None:
+    def __init__(self, targets: Targets) -> None:
         super().__init__()
-        self._targets = targets
+        self.targets = targets
         self._stages: Sequence[Stage] = ()
         self._turn = NO_TURN
 
@@ -237,7 +238,7 @@ class Waterfall(Widget):
         if cells < 4 or self._turn is NO_TURN:
             return Strip([Segment(self._empty(y)[:width].ljust(width), label)], width)
         goals = [(target / 1000, headline) for headline in TIMES
-                 if (target := headline.target(self._targets)) is not None]  # fmt: skip
+                 if (target := headline.target(self.targets)) is not None]  # fmt: skip
         axis = Axis(self._stages, cells, at_least=max(seconds for seconds, _ in goals[:2]))
         rows = self._rows(self.size.height - 2)
         if y < len(rows):
@@ -347,9 +348,9 @@ class History(Widget):
     COLUMN_CELLS = 2
     SCALE_CELLS = 6
 
-    def __init__(self, targets: TargetsConfig) -> None:
+    def __init__(self, targets: Targets) -> None:
         super().__init__()
-        self._targets = targets
+        self.targets = targets
         self._headline = FIRST_SOUND
         self._values: list[float] = []
 
@@ -361,7 +362,7 @@ class History(Widget):
     def render_line(self, y: int) -> Strip:
         label = self.get_component_rich_style("history--label")
         width, height = self.size
-        target = self._headline.target(self._targets)
+        target = self._headline.target(self.targets)
         if not self._values or target is None or height < 3:
             return Strip.blank(width, self.rich_style)
         if y == 0:
@@ -400,7 +401,7 @@ class History(Widget):
 class LatencyPanel(Vertical):
     """Everything known about how long this turn took, live, and how the last ones did."""
 
-    def __init__(self, targets: TargetsConfig) -> None:
+    def __init__(self, targets: Targets) -> None:
         super().__init__()
         self._session = SessionTimes()
         self._cards = [Card(headline, targets) for headline in TIMES]
@@ -422,6 +423,14 @@ class LatencyPanel(Vertical):
         self._show()
 
     def on_resize(self) -> None:
+        self._show()
+
+    def judge_by(self, targets: Targets) -> None:
+        """Compare turns with `targets` from now on."""
+        for part in (*self._cards, self._numbers, self._waterfall, self._history):
+            part.targets = targets
+        self._history.refresh()
+        self._waterfall.refresh()
         self._show()
 
     def devices_add(self, ms: float | None) -> None:

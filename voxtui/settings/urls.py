@@ -1,0 +1,35 @@
+"""Check the URLs of servers."""
+
+from __future__ import annotations
+
+import ipaddress
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether requests to `url` stay on this machine. An invalid URL does not."""
+    with suppress(ValueError):
+        host = urlsplit(url).hostname or ""
+        if host == "localhost":
+            return True
+        address = ipaddress.ip_address(host)
+        return address.is_loopback or address.is_unspecified  # servers print 0.0.0.0
+    return False
+
+
+def check_url(key: str, url: str) -> None:
+    """Raise ValueError if `url` is neither empty nor the base URL of a server."""
+    if not url:
+        return
+    if "@" in url or "?" in url:
+        raise ValueError(
+            f"{key} must not contain credentials; set the environment variable VOXTUI_API_KEY"
+        )
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid or not url.isprintable() or " " in url:
+        raise ValueError(f'{key} "{url}" is not of the form http://HOST:PORT/v1')
