@@ -15,6 +15,7 @@ import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fakes import SECONDS, Events, engine_on_fakes
 from voxtui.audio.clips import (
     BLOCK_SAMPLES,
     SILENT_FRAMES,
@@ -26,6 +27,8 @@ from voxtui.audio.clips import (
 )
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
+from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
+from voxtui.dialogue.marks import Outcome
 from voxtui.errors import InputError
 
 LIMIT = 10.0
@@ -402,6 +405,24 @@ def test_a_stopped_clip_falls_silent_at_once_and_cancels_its_turn(paced: bool, a
     speak(clip_of(10 * 512), engine, engine.stop, paced)
     assert len(engine.frames) == after and engine.cancelled == [TURN]
     assert (engine.released is None) == (after < 10)
+
+
+def test_the_engine_is_ready_again_after_a_stopped_clip() -> None:
+    events, stop = Events(), threading.Event()
+    engine = engine_on_fakes(events)
+    engine.start()
+    try:
+        events.until(StateChanged, lambda event: event == StateChanged(State.READY))
+        playing = threading.Thread(target=speak, args=(clip_of(16_000), engine, stop))
+        playing.start()
+        events.until(TurnStarted)
+        stop.set()
+        playing.join(SECONDS)
+        finished = events.until(TurnFinished)
+        assert isinstance(finished, TurnFinished) and finished.turn.outcome is Outcome.CANCELLED
+        events.until(StateChanged, lambda event: event == StateChanged(State.READY))
+    finally:
+        engine.close()
 
 
 @pytest.mark.parametrize("paced", [False, True])

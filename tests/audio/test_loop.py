@@ -1,4 +1,4 @@
-"""The whole loop, nothing faked: spoken questions go in, and what can be heard comes out."""
+"""The whole loop without fakes: spoken questions go in, and audible answers come out."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ class Person:
         self.events.until(StateChanged, lambda event: event == StateChanged(state))
 
     def press(self) -> float:
-        """The key goes down now."""
+        """Press the key now; return when."""
         at = time.monotonic()
         self.engine.talk(at)
         return at
 
     def speaks(self, name: str) -> None:
-        """Say a question, then let go of the key."""
+        """Say a question, then release the key."""
         assert self.audio.say(question(name)).wait() == 0
         self.engine.release()
 
@@ -99,7 +99,7 @@ class Person:
         return finished.turn
 
     def interrupts(self, recorder: Recorder, after: float) -> tuple[float, Turn]:
-        """Press the key in the middle of an answer; (when, the turn that was cut off)."""
+        """Press the key `after` seconds of an answer; return when, and the cut-off turn."""
         self.wait_for(State.SPEAKING)
         recorder.until(time.monotonic() + after)
         at = self.press()
@@ -131,19 +131,19 @@ def words(text: str) -> list[str]:
 
 
 def likeness(one: str, other: str) -> float:
-    """By words, for what the assistant heard."""
+    """Compare by words, for the transcript of a question."""
     return difflib.SequenceMatcher(None, words(one), words(other)).ratio()
 
 
 def sounds_like(one: str, other: str) -> float:
-    """By letters, for odd answers that a recogniser spells its own way."""
+    """Compare by letters, because a recogniser spells odd answers its own way."""
     return difflib.SequenceMatcher(None, "".join(words(one)), "".join(words(other))).ratio()
 
 
 def assert_heard_nothing_before(name: str, turn: Turn) -> None:
     text, _ = TEXTS[name]
     assert turn.heard is not None and likeness(turn.heard, text) >= 0.8
-    # Of a breath after the question the recogniser makes a word now and then.
+    # The recogniser sometimes makes a word of a breath after the question.
     assert words(turn.heard)[: len(words(text))] == words(text)
 
 
@@ -199,7 +199,7 @@ def test_a_key_press_silences_the_answer_and_the_next_question_is_heard_whole(
 
 
 @pytest.mark.slow
-def test_with_an_echo_a_key_pressed_right_after_the_answer_hears_none_of_it(
+def test_with_an_echo_a_key_press_right_after_an_answer_records_none_of_it(
     virtual_audio: VirtualAudio, person: Person
 ) -> None:
     virtual_audio.echo(100)
@@ -217,7 +217,7 @@ def test_with_an_echo_a_key_pressed_right_after_the_answer_hears_none_of_it(
 
 
 @pytest.mark.slow
-def test_with_an_echo_an_interruption_is_heard_without_the_answer_it_cut_off(
+def test_with_an_echo_an_interruption_is_recorded_without_the_answer_it_cut_off(
     virtual_audio: VirtualAudio, person: Person
 ) -> None:
     virtual_audio.echo(100)
@@ -233,7 +233,7 @@ def test_with_an_echo_an_interruption_is_heard_without_the_answer_it_cut_off(
     assert_heard_nothing_before("first-month", second)
 
 
-def test_a_key_pressed_in_silence_is_no_question(person: Person) -> None:
+def test_silence_is_not_answered(person: Person) -> None:
     person.press()
     assert isinstance(person.started(), Marks)
     threading.Event().wait(0.5)

@@ -1,4 +1,4 @@
-"""The chirp, and how long it takes from the speaker to the microphone."""
+"""The latency of a chirp from the speaker to the microphone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_chirp_is_found_to_the_sample(gain: float) -> None:
     assert at is not None and abs(at - 5000) <= 1
 
 
-def test_noise_silence_and_speech_are_no_chirp() -> None:
+def test_noise_silence_and_a_tone_are_not_taken_for_a_chirp() -> None:
     noise = np.random.default_rng(2)
     tone = np.sin(np.arange(16_000) / 16_000 * 2 * np.pi * 700).astype(np.float32)
     for sound in (noise.normal(0, 0.3, 16_000), np.zeros(16_000), np.zeros(10), tone):
@@ -40,7 +40,7 @@ def test_noise_silence_and_speech_are_no_chirp() -> None:
 
 
 class Cable(FakeSpeaker):
-    """What it plays reaches the microphone after `delay` seconds, changed by `room`."""
+    """Sends what it plays to `microphone` after `delay` seconds, changed by `room`."""
 
     def __init__(self, microphone, delay=0.1, room=lambda sound: sound):
         super().__init__()
@@ -87,7 +87,7 @@ def test_clipping_is_counted(cable) -> None:
     assert found.clipped > 100
 
 
-def test_a_microphone_that_is_lost_meanwhile_is_said(cable) -> None:
+def test_a_microphone_lost_during_the_measurement_raises_a_device_error(cable) -> None:
     speaker, microphone = cable()
     speaker.play = lambda *_: microphone.unplug()
     speaker.finish = lambda marks, stopped: marks.mark(Mark.FIRST_SOUND)
@@ -98,10 +98,10 @@ def test_a_microphone_that_is_lost_meanwhile_is_said(cable) -> None:
 
 @pytest.mark.slow
 @pytest.mark.audio
-def test_the_way_through_real_devices_is_measured(
+def test_the_latency_of_real_devices_is_measured(
     virtual_audio: VirtualAudio, tmp_path, capsys
 ) -> None:
-    """The virtual echo delays by 40 ms; what the sound system knows of itself is not counted."""
+    """The virtual echo adds 40 ms; latency that the sound system reports is not counted."""
     virtual_audio.echo(80, delay_ms=40)
     try:
         found = measure(SounddeviceSpeaker(SPEAKER), SounddeviceMicrophone(MICROPHONE))

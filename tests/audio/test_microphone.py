@@ -25,13 +25,13 @@ pytestmark = pytest.mark.audio
 
 
 class Capture:
-    """Collects frames, each with the moment at which it came."""
+    """Collects frames, and when each of them arrived."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.came_at: list[float] = []
         self.levels: list[float] = []
-        """the microphone's, as each frame came"""
+        """of the microphone, as each frame arrived"""
         self.microphone: SounddeviceMicrophone | None = None
         self.sentences: list[str] = []
         self.lost_now = threading.Event()
@@ -50,7 +50,7 @@ class Capture:
         self.lost_now.set()
 
     def wait(self, seconds: float) -> None:
-        """Until so much more has been captured."""
+        """Block until `seconds` more have been captured."""
         wanted = len(self.frames) + round(seconds / FRAME_SECONDS)
         with self._more:
             assert self._more.wait_for(lambda: len(self.frames) >= wanted, SECONDS + seconds)
@@ -73,7 +73,7 @@ def microphone(virtual_audio: VirtualAudio, capture: Capture) -> Iterator[Soundd
     microphone.close()
 
 
-def test_what_is_said_arrives_whole(
+def test_speech_arrives_whole(
     virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
 ) -> None:
     said = question("capital-of-france")
@@ -97,7 +97,7 @@ def test_every_frame_is_whole_and_none_is_missing(
         ((FRAME_SAMPLES,), "float32")
     }
     times = np.array([frame.captured_at for frame in capture.frames])
-    # A machine that keeps the capture waiting for long dates a frame or two anew.
+    # A capture that waits long on a busy machine restarts the clock at a frame or two.
     assert np.percentile(np.abs(np.diff(times) - FRAME_SECONDS), 90) < 0.01
     assert times[-1] - times[0] == pytest.approx((len(times) - 1) * FRAME_SECONDS, abs=0.2)
     late = np.array(capture.came_at[: len(times)]) - times
@@ -160,7 +160,7 @@ def test_late_blocks_are_dated_by_their_count_and_a_gap_restarts_the_clock(
     sound[rate : rate + 10] = 0.5
 
     def dated(late: float) -> list[Frame]:
-        """All of it in blocks of 10 ms; in its middle a second is missing."""
+        """Cut `sound` in blocks of 10 ms; a second is missing in its middle."""
         framer, frames = Framer(rate), list[Frame]()
         for start in range(0, len(sound), block):
             missed = 1.0 if start >= len(sound) // 2 else 0.0

@@ -1,4 +1,4 @@
-"""Devices that go away in the middle of a turn: the engine on the real PortAudio."""
+"""Devices that disappear in the middle of a turn: the engine on the real PortAudio."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ LONG_STORY = " ".join([STORY] * 3)
 
 
 class Talk:
-    """The engine on the devices of one sound server, whose place another can take."""
+    """The engine on the devices of one sound server, which another server can replace."""
 
-    def __init__(self, audio: VirtualAudio) -> None:
+    def __init__(self, audio: VirtualAudio, story: str) -> None:
         self.audio = audio
         self.events = Events()
-        self.brain = ScriptedBrain(*([[STORY]] * 9))
+        self.brain = ScriptedBrain(*([[story]] * 9))
         self.engine = Engine(
             microphone=SounddeviceMicrophone(MICROPHONE),
             speaker=SounddeviceSpeaker(SPEAKER),
@@ -45,12 +45,12 @@ class Talk:
             voice=BeepVoice(),
             config=Config(),
             emit=self.events,
-            fallback_devices=self._spares,
+            fallback_devices=self._fallback_devices,
         )
         self.engine.start()
         self.wait_for(State.READY)
 
-    def _spares(self) -> tuple[Microphone, Speaker]:
+    def _fallback_devices(self) -> tuple[Microphone, Speaker]:
         return SounddeviceMicrophone(""), SounddeviceSpeaker("")
 
     def wait_for(self, state: State) -> None:
@@ -70,11 +70,11 @@ class Talk:
         return " ".join(str(event) for event in self.events.of(Notice))
 
     @property
-    def said(self) -> float:
-        """Seconds of the last utterance."""
-        said = self.brain.said[-1]
-        assert isinstance(said, Utterance)
-        return said.seconds
+    def utterance_seconds(self) -> float:
+        """Return the length of the last utterance."""
+        utterance = self.brain.said[-1]
+        assert isinstance(utterance, Utterance)
+        return utterance.seconds
 
 
 @pytest.fixture
@@ -90,8 +90,9 @@ def other() -> Iterator[VirtualAudio]:
 
 
 @pytest.fixture
-def talk(first: VirtualAudio) -> Iterator[Talk]:
-    talk = Talk(first)
+def talk(first: VirtualAudio, request: pytest.FixtureRequest) -> Iterator[Talk]:
+    """Start the engine on `first`; its answers are STORY, or the parameter."""
+    talk = Talk(first, getattr(request, "param", STORY))
     yield talk
     talk.engine.close()
 
@@ -101,7 +102,7 @@ def loud_seconds(samples: np.ndarray) -> float:
 
 
 @pytest.mark.slow
-def test_unplugged_while_it_listens_what_was_said_is_answered_by_the_other_devices(
+def test_an_utterance_cut_short_by_unplugging_is_answered_on_the_other_devices(
     first: VirtualAudio, other: VirtualAudio, talk: Talk
 ) -> None:
     with other.record() as recorder:
@@ -111,24 +112,27 @@ def test_unplugged_while_it_listens_what_was_said_is_answered_by_the_other_devic
         first.unplug(other)
         turn = talk.turn()
         heard = recorder.stop()
-    report(f"kept {talk.said:.2f} s of speech; heard {loud_seconds(heard):.2f} s of the answer")
-    assert turn.outcome is Outcome.ANSWERED and talk.said > 0.8
+    report(
+        f"kept {talk.utterance_seconds:.2f} s of speech, "
+        f"heard {loud_seconds(heard):.2f} s of the answer"
+    )
+    assert turn.outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
     assert loud_seconds(heard) > 0.5
-    for said in (
+    for notice in (
         "stopped delivering sound",
         "Listening to default now",
         "Speaking through default",
     ):
-        assert said in talk.notices
+        assert notice in talk.notices
     assert not talk.events.of(MicrophoneLost)
     talk.wait_for(State.READY)
     talk.engine.talk()
     talk.speak(other)
     talk.engine.release()
-    assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
+    assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
 
 
-def test_unplugged_while_it_speaks_the_text_goes_on_and_the_next_answer_is_heard(
+def test_a_speaker_unplugged_in_an_answer_leaves_the_text_and_the_next_answer_is_heard(
     first: VirtualAudio, other: VirtualAudio, talk: Talk
 ) -> None:
     talk.engine.send_text("tell me")
@@ -146,15 +150,13 @@ def test_unplugged_while_it_speaks_the_text_goes_on_and_the_next_answer_is_heard
 
 
 @pytest.mark.slow
-def test_with_no_other_device_it_goes_on_as_text_and_ends_at_once(
-    first: VirtualAudio, talk: Talk
-) -> None:
+def test_without_another_device_the_answer_goes_on_as_text(first: VirtualAudio, talk: Talk) -> None:
     talk.engine.talk()
     talk.wait_for(State.LISTENING)
     talk.speak(first)
     first.unplug()
     talk.events.until(MicrophoneLost)
-    assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
+    assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
     talk.engine.send_text("still there?")
     assert talk.turn().reply == STORY
     assert "The answer goes on as text." in talk.notices
@@ -182,15 +184,15 @@ def test_a_microphone_that_the_sound_server_replaces_by_itself_is_not_noticed(
     first.remove_microphone()
     talk.speak(first)
     talk.engine.release()
-    assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
+    assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
     assert not talk.events.of(Notice)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("talk", [pytest.param(LONG_STORY, id="a long story")], indirect=True)
 def test_a_speaker_that_the_sound_server_replaces_by_itself_is_not_noticed(
     first: VirtualAudio, talk: Talk
 ) -> None:
-    talk.brain._scripts[0] = [LONG_STORY]
     first.plug_in_speaker("headset")
     with first.record("headset.monitor") as recorder:
         talk.engine.send_text("tell me")
@@ -203,10 +205,10 @@ def test_a_speaker_that_the_sound_server_replaces_by_itself_is_not_noticed(
 
 
 @pytest.mark.slow
-def test_a_speaker_that_goes_while_it_speaks_gives_way_to_the_default_and_the_text_goes_on(
+@pytest.mark.parametrize("talk", [pytest.param(LONG_STORY, id="a long story")], indirect=True)
+def test_a_speaker_lost_while_it_plays_is_replaced_by_the_default_and_the_text_goes_on(
     first: VirtualAudio, talk: Talk
 ) -> None:
-    talk.brain._scripts[0] = [LONG_STORY]
     first.plug_in_speaker("headset")
     talk.engine.send_text("tell me")
     talk.wait_for(State.SPEAKING)
@@ -225,7 +227,7 @@ def test_a_speaker_that_goes_while_it_speaks_gives_way_to_the_default_and_the_te
 
 
 @pytest.mark.slow
-def test_what_is_plugged_in_is_listed_once_it_was_looked_for_and_the_devices_in_use_stay(
+def test_a_device_plugged_in_is_listed_after_a_rescan_and_the_devices_in_use_stay(
     first: VirtualAudio, talk: Talk
 ) -> None:
     first.plug_in("headset")
@@ -238,12 +240,12 @@ def test_what_is_plugged_in_is_listed_once_it_was_looked_for_and_the_devices_in_
         talk.wait_for(State.LISTENING)
         talk.speak(first)
         talk.engine.release()
-        assert talk.turn().outcome is Outcome.ANSWERED and talk.said > 0.8
+        assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
         assert loud_seconds(recorder.stop()) > 0.5
     assert not talk.events.of(Notice)
 
 
-def test_a_sound_system_that_does_not_begin_again_is_a_sentence_and_may_do_so_later(
+def test_a_sound_system_that_fails_to_restart_raises_a_device_error_until_it_works(
     virtual_audio: VirtualAudio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sounddevice
@@ -260,7 +262,7 @@ def test_a_sound_system_that_does_not_begin_again_is_a_sentence_and_may_do_so_la
     assert MICROPHONE in [device.name for device in list_devices()]
 
 
-def test_a_sound_system_that_does_not_begin_at_all_is_a_sentence(
+def test_a_sound_system_that_fails_to_start_raises_a_device_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "sounddevice.py").write_text("raise RuntimeError('No host API')")

@@ -1,4 +1,4 @@
-"""Kokoro's files with random weights: noise in its voice, in its layout, at a tenth of its size."""
+"""Kokoro's files with random weights, in its layout, at a tenth of its size."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ SMALL = {
 
 
 def make(directory: Path) -> KokoroFiles:
-    """The three files, in `directory`. The widths that the code has fixed are the real ones."""
+    """Write the three files to `directory`. Widths that the code fixes are the real ones."""
     return random_files(directory, CONFIG | SMALL)

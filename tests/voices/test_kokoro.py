@@ -18,12 +18,14 @@ if not find_spec("kokoro"):
     pytest.skip("Kokoro needs Python < 3.13", allow_module_level=True)
 
 import torch
+from hibari.g2p import G2P
 
 from tests.voices.random_kokoro import make
 from voxtui.errors import ModelError
 from voxtui.models.installed import KokoroFiles, kokoro_files
 from voxtui.settings.schema import KokoroConfig, VoiceConfig
 from voxtui.voices import kokoro
+from voxtui.voices.hibari import pause_after, trim
 from voxtui.voices.kokoro import LONGEST, KokoroVoice
 
 pytestmark = pytest.mark.slow
@@ -72,7 +74,7 @@ def test_no_other_part_of_the_package_is_loaded_and_nothing_is_printed(files):
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def test_nothing_is_fetched(files, monkeypatch):
+def test_nothing_is_downloaded(files, monkeypatch):
     def refuse(*_):
         raise AssertionError("a connection")
 
@@ -90,14 +92,17 @@ def test_it_sounds_as_the_official_code_does(voice, files):
         )
     official.eval()
     pack = torch.load(files.voice, weights_only=True)
-    phonemes = "həlˈO ðˈɛɹ."
+    clause = "Hello there."
+    phonemes = G2P()(clause)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         expected = official(phonemes, pack[len(phonemes) - 1], 1.0).clamp(-1, 1).numpy()
-    np.testing.assert_allclose(voice._sound(phonemes), expected, atol=1e-5)
+    (chunk,) = voice.speak(clause)
+    expected = trim(expected, kokoro.RATE, pause_after(clause))
+    np.testing.assert_allclose(chunk.samples, expected, atol=1e-5)
 
 
-def test_the_random_numbers_of_others_are_left_alone(voice):
+def test_speaking_leaves_the_default_random_generator_alone(voice):
     with torch.random.fork_rng():
         torch.manual_seed(7)
         alone = torch.rand(4)
@@ -106,10 +111,17 @@ def test_the_random_numbers_of_others_are_left_alone(voice):
         assert torch.equal(torch.rand(4), alone)
 
 
-def test_a_long_clause_is_heard_before_it_is_all_spoken(voice, monkeypatch):
+def test_the_first_piece_of_a_long_clause_does_not_wait_for_the_rest(voice, monkeypatch):
     pieces = []
-    sound = voice._sound
-    monkeypatch.setattr(voice, "_sound", lambda piece: pieces.append(piece) or sound(piece))
+    model = kokoro.model_code().KModel
+    forward = model.forward_with_tokens
+
+    def noting(self, ids, *args):
+        names = {number: phoneme for phoneme, number in self.vocab.items()}
+        pieces.append([names[number] for number in ids[0, 1:-1].tolist()])
+        return forward(self, ids, *args)
+
+    monkeypatch.setattr(model, "forward_with_tokens", noting)
     monkeypatch.setattr(kokoro, "LONGEST", 60)
     clause = "The quick brown fox, it jumps over the lazy dog and the fence; " * 2
     chunks = voice.speak(clause)
@@ -123,7 +135,7 @@ def test_a_long_clause_is_heard_before_it_is_all_spoken(voice, monkeypatch):
 
 @pytest.mark.parametrize("phonemes", ["", "  ", "a" * 1000, "ab " * 400, "ab, " * 400, "a. " * 399])
 def test_no_phoneme_is_lost_in_cutting(phonemes):
-    pieces = list(kokoro._pieces(phonemes))
+    pieces = list(kokoro.cut_phonemes(phonemes))
     assert "".join(pieces).replace(" ", "") == phonemes.replace(" ", "")
     assert all(0 < len(piece) <= LONGEST for piece in pieces)
 
@@ -140,7 +152,8 @@ def test_a_british_voice_speaks_british(files, voice):
     with closing(KokoroVoice(VoiceConfig(name="bf_emma"), files)) as british:
         british.warm_up(quiet)
         assert "bf_emma" in british.name
-        assert british._phonemes("Go home.") != voice._phonemes("Go home.")
+        chunks = [next(speaker.speak("Go home.")) for speaker in (british, voice)]
+        assert chunks[0].samples.tobytes() != chunks[1].samples.tobytes()
 
 
 @pytest.mark.parametrize("name", ["emma", "jf_alpha", "../af_heart"])
@@ -173,7 +186,7 @@ def test_a_damaged_file_says_how_to_get_another(files, tmp_path, content):
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[]", b"[1]"])
-def test_a_configuration_without_content_is_not_looked_for_on_the_hub(files, tmp_path, content):
+def test_an_empty_configuration_is_refused_instead_of_downloaded(files, tmp_path, content):
     voice = KokoroVoice(VoiceConfig(), damage(files, tmp_path, config=content))
     with pytest.raises(ModelError, match="is not the configuration of Kokoro"):
         voice.warm_up(quiet)
@@ -223,7 +236,7 @@ def test_a_missing_package_is_named_with_the_extra(monkeypatch, package):
         kokoro.check_installed()
 
 
-def test_a_python_it_does_not_support_is_said(monkeypatch):
+def test_an_unsupported_python_is_named(monkeypatch):
     monkeypatch.setattr(kokoro.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(kokoro.sys, "version_info", (3, 13))
     with pytest.raises(ModelError, match=r"up to Python 3\.12 only"):
@@ -243,7 +256,7 @@ def test_paths_of_the_configuration_come_first(files, tmp_path, monkeypatch):
     assert kokoro_files(config) == files
 
 
-def test_fetched_files_serve_what_is_not_named(files, tmp_path, monkeypatch):
+def test_downloaded_files_are_used_where_no_path_is_configured(files, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     config = VoiceConfig(kokoro=KokoroConfig(model=str(files.model)))
     with pytest.raises(ModelError, match=r"config\.json of hexgrad/Kokoro-82M is not on this mach"):
@@ -256,6 +269,6 @@ def test_fetched_files_serve_what_is_not_named(files, tmp_path, monkeypatch):
     assert kokoro_files(config) == expected
 
 
-def test_a_named_file_that_is_not_there_is_said():
+def test_a_configured_file_that_is_missing_is_named():
     with pytest.raises(ModelError, match=r"no file /no/such\.pth"):
         kokoro_files(VoiceConfig(kokoro=KokoroConfig(model="/no/such.pth")))

@@ -1,4 +1,4 @@
-"""Which microphones and speakers there are. The one place that imports PortAudio."""
+"""List the microphones and speakers. The only module that imports PortAudio."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from voxtui.errors import DeviceError, strip_control_characters
 Direction = Literal["input", "output"]
 
 PERIODS = 4
-"""PortAudio's own number."""
+"""PortAudio's default."""
 
 PROBE_SECONDS = 20
-"""A sound server that hangs must not hang us with it."""
+"""Timeout of `probe`, because a sound server may hang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Device:
     outputs: int
     """channels"""
     rate: float
-    """Hz, its own"""
+    """Hz, the device's default"""
     default_input: bool
     default_output: bool
 
@@ -50,20 +50,20 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a look at the sound system from another process found."""
+    """The devices that another process found."""
 
     devices: tuple[Device, ...]
     problem: str | None = None
-    """a sentence, when nothing can be said about devices"""
+    """a sentence, if the devices could not be listed"""
 
 
 def portaudio() -> ModuleType:
-    """The sounddevice module. Raises DeviceError where PortAudio is missing, or does not begin."""
+    """Import sounddevice. Raises DeviceError if PortAudio is missing or cannot be initialised."""
     try:
         import sounddevice
     except OSError as error:
         raise DeviceError("PortAudio is not installed, so there is no sound.", install()) from error
-    except Exception as error:  # its PortAudioError, which has no name while it does not load
+    except Exception as error:  # PortAudioError, which cannot be imported from a failed module
         raise unusable(error) from error
     return sounddevice
 
@@ -74,10 +74,10 @@ def unusable(error: Exception) -> DeviceError:
 
 @contextmanager
 def periods(count: int) -> Generator[None]:
-    """Streams opened here have a buffer of so many parts, where PortAudio drives ALSA.
+    """Open streams with a buffer of `count` periods where PortAudio drives ALSA.
 
-    A device takes sound a part at a time. PortAudio's own choice is 4, and sounddevice has no name
-    for another.
+    The device takes sound one period at a time. The default is 4, and sounddevice exposes no
+    setting, so the C function is called directly.
     """
     sounddevice: Any = portaudio()
     choose = getattr(ctypes.CDLL(sounddevice._libname), "PaAlsa_SetNumPeriods", None)
@@ -98,11 +98,12 @@ def install() -> str:
 
 
 class Streams:
-    """How many streams are open in this process: PortAudio looks for devices only as it begins."""
+    """Counts the open streams, because PortAudio lists devices only when it is initialised."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """held while devices are listed or a stream is opened or closed: PortAudio has no lock"""
+        """Held while devices are listed and while a stream is opened or closed: PortAudio is not
+        thread-safe."""
         self._open = 0
         self._looked = False
 
@@ -111,15 +112,16 @@ class Streams:
             self._open += 1
 
     def close(self, stream: Any) -> None:
-        """One that was `opened`, and may be broken."""
+        """Close a stream that was `opened`, even a broken one."""
         with self.lock:
             stream.close(ignore_errors=True)
             self._open -= 1
 
     def rescan_devices(self, sounddevice: Any) -> None:
-        """Let PortAudio find what has come or gone, if no stream would end by it."""
+        """Initialise PortAudio again, which finds new devices, unless a stream is open."""
         if self._looked and not self._open:
-            if sounddevice._initialized:  # it did begin, the last time
+            # sounddevice has no public function for this.
+            if sounddevice._initialized:  # 0 if the last initialisation failed
                 sounddevice._terminate()
             sounddevice._initialize()
         self._looked = True
@@ -129,7 +131,7 @@ streams = Streams()
 
 
 def list_devices() -> list[Device]:
-    """Every device; while a stream is open, of those that were there before. Raises DeviceError."""
+    """List every device; while a stream is open, without new ones. Raises DeviceError."""
     sounddevice: Any = portaudio()
     try:
         with streams.lock:
@@ -155,7 +157,7 @@ def list_devices() -> list[Device]:
 
 
 def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device:
-    """The device that `wanted` means: an index, a name, part of a name, or "" for the default.
+    """Return the device with the index, name or part of a name `wanted`, or the default for "".
 
     Raises DeviceError.
     """
@@ -187,22 +189,22 @@ def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device
 
 
 def opening_failed(device: Device, direction: Direction, error: Exception) -> DeviceError:
-    """The sentence for a stream that did not open."""
+    """Return the error for a stream that did not open."""
     kind = "microphone" if direction == "input" else "speaker"
     text = str(error).lower()
     if "sample rate" in text:
-        reason = f"does not take its own rate of {device.rate:g} Hz"
+        reason = f"does not accept its own default rate of {device.rate:g} Hz"
     elif "unavailable" in text or "busy" in text:
         reason = "is in use by another program"
     else:
-        reason = "did not open; another program may hold it, or it was unplugged"
+        reason = "did not open; another program may use it, or it was unplugged"
     return DeviceError(
         f"The {kind} {device.name!r} {reason}.", "`voxtui devices` lists the others."
     )
 
 
 def probe() -> Probe:
-    """The devices as another process sees them: a broken sound setup can abort a process."""
+    """List the devices from another process, because a broken sound setup can abort a process."""
     command = [sys.executable, "-m", "voxtui.audio.devices"]
     try:
         done = subprocess.run(

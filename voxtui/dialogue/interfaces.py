@@ -173,22 +173,22 @@ class Brain(Protocol):
 
 
 class Voice(Protocol):
-    """Turns clauses into speech."""
+    """Turns clauses into speech. All calls come from one thread, which is the voice's own."""
 
     @property
     def name(self) -> str: ...
 
     def warm_up(self, progress: Progress) -> None:
-        """Raises ModelError."""
+        """Load and warm everything. Raises ModelError."""
         ...
 
     def speak(self, clause: str) -> Iterator[SpeechChunk]:
-        """Speech for one clause of plain text, its first chunk as early as possible.
+        """Yield the speech of one clause of plain text, the first chunk as early as possible.
 
-        Pulled on a worker thread. May yield nothing. Raises ModelError.
+        May yield nothing. Raises ModelError.
         """
         ...
 
     def close(self) -> None:
-        """As a Brain's."""
+        """Release what `warm_up` loaded. May be called twice, and if `warm_up` failed."""
         ...

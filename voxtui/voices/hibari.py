@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 NAME = "af_heart"
 
 MARGIN_SECONDS = 0.012
-"""Kept before the first and after the last audible sample: a plosive begins below -50 dBFS."""
+"""Kept before the first and after the last audible sample, as a plosive begins below -50 dBFS."""
 
 RAMP_SECONDS = 0.004
 
 WARM_UP = ("Ready.", "The first sentence is as quick as the tenth, numbers like 12 too.")
 
 SENTENCE_PAUSE, CLAUSE_PAUSE = 0.28, 0.10
-"""Seconds of silence after a sentence and after a comma. The model itself adds 0.2 to 0.33 s of it
-before every clause and 0.3 to 0.5 s after, felt as latency and as a stutter at a comma."""
+"""Seconds of silence after a sentence and after a comma. They replace the model's own 0.2 to 0.33 s
+before each clause, which is latency, and 0.3 to 0.5 s after it, which is a stutter at a comma."""
 
 
 class HibariVoice:
-    """Speaks English as `af_heart`. One chunk a clause: 5 to 70 ms of work on one core."""
+    """Speaks English as `af_heart`; one chunk per clause, in 5 to 70 ms on one core."""
 
     def __init__(self, config: VoiceConfig) -> None:
         if config.name != NAME:
@@ -75,15 +75,14 @@ class HibariVoice:
 
 
 def pause_after(clause: str) -> float:
-    """Seconds of silence that follow `clause`, by how it ends."""
+    """Return the seconds of silence after `clause`, by its last character."""
     return SENTENCE_PAUSE if clause[-1] in '.!?…"' else CLAUSE_PAUSE
 
 
 def trim(samples: Samples, rate: int, pause: float) -> Samples:
-    """`samples` from just before the first audible one to just after the last, then silence.
+    """Cut the silence around `samples`, fade both ends, and append `pause` seconds of silence.
 
-    Shape (n,), float32, at `rate` Hz, with soft ends; none where nothing is audible. `pause` is in
-    seconds.
+    Samples have shape (n,), float32, at `rate` Hz. Return none if nothing is audible.
     """
     import numpy as np
 

@@ -1,7 +1,7 @@
-"""Kokoro-82M by the official code, on the GPU where there is one, from files that are already here.
+"""Kokoro-82M with the official code, on a GPU if there is one, from local files only.
 
-Only `kokoro.model` is used. The rest of that package, which turns text into phonemes, would load
-spaCy and GPL parts, fetch a language model, and take over the log; phonemes come from `hibari`.
+Only `kokoro.model` is used, and phonemes come from `hibari`. The package's own text front end would
+load spaCy and GPL parts, download a language model, and reconfigure the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 RATE = 24_000
 
 LONGEST = 400
-"""Phonemes spoken at once: the model can take 510, but begins to rush before
+"""Phonemes per call. The model accepts 510, but speaks too fast from about 400
 (https://huggingface.co/hexgrad/Kokoro-82M/blob/main/VOICES.md)."""
 
 NEEDED = ("torch", "transformers", "kokoro", "hibari")
@@ -47,7 +47,7 @@ WARM_UP = (
 
 
 def check_installed() -> None:
-    """Raises ModelError if a package is missing."""
+    """Raise ModelError if a package is missing."""
     if sys.version_info >= (3, 13) and not importlib.util.find_spec("kokoro"):
         raise ModelError("Kokoro's package exists up to Python 3.12 only.", 'voice.engine = "auto"')
     lacking = [name for name in NEEDED if not importlib.util.find_spec(name)]
@@ -89,7 +89,7 @@ class KokoroVoice:
         progress("voice", None)
         check_installed()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its code is older than the torch it runs on
+            warnings.simplefilter("ignore")  # the code uses deprecated parts of torch
             try:
                 self._load()
                 for clause in WARM_UP:
@@ -106,7 +106,7 @@ class KokoroVoice:
     def speak(self, clause: str) -> Iterator[SpeechChunk]:
         pause, text = pause_after(clause), clause
         try:
-            pieces = list(_pieces(self._phonemes(clause)))
+            pieces = list(cut_phonemes(self._phonemes(clause)))
             for piece in pieces:
                 samples = trim(self._sound(piece), RATE, pause if piece is pieces[-1] else 0.0)
                 if len(samples):
@@ -124,11 +124,11 @@ class KokoroVoice:
 
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         if device.type == "cuda":
-            # Beside the brain's stream, so that neither waits for the other.
+            # Its own stream, so that the voice and the brain do not wait for each other.
             self._stream = torch.cuda.Stream(device)
             self._where = ", GPU"
         else:
-            torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))  # sound must not starve
+            torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))  # a core stays free for sound
             self._where = ", CPU"
         self._phonemes = G2P(british=self._name.startswith("b"))
         self._model = self._loaded().eval().to(device)
@@ -141,7 +141,7 @@ class KokoroVoice:
     def _loaded(self) -> Any:
         code = model_code()
         settings = _read(lambda: json.loads(self._files.config.read_bytes()))
-        # An empty configuration would be fetched from the hub.
+        # With an empty configuration KModel would download one.
         if not settings or not isinstance(settings, dict):
             raise ModelError(f"{self._files.config} is not the configuration of Kokoro.", REFETCH)
         path = str(self._files.model)
@@ -164,12 +164,12 @@ class KokoroVoice:
             audio, _ = model.forward_with_tokens(ids, style, self._speed)
             samples = audio.clamp(-1, 1).cpu().numpy()
         if samples.shape == () or samples[0] != samples[0]:
-            raise ValueError("it computed something that is not a number")
+            raise ValueError("the model returned samples that are not numbers")
         return samples
 
 
 def model_code() -> Any:
-    """The module `kokoro.model`, without running its package's `__init__`."""
+    """Import `kokoro.model` without running the package's `__init__`."""
     spec = importlib.util.find_spec("kokoro")
     assert spec is not None
     if "kokoro" not in sys.modules:
@@ -180,7 +180,7 @@ def model_code() -> Any:
 
 
 def _read(load: Callable[[], Any]) -> Any:
-    """What `load` makes of a file. Raises ModelError if that cannot be Kokoro's."""
+    """Return `load()`. Raises ModelError if the file is not one of Kokoro's."""
     try:
         return load()
     except (
@@ -191,7 +191,7 @@ def _read(load: Callable[[], Any]) -> Any:
 
 
 def _fold_weight_norm(model: Any) -> None:
-    """Work out once what `weight_norm` works out at each call: 89 layers, the same numbers."""
+    """Compute `weight_norm` of 89 layers once instead of at each call, with the same result."""
     from torch.nn.utils import remove_weight_norm
 
     for layer in model.modules():
@@ -228,8 +228,8 @@ def _draw_from(noise: Any, source: Any) -> None:
     source.forward = drawing
 
 
-def _pieces(phonemes: str) -> Iterator[str]:
-    """`phonemes` in stretches the model can take, cut after punctuation or at a space."""
+def cut_phonemes(phonemes: str) -> Iterator[str]:
+    """Cut `phonemes` after punctuation or at a space into pieces that the model accepts."""
     rest = phonemes.strip()
     while len(rest) > LONGEST:
         head = rest[:LONGEST]
