@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from voxtui.dialogue.prefetch import TICK_SECONDS
 from voxtui.errors import RemoteError, how_to_install
-from voxtui.settings.schema import is_loopback
+from voxtui.settings.urls import is_loopback
 
 if TYPE_CHECKING:
     import httpx2
