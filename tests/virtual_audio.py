@@ -370,7 +370,7 @@ class Recorder:
 
     @property
     def pieces(self) -> int:
-        """The number of samples that arrived."""
+        """The number of pieces that arrived."""
         return len(self._pieces)
 
     def block(self, since: int) -> float:
