@@ -18,7 +18,6 @@ import soundfile
 
 from tests.virtual_audio import VirtualAudio, missing
 from voxtui.audio.silero import PySilero, TorchSilero
-from voxtui.cli import open_closed_streams
 from voxtui.models import cuda
 from voxtui.models.catalogue import CHAT_MODELS
 from voxtui.settings.schema import BrainConfig, Config
@@ -371,17 +370,6 @@ def test_a_standard_stream_that_is_closed_is_not_mistaken_for_a_file(voxtui):
     assert ran.returncode == 2  # there is no model
 
 
-def test_a_standard_stream_that_was_closed_can_be_used_all_the_same(monkeypatch):
-    """Python begins without it."""
-    for name in ("stdin", "stdout", "stderr"):
-        monkeypatch.setattr(sys, name, None)
-    open_closed_streams()
-    assert not sys.stdin.isatty()
-    for stream in (sys.stdout, sys.stderr):
-        assert stream.writable()
-        stream.flush()
-
-
 @pytest.mark.parametrize("term", ["dumb", ""])
 def test_a_terminal_that_cannot_show_the_screen_is_told_of_the_lines(voxtui, term):
     primary, secondary = os.openpty()
@@ -435,13 +423,6 @@ def test_ctrl_c_ends_it_with_130_and_nothing_left_behind(voxtui, command, ending
                 stdout, stderr = running.communicate(timeout=60)
     assert (running.returncode, stdout + stderr.strip()) == (130, "")
     assert list(voxtui.here.iterdir()) == []
-
-
-def test_ctrl_c_before_anything_is_imported_is_quiet_too():
-    code = "import voxtui.__main__ as m, sys; sys.modules['voxtui.cli'] = Cut(); m.main()"
-    cut = "class Cut:\n    def __getattr__(self, name): raise KeyboardInterrupt\n"
-    ran = subprocess.run([sys.executable, "-c", cut + code], capture_output=True, check=False)
-    assert (ran.returncode, ran.stderr) == (130, b"")
 
 
 @pytest.mark.models

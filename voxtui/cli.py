@@ -26,6 +26,11 @@ FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+THREAD_REFUSED = (
+    "The system refused a new thread. A memory or process limit is too low. "
+    "`ulimit -v` and `ulimit -u` show the limits."
+)
+
 FILE_PATH = click.Path(readable=False, path_type=Path)
 """Without click's own check: reading the file gives the better error message."""
 
@@ -310,18 +315,12 @@ def main() -> NoReturn:
             raise
         refuse(f"voxtui: {error.strerror}: its output, or a file, was not written.")
     except MemoryError:
-        refuse("voxtui: There is too little memory. `voxtui doctor` says how much.")
+        refuse("voxtui: Out of memory. `voxtui doctor` shows how much is free.")
     except RuntimeError as error:
         if "can't start new thread" not in str(error):
             raise
         refuse(f"voxtui: {THREAD_REFUSED}")
     raise SystemExit(code)  # of --help and --version: 0; of a command that returned: None
-
-
-THREAD_REFUSED = (
-    "The system refused a new thread. A memory or process limit is too low. "
-    "`ulimit -v` and `ulimit -u` show the limits."
-)
 
 
 def leave(code: int) -> NoReturn:

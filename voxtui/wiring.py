@@ -168,8 +168,11 @@ def build_brain(
 
 @contextmanager
 def recogniser(config: Config, say: Callable[[str], object]) -> Generator[Callable[[Samples], str]]:
-    """What puts speech into words: the server, where `config` names one to answer."""
-    if config.brain.name != "remote":
+    """Yield the speech recogniser of the brain in force: samples (float32, 16 kHz) -> words.
+
+    `embedded` and `auto` use Moonshine, without loading a chat model. Raises ModelError.
+    """
+    if config.brain.name in ("embedded", "auto"):
         from voxtui.brains.embedded.recogniser import Moonshine
 
         moonshine = Moonshine()

@@ -9,8 +9,9 @@ import soundfile
 from click.testing import CliRunner
 
 import voxtui.cli
-from tests.commands.test_ask import Ran, sound
+from tests.commands.test_ask import Ran
 from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
+from tests.patterns import sound
 from voxtui.audio.clips import Clip
 from voxtui.bench.compare import difference
 from voxtui.bench.measure import Measured

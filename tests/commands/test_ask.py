@@ -1,4 +1,4 @@
-"""`voxtui ask` and `voxtui transcribe`: the real engine and real files, on small fakes."""
+"""`voxtui ask`: the real engine and real files, on small fakes."""
 
 import json
 import re
@@ -7,29 +7,19 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 import soundfile
 from click.testing import CliRunner
 
 import voxtui.cli
 from tests.fakes import OUT_OF_MEMORY, BeepVoice, LoudIsSpeech, ScriptedBrain
-from voxtui.commands.transcribe import Segment, segments, write, written
-from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE
+from tests.patterns import sound
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Notice
-from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import InputError, ModelError
 from voxtui.records.metrics_log import metrics_folder
-from voxtui.settings.schema import VadConfig
 
 QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
-
-
-def sound(pattern):
-    """A frame per character: `x` is speech for LoudIsSpeech, anything else is silence."""
-    loud = [np.full(FRAME_SAMPLES, 0.5 if c == "x" else 0.0, np.float32) for c in pattern]
-    return np.concatenate(loud)
 
 
 @dataclass
@@ -197,95 +187,6 @@ def test_a_bug_ends_it_with_its_traceback_and_nothing_half_written(ask):
     with pytest.raises(ZeroDivisionError):
         ask("one.wav", "--speak", "out.wav", brain=ScriptedBrain(["A.", ZeroDivisionError()]))
     assert list(Path().glob("*out*")) + list(Path().glob(".*.partial")) == []
-
-
-# Transcribing.
-
-
-def transcribed(pattern):
-    pieces = np.array_split(sound(pattern), 3)  # wherever
-    recognise = lambda samples: f"{len(samples)}"  # noqa: E731
-    return [*segments("clip.wav", pieces, VadConfig(), LoudIsSpeech(), recognise)]
-
-
-def said(pattern):
-    """(start, end) in frames of the segments of `pattern`."""
-    found = transcribed(pattern)
-    return [(round(s.start / FRAME_SECONDS), round(s.end / FRAME_SECONDS)) for s in found]
-
-
-def test_a_segment_lasts_from_its_first_to_its_last_speech():
-    assert said("...xxxxxxxxxx....") == [(3, 13)]
-
-
-def test_a_pause_of_half_a_second_ends_a_segment_and_a_shorter_one_does_not():
-    speech = "x" * 10
-    assert said(f"..{speech}{'.' * 15}{speech}") == [(2, 37)]
-    assert said(f"..{speech}{'.' * 16}{speech}") == [(2, 12), (28, 38)]
-
-
-def test_minutes_of_silence_cost_nothing_of_the_speech_after_them():
-    assert said("." * 2000 + "x" * 20) == [(2000, 2020)]
-
-
-def test_a_short_noise_neither_is_a_segment_nor_begins_one():
-    assert said("x.." + "." * 40 + "x" * 10) == [(43, 53)]
-
-
-def test_a_long_stretch_is_cut_at_its_longest_pause():
-    speech = "x" * 500 + "." * 4 + "x" * 100 + "." * 8 + "x" * 100 + ".." + "x" * 100
-    assert said(speech) == [(0, 604), (612, 814)]
-    lead = (int(transcribed(speech)[1].text) - TRAIL_SAMPLES) // FRAME_SAMPLES - (814 - 612)
-    assert lead == 4  # half of the pause is left before the speech after it
-
-
-def test_a_segment_is_one_line_whatever_the_recogniser_says():
-    (segment,) = segments(
-        "clip.wav", [sound("x" * 20)], VadConfig(), LoudIsSpeech(), lambda samples: " One\n\ntwo.\n"
-    )
-    assert segment.text == "One two."
-
-
-def test_a_stretch_without_any_pause_is_cut_where_the_recogniser_must_have_it():
-    longest = 782  # 25 s
-    assert said("x" * 1000) == [(0, longest), (longest, 1000)]
-
-
-@pytest.mark.parametrize(
-    ("form", "lines"),
-    [
-        ("text", "Is it < two?"),
-        ("srt", "7\n10:02:03,045 --> 10:02:59,999\nIs it < two?\n"),
-        ("vtt", "10:02:03.045 --> 10:02:59.999\nIs it &lt; two?\n"),
-        (
-            "json",
-            '{"file": "é.wav", "start": 36123.045, "end": 36179.999, "text": "Is it < two?"}',
-        ),
-    ],
-)
-def test_a_segment_is_written_in_each_form(form, lines):
-    segment = Segment("é.wav", 36_123.045, 36_179.999, "Is it < two?")
-    assert written(segment, form, 7) == lines
-
-
-def test_files_are_heard_apart_and_their_segments_counted_on(tmp_path, capsys):
-    """A detector that still has the end of one file in it hears the next differently."""
-    parts = []
-
-    class Detector(LoudIsSpeech):
-        def reset(self):
-            parts.append(capsys.readouterr())
-
-    for name, pattern in (("one", "..xxxxxxxx"), ("none", "....."), ("two", "xxxxxxxx..")):
-        soundfile.write(tmp_path / f"{name}.wav", sound(pattern), SAMPLE_RATE)
-    files = [tmp_path / f"{name}.wav" for name in ("one", "none", "two")]
-    write(files, "srt", VadConfig(), Detector(), lambda samples: "So.")
-    parts.append(capsys.readouterr())
-    assert [lines.out.partition("\n")[0] for lines in parts] == ["", "1", "", "2"]
-    assert [lines.err for lines in parts] == ["", "", "Nothing was heard in none.wav.\n", ""]
-
-
-# With everything real.
 
 
 @pytest.mark.slow

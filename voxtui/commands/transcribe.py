@@ -1,4 +1,4 @@
-"""Speech to text, segment by segment, cut at the detector's pauses."""
+"""`voxtui transcribe`: speech to text, cut into segments at pauses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAUSE_SECONDS = 0.5
 """Silence that ends a segment."""
 
 LONGEST_SECONDS = 25.0
-"""A segment without a pause is cut here: the recogniser was trained on less than 30 s."""
+"""A segment without a pause is cut here, because Moonshine was trained on less than 30 s."""
 
 Recognise = Callable[["Samples"], str]
 
@@ -40,7 +40,7 @@ class Segment:
     file: str
     start: float
     end: float
-    """seconds from the beginning of the file, of the first and the last speech"""
+    """seconds from the beginning of the file to the first and the last speech"""
     text: str
 
 
@@ -66,13 +66,13 @@ def write(
         before, sound = count, pieces(file, math.inf)
         for segment in segments(file.name, sound, vad, detector, recognise):
             count += 1
-            click.echo(written(segment, form, count))
+            click.echo(format_segment(segment, form, count))
         if count == before:
             click.echo(f"Nothing was heard in {one_line(file.name)}.", err=True)
 
 
-def written(segment: Segment, form: str, number: int) -> str:
-    """`segment` as text, JSON, SubRip or WebVTT (`form`); SubRip wants its `number`, from 1."""
+def format_segment(segment: Segment, form: str, number: int) -> str:
+    """Return `segment` as text, json, srt or vtt; `number`, from 1, is the srt counter."""
     match form:
         case "json":
             return json.dumps(asdict(segment), ensure_ascii=False)
@@ -101,21 +101,22 @@ def segments(
     detector: SpeechDetector,
     recognise: Recognise,
 ) -> Iterator[Segment]:
-    """What is said in `sound` (mono float32, 16 kHz, in pieces of any length), as it is found.
+    """Yield the segments of `sound` (mono float32, 16 kHz, in pieces of any length) one by one.
 
-    `name` is that of its file. Raises what `recognise` and the detector raise: ModelError.
+    `name` is the name of its file. Raises ModelError of `recognise` and of the detector.
     """
-    for said in _utterances(name, sound, vad, detector):
-        text = " ".join(recognise(said.samples).split())  # an empty line would end a subtitle
+    for utterance in _utterances(name, sound, vad, detector):
+        text = " ".join(recognise(utterance.samples).split())  # an empty line ends a subtitle
         if text:
-            start = said.ended_at - (said.speech[-1][1] - said.speech[0][0])
-            yield Segment(name, round(start, 3), round(said.ended_at, 3), text)
+            speech = utterance.speech
+            start = utterance.ended_at - (speech[-1][1] - speech[0][0])
+            yield Segment(name, round(start, 3), round(utterance.ended_at, 3), text)
 
 
 def _utterances(
     name: str, sound: Iterable[Samples], vad: VadConfig, detector: SpeechDetector
 ) -> Iterator[Utterance]:
-    """The utterances in `sound`, each as soon as the pause after it is long enough."""
+    """Yield each utterance of `sound` as soon as the pause after it is long enough."""
     gate, recording = SpeechGate(vad.threshold), Recording()
     detector.reset()
     for count, samples in enumerate(frames(sound), 1):
@@ -131,8 +132,8 @@ def _utterances(
             over, recording = _part(recording, 0, cut), _part(recording, cut, None)
         else:
             continue
-        yield from _said(over, vad)
-    yield from _said(recording, vad)
+        yield from _speech_of(over, vad)
+    yield from _speech_of(recording, vad)
 
 
 def _part(recording: Recording, start: int, end: int | None) -> Recording:
@@ -144,18 +145,18 @@ def _part(recording: Recording, start: int, end: int | None) -> Recording:
 
 
 def _best_cut(recording: Recording) -> int:
-    """The middle of the longest pause in the second half; the end where there is none."""
+    """Return the middle of the longest pause in the second half; without a pause, the end."""
     verdicts = recording.verdicts
     best = (0, len(verdicts))
     length = 0
     for index in range(len(verdicts) // 2, len(verdicts)):
         length = 0 if verdicts[index] else length + 1
-        best = max(best, (length, index + 1 - length // 2), key=lambda found: found[0])
+        best = max(best, (length, index + 1 - length // 2), key=lambda pause: pause[0])
     return best[1]
 
 
-def _said(recording: Recording, vad: VadConfig) -> Iterator[Utterance]:
-    """What was said, unless that is nothing or too little to be speech."""
-    said = recording.utterance()
-    if said is not None and recording.speech_seconds >= vad.min_speech_ms / 1000:
-        yield said
+def _speech_of(recording: Recording, vad: VadConfig) -> Iterator[Utterance]:
+    """Yield the utterance of `recording`, unless it holds too little speech."""
+    utterance = recording.utterance()
+    if utterance is not None and recording.speech_seconds >= vad.min_speech_ms / 1000:
+        yield utterance

@@ -1,0 +1,147 @@
+"""`voxtui transcribe`: segments, formats, and the brain that transcribes."""
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.fakes import LoudIsSpeech, ScriptedBrain
+from tests.patterns import sound
+from voxtui.commands.transcribe import Segment, format_segment, run, segments, write
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE
+from voxtui.dialogue.recording import TRAIL_SAMPLES
+from voxtui.errors import ModelError
+from voxtui.settings.schema import BrainConfig, Config, VadConfig, VoxtralBrainConfig
+
+
+def transcribed(pattern):
+    pieces = np.array_split(sound(pattern), 3)  # wherever
+    recognise = lambda samples: f"{len(samples)}"  # noqa: E731
+    return [*segments("clip.wav", pieces, VadConfig(), LoudIsSpeech(), recognise)]
+
+
+def spans(pattern):
+    """(start, end) in frames of the segments of `pattern`."""
+    found = transcribed(pattern)
+    return [(round(s.start / FRAME_SECONDS), round(s.end / FRAME_SECONDS)) for s in found]
+
+
+def test_a_segment_lasts_from_its_first_to_its_last_speech():
+    assert spans("...xxxxxxxxxx....") == [(3, 13)]
+
+
+def test_a_pause_of_half_a_second_ends_a_segment_and_a_shorter_one_does_not():
+    speech = "x" * 10
+    assert spans(f"..{speech}{'.' * 15}{speech}") == [(2, 37)]
+    assert spans(f"..{speech}{'.' * 16}{speech}") == [(2, 12), (28, 38)]
+
+
+def test_speech_after_minutes_of_silence_is_found():
+    assert spans("." * 2000 + "x" * 20) == [(2000, 2020)]
+
+
+def test_a_short_noise_neither_is_a_segment_nor_begins_one():
+    assert spans("x.." + "." * 40 + "x" * 10) == [(43, 53)]
+
+
+def test_a_long_stretch_is_cut_at_its_longest_pause():
+    speech = "x" * 500 + "." * 4 + "x" * 100 + "." * 8 + "x" * 100 + ".." + "x" * 100
+    assert spans(speech) == [(0, 604), (612, 814)]
+    lead = (int(transcribed(speech)[1].text) - TRAIL_SAMPLES) // FRAME_SAMPLES - (814 - 612)
+    assert lead == 4  # half of the pause is left before the speech after it
+
+
+def test_a_segment_is_one_line_whatever_the_recogniser_says():
+    (segment,) = segments(
+        "clip.wav", [sound("x" * 20)], VadConfig(), LoudIsSpeech(), lambda samples: " One\n\ntwo.\n"
+    )
+    assert segment.text == "One two."
+
+
+def test_a_stretch_without_any_pause_is_cut_where_the_recogniser_must_have_it():
+    longest = 782  # 25 s
+    assert spans("x" * 1000) == [(0, longest), (longest, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        ("text", "Is it < two?"),
+        ("srt", "7\n10:02:03,045 --> 10:02:59,999\nIs it < two?\n"),
+        ("vtt", "10:02:03.045 --> 10:02:59.999\nIs it &lt; two?\n"),
+        (
+            "json",
+            '{"file": "é.wav", "start": 36123.045, "end": 36179.999, "text": "Is it < two?"}',
+        ),
+    ],
+)
+def test_a_segment_has_each_format(form, lines):
+    segment = Segment("é.wav", 36_123.045, 36_179.999, "Is it < two?")
+    assert format_segment(segment, form, 7) == lines
+
+
+def test_the_detector_is_reset_for_each_file_and_the_count_goes_on(tmp_path, capsys):
+    """A detector that still has the end of one file in it hears the next differently."""
+    parts = []
+
+    class Detector(LoudIsSpeech):
+        def reset(self):
+            parts.append(capsys.readouterr())
+
+    for name, pattern in (("one", "..xxxxxxxx"), ("none", "....."), ("two", "xxxxxxxx..")):
+        soundfile.write(tmp_path / f"{name}.wav", sound(pattern), SAMPLE_RATE)
+    files = [tmp_path / f"{name}.wav" for name in ("one", "none", "two")]
+    write(files, "srt", VadConfig(), Detector(), lambda samples: "So.")
+    parts.append(capsys.readouterr())
+    assert [lines.out.partition("\n")[0] for lines in parts] == ["", "1", "", "2"]
+    assert [lines.err for lines in parts] == ["", "", "Nothing was heard in none.wav.\n", ""]
+
+
+@pytest.fixture
+def transcribe(monkeypatch, tmp_path, capsys):
+    """Run `voxtui transcribe` on a clip with `brain` in force."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("voxtui.commands.transcribe.build_detector", lambda config: LoudIsSpeech())
+    soundfile.write(tmp_path / "clip.wav", sound("..xxxxxxxxxx....."), SAMPLE_RATE)
+
+    def start(brain, name):
+        monkeypatch.setattr("voxtui.wiring.build_brain", lambda config, notify: brain)
+        run(Config(brain=BrainConfig(name=name)), [tmp_path / "clip.wav"], "text")
+        return capsys.readouterr()
+
+    return start
+
+
+@pytest.mark.parametrize("name", ["voxtral", "remote"])
+def test_the_brain_in_force_transcribes(transcribe, name):
+    brain = ScriptedBrain(heard="Quelle est la capitale ?")
+    printed = transcribe(brain, name)
+    assert (printed.out, printed.err) == ("Quelle est la capitale ?\n", "")
+    assert brain.closed
+
+
+def test_a_brain_that_cannot_load_is_one_error_and_no_other_takes_its_place(transcribe):
+    class Broken(ScriptedBrain):
+        def warm_up(self, progress):
+            raise ModelError("The weights are gone.")
+
+    brain = Broken()
+    with pytest.raises(ModelError, match="The weights are gone"):
+        transcribe(brain, "voxtral")
+    assert brain.closed
+
+
+def test_voxtral_that_is_not_here_is_refused_with_the_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    soundfile.write(tmp_path / "clip.wav", sound("..xxxxxxxxxx....."), SAMPLE_RATE)
+    with pytest.raises(ModelError) as caught:
+        run(Config(brain=BrainConfig(name="voxtral")), [tmp_path / "clip.wav"], "text")
+    assert caught.value.hint.startswith("Run `voxtui models fetch voxtral`")
+
+
+@pytest.mark.slow
+def test_voxtral_transcribes_a_file(tmp_path, tiny_voxtral, capsys):
+    """A checkpoint of random weights: it makes any words, or none."""
+    soundfile.write(tmp_path / "clip.wav", sound("..xxxxxxxxxx....."), SAMPLE_RATE)
+    voxtral = VoxtralBrainConfig(model=str(tiny_voxtral))
+    run(Config(brain=BrainConfig(name="voxtral", voxtral=voxtral)), [tmp_path / "clip.wav"], "json")
+    assert "Traceback" not in capsys.readouterr().err
