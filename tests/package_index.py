@@ -1,4 +1,4 @@
-"""A package index and a hub on the loopback interface, as unreliable as a test asks for."""
+"""A package index and a hub on the loopback interface, with the failures that a test sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Self
 
 
 def wheel(package: str, version: str, files: dict[str, bytes]) -> bytes:
-    """A wheel that holds `files`, as an index serves it."""
+    """Return a wheel that holds `files`."""
     name = package.replace("-", "_")
     files = files | {
         f"{name}-{version}.dist-info/METADATA": (
@@ -42,23 +42,23 @@ def _record_hash(content: bytes) -> str:
 
 @dataclass
 class PackageIndex:
-    """Serves `files` by path. Everything may be changed while it runs."""
+    """An HTTP server of `files`. Every field may be changed while it runs."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     requests: list[tuple[str, str, str]] = field(default_factory=list)
-    """(method, path, Range header) in the order they came"""
+    """(method, path, Range header) in order of arrival"""
     breaks_after: dict[str, int] = field(default_factory=dict)
     """path -> bytes of the body after which the connection closes"""
     holds: dict[str, threading.Event] = field(default_factory=dict)
-    """path -> what to wait for before answering"""
+    """path -> event to wait for before the response"""
     asked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     """released at each request for a path in `holds`"""
     moved: dict[str, str] = field(default_factory=dict)
-    """path -> where its requests are sent instead"""
+    """path -> target of a redirect"""
     refuses: dict[str, tuple[int, str]] = field(default_factory=dict)
     """path -> status and X-Error-Code"""
     tokens: list[tuple[str, str]] = field(default_factory=list)
-    """(path, Authorization header) of the requests that had one"""
+    """(path, Authorization header) of the requests with that header"""
     ranges: bool = True
 
     def __enter__(self) -> Self:
@@ -81,7 +81,7 @@ class PackageIndex:
     def add(
         self, package: str, version: str, files: dict[str, bytes], damaged: bool = False
     ) -> str:
-        """Offer a package; the path of its wheel."""
+        """Add a package and return the path of its wheel."""
         content = wheel(package, version, files)
         path = f"/files/{package.replace('-', '_')}-{version}-py3-none-any.whl"
         digest = hashlib.sha256(content).hexdigest()
@@ -140,6 +140,6 @@ class _Requests(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command == "GET":
-            # The other side may have been killed, as the test meant.
+            # A test may have killed the client.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self.wfile.write(body[: index.breaks_after.get(self.path, len(body))])

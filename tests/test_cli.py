@@ -242,7 +242,8 @@ def test_a_machine_that_cannot_run_voxtral_says_why_and_answers_all_the_same(vox
     ran = voxtui("ask", str(QUESTION), "--json", "--fast", "--set", model)
     assert json.loads(ran.stdout)["brain"] == "embedded"
     assert ran.stderr == (
-        "The embedded brain answers. Voxtral needs a GPU, and there is no NVIDIA driver here.\n"
+        "The embedded brain answers. "
+        "Voxtral needs a GPU, and there is no NVIDIA driver (libcuda.so.1).\n"
     )
 
 
@@ -316,6 +317,7 @@ def test_a_model_of_ones_own_needs_no_fetching(voxtui):
 def test_models_are_listed_with_size_licence_and_whether_they_are_here(voxtui):
     ran = voxtui("models", "list")
     assert ran.returncode == 0
+    assert voxtui("models").stdout == ran.stdout
     assert "qwen2.5-coder-1.5b" in ran.stdout
     assert "Apache-2.0" in ran.stdout
     (needed,) = [line for line in ran.stdout.splitlines() if "needed" in line]

@@ -1,4 +1,4 @@
-"""What people install: the wheel and what travels in it."""
+"""The wheel, and the Makefile that installs it."""
 
 import os
 import re
@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parent.parent
 CLIPS = REPOSITORY / "assets" / "clips"
 
 OUTSIDE_MAKE = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-"""What a person's shell has: under `make test`, a make would report directories and obey flags."""
+"""The environment without the variables by which `make test` would change a second make."""
 
 
 def run(*command, **options):
@@ -24,7 +24,7 @@ def run(*command, **options):
 
 
 def build(kind, source, destination):
-    """Build a `wheel` or an `sdist` of the tree at `source`; its path."""
+    """Build a `wheel` or an `sdist` of the tree at `source`, and return its path."""
     run(sys.executable, "-m", "hatchling", "build", "--target", kind, "-d", destination, cwd=source)
     (built,) = Path(destination).iterdir()
     return built
@@ -49,7 +49,7 @@ def test_an_installed_voxtui_has_its_clips_and_its_config(wheel, tmp_path):
     assert wheel.name.startswith(f"voxtui-{version.stdout.strip()}-")
 
 
-def test_a_voxtui_that_runs_from_a_clone_has_them_too():
+def test_a_voxtui_in_a_clone_has_its_clips_and_its_config():
     data = files("voxtui") / "data"
     assert (data / "config.toml").read_text() == (REPOSITORY / "config.toml").read_text()
     assert {path.name for path in (data / "clips").iterdir()} == {p.name for p in CLIPS.iterdir()}
@@ -73,7 +73,7 @@ def test_a_wheel_built_from_the_source_archive_is_the_same(wheel, tmp_path):
         assert sorted(one.namelist()) == sorted(other.namelist())
 
 
-def test_the_clips_are_small_and_ready_to_be_heard():
+def test_the_clips_are_small_and_in_the_format_of_the_microphone():
     clips = sorted(CLIPS.glob("*.wav"))
     assert len(clips) >= 4
     assert sum(path.stat().st_size for path in CLIPS.iterdir()) <= 1 << 20
@@ -93,13 +93,13 @@ def test_the_clips_are_small_and_ready_to_be_heard():
         ("#!/bin/sh\nexit 1\n", "Python's venv module is missing."),
     ],
 )
-def test_a_python_that_will_not_do_is_said_in_one_sentence(tmp_path, python, sentence):
+def test_an_unsuitable_python_is_one_sentence(tmp_path, python, sentence):
     stub = tmp_path / "python"
     stub.write_text(python)
     stub.chmod(0o755)
-    asked = ["make", "setup", f"VENV={tmp_path / 'venv'}", f"PYTHON={stub if python else ''}"]
+    command = ["make", "setup", f"VENV={tmp_path / 'venv'}", f"PYTHON={stub if python else ''}"]
     ran = subprocess.run(
-        asked, cwd=REPOSITORY, env=OUTSIDE_MAKE, capture_output=True, text=True, check=False
+        command, cwd=REPOSITORY, env=OUTSIDE_MAKE, capture_output=True, text=True, check=False
     )
     assert ran.returncode
     assert ran.stdout.startswith(sentence)
@@ -108,7 +108,7 @@ def test_a_python_that_will_not_do_is_said_in_one_sentence(tmp_path, python, sen
 
 @pytest.fixture
 def machine(tmp_path):
-    """A machine whose `make` finds fakes of Python, apt-get, id and sudo, which log their calls."""
+    """Fake a machine whose Python, apt-get, id and sudo log their calls."""
     return FakeMachine(tmp_path)
 
 
@@ -194,7 +194,7 @@ def test_run_installs_the_system_packages_before_it_starts():
 
 
 def test_set_up_installs_only_what_has_the_locked_hash():
-    """Every package of the lock has hashes, and pip is told to demand them."""
+    """Every package of the lock has hashes, and pip gets the option that demands them."""
     for lock in ("requirements.lock", "requirements-test.lock"):
         blocks = re.split(r"\n(?=\S)", (REPOSITORY / lock).read_text())
         packages = [block for block in blocks if not block.startswith("#")]
@@ -226,7 +226,7 @@ def test_a_package_with_another_hash_is_not_installed(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_setup_from_nothing_leaves_voxtui_and_then_has_nothing_to_do(tmp_path):
+def test_setup_installs_voxtui_and_then_has_nothing_to_do(tmp_path):
     make = ("make", "setup", f"VENV={tmp_path / 'venv'}")
     run(*make, cwd=REPOSITORY, env=OUTSIDE_MAKE)
     assert "voxtui" in run(tmp_path / "venv" / "bin" / "voxtui", "--version").stdout
@@ -243,7 +243,7 @@ def test_setup_from_nothing_leaves_voxtui_and_then_has_nothing_to_do(tmp_path):
 @pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.timeout(600)
-def test_an_environment_made_by_uv_installs_voxtui_and_fetches_a_model(wheel, tmp_path):
+def test_an_environment_made_by_uv_installs_voxtui_and_downloads_a_model(wheel, tmp_path):
     uv = Path(sys.executable).with_name("uv")
     python = tmp_path / "venv" / "bin" / "python"
     environment = os.environ | {

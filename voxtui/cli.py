@@ -256,16 +256,22 @@ def show_config(options: Options) -> None:
         click.echo(f"{line:<{width}}  # {setting.source}")
 
 
-@cli.group(cls=InOrder)
+@cli.group(cls=InOrder, invoke_without_command=True)
 @global_options
 def models(options: Options) -> None:
-    """List the models, or fetch them."""
+    """List the models, or fetch them. Without a command: list."""
+    if click.get_current_context().invoked_subcommand is None:
+        _list_models(options)
 
 
 @models.command(name="list")
 @global_options
 def list_models(options: Options) -> None:
     """List the models: size, licence, place, and which is needed."""
+    _list_models(options)
+
+
+def _list_models(options: Options) -> None:
     config = options.load().config
     from voxtui.commands.models import show_models
 

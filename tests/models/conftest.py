@@ -8,7 +8,7 @@ from voxtui.models.catalogue import CHAT_MODELS
 
 @pytest.fixture
 def empty_store(request, tmp_path, monkeypatch):
-    """A machine without models, whose installers use one index and retry once."""
+    """Make the machine one without models, whose installers use one index and retry once."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if request.node.get_closest_marker("models"):
         return

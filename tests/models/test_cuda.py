@@ -1,4 +1,4 @@
-"""Finding a GPU, and a torch that can use it, without importing torch."""
+"""Finding a GPU and a torch for it without importing torch."""
 
 import subprocess
 import sys
@@ -10,8 +10,13 @@ from voxtui.errors import ModelError
 from voxtui.models import cuda
 
 
+def referent(pointer):
+    """Return the object behind a `ctypes.byref`, which a C function would write to."""
+    return getattr(pointer, "_obj")  # noqa: B009  ctypes has no public way
+
+
 class Driver:
-    """The CUDA driver of a machine with `gpus`: (name, bytes of memory)."""
+    """A fake of the CUDA driver with `gpus`: (name, bytes of memory)."""
 
     def __init__(self, gpus, initialised=0):
         self._gpus, self._initialised = gpus, initialised
@@ -20,11 +25,11 @@ class Driver:
         return self._initialised
 
     def cuDeviceGetCount(self, count):  # noqa: N802
-        count._obj.value = len(self._gpus)
+        referent(count).value = len(self._gpus)
         return 0
 
     def cuDeviceGet(self, device, ordinal):  # noqa: N802
-        device._obj.value = 7 + ordinal
+        referent(device).value = 7 + ordinal
         return 0
 
     def cuDeviceGetName(self, name, length, device):  # noqa: N802
@@ -32,7 +37,7 @@ class Driver:
         return 0
 
     def cuDeviceTotalMem_v2(self, memory, device):  # noqa: N802
-        memory._obj.value = self._gpus[device.value - 7][1]
+        referent(memory).value = self._gpus[device.value - 7][1]
         return 0
 
     def cuDeviceGetUuid_v2(self, unique, device):  # noqa: N802
@@ -41,7 +46,7 @@ class Driver:
 
 
 class Monitor:
-    """The driver's monitor, which knows the memory that is free on each `kind-uuid`."""
+    """A fake of the driver's monitor with the free bytes of each `GPU-uuid`."""
 
     def __init__(self, free):
         self._free = free
@@ -54,11 +59,11 @@ class Monitor:
         names = [*self._free]
         if name.decode() not in names:
             return 6
-        handle._obj.value = names.index(name.decode()) + 1
+        referent(handle).value = names.index(name.decode()) + 1
         return 0
 
     def nvmlDeviceGetMemoryInfo(self, handle, memory):  # noqa: N802
-        memory._obj.free = [*self._free.values()][handle.value - 1]
+        referent(memory).free = [*self._free.values()][handle.value - 1]
         return 0
 
     def nvmlShutdown(self):  # noqa: N802
@@ -89,60 +94,57 @@ def torch_version(monkeypatch, tmp_path):
     return install
 
 
-def test_the_first_gpu_is_told_with_its_memory(driver):
+def test_the_first_gpu_is_found_with_its_memory(driver):
     driver(Driver([("NVIDIA H200", 150_000_000_000), ("Other", 1)]))
     whole = 150_000_000_000
     assert cuda.first_gpu() == cuda.Gpu("NVIDIA H200", whole, whole)
 
 
-@pytest.mark.parametrize("kind", ["GPU", "MIG"])
-def test_what_is_free_on_it_is_told_by_the_monitor(driver, kind):
-    monitor = Monitor(
-        {"GPU-other": 1, f"{kind}-07070707-0707-0707-0707-070707070707": 3_000_000_000}
-    )
+def test_its_free_memory_is_read_from_the_monitor(driver):
+    monitor = Monitor({"GPU-other": 1, "GPU-07070707-0707-0707-0707-070707070707": 3_000_000_000})
     driver(Driver([("NVIDIA H200", 150_000_000_000)]), monitor)
     assert cuda.first_gpu().free == 3_000_000_000
     assert monitor.shut_down
 
 
-def test_a_monitor_that_does_not_know_it_is_no_reason_against_it(driver):
+def test_free_memory_is_all_memory_if_the_monitor_does_not_know_the_gpu(driver):
     monitor = Monitor({"GPU-other": 1})
     driver(Driver([("NVIDIA H200", 150_000_000_000)]), monitor)
     assert cuda.first_gpu().free == 150_000_000_000
     assert monitor.shut_down
 
 
-def test_a_machine_without_a_driver_says_so(monkeypatch):
+def test_a_missing_driver_is_an_error(monkeypatch):
     monkeypatch.setattr(cuda, "DRIVER", "libno-such-driver.so")
     with pytest.raises(ModelError, match="no NVIDIA driver"):
         cuda.first_gpu()
 
 
 @pytest.mark.parametrize("broken", [Driver([]), Driver([], initialised=100)])
-def test_a_driver_without_a_gpu_says_so(driver, broken):
+def test_a_driver_without_a_gpu_is_an_error(driver, broken):
     driver(broken)
     with pytest.raises(ModelError, match="shows no GPU"):
         cuda.first_gpu()
 
 
-def test_a_driver_that_does_not_get_along_with_the_hardware_says_so(driver):
+def test_another_failure_of_the_driver_is_an_error_with_its_code(driver):
     driver(Driver([("NVIDIA H200", 1)], initialised=803))
-    with pytest.raises(ModelError, match=r"does not answer \(CUDA error 803\)"):
+    with pytest.raises(ModelError, match=r"failed \(CUDA error 803\)"):
         cuda.first_gpu()
 
 
-def test_a_torch_for_cuda_is_told_with_its_version(torch_version):
+def test_the_version_of_a_torch_for_cuda_is_found(torch_version):
     torch_version("__version__ = '2.13.0'\ncuda = '13.0'\n")
     assert cuda.check_torch() == "2.13.0 for CUDA 13.0"
 
 
-def test_a_torch_without_cuda_says_how_to_get_one_with(torch_version):
+def test_for_a_torch_without_cuda_the_error_names_the_command(torch_version):
     torch_version("__version__ = '2.13.0+cpu'\ncuda = None\n")
     with pytest.raises(ModelError, match=r"torch 2\.13\.0\+cpu is a build without CUDA.*pip"):
         cuda.check_torch()
 
 
-def test_no_torch_at_all_says_how_to_get_it(monkeypatch):
+def test_without_torch_the_error_names_the_command(monkeypatch):
     monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"torch is not installed\. .* -m pip install"):
         cuda.check_torch()
@@ -150,7 +152,7 @@ def test_no_torch_at_all_says_how_to_get_it(monkeypatch):
 
 @pytest.fixture
 def able(driver, monkeypatch):
-    """A machine that can run Voxtral; a test takes away what it is about."""
+    """Fake a machine that can run Voxtral. A test removes one part of it."""
     driver(Driver([("NVIDIA H200", 150_000_000_000)]))
     monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(cuda, "check_torch", lambda: "2.13.0 for CUDA 13.0")
@@ -160,7 +162,7 @@ def test_a_machine_with_gpu_memory_and_packages_can_run_voxtral(able):
     cuda.check_voxtral()
 
 
-def test_without_a_gpu_it_is_said_that_voxtral_needs_one(able, monkeypatch, driver):
+def test_without_a_gpu_the_error_says_that_voxtral_needs_one(able, monkeypatch, driver):
     driver(Driver([]))
     with pytest.raises(
         ModelError, match=r"^Voxtral needs a GPU, and the NVIDIA driver shows no GPU\."
@@ -168,13 +170,13 @@ def test_without_a_gpu_it_is_said_that_voxtral_needs_one(able, monkeypatch, driv
         cuda.check_voxtral()
 
 
-def test_with_too_little_memory_both_figures_are_said(able, driver):
+def test_with_too_little_memory_the_error_has_both_figures(able, driver):
     driver(Driver([("Small", 11_900_000_000)]))
     with pytest.raises(ModelError, match=r"needs 12 GB of GPU memory; Small has 11\.9 GB"):
         cuda.check_voxtral()
 
 
-def test_with_too_little_memory_free_it_is_said_what_is_left(able, driver):
+def test_with_too_little_free_memory_the_error_has_both_figures(able, driver):
     monitor = Monitor({"GPU-07070707-0707-0707-0707-070707070707": 3_100_000_000})
     driver(Driver([("Big", 24_000_000_000)]), monitor)
     with pytest.raises(
@@ -183,7 +185,7 @@ def test_with_too_little_memory_free_it_is_said_what_is_left(able, driver):
         cuda.check_voxtral()
 
 
-def test_a_package_voxtral_lacks_is_named(able, monkeypatch):
+def test_a_missing_package_is_named(able, monkeypatch):
     monkeypatch.setattr(
         cuda.importlib.util, "find_spec", lambda name: None if name == "transformers" else name
     )
@@ -191,7 +193,7 @@ def test_a_package_voxtral_lacks_is_named(able, monkeypatch):
         cuda.check_voxtral()
 
 
-def test_a_torch_without_cuda_is_a_reason_too(able, monkeypatch):
+def test_a_torch_without_cuda_cannot_run_voxtral(able, monkeypatch):
     def no_cuda():
         raise ModelError("torch is a build without CUDA.")
 
@@ -200,7 +202,7 @@ def test_a_torch_without_cuda_is_a_reason_too(able, monkeypatch):
         cuda.check_voxtral()
 
 
-def test_looking_at_the_real_torch_does_not_import_it():
+def test_the_checks_do_not_import_torch():
     code = (
         "import sys; from voxtui.models import cuda; from voxtui.errors import ModelError\n"
         "for check in (cuda.check_torch, cuda.first_gpu):\n"

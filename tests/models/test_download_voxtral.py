@@ -1,4 +1,4 @@
-"""Fetching Voxtral from a hub, as people do it: the command, and a server on real sockets."""
+"""Downloads of Voxtral and Kokoro by the command, from a hub on real sockets."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ SHARD_ONE, SHARD_TWO = (f"model-0000{n}-of-00002.safetensors" for n in (1, 2))
 
 
 def safetensors(size, seed):
-    """A file of that format with one tensor of random bytes."""
+    """Return a file of that format with one tensor of random bytes."""
     header = json.dumps({"t": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
     return len(header).to_bytes(8, "little") + header + random.Random(seed).randbytes(size)
 
@@ -72,7 +72,7 @@ def sibling(path, content):
 
 @pytest.fixture
 def hub():
-    """Shards are kept on a path of their own, as the real one keeps large files elsewhere."""
+    """Serve a hub that redirects for the shards, as the real one does for large files."""
     with PackageIndex() as hub:
         everything = FILES | USELESS
         siblings = [sibling(path, content) for path, content in everything.items()]
@@ -88,7 +88,7 @@ def hub():
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """Where a fetched model goes, on a machine that has none."""
+    """Make the machine one without models, and return the path of the model to download."""
     for name in os.environ:
         if name.startswith(("HF_", "VOXTUI_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -123,20 +123,21 @@ def voxtui(*arguments):
 
 
 def refusal(ran):
+    """Return the error message of a command that failed."""
     assert (ran.returncode, ran.stdout) == (1, ""), ran.stderr
     return ran.stderr.splitlines()[-1]
 
 
-def fetched(place):
+def fetched(directory):
     """Return the files of the model; their check records stand beside them."""
     return {
-        str(path.relative_to(place)): path.read_bytes()
-        for path in place.rglob("*")
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
         if path.is_file() and path.suffix != ".checked"
     }
 
 
-def test_the_files_of_the_format_we_read_come_and_no_others(fetch, hub, machine):
+def test_only_files_of_the_format_we_read_are_downloaded(fetch, hub, machine):
     ran = fetch()
     assert ran.returncode == 0, ran.stderr
     assert fetched(machine) == FILES
@@ -147,7 +148,7 @@ def test_the_files_of_the_format_we_read_come_and_no_others(fetch, hub, machine)
     assert line.endswith(f"here: {machine}")
 
 
-def test_what_is_here_is_not_asked_for_again(fetch, hub, machine):
+def test_a_complete_model_makes_no_request(fetch, hub, machine):
     fetch()
     hub.requests.clear()
     ran = fetch()
@@ -155,7 +156,7 @@ def test_what_is_here_is_not_asked_for_again(fetch, hub, machine):
     assert hub.requests == []
 
 
-def test_a_broken_download_goes_on_at_the_byte_it_stopped(fetch, hub, machine):
+def test_a_broken_download_resumes_at_the_same_byte(fetch, hub, machine):
     elsewhere = f"/elsewhere/{SHARD_ONE}"
     hub.breaks_after[elsewhere] = 123_456
     assert refusal(fetch()) == (
@@ -170,7 +171,7 @@ def test_a_broken_download_goes_on_at_the_byte_it_stopped(fetch, hub, machine):
     assert fetched(machine) == FILES
 
 
-def test_a_killed_fetch_goes_on_where_it_was(fetch, hub, machine):
+def test_after_a_kill_the_download_resumes_at_the_same_file(fetch, hub, machine):
     hub.holds[f"/elsewhere/{SHARD_ONE}"] = threading.Event()
     command = [VOXTUI, "models", "fetch", "voxtral", "--set", f"brain.voxtral.model={NAME}"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as fetching:
@@ -184,7 +185,7 @@ def test_a_killed_fetch_goes_on_where_it_was(fetch, hub, machine):
 
 
 @pytest.mark.parametrize("file", [SHARD_TWO, "config.json"])
-def test_a_file_that_came_damaged_is_named_and_deleted(fetch, hub, machine, file):
+def test_a_file_with_another_checksum_is_named_and_deleted(fetch, hub, machine, file):
     path = f"/elsewhere/{file}" if file == SHARD_TWO else at(file)
     hub.files[path] = hub.files[path][:-1] + b"?"
     assert refusal(fetch()) == (f"Checksum mismatch for {file}. It was deleted. Try again.")
@@ -203,10 +204,10 @@ def test_a_gated_repository_says_where_to_accept_its_terms(fetch, hub):
 def test_the_users_token_goes_to_the_hub_and_nowhere_else(fetch, hub, monkeypatch, machine):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     assert fetch().returncode == 0
-    asked = {path for path, _ in hub.tokens}
+    paths = {path for path, _ in hub.tokens}
     assert {token for _, token in hub.tokens} == {"Bearer hf_secret"}
-    assert {API, at("config.json"), at(SHARD_ONE)} <= asked
-    assert not [path for path in asked if path.startswith("/elsewhere")]
+    assert {API, at("config.json"), at(SHARD_ONE)} <= paths
+    assert not [path for path in paths if path.startswith("/elsewhere")]
 
 
 def test_the_token_of_the_hubs_own_login_is_found(fetch, hub, tmp_path):
@@ -217,13 +218,13 @@ def test_the_token_of_the_hubs_own_login_is_found(fetch, hub, tmp_path):
     assert {token for _, token in hub.tokens} == {"Bearer hf_login"}
 
 
-def test_a_repository_that_is_not_there_is_said(fetch, hub):
+def test_a_missing_repository_is_an_error_with_the_status(fetch, hub):
     hub.refuses["/api/models/no/such/revision/main?blobs=true"] = (401, "RepoNotFound")
-    said = refusal(fetch(model="no/such"))
-    assert said.startswith("The hub has no no/such, or it is private (HTTP 401).")
+    message = refusal(fetch(model="no/such"))
+    assert message.startswith("The hub has no no/such, or it is private (HTTP 401).")
 
 
-def test_a_hub_with_troubles_of_its_own_is_said(fetch, hub):
+def test_a_failing_hub_is_an_error_with_the_status(fetch, hub):
     hub.refuses[API] = (503, "")
     assert refusal(fetch()).startswith(f"The hub refuses to send {NAME} (HTTP 503, ")
     del hub.refuses[API]
@@ -232,34 +233,34 @@ def test_a_hub_with_troubles_of_its_own_is_said(fetch, hub):
 
 
 @pytest.mark.parametrize("path", ["/tmp/model.safetensors", "model/../../../model.safetensors"])
-def test_a_repository_that_would_write_elsewhere_is_not_understood(fetch, hub, path):
+def test_a_listing_with_paths_outside_of_the_directory_is_invalid(fetch, hub, path):
     siblings = [sibling(path, b"")]
     hub.files[API] = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
     assert refusal(fetch()) == f"Invalid response from the hub about {NAME}."
 
 
-def test_a_hub_that_sends_one_in_circles_is_said(fetch, hub):
+def test_endless_redirects_are_an_error_with_the_status(fetch, hub):
     hub.moved[API] = API
-    said = refusal(fetch())
-    assert said.startswith(f"The hub refuses to send {NAME} (HTTP 302, ")
+    message = refusal(fetch())
+    assert message.startswith(f"The hub refuses to send {NAME} (HTTP 302, ")
 
 
-def test_a_repository_of_another_format_is_said(fetch, hub):
+def test_a_repository_of_another_format_is_refused(fetch, hub):
     siblings = [sibling(path, content) for path, content in USELESS.items()]
     siblings += [sibling(path, FILES[path]) for path in ("config.json", "tekken.json")]
     hub.files[API] = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
     assert refusal(fetch()) == f"{NAME} on the hub has no model*.safetensors."
 
 
-def test_offline_is_said_in_one_sentence(fetch, hub, monkeypatch):
+def test_an_unreachable_hub_is_one_sentence(fetch, hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    said = refusal(fetch())
-    assert said.startswith("The hub cannot be reached: ") and "refused" in said
+    message = refusal(fetch())
+    assert message.startswith("The hub cannot be reached: ") and "refused" in message
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert refusal(fetch()).startswith("HF_HUB_OFFLINE forbids requests to the hub.")
 
 
-def test_a_disk_without_room_is_found_out_before_a_file_is_asked_for(fetch, hub):
+def test_missing_disk_space_is_found_before_any_file_is_requested(fetch, hub):
     answer = json.loads(hub.files[API])
     for entry in answer["siblings"]:
         if entry["rfilename"] == SHARD_ONE:
@@ -269,7 +270,7 @@ def test_a_disk_without_room_is_found_out_before_a_file_is_asked_for(fetch, hub)
     assert hub.paths(f"/{NAME}") == []
 
 
-def test_a_directory_of_ones_own_needs_no_fetching(fetch, machine, tmp_path):
+def test_a_directory_of_the_user_needs_no_download(fetch, machine, tmp_path):
     fetch()
     machine.rename(tmp_path / "mine")
     ran = fetch(model="./mine")
@@ -294,12 +295,12 @@ def test_kokoro_comes_with_the_voice_that_is_configured(machine, hub, monkeypatc
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     command = ("models", "fetch", "kokoro", "--set", "voice.name=bf_emma")
     ran = [voxtui(*command) for _ in range(2)]
-    place = machine.parent / "Kokoro-82M"
-    assert fetched(place) == files
-    assert ran[1].stderr == f"kokoro is here already: {place}\n"
+    directory = machine.parent / "Kokoro-82M"
+    assert fetched(directory) == files
+    assert ran[1].stderr == f"kokoro is here already: {directory}\n"
 
 
-def test_a_voice_kokoro_does_not_have_is_said(machine, hub, monkeypatch):
+def test_a_voice_that_kokoro_lacks_is_named(machine, hub, monkeypatch):
     siblings = [sibling(path, b"") for path in ("config.json", "kokoro-v1_0.pth")]
     answer = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
     hub.files[f"/api/models{KOKORO}/revision/main?blobs=true"] = answer
@@ -308,14 +309,14 @@ def test_a_voice_kokoro_does_not_have_is_said(machine, hub, monkeypatch):
     assert refusal(ran) == "hexgrad/Kokoro-82M on the hub has no voices/af_nobody.pt."
 
 
-# As it loads, where Voxtral is asked for by name.
+# Voxtral as it loads, named in the config.
 
-ASKED_FOR = Config(brain=BrainConfig(name="voxtral", voxtral=VoxtralBrainConfig(model=NAME)))
+NAMED = Config(brain=BrainConfig(name="voxtral", voxtral=VoxtralBrainConfig(model=NAME)))
 
 
-def test_who_asks_for_voxtral_by_name_on_the_screen_sees_it_fetched(machine, hub, monkeypatch):
+def test_the_screen_downloads_a_voxtral_that_the_config_names(machine, hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    brain = build_brain(ASKED_FOR, lambda sentence: None, fetches=True)
+    brain = build_brain(NAMED, lambda sentence: None, fetches=True)
     seen = []
     # These are not weights, so that is how it ends.
     with pytest.raises(ModelError, match="holds no Voxtral that can be loaded"):
@@ -325,15 +326,15 @@ def test_who_asks_for_voxtral_by_name_on_the_screen_sees_it_fetched(machine, hub
     assert [*dict.fromkeys(step for step, _ in seen)] == ["fetching Tiny-Voxtral", "Voxtral"]
 
 
-def test_a_hub_that_does_not_have_it_is_what_the_screen_says(machine, hub, monkeypatch):
+def test_the_screen_shows_that_the_hub_lacks_it(machine, hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     hub.files.clear()
-    brain = build_brain(ASKED_FOR, lambda sentence: None, fetches=True)
+    brain = build_brain(NAMED, lambda sentence: None, fetches=True)
     with pytest.raises(ModelError, match=f"The hub has no {NAME}|refuses to send {NAME}"):
         brain.warm_up(lambda step, fraction: None)
 
 
-def test_who_leaves_while_it_is_fetched_does_not_wait(machine, monkeypatch):
+def test_leaving_during_the_download_does_not_wait_for_it(machine, monkeypatch):
     class Leaving(Exception):
         pass
 
@@ -346,7 +347,7 @@ def test_who_leaves_while_it_is_fetched_does_not_wait(machine, monkeypatch):
         begun.set()
         over.wait(10)
 
-    brain = VoxtralBrain(ASKED_FOR, machine, bring=endless)
+    brain = VoxtralBrain(NAMED, machine, bring=endless)
     with pytest.raises(Leaving):
         brain.warm_up(leave)
     assert begun.wait(10)
@@ -354,16 +355,16 @@ def test_who_leaves_while_it_is_fetched_does_not_wait(machine, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "fetches"), [("auto", True), ("voxtral", False)])
-def test_nothing_is_fetched_unasked(machine, hub, monkeypatch, name, fetches):
+def test_nothing_is_downloaded_without_consent(machine, hub, monkeypatch, name, fetches):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.setattr(cuda, "check_voxtral", lambda: None)
-    config = with_value(ASKED_FOR, "brain.name", name)
+    config = with_value(NAMED, "brain.name", name)
     with pytest.raises(ModelError, match="not on this machine yet"):
-        build_brain(config, lambda sentence: None, fetches)._best()
+        build_brain(config, lambda sentence: None, fetches).warm_up(lambda step, fraction: None)
     assert not hub.requests
 
 
-# What a directory must hold.
+# The files that a directory must hold.
 
 
 @pytest.fixture
@@ -375,7 +376,7 @@ def mine(tmp_path):
     return directory
 
 
-def test_progress_is_told_in_bytes_of_the_whole_and_never_goes_back(machine, hub, monkeypatch):
+def test_progress_counts_bytes_of_all_files_and_never_decreases(machine, hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     seen = []
     download(voxtral(NAME), progress=lambda *amounts: seen.append(amounts))
@@ -385,12 +386,12 @@ def test_progress_is_told_in_bytes_of_the_whole_and_never_goes_back(machine, hub
     assert seen[-1][0] == total
 
 
-def test_a_directory_of_ones_own_is_taken_as_it_is(mine, machine):
+def test_a_directory_of_the_user_is_used_as_it_is(mine, machine):
     assert voxtral(str(mine)) == mine
     assert voxtral_directory(str(mine)) == mine
 
 
-def test_what_the_hubs_own_client_fetched_is_used(machine, tmp_path, mine):
+def test_the_cache_of_the_hubs_own_client_is_used(machine, tmp_path, mine):
     repository = tmp_path / "cache/huggingface/hub/models--someone--Tiny-Voxtral"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text(COMMIT)
@@ -399,7 +400,7 @@ def test_what_the_hubs_own_client_fetched_is_used(machine, tmp_path, mine):
     assert voxtral_directory(NAME) == repository / "snapshots" / COMMIT
 
 
-def test_a_model_that_was_not_fetched_names_the_command(machine):
+def test_for_a_missing_model_the_error_names_the_command(machine):
     with pytest.raises(
         ModelError, match=r"not on this machine yet.*models fetch voxtral` \(9.4 GB"
     ):
@@ -425,7 +426,7 @@ def test_a_file_of_the_wrong_length_is_damaged(mine, content):
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"weight_map": 3}'])
-def test_a_damaged_index_is_said(mine, content):
+def test_a_damaged_index_is_an_error(mine, content):
     (mine / "model.safetensors.index.json").write_bytes(content)
     with pytest.raises(ModelError, match=r"index\.json is damaged"):
         voxtral_directory(str(mine))
@@ -441,7 +442,7 @@ def test_one_file_of_weights_needs_no_index(mine):
 
 
 @pytest.mark.parametrize("path", ["/no/such", "~/no/such", "./no", "nothing"])
-def test_what_is_no_hub_name_is_a_path(path, machine):
+def test_a_name_that_is_not_a_repository_is_a_path(path, machine):
     with pytest.raises(ModelError, match=r"There is no directory .*no"):
         voxtral_directory(path)
 
@@ -495,7 +496,7 @@ def test_a_file_that_an_earlier_download_left_unchecked_is_hashed_not_sent(fetch
     assert fetched(machine) == FILES
 
 
-def test_a_fetched_model_is_kept_under_its_name(machine):
+def test_a_downloaded_model_is_kept_under_its_name(machine):
     repository = voxtral(NAME)
     assert isinstance(repository, Model)
     assert repository.path == models_directory() / "Tiny-Voxtral" == machine

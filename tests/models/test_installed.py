@@ -14,12 +14,12 @@ from voxtui.settings.schema import Config, KokoroConfig, VoiceConfig
 pytestmark = pytest.mark.usefixtures("empty_store")
 
 
-def test_a_model_that_was_not_fetched_names_the_command():
+def test_for_a_missing_model_the_error_names_the_command():
     with pytest.raises(ModelError, match=r"not on this machine yet.*`voxtui models fetch tiny`"):
         model_file("tiny")
 
 
-def test_what_a_fetch_that_was_interrupted_has_brought_counts():
+def test_the_missing_size_excludes_a_partial_download():
     models_directory().mkdir(parents=True)
     (models_directory() / PARTIAL).write_bytes(CONTENT[:100])
     with pytest.raises(ModelMissing) as missing:
@@ -36,7 +36,7 @@ def test_what_a_fetch_that_was_interrupted_has_brought_counts():
         lambda path: download(TINY, source=Path(path)),
     ],
 )
-def test_a_home_of_nobody_is_a_place_where_no_file_is(find):
+def test_the_home_of_an_unknown_user_is_a_missing_file(find):
     with pytest.raises(ModelError, match=r"There is no (model )?(file|directory)( at)? ~nobody"):
         find("~nobody-at-all/x")
 
@@ -50,7 +50,7 @@ def test_a_home_of_nobody_is_a_place_where_no_file_is(find):
         lambda: kokoro_files(VoiceConfig()),
     ],
 )
-def test_a_folder_that_may_not_be_looked_into_is_one_sentence(find, monkeypatch):
+def test_an_unreadable_directory_is_one_sentence(find, monkeypatch):
     def forbidden(path, **_):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
@@ -77,18 +77,18 @@ def test_a_model_file_of_other_content_is_damaged():
         check_content(path)
 
 
-def test_a_model_of_ones_own_may_have_any_content(tmp_path):
+def test_a_model_file_of_the_user_may_have_any_content(tmp_path):
     (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
     check_content(tmp_path / "tiny.gguf")
 
 
-def test_a_name_nobody_knows_lists_the_known_ones():
+def test_for_an_unknown_name_the_error_lists_the_known_ones():
     for call in (model_file, chat_model):
         with pytest.raises(ModelError, match=r"no chat model named gpt.*qwen2\.5-coder-1\.5b"):
             call("gpt")
 
 
-def test_any_gguf_file_may_be_named_by_path(tmp_path, monkeypatch):
+def test_any_gguf_file_may_be_given_by_path(tmp_path, monkeypatch):
     (tmp_path / "mine.gguf").write_bytes(CONTENT)
     assert model_file(str(tmp_path / "mine.gguf")) == tmp_path / "mine.gguf"
     monkeypatch.chdir(tmp_path)
@@ -106,7 +106,7 @@ def test_any_gguf_file_may_be_named_by_path(tmp_path, monkeypatch):
         (b"GGUF\3\0\0\0", "is cut short"),
     ],
 )
-def test_a_path_that_is_no_model_is_refused(tmp_path, content, sentence):
+def test_a_file_of_another_format_is_refused(tmp_path, content, sentence):
     path = tmp_path / "mine.gguf"
     if content is not None:
         path.write_bytes(content)
@@ -114,7 +114,7 @@ def test_a_path_that_is_no_model_is_refused(tmp_path, content, sentence):
         model_file(str(path))
 
 
-def test_a_release_cut_short_elsewhere_is_recognised_by_its_name(tmp_path):
+def test_a_release_that_is_cut_short_is_recognised_by_its_name(tmp_path):
     (tmp_path / "tiny.gguf").write_bytes(CONTENT[:PART])
     with pytest.raises(ModelError, match="is cut short"):
         model_file(str(tmp_path / "tiny.gguf"))
@@ -129,17 +129,17 @@ def test_a_release_cut_short_elsewhere_is_recognised_by_its_name(tmp_path):
         lambda named: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=named))),
     ],
 )
-def test_a_path_in_a_home_that_nobody_has_is_one_sentence(find):
+def test_a_path_in_the_home_of_an_unknown_user_is_one_sentence(find):
     with pytest.raises(ModelError, match="~nobody-here/"):
         find("~nobody-here/mine.gguf")
 
 
-def test_a_file_that_is_not_there_is_refused_even_where_the_model_is(monkeypatch):
+def test_a_missing_file_for_from_is_refused_even_if_the_model_is_here(monkeypatch):
     monkeypatch.setattr(fetch_command, "model_file", lambda name: Path("here"))
     with pytest.raises(InputError, match="there is no such file"):
         fetch_command.fetch(Config(), None, "auto", Path("nowhere.gguf"))
 
 
-def test_a_directory_is_no_model(tmp_path):
+def test_a_directory_is_not_a_model_file(tmp_path):
     with pytest.raises(ModelError, match="is a directory"):
         model_file(str(tmp_path))

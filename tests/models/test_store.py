@@ -21,7 +21,7 @@ CHANGED = CONTENT[:-1] + b"?"
 
 @pytest.fixture
 def released(tmp_path):
-    """The released file, as the user downloaded it."""
+    """Write the released file to a directory of the user."""
     path = tmp_path / "released.gguf"
     path.write_bytes(CONTENT)
     return path

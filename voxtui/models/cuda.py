@@ -1,4 +1,4 @@
-"""Whether this machine can run the models for a GPU, found out without importing torch."""
+"""Check whether this machine can run models on a GPU, without importing torch."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ DRIVER = "libcuda.so.1"
 
 MONITOR = "libnvidia-ml.so.1"
 
+NO_DEVICE = 100
+"""CUDA_ERROR_NO_DEVICE"""
+
 VOXTRAL_MEMORY = 12e9
-"""Bytes of GPU memory Voxtral should find, counted: 9.4 GB of weights in bfloat16, 0.6 GB of cache
-for five spoken turns, 1 GB for CUDA and the work of a turn, 0.5 GB for Kokoro, and some reserve."""
+"""Bytes of GPU memory that Voxtral needs: 9.4 GB of weights in bfloat16, 0.6 GB of cache for five
+spoken turns, 1 GB for CUDA and the work of a turn, 0.5 GB for Kokoro, and a reserve of 0.5 GB."""
 
 VOXTRAL_FREE = 10.5e9
-"""Of these, bytes that must be free as it loads: CUDA and Kokoro have taken theirs by then."""
+"""Bytes of them that must be free when it loads, because CUDA and Kokoro have theirs by then."""
 
-HOW_TO_GET_CUDA = "A CUDA build of it: pip install --force-reinstall torch"
+HOW_TO_GET_CUDA = "For a CUDA build: pip install --force-reinstall torch"
 
 VOXTRAL_PACKAGES = ("torch", "transformers", "mistral_common")
 
-DEVICE_NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
-"""What an NVIDIA driver shows of itself, on Linux and inside Windows."""
+DEVICE_NODE = Path("/dev/nvidiactl")
+"""exists where an NVIDIA driver is loaded"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +40,16 @@ class Gpu:
     memory: int
     """bytes"""
     free: int
-    """bytes that nobody uses, or `memory` where that cannot be found out"""
+    """bytes; the same as `memory` if the driver does not report it"""
 
 
 def is_likely() -> bool:
-    """Whether asking `first_gpu` is worth its time. Takes none itself."""
-    return any(node.exists() for node in DEVICE_NODES)
+    """Return True if `first_gpu` may find a GPU. Takes microseconds."""
+    return DEVICE_NODE.exists()
 
 
 def check_voxtral() -> None:
-    """Raises ModelError unless the GPU, its memory and the packages for Voxtral are there."""
+    """Raise ModelError unless this machine has the GPU, memory and packages that Voxtral needs."""
     try:
         gpu = first_gpu()
     except ModelError as error:
@@ -59,14 +62,14 @@ def check_voxtral() -> None:
         free, needed = gpu.free / 1e9, VOXTRAL_FREE / 1e9
         raise ModelError(
             f"Voxtral needs {needed:g} GB of free GPU memory; {gpu.name} has {free:.1f} GB left.",
-            "`nvidia-smi` says what has the rest.",
+            "`nvidia-smi` lists the programs that use the rest.",
         )
     check_packages()
     check_torch()
 
 
 def check_packages() -> None:
-    """Raises ModelError if one that Voxtral needs is missing."""
+    """Raise ModelError if a package that Voxtral needs is missing."""
     lacking = [name for name in VOXTRAL_PACKAGES if importlib.util.find_spec(name) is None]
     if lacking:
         raise ModelError(
@@ -75,14 +78,14 @@ def check_packages() -> None:
 
 
 def first_gpu() -> Gpu:
-    """The device that CUDA calls its first. May take a second. Raises ModelError with the reason.
+    """Return the first device of CUDA. Takes up to a second. Raises ModelError if there is none.
 
-    Asks the driver (https://docs.nvidia.com/cuda/cuda-driver-api), which opens no context for this.
+    Asks the driver without opening a context: https://docs.nvidia.com/cuda/cuda-driver-api
     """
     try:
         driver = ctypes.CDLL(DRIVER)
     except OSError as error:
-        raise ModelError("There is no NVIDIA driver here.") from error
+        raise ModelError(f"There is no NVIDIA driver ({DRIVER}).") from error
     count, device, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
     name = ctypes.create_string_buffer(256)
     _succeed(driver.cuInit(0))
@@ -105,10 +108,10 @@ class _Memory(ctypes.Structure):
 
 
 def _free(device: uuid.UUID) -> int | None:
-    """Bytes of memory that nobody uses, or None where the driver's monitor does not tell.
+    """Return the free bytes of memory, or None if the driver's monitor does not report them.
 
-    https://docs.nvidia.com/deploy/nvml-api: it needs no context on the device, as CUDA would, and
-    numbers the devices in its own way. A part of a shared device (MIG) is named otherwise.
+    The monitor needs no context on the device, unlike CUDA. It finds the device by UUID, because
+    it numbers devices differently: https://docs.nvidia.com/deploy/nvml-api
     """
     try:
         monitor = ctypes.CDLL(MONITOR)
@@ -118,19 +121,18 @@ def _free(device: uuid.UUID) -> int | None:
         return None
     handle, memory = ctypes.c_void_p(), _Memory()
     try:
-        for kind in (b"GPU", b"MIG"):
-            name = kind + b"-" + str(device).encode()
-            if monitor.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)):
-                continue
-            if not monitor.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
-                return memory.free
+        name = f"GPU-{device}".encode()
+        if monitor.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)):
+            return None
+        if monitor.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
+            return None
+        return memory.free
     finally:
         monitor.nvmlShutdown()
-    return None
 
 
 def check_torch() -> str:
-    """Which torch is installed, in words. Raises ModelError if it is no build for CUDA."""
+    """Return the versions of torch and CUDA. Raise ModelError if torch is a build without CUDA."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise ModelError("torch is not installed.", how_to_install("voxtral"))
@@ -139,14 +141,14 @@ def check_torch() -> str:
     except OSError:
         built = {}
     if not built.get("cuda"):
-        version = built.get("__version__", "of unknown version")
+        version = built.get("__version__", "(unknown version)")
         raise ModelError(f"torch {version} is a build without CUDA.", HOW_TO_GET_CUDA)
     return f"{built['__version__']} for CUDA {built['cuda']}"
 
 
 def _succeed(result: int) -> None:
-    """CUDA_ERROR_NO_DEVICE is 100; others say that driver and hardware do not get along."""
-    if result == 100:
+    """Raise ModelError for an error code of CUDA."""
+    if result == NO_DEVICE:
         raise ModelError("The NVIDIA driver shows no GPU.")
     if result:
-        raise ModelError(f"The NVIDIA driver does not answer (CUDA error {result}).")
+        raise ModelError(f"The NVIDIA driver failed (CUDA error {result}).")
