@@ -1,8 +1,9 @@
 """The screen as a program of its own, on a scripted engine that notes what it is told.
 
-    python -m tests.ui.scripted_app LOG [--key f8] [--die]
+    python -m tests.ui.scripted_app LOG [--key f8] [--die | --hang] [--pieces N]
 
-`--die`: a bug on the engine thread as soon as the key goes down.
+As soon as the key goes down, `--die` raises an error on the engine thread, and `--hang` blocks the
+event loop for ever. `--pieces`: the answer comes at once, in so many pieces of two words.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from voxtui.ui.terminal.restore import terminal_given_back
 class NotingEngine(ScriptedEngine):
     """Loads at once, and answers as soon as the key is up."""
 
-    def __init__(self, emit: Callable[[Event], object], log: Path, dies: bool) -> None:
+    def __init__(self, emit: Callable[[Event], object], options: argparse.Namespace) -> None:
         super().__init__(emit)
-        self._log = log
-        self._dies = dies
+        self._log: Path = options.log
+        self._options = options
         self._marks = Marks()
 
     def note(self, name: str, *values: object) -> None:
@@ -52,7 +53,9 @@ class NotingEngine(ScriptedEngine):
 
     def talk(self, at: float | None = None, source: str = "microphone", paced: bool = True) -> int:
         self.note("talk", at)
-        if self._dies:
+        while self._options.hang:
+            time.sleep(1)
+        if self._options.die:
             self.report(Died(ZeroDivisionError("a bug")))
             return 1
         self.turns += 1
@@ -67,6 +70,8 @@ class NotingEngine(ScriptedEngine):
         self.report(
             StateChanged(State.THINKING), UserWords(number, "What is the capital of France?")
         )
+        for _ in range(self._options.pieces):
+            self.report(ReplyText(number, "two words "))
         self.report(ReplyText(number, "The capital of France is Paris."))
         turn_ = Turn(number, "scripted", Outcome.ANSWERED, {"released": 0.0, "first_token": 0.08})
         self.report(TurnFinished(turn_), StateChanged(State.READY))
@@ -85,9 +90,9 @@ class NotingEngine(ScriptedEngine):
 
 
 class NotingApp(VoxtuiApp):
-    def __init__(self, log: Path, key: str, dies: bool) -> None:
-        config = Config(ui=UiConfig(talk_key=key))  # type: ignore[arg-type]
-        super().__init__(lambda emit: NotingEngine(emit, log, dies), config)
+    def __init__(self, options: argparse.Namespace) -> None:
+        config = Config(ui=UiConfig(talk_key=options.key))
+        super().__init__(lambda emit: NotingEngine(emit, options), config)
 
     def on_keyboard_answer(self, answer: KeyboardAnswer) -> None:
         super().on_keyboard_answer(answer)
@@ -100,9 +105,11 @@ def main() -> None:
     parser.add_argument("log", type=Path)
     parser.add_argument("--key", default="space")
     parser.add_argument("--die", action="store_true")
-    asked = parser.parse_args()
-    app = NotingApp(asked.log, asked.key, asked.die)
-    with native_stderr_in(asked.log.with_suffix(".native")), terminal_given_back():
+    parser.add_argument("--hang", action="store_true")
+    parser.add_argument("--pieces", type=int, default=0)
+    options = parser.parse_args()
+    app = NotingApp(options)
+    with native_stderr_in(options.log.with_suffix(".native")), terminal_given_back():
         app.run()
     raise SystemExit(app.return_code)
 

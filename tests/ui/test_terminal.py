@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -109,6 +110,32 @@ def test_what_is_taken_of_the_terminal_is_given_back_when_it_is_told_to_end(log)
         assert terminal.ends(signal.SIGTERM) == 130
         terminal.until(terminal.restored)
         assert b"Traceback" not in terminal.output
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_with_the_same_code_while_its_loop_hangs(log, ending):
+    with AppInTerminal(log, "--hang", in_shell=True) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send(DOWN)
+        terminal.until(lambda: "talk" in terminal.told)
+        assert terminal.ends(ending) == 130
+        terminal.until(terminal.restored)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, QUIT])
+def test_a_long_answer_that_comes_at_once_does_not_delay_the_end(log, ending):
+    with AppInTerminal(log, "--pieces", "20000") as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send(DOWN, UP)
+        terminal.until(lambda: "release" in terminal.told)
+        begun = time.monotonic()
+        if isinstance(ending, signal.Signals):
+            assert terminal.ends(ending) == 130
+        else:
+            terminal.send(ending)
+            assert terminal.ends() == 0
+        terminal.until(terminal.restored)
+        assert time.monotonic() - begun < 10
 
 
 @pytest.mark.slow

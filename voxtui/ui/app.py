@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import threading
 import time
 from collections import deque
@@ -84,6 +82,7 @@ from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
 from voxtui.ui.terminal import gc_tuning
 from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.terminal.painting import paint_now
+from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
 
 if TYPE_CHECKING:
     from voxtui.dialogue.engine import Engine
@@ -107,9 +106,6 @@ LEVEL_SECONDS = 1.0
 """How often the microphone's level is told as a number: the loudest since it was told last."""
 
 LEVEL_CHECK_SECONDS = 3.0
-
-TERMINATED = 130
-"""The exit code after SIGTERM and SIGHUP, as without the screen."""
 
 BADGES = {
     State.LOADING: "◌ LOADING",
@@ -297,11 +293,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._show_mode()
         self._show_head()
         self._show_state()
-        for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Even if it was started to ignore them, as by `nohup`: nobody could end it without its
-            # terminal, and its microphone is open.
-            leave = partial(self.exit, return_code=TERMINATED)
-            asyncio.get_running_loop().add_signal_handler(ending, leave)
+        if not self.is_headless:  # a test run keeps the signals of its process
+            exit_on_signals(partial(self.exit, return_code=EXIT_CODE))
         # After a suspend the terminal shows nothing, and Textual paints what has changed only.
         self.app_resume_signal.subscribe(self, self._paint_all)  # pyright: ignore[reportUnknownMemberType]
         self.set_interval(TICK_SECONDS, self._tick)
