@@ -1,4 +1,4 @@
-"""The parts that a configuration asks for: a conversation's concrete classes are named here."""
+"""Make the parts that a configuration asks for. Only this module names concrete classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from voxtui.errors import ModelError
 
@@ -20,33 +20,44 @@ if TYPE_CHECKING:
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, SpeechDetector, Voice
+    from voxtui.dialogue.loaders import Loaders
     from voxtui.settings.schema import Config
 
 CLIPS = Path(__file__).parent / "data" / "clips"
 
 
-def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
-    """An engine on the microphone and the speaker of the configuration.
+VOXTRAL, CHAT = "voxtral", "chat"
+"""Models that a brain may download while it loads, if the user allows it."""
 
-    Voxtral, where it is asked for by name and is not here, is fetched as it loads.
+NO_DOWNLOAD: frozenset[str] = frozenset()
+
+Notify: TypeAlias = "Callable[[str], object]"
+"""Shows one sentence to the user. Any thread."""
+
+
+def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
+    """Return an engine on the microphone and the speaker of the configuration.
+
+    It downloads Voxtral while it loads, if the configuration names it.
     """
 
     def fallback_devices() -> tuple[Microphone, Speaker]:
         return build_microphone(""), build_speaker("")
 
     microphone, speaker = build_microphone(config.audio.input), build_speaker(config.audio.output)
-    return build_engine(config, emit, microphone, speaker, fallback_devices, fetches=True)
+    may_download = frozenset({VOXTRAL})
+    return build_engine(config, emit, microphone, speaker, fallback_devices, may_download)
 
 
 def build_microphone(name: str) -> SounddeviceMicrophone:
-    """The one that `name` means; empty: the system's default."""
+    """Return the microphone that `name` means; empty: the system's default."""
     from voxtui.audio.microphone import SounddeviceMicrophone
 
     return SounddeviceMicrophone(name)
 
 
 def build_speaker(name: str) -> SounddeviceSpeaker:
-    """The one that `name` means; empty: the system's default."""
+    """Return the speaker that `name` means; empty: the system's default."""
     from voxtui.audio.speaker import SounddeviceSpeaker
 
     return SounddeviceSpeaker(name)
@@ -58,24 +69,24 @@ def build_engine(
     microphone: Microphone | None,
     speaker: Speaker | None,
     fallback_devices: Callable[[], tuple[Microphone, Speaker]] | None = None,
-    fetches: bool = False,
+    may_download: frozenset[str] = NO_DOWNLOAD,
 ) -> Engine:
-    """An engine with the models of `config`, on these devices. Raises ModelError.
+    """Return an engine with the models of `config`, on these devices. Raises ModelError.
 
-    `fallback_devices` makes what replaces a lost device; `fetches` as for `build_brain`.
+    `fallback_devices` makes the devices that replace a lost one.
     """
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Notice
 
-    def say(sentence: str) -> None:
+    def notify(sentence: str) -> None:
         emit(Notice(sentence, "information"))
 
     return Engine(
         microphone=microphone,
         speaker=speaker,
         detector=build_detector(config),
-        brain=build_brain(config, say, fetches),
-        voice=build_voice(config, say),
+        brain=build_brain(config, notify, may_download),
+        voice=build_voice(config, notify),
         config=config,
         emit=emit,
         fallback_devices=fallback_devices,
@@ -84,7 +95,7 @@ def build_engine(
 
 
 def build_detector(config: Config) -> SpeechDetector:
-    """The official Silero where torch is there for the brain, else the one that needs none."""
+    """Return the official Silero where the brain needs torch anyway, else the one without torch."""
     from importlib.util import find_spec
 
     from voxtui.audio.silero import PySilero, TorchSilero
@@ -97,77 +108,126 @@ def build_detector(config: Config) -> SpeechDetector:
     return PySilero()
 
 
-def reload_parts(
-    config: Config, say: Callable[[str], object], fetches: bool = False
-) -> ReplaceParts:
-    """Brain and voice once more, after a start that failed.
+def reload_parts(config: Config, notify: Notify, download_chat: bool = False) -> ReplaceParts:
+    """Return brain and voice once more, after a start that failed.
 
-    `fetches`: the user has said that a chat model that is not here is to be fetched.
+    `download_chat`: the user allowed the download of the chat model.
     """
     from voxtui.dialogue.commands import ReplaceParts
 
-    brain = build_brain(config, say, fetches=True, fetches_chat_model=fetches)
-    return ReplaceParts(config, brain=brain, voice=build_voice(config, say) or "none")
+    may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
+    brain = build_brain(config, notify, may_download)
+    return ReplaceParts(config, brain=brain, voice=build_voice(config, notify) or "none")
 
 
 def build_brain(
-    config: Config,
-    say: Callable[[str], object],
-    fetches: bool = False,
-    fetches_chat_model: bool = False,
-) -> Brain:
-    """The brain that `config` names, not loaded yet; `say` as for `AutoBrain`. Raises ModelError.
+    config: Config, notify: Notify, may_download: frozenset[str] = NO_DOWNLOAD
+) -> Loaders[Brain]:
+    """Return the loaders of the brain that `config` names, best first.
 
-    `fetches`: a Voxtral that is asked for by name may come from the hub while it loads;
-    `fetches_chat_model`: so may the chat model of the embedded brain.
+    A brain that the user named is made at once. Raises ModelError if that is impossible.
     """
+    from voxtui.dialogue.loaders import Loaders
 
-    def embedded() -> Brain:
-        from voxtui.brains.embedded.brain import EmbeddedBrain
+    embedded = partial(_embedded, config, CHAT in may_download)
+    voxtral = partial(_voxtral, config, notify, VOXTRAL in may_download)
+    loaders: dict[str, Loaders[Brain]] = {
+        "auto": Loaders((partial(_voxtral_on_gpu, config, notify), embedded)),
+        "embedded": Loaders((embedded,)),
+        "voxtral": Loaders((voxtral, embedded), first_only=True),
+        "remote": Loaders((partial(_remote, config, notify),)),
+    }
+    chosen = loaders[config.brain.name]
+    return chosen if config.brain.name == "auto" else chosen.with_first_made()
 
-        return EmbeddedBrain(config, fetches_chat_model)
 
-    def voxtral(fetches: bool = False) -> Brain:
-        from voxtui.models import catalogue, download, installed
-        from voxtui.models.cuda import check_packages
+def build_voice(config: Config, notify: Notify) -> Loaders[Voice] | None:
+    """Return the loaders of the voice that `config` names, best first; None for silence.
 
-        check_packages()
-        model, bring = config.brain.voxtral.model, None
-        try:
-            directory = installed.voxtral_directory(model)
-        except ModelError:
-            named = catalogue.voxtral(model)
-            if not fetches or isinstance(named, Path):
-                raise
-            directory, bring = named.path, partial(download.download, named, "auto")
-        from voxtui.brains.voxtral.brain import VoxtralBrain
+    A voice that the user named is made at once. Raises ModelError if that is impossible.
+    """
+    from voxtui.dialogue.loaders import Loaders
 
-        return VoxtralBrain(config, directory, say, bring)
+    embedded = partial(_hibari, config)
+    loaders: dict[str, Loaders[Voice]] = {
+        "auto": Loaders((partial(_kokoro_on_gpu, config), embedded)),
+        "embedded": Loaders((embedded,)),
+        "kokoro": Loaders((partial(_kokoro, config),)),
+    }
+    if config.voice.engine == "none":
+        return None
+    chosen = loaders[config.voice.engine]
+    return chosen if config.voice.engine == "auto" else chosen.with_first_made()
 
-    def voxtral_on_gpu() -> Brain:
-        from voxtui.models.cuda import check_voxtral
 
-        check_voxtral()
-        return voxtral()
+def _embedded(config: Config, download_chat: bool) -> Brain:
+    from voxtui.brains.embedded.brain import EmbeddedBrain
 
-    from voxtui.brains.auto import AutoBrain
+    return EmbeddedBrain(config, download_chat)
 
-    match config.brain.name:
-        case "embedded":
-            return embedded()
-        case "voxtral":
-            asked_for = voxtral(fetches)  # where it cannot be had, that is said at once
-            return AutoBrain(lambda: asked_for, embedded, say, asked_for.name)
-        case "remote":
-            from voxtui.brains.remote.brain import RemoteBrain
 
-            return RemoteBrain(config, say)
-        case "auto":
-            return AutoBrain(voxtral_on_gpu, embedded, say)
+def _voxtral(config: Config, notify: Notify, may_download: bool) -> Brain:
+    from voxtui.models import catalogue, download, installed
+    from voxtui.models.cuda import check_packages
+
+    check_packages()
+    name, fetch = config.brain.voxtral.model, None
+    try:
+        directory = installed.voxtral_directory(name)
+    except ModelError:
+        model = catalogue.voxtral(name)
+        if not may_download or isinstance(model, Path):
+            raise
+        directory, fetch = model.path, partial(download.download, model, "auto")
+    from voxtui.brains.voxtral.brain import VoxtralBrain
+
+    return VoxtralBrain(config, directory, notify, fetch)
+
+
+def _voxtral_on_gpu(config: Config, notify: Notify) -> Brain:
+    from voxtui.models.cuda import check_voxtral
+
+    check_voxtral()
+    return _voxtral(config, notify, may_download=False)
+
+
+def _remote(config: Config, notify: Notify) -> Brain:
+    from voxtui.brains.remote.brain import RemoteBrain
+
+    return RemoteBrain(config, notify)
+
+
+def _hibari(config: Config) -> Voice:
+    from voxtui.voices.hibari import HibariVoice
+
+    return HibariVoice(config.voice)
+
+
+def _kokoro(config: Config) -> Voice:
+    from voxtui.models.installed import kokoro_files
+    from voxtui.voices.kokoro import KokoroVoice, check_installed
+
+    check_installed()
+    return KokoroVoice(config.voice, kokoro_files(config.voice))
+
+
+def _kokoro_on_gpu(config: Config) -> Voice:
+    from voxtui.models.cuda import check_torch, first_gpu
+
+    voice = _kokoro(config)
+    check_torch()
+    first_gpu()
+    return voice
+
+
+def check_voice(config: Config) -> None:
+    """Raise ModelError if this machine cannot make the voice of `config`."""
+    if voice := build_voice(config, lambda sentence: None):
+        voice.make().close()
 
 
 @contextmanager
-def recogniser(config: Config, say: Callable[[str], object]) -> Generator[Callable[[Samples], str]]:
+def recogniser(config: Config, notify: Notify) -> Generator[Callable[[Samples], str]]:
     """Yield the speech recogniser of the brain in force: samples (float32, 16 kHz) -> words.
 
     `embedded` and `auto` use Moonshine, without loading a chat model. Raises ModelError.
@@ -186,7 +246,7 @@ def recogniser(config: Config, say: Callable[[str], object]) -> Generator[Callab
 
     from voxtui.dialogue.data import Utterance
 
-    with closing(build_brain(config, say)) as brain:
+    with closing(build_brain(config, notify).make()) as brain:
 
         def recognise(samples: Samples) -> str:
             tokens = brain.transcribe(Utterance(samples, (), 0.0), Flag())
@@ -196,53 +256,8 @@ def recogniser(config: Config, say: Callable[[str], object]) -> Generator[Callab
         yield recognise
 
 
-def build_voice(config: Config, say: Callable[[str], object]) -> Voice | None:
-    """The voice that `config` names, not loaded yet; None for silence. Raises ModelError."""
-
-    def embedded() -> Voice:
-        from voxtui.voices.hibari import HibariVoice
-
-        return HibariVoice(config.voice)
-
-    def kokoro() -> Voice:
-        from voxtui.models.installed import kokoro_files
-        from voxtui.voices.kokoro import KokoroVoice, check_installed
-
-        check_installed()
-        return KokoroVoice(config.voice, kokoro_files(config.voice))
-
-    def kokoro_on_gpu() -> Voice:
-        from voxtui.models.cuda import check_torch, first_gpu
-
-        voice = kokoro()
-        check_torch()
-        first_gpu()
-        return voice
-
-    match config.voice.engine:
-        case "embedded":
-            return embedded()
-        case "kokoro":
-            return kokoro()
-        case "auto":
-            from voxtui.voices.auto import AutoVoice
-
-            return AutoVoice(kokoro_on_gpu, embedded, say)
-        case "none":
-            return None
-
-
-def check_voice(config: Config) -> None:
-    """Raises ModelError if the voice of `config` cannot be had."""
-    from voxtui.voices.auto import AutoVoice
-
-    voice = build_voice(config, lambda sentence: None)
-    if isinstance(voice, AutoVoice):
-        voice.choose()
-
-
 def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], None]:
-    """What reads a clip and speaks it to an engine in real time. It raises InputError."""
+    """Return a function that reads a clip and speaks it in real time. It raises InputError."""
 
     def speak_clip(engine: Engine, path: Path, stopped: threading.Event) -> None:
         from voxtui.audio.clips import load_clip, speak
@@ -253,10 +268,10 @@ def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], No
 
 
 def sample_clips() -> list[tuple[str, Path]]:
-    """(what is said, file) of the clips that travel with the package."""
+    """Return (text, file) of the sample clips in the package."""
     return [(path.stem.replace("-", " "), path) for path in sorted(CLIPS.glob("*.wav"))]
 
 
 def target_clips() -> list[Path]:
-    """What `bench --check` judges the targets over: a short WAV and a long OGG."""
+    """Return the clips on which `bench --check` judges the targets: a short WAV, a long OGG."""
     return [CLIPS / "capital-of-france.wav", CLIPS / "weekend-trip.ogg"]

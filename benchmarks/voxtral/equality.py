@@ -26,7 +26,7 @@ from voxtui.brains.voxtral import graphs
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.prompt import Clip, token_ids, transcription, without_trailing_zeros
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Token, Utterance
-from voxtui.dialogue.history import Conversation
+from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Past, PastTurn
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import HistoryConfig
@@ -125,12 +125,12 @@ def after_barge_in(check: Check) -> None:
 
 
 def after_eviction(check: Check) -> None:
-    history = Conversation(HistoryConfig(turns=2, max_tokens=4000))
+    history = History(HistoryConfig(turns=2, max_tokens=4000))
     for seed in range(4):
         said = spoken(1.0, 10 + seed)
         reply = check.reply(history.past, said)
         text = "".join(token.text for token in reply)
-        history.remember(utterance_of(said), None, reply, text)
+        history.add(utterance_of(said), None, reply, text)
     assert isinstance(history.past[0].said, str)
 
 

@@ -8,6 +8,7 @@ from tests.fakes import LoudIsSpeech, ScriptedBrain
 from tests.patterns import sound
 from voxtui.commands.transcribe import Segment, format_segment, run, segments, write
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE
+from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import ModelError
 from voxtui.settings.schema import BrainConfig, Config, VadConfig, VoxtralBrainConfig
@@ -104,7 +105,8 @@ def transcribe(monkeypatch, tmp_path, capsys):
     soundfile.write(tmp_path / "clip.wav", sound("..xxxxxxxxxx....."), SAMPLE_RATE)
 
     def start(brain, name):
-        monkeypatch.setattr("voxtui.wiring.build_brain", lambda config, notify: brain)
+        loaders = Loaders((lambda: brain,))
+        monkeypatch.setattr("voxtui.wiring.build_brain", lambda config, notify: loaders)
         run(Config(brain=BrainConfig(name=name)), [tmp_path / "clip.wav"], "text")
         return capsys.readouterr()
 

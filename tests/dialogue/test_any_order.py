@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -43,6 +44,7 @@ from voxtui.dialogue.data import (
 from voxtui.dialogue.events import (
     Captured,
     Event,
+    Loaded,
     Notice,
     ReplyText,
     SpokenUpTo,
@@ -52,6 +54,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Past
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.settings.schema import Config, HistoryConfig, VadConfig
@@ -173,13 +176,14 @@ class AnyOrder(RuleBasedStateMachine):
             config=self.config,
             fallback_devices=self.fallback_devices,
         )
-        forget = self.engine._conversation.forget
+        log, forget = self.log, History.forget
 
-        def forgets() -> None:
-            self.log.append(FORGOTTEN)
-            forget()
+        def forget_and_note(history: History) -> None:
+            log.append(FORGOTTEN)
+            forget(history)
 
-        self.engine._conversation.forget = forgets  # type: ignore[method-assign]
+        self.patch = patch.object(History, "forget", forget_and_note)
+        self.patch.start()
         self.engine.start()
         self.events.until(StateChanged, lambda event: event == StateChanged(State.READY))
 
@@ -292,27 +296,29 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def unplug(self) -> None:
         lost = self.microphones[-1]
-        if self.engine._sound.microphone is not lost:
+        if lost.closed:
             return
         self.gate.hold(False)
         self.turn, self.source = None, "microphone"
         lost.unplug()
-        self.until(lambda: self.engine._sound.microphone is not lost)
+        self.until(lambda: lost.closed)
 
     @rule(brain=st.booleans())
     def choose(self, brain: bool) -> None:
         self.turn, self.source = None, "microphone"
         self.gate.hold(False)
-        voice = BeepVoice()
+        before = self.changes()
         if brain:
             self.brains.append(self.brain())
             self.engine.replace_parts(ReplaceParts(self.config, brain=self.brains[-1]))
         else:
-            self.engine.replace_parts(ReplaceParts(self.config, voice=voice))
+            self.engine.replace_parts(ReplaceParts(self.config, voice=BeepVoice()))
         # What is heard meanwhile is lost, and may be.
-        self.until(lambda: brain or self.engine._voice.voice is voice)
-        self.until(lambda: not brain or self.engine._brain is self.brains[-1])
+        self.until(lambda: self.changes() > before)
         self.until(lambda: self.engine.state is not State.LOADING)
+
+    def changes(self) -> int:
+        return sum(isinstance(event, Loaded) and event.changed for event in self.log)
 
     @rule(held=st.booleans())
     def hold_answers(self, held: bool) -> None:
@@ -346,6 +352,7 @@ class AnyOrder(RuleBasedStateMachine):
         finally:
             self.gate.hold(False)
             self.engine.close()
+            self.patch.stop()
         assert all(brain.closed for brain in self.brains[:-1]) and self.brains[-1].closed
 
     # What always holds.

@@ -21,6 +21,7 @@ from tests.fakes import (
     Flag,
     LoudIsSpeech,
     ScriptedBrain,
+    engine_on_fakes,
     frames,
 )
 from voxtui.dialogue.commands import ReplaceParts
@@ -46,7 +47,7 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.interfaces import Progress
 from voxtui.dialogue.marks import Mark, Outcome, Turn
-from voxtui.errors import DeviceError, ModelError, RemoteError
+from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.settings.schema import (
     BrainConfig,
     Config,
@@ -327,7 +328,9 @@ def test_models_are_warm_before_ready() -> None:
     """L7: READY is only reached after the brain has warmed up."""
     with talking() as talk:
         assert talk.brain.warmed
-        parts = Loaded("scripted brain", "beep", "fake microphone", "fake speaker")
+        parts = Loaded(
+            "scripted brain", "beep", "fake microphone", "fake speaker", brain_name="scripted"
+        )
         assert talk.events.seen[-2:] == [parts, StateChanged(State.READY)]
 
 
@@ -451,7 +454,7 @@ def test_a_release_that_is_meant_for_the_clip_before_does_not_end_the_talk() -> 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The frames after a release come from the test, which may be kept waiting."""
-    monkeypatch.setattr("voxtui.dialogue.engine.SILENT_SOURCE_SECONDS", SECONDS)
+    monkeypatch.setattr("voxtui.dialogue.listening.RELEASED_SOURCE_SECONDS", SECONDS)
 
 
 @pytest.mark.usefixtures("patient")
@@ -956,15 +959,40 @@ def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
             talk.turn()
 
 
-def test_a_bug_on_any_other_thread_reaches_the_front_end_too() -> None:
+def test_a_bug_on_any_thread_of_ours_reaches_the_front_end() -> None:
     before = threading.excepthook
     with talking() as talk:
-        converter = threading.Thread(target=lambda: 1 / 0)
+        converter = threading.Thread(target=lambda: 1 / 0, name="voxtui-converter")
         converter.start()
         converter.join()
         with pytest.raises(ZeroDivisionError):
             talk.events.until(TurnFinished)
     assert threading.excepthook is before
+
+
+def test_a_bug_on_a_library_s_thread_does_not_end_the_conversation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passed_on: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", passed_on.append)
+    with talking() as talk:
+        helper = threading.Thread(target=lambda: 1 / 0, name="library helper")
+        helper.start()
+        helper.join()
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert not talk.events.of(Died)
+    assert [bug.exc_type for bug in passed_on] == [ZeroDivisionError]
+
+
+def test_an_engine_that_gets_no_thread_says_so_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    with pytest.raises(VoxtuiError, match="refused to start a thread"):
+        engine_on_fakes(Events()).start()
 
 
 class LoadsWhenTold(ScriptedBrain):
@@ -987,7 +1015,6 @@ def test_the_microphone_is_heard_while_models_load_and_nothing_of_it_is_kept() -
         talk.microphone.level = 0.3
         assert talk.engine.level == 0.3
         talk.microphone.push(frames("xxxxxxxxxxxx" + "." * 26))
-        assert talk.engine._inbox.empty()
         brain.told.set()
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         talk.engine.send_text("hello")

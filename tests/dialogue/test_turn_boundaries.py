@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
-from tests.dialogue.test_engine import SPEECH, WITHOUT_TRANSCRIPTS, talking, text
+from tests.dialogue.test_engine import SPEECH, WITHOUT_TRANSCRIPTS, Talk, talking, text
 from tests.fakes import (
     LONG_AGO,
     OUT_OF_MEMORY,
@@ -28,6 +29,7 @@ from voxtui.dialogue.events import (
     SpokenUpTo,
     State,
     StateChanged,
+    TurnFinished,
     TurnStarted,
     UserWords,
 )
@@ -155,8 +157,7 @@ def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_n
 
     overhearing, go_on = VoiceBargeIn(), Flag()
     brain = ScriptedBrain([go_on, "One."])
-    config = Config(vad=VadConfig(listen_while_speaking=True))
-    with talking(brain, silent=True, config=config, overhearing=overhearing) as talk:
+    with talking(brain, silent=True, config=HEADPHONES, overhearing=overhearing) as talk:
         talk.engine.send_text("first")
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.THINKING))
         overhearing.threads.clear()
@@ -221,6 +222,17 @@ def test_hands_free_what_starts_a_turn_may_be_longer_than_an_utterance() -> None
         assert talk.turn().outcome is Outcome.ANSWERED
 
 
+def test_hands_free_an_utterance_that_ends_inside_the_preroll_is_answered_outside_of_it() -> None:
+    """The pre-roll holds a whole utterance, then more speech: two turns, one after the other."""
+    vad = VadConfig(hands_free=True, start_ms=500, end_ms=64, min_speech_ms=200)
+    with talking(ScriptedBrain(["One."], ["Two."]), config=Config(vad=vad)) as talk:
+        talk.microphone.push(frames("." * 20 + "x" * 8 + "..." + "x" * 16 + "...", LONG_AGO))
+        turns = [talk.turn() for _ in "ab"]
+        assert [turn.outcome for turn in turns] == [Outcome.ANSWERED] * 2
+        kinds = [type(e) for e in talk.events.seen if isinstance(e, TurnStarted | TurnFinished)]
+        assert kinds == [TurnStarted, TurnFinished] * 2
+
+
 def test_closing_answers_nothing_that_is_still_in_the_inbox() -> None:
     speaker = FakeSpeaker(held=True)
     with talking(speaker=speaker, config=HANDS_FREE) as talk:
@@ -278,6 +290,47 @@ def test_the_state_of_the_engine_is_the_one_last_reported() -> None:
 
 
 # Clips.
+
+
+@contextmanager
+def busy_microphone(talk: Talk) -> Iterator[None]:
+    """Push frames of the microphone all the time, as a real one does."""
+    stop = Flag()
+
+    def push() -> None:
+        while not stop.wait(0.005):
+            talk.microphone.push(frames(".", time.monotonic()))
+
+    pusher = threading.Thread(target=push)
+    pusher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        pusher.join()
+
+
+def test_a_released_clip_whose_source_stopped_ends_though_the_microphone_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("voxtui.dialogue.listening.RELEASED_SOURCE_SECONDS", 0.05)
+    with talking() as talk, busy_microphone(talk):
+        turn = talk.engine.talk(1000.0, source="clip.wav")
+        for frame in frames("xxxxxxxxxx", 1000.0, "clip.wav"):
+            talk.engine.push_frame(frame)
+        talk.engine.release(1000.0 + 12 * FRAME_SECONDS, turn)
+        assert talk.turn().outcome is Outcome.ANSWERED
+
+
+def test_a_clip_whose_source_stopped_without_a_release_ends_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", 0.05)
+    with talking() as talk, busy_microphone(talk):
+        talk.engine.talk(1000.0, source="clip.wav")
+        for frame in frames("xxxxxxxxxx", 1000.0, "clip.wav"):
+            talk.engine.push_frame(frame)
+        assert talk.turn().outcome is Outcome.ANSWERED
 
 
 def test_a_clip_that_was_stopped_before_it_began_takes_no_turn() -> None:

@@ -24,7 +24,7 @@ from voxtui.models.download import download
 from voxtui.models.installed import voxtral_directory
 from voxtui.settings.schema import BrainConfig, Config, VoxtralBrainConfig
 from voxtui.settings.sources import with_value
-from voxtui.wiring import build_brain
+from voxtui.wiring import VOXTRAL, build_brain
 
 VOXTUI = Path(sys.executable).with_name("voxtui")
 NAME = "someone/Tiny-Voxtral"
@@ -316,7 +316,7 @@ NAMED = Config(brain=BrainConfig(name="voxtral", voxtral=VoxtralBrainConfig(mode
 
 def test_the_screen_downloads_a_voxtral_that_the_config_names(machine, hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    brain = build_brain(NAMED, lambda sentence: None, fetches=True)
+    brain = build_brain(NAMED, lambda sentence: None, frozenset({VOXTRAL})).make()
     seen = []
     # These are not weights, so that is how it ends.
     with pytest.raises(ModelError, match="holds no Voxtral that can be loaded"):
@@ -329,7 +329,7 @@ def test_the_screen_downloads_a_voxtral_that_the_config_names(machine, hub, monk
 def test_the_screen_shows_that_the_hub_lacks_it(machine, hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     hub.files.clear()
-    brain = build_brain(NAMED, lambda sentence: None, fetches=True)
+    brain = build_brain(NAMED, lambda sentence: None, frozenset({VOXTRAL})).make()
     with pytest.raises(ModelError, match=f"The hub has no {NAME}|refuses to send {NAME}"):
         brain.warm_up(lambda step, fraction: None)
 
@@ -354,13 +354,15 @@ def test_leaving_during_the_download_does_not_wait_for_it(machine, monkeypatch):
     over.set()
 
 
-@pytest.mark.parametrize(("name", "fetches"), [("auto", True), ("voxtral", False)])
-def test_nothing_is_downloaded_without_consent(machine, hub, monkeypatch, name, fetches):
+@pytest.mark.parametrize(
+    ("name", "may_download"), [("auto", frozenset({VOXTRAL})), ("voxtral", frozenset())]
+)
+def test_nothing_is_downloaded_without_consent(machine, hub, monkeypatch, name, may_download):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.setattr(cuda, "check_voxtral", lambda: None)
     config = with_value(NAMED, "brain.name", name)
     with pytest.raises(ModelError, match="not on this machine yet"):
-        build_brain(config, lambda sentence: None, fetches).warm_up(lambda step, fraction: None)
+        build_brain(config, lambda sentence: None, may_download).makers[0]()
     assert not hub.requests
 
 

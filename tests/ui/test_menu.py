@@ -466,7 +466,7 @@ async def test_a_lost_microphone_gives_way_to_the_systems_default():
     microphone, spare = FakeMicrophone(), FakeMicrophone()
     spare.name = "built-in microphone"
     async with live(ScriptedBrain(), microphone, FakeSpeaker()) as s:
-        s.app.engine._sound._spares = lambda: (spare, FakeSpeaker())
+        s.app.engine._parts.devices._fallback_devices = lambda: (spare, FakeSpeaker())
         microphone.unplug()
         await s.until("The microphone was unplugged.", "Listening to built-in microphone now.")
         assert s.app._microphone == "built-in microphone"

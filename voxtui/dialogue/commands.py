@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
+from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.settings.schema import Config
 
@@ -16,8 +17,6 @@ class TurnHandle:
     """The part of a turn that several threads share: its number, its cancel flag and its marks."""
 
     number: int
-    source: str
-    paced: bool = True
     cancelled: threading.Event = field(default_factory=threading.Event)
     marks: Marks = field(default_factory=Marks)
     over: bool = False
@@ -33,10 +32,12 @@ class TurnHandle:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """Listen from `at` on."""
+    """Listen to `source` from `at` on. `paced` False: faster than real time."""
 
     turn: TurnHandle
     at: float
+    source: str
+    paced: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,8 @@ class ReplaceParts:
     config: Config
     microphone: Microphone | None = None
     speaker: Speaker | None = None
-    brain: Brain | None = None
-    voice: Voice | Literal["none"] | None = None
+    brain: Brain | Loaders[Brain] | None = None
+    voice: Voice | Loaders[Voice] | Literal["none"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """One thread, one inbox, one turn at a time.
 
-Frames and commands share the inbox, so a key press is ordered among the samples around it. While a
-turn is answered the thread is inside it; what cuts it short is the turn's cancel flag, set by the
-front end the moment a key is pressed.
+Frames and commands share the inbox, so that a key press is ordered among the samples around it.
+During an answer the thread is inside that turn. The turn's cancel flag ends it early, and the
+front end sets that flag in the moment of the key press.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
 from queue import Empty, SimpleQueue
-from typing import TypeAlias
 
-from voxtui.dialogue.chunker import Chunker
 from voxtui.dialogue.commands import (
     Cancel,
     Command,
@@ -31,98 +28,56 @@ from voxtui.dialogue.commands import (
     Talk,
     TurnHandle,
 )
-from voxtui.dialogue.data import (
-    FRAME_SAMPLES,
-    FRAME_SECONDS,
-    MICROPHONE,
-    OWN_SOURCES,
-    REPLAY,
-    TYPED,
-    Frame,
-    SpeechChunk,
-    Token,
-    UserTranscript,
-    Utterance,
-)
+from voxtui.dialogue.data import MICROPHONE, REPLAY, TYPED, Frame, Utterance
+from voxtui.dialogue.devices import FallbackDevices, SoundDevices
 from voxtui.dialogue.events import (
     Captured,
     ChangeFailed,
     Died,
     Event,
-    Loaded,
     LoadFailed,
     Loading,
     Notice,
-    ReplyText,
-    SpokenUpTo,
     State,
     StateChanged,
     TurnFinished,
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.history import Conversation
+from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, SpeechDetector, Voice
 from voxtui.dialogue.level import describe_overflows, diagnose_level
-from voxtui.dialogue.listening import Endpointer, SpeechGate, VoiceBargeIn
-from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
-from voxtui.dialogue.parts import FallbackDevices, SoundDevices
-from voxtui.dialogue.prefetch import SWITCH_SECONDS, prefetch
+from voxtui.dialogue.listening import (
+    Finished,
+    Found,
+    Listener,
+    Recorded,
+    Started,
+    TooQuiet,
+    VoiceBargeIn,
+)
+from voxtui.dialogue.loaders import Loaders
+from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.dialogue.parts import Parts
+from voxtui.dialogue.prefetch import SWITCH_SECONDS
 from voxtui.dialogue.recording import Recording
-from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceWorker
-from voxtui.errors import DeviceError, ModelError, ModelLost, RemoteError, VoxtuiError
+from voxtui.dialogue.turn import LiveTurn, take_turn, transcribe_idle
+from voxtui.errors import ModelError, ModelLost, VoxtuiError
 from voxtui.settings.schema import Config
 
-PREROLL_SECONDS = 0.35
-"""Sound kept from before the key: a press is noticed after the first phoneme has begun."""
-
-ECHO_SECONDS = 0.1
-"""How long a room goes on sounding after our own speech."""
-
-CUT_OFF_ECHO_SECONDS = 0.05
-"""The same after an answer was cut off: no longer, as whoever pressed the key may speak at once."""
-
-SILENT_SOURCE_SECONDS = 0.5
-"""A source that delivers no frame for so long after the release is not waited for."""
-
-TAP_SECONDS = 0.25
-"""A key that comes up sooner, with nothing said, was a slip, or meant to stop the answer."""
-
 LEAVING_SECONDS = 0.3
-"""How long quitting waits for the parts to be closed. The chat model's process is ended sooner."""
+"""Maximum wait for the parts when quitting. The chat model's process ends sooner."""
 
-CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
-"""The tone by which a newly chosen speaker is recognised."""
-
-
-@dataclass(slots=True)
-class Capture:
-    """An utterance in the making."""
-
-    ticket: TurnHandle
-    began_at: float
-    hands_free: bool = False
-    recording: Recording = field(default_factory=Recording)
-    released_at: float | None = None
-
-    def awaits(self, at: float, turn: int | None) -> bool:
-        """Whether a release at `at` that is meant for `turn` is that of this utterance."""
-        return at >= self.began_at and turn in (None, self.ticket.number)
-
-    @property
-    def tap(self) -> bool:
-        """Whether the key was held so briefly that nothing can have been meant."""
-        held = (self.released_at or float("inf")) - self.began_at
-        return self.ticket.source == MICROPHONE and held < TAP_SECONDS
+OUR_THREADS = "voxtui-"
+"""Prefix of the name of every thread of ours."""
 
 
 class Engine:
     """Drives a microphone, a detector, a brain, a voice and a speaker through turns.
 
     `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `fallback_devices`
-    None: no lost device is replaced. `emit` is called on several threads and returns
-    at once. `overhearing`: notices on the microphone's thread, which alone uses it, that
-    somebody talks over an answer (headphones).
+    None: a lost device is not replaced. `emit` is called on several threads and returns at once.
+    `overhearing` detects speech over an answer (headphones), on the microphone's thread.
     """
 
     def __init__(
@@ -131,82 +86,77 @@ class Engine:
         microphone: Microphone | None,
         speaker: Speaker | None,
         detector: SpeechDetector,
-        brain: Brain,
-        voice: Voice | None,
+        brain: Brain | Loaders[Brain],
+        voice: Voice | Loaders[Voice] | None,
         config: Config,
         emit: Callable[[Event], object],
         fallback_devices: FallbackDevices | None = None,
         overhearing: SpeechDetector | None = None,
     ) -> None:
-        self._sound = SoundDevices(
-            microphone, speaker, fallback_devices, self.push_frame, self._microphone_lost
-        )
-        self._detector = detector
-        self._brain = brain
-        self._voice = VoiceWorker(voice, config.voice.timeout_s) if voice else None
-        self._config = config
-        self._emit = emit
-        self._inbox: SimpleQueue[Frame | Command] = SimpleQueue()
-        self._conversation = Conversation(config.history)
-        self._gate = SpeechGate(config.vad.threshold)
-        self._endpointer = Endpointer(config.vad)
-        self._overhearing = VoiceBargeIn(overhearing, config.vad) if overhearing else None
-        # Hands-free, it is known only after `start_ms` that somebody speaks.
-        kept = 1 + config.vad.start_ms / 1000
-        self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
-        self._capture: Capture | None = None
-        self._writing: Generator[None, None, None] | None = None
-        self._last_said: Utterance | None = None
-        self._echo = (0.0, 0.0)
-        self._speaker_lost = False
-        self._muted = False
         self.state = State.LOADING
         """The current state. Any thread may read it; only the engine sets it."""
+        self._emit = emit
+        self._inbox: SimpleQueue[Frame | Command] = SimpleQueue()
+        self._replayed: deque[Frame] = deque()
+        """frames of the pre-roll, which come before those of the inbox"""
+        devices = SoundDevices(
+            microphone, speaker, fallback_devices, self.push_frame, self._microphone_lost
+        )
+        self._parts = Parts(devices, brain, voice, config, emit, self._progress)
+        self._listener = Listener(detector, config)
+        self._barge_in = VoiceBargeIn(overhearing, config.vad) if overhearing else None
+        self._history = History(config.history)
+        self._turn: LiveTurn | None = None
+        """the turn whose utterance is being recorded"""
         self._answering: TurnHandle | None = None
-        self._turns = 0
+        self._last_utterance: Utterance | None = None
+        self._idle: Generator[None, None, None] | None = None
+        """the transcription that runs while the inbox is empty"""
+        self._creating = threading.Lock()
+        """guards creating and enqueueing a turn, so that queue order equals turn order"""
+        self._newest = self._taken = TurnHandle(0)
+        """the latest turn created; the latest turn taken out of the inbox"""
         self._closing = False
-        self._minting = threading.Lock()
-        """held until what was minted is in the inbox, so that the newest comes last"""
-        self._ticket = self._taken = TurnHandle(0, TYPED)
-        """the newest, and the newest that has come out of the inbox"""
         self._excepthook = threading.excepthook
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
 
-    # Called by the front end.
+    # Called by the front end, on any thread.
 
     def start(self) -> None:
+        """Load the parts on the engine's thread. Raises VoxtuiError if no thread can be started."""
         sys.setswitchinterval(SWITCH_SECONDS)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            sentence = f"The system refused to start a thread ({error}): memory or process limit."
+            raise VoxtuiError(sentence, "`ulimit -v` and `ulimit -u` show the limits.") from error
         threading.excepthook = self._thread_died
-        self._thread.start()
 
     def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
-        """The key went down at `at`: cut off any answer and listen to `source`.
+        """Cut off any answer and listen to `source` from `at` (monotonic seconds) on.
 
-        `paced` False: a clip that is not played in real time. Returns the turn's number.
+        `paced` False: its frames come faster than in real time. Returns the turn's number.
         """
-        at = time.monotonic() if at is None else at
-        with self._minting:
-            ticket = self._mint(source, paced)
-            self._inbox.put(Talk(ticket, at))
-            return ticket.number
+        handle, at = TurnHandle(0), _now(at)
+        return self._enqueue(handle, Talk(handle, at, source, paced))
 
     def release(self, at: float | None = None, turn: int | None = None) -> None:
-        """The key came up at `at`: answer what was said until then.
+        """End the recording at `at` (monotonic seconds) and answer it.
 
-        Nothing happens where another than `turn` is listened to, or one that began later.
+        Ignored if `turn` is not the turn being recorded, or if the recording began after `at`.
         """
-        self._inbox.put(Release(time.monotonic() if at is None else at, turn))
+        self._inbox.put(Release(_now(at), turn))
 
     def push_frame(self, frame: Frame) -> None:
-        """The next frame of any source. Any thread."""
-        if self.state is State.LOADING:
-            return  # nobody can answer it, and while models load it would wait with thousands more
-        answering, overhearing = self._answering, self._overhearing
+        """Take the next frame of any source."""
+        if self.state is State.LOADING and self._newest is self._taken:
+            return  # no turn waits for it, and loading may last for thousands of frames
+        answering, barge_in = self._answering, self._barge_in
         if (
             answering is not None
-            and overhearing is not None
+            and barge_in is not None
             and frame.source == MICROPHONE
-            and overhearing.interrupts(frame, answering.number)
+            and barge_in.interrupts(frame, answering.number)
         ):
             answering.cancel()
         self._inbox.put(frame)
@@ -216,8 +166,8 @@ class Engine:
 
         Sets the turn's flag at once and queues the command. Ignored if that turn is over.
         """
-        with self._minting:
-            handle = self._ticket
+        with self._creating:
+            handle = self._newest
             if handle.over or turn not in (None, handle.number):
                 return  # each older turn was cancelled when the next one was created
             handle.cancel()
@@ -225,171 +175,174 @@ class Engine:
 
     def send_text(self, text: str, at: float | None = None) -> int:
         """Answer `text`, sent at `at` (monotonic seconds). Returns the turn's number."""
-        with self._minting:
-            ticket = self._mint(TYPED)
-            ticket.marks.mark(Mark.RELEASED, at)
-            self._inbox.put(SendText(ticket, text))
-            return ticket.number
+        handle = TurnHandle(0)
+        handle.marks.mark(Mark.RELEASED, at)
+        return self._enqueue(handle, SendText(handle, text))
 
-    def replay(self, at: float | None = None) -> None:
-        """Answer the last utterance once more, in place of its last answer."""
-        with self._minting:
-            ticket = self._mint(REPLAY, paced=False)
-            ticket.marks.mark(Mark.RELEASED, at)
-            self._inbox.put(Replay(ticket))
+    def replay(self, at: float | None = None) -> int:
+        """Answer the last utterance once more, in place of its last answer.
+
+        `at`: the time of the request (monotonic seconds). Returns the turn's number.
+        """
+        handle = TurnHandle(0)
+        handle.marks.mark(Mark.RELEASED, at)
+        return self._enqueue(handle, Replay(handle))
 
     def new_conversation(self) -> None:
-        with self._minting:
-            self._ticket.cancel()
-            self._inbox.put(NewConversation())
+        """End the answer in progress and empty the history."""
+        self._enqueue_after_cancel(NewConversation())
 
     def replace_parts(self, change: ReplaceParts) -> None:
-        """Use other parts from now on; an answer in progress ends.
+        """End the answer in progress and use other parts.
 
-        After a start that failed they are loaded in place of the others: brain and voice are new.
+        After a start that failed, brain and voice of `change` are loaded in place of the others.
         """
-        with self._minting:
-            self._ticket.cancel()
-            self._inbox.put(change)
+        self._enqueue_after_cancel(change)
 
     def rescan_devices(self) -> None:
-        """Find devices that were plugged in; what was asked for is used again if it is back."""
+        """Find devices that were plugged in; use the wanted ones if they are back."""
         self._inbox.put(RescanDevices())
 
     def mute(self, muted: bool) -> None:
-        """Turn the voice off, even in the middle of a sentence, or on; text goes on."""
-        self._muted = muted
+        """Turn the voice off, even in the middle of a sentence, or on. Text goes on."""
+        self._parts.muted = muted
 
     @property
     def level(self) -> float:
         """The microphone's peak, 0..1."""
-        return self._sound.level
+        return self._parts.devices.level
 
     def close(self, seconds: float | None = None) -> None:
-        """End the turn in progress, or the loading, close every part, and join the thread.
+        """End the turn in progress, or the loading; close every part and join the thread.
 
-        Waits no longer than `seconds`: a model that is being loaded cannot be hurried.
+        Waits `seconds` at most, because loading a model cannot be interrupted.
         """
         self._closing = True
-        self._ticket.cancel()
-        self._inbox.put(Quit())
+        self._enqueue_after_cancel(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(seconds)
         threading.excepthook = self._excepthook
 
+    def _enqueue(self, handle: TurnHandle, command: Talk | SendText | Replay) -> int:
+        """Number a new turn and put it into the inbox; cancel the turn before it."""
+        with self._creating:
+            self._create(handle)
+            self._inbox.put(command)
+            return handle.number
+
+    def _enqueue_after_cancel(self, command: Command) -> None:
+        with self._creating:
+            self._newest.cancel()
+            self._inbox.put(command)
+
+    def _create(self, handle: TurnHandle) -> None:
+        """Make `handle` the newest turn. The caller holds the lock."""
+        self._newest.cancel()
+        handle.number = self._newest.number + 1
+        self._newest = handle
+
     def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
-        """On that thread: a bug there, as on the microphone's, ends the app as one here does."""
-        if self._closing or bug.exc_value is None:
+        """Report an exception of a thread of ours, which ends the program. Runs on that thread."""
+        ours = bug.thread is not None and bug.thread.name.startswith(OUR_THREADS)
+        if self._closing or bug.exc_value is None or not ours:
             self._excepthook(bug)
         else:
             self._emit(Died(bug.exc_value))
 
-    def _mint(self, source: str, paced: bool = True) -> TurnHandle:
-        """A ticket of its own for each turn; the one before it is cancelled.
+    def _microphone_lost(self, opening: object, message: str) -> None:
+        self._inbox.put(DeviceLost(opening, message))
 
-        The caller holds the lock.
-        """
-        self._ticket.cancel()
-        self._turns += 1
-        self._ticket = TurnHandle(self._turns, source, paced)
-        return self._ticket
-
-    # Runs on the engine thread.
-
-    def _set_state(self, state: State) -> None:
-        self.state = state
-        self._emit(StateChanged(state))
+    # Runs on the engine's thread.
 
     def _run(self) -> None:
         try:
             self._load()
             while not self._closing and not isinstance(item := self._next(), Quit):
-                if item is not None:
+                if item is None:
+                    self._act(self._listener.finish())
+                else:
                     self._take(item)
-                if self._speaker_lost:
-                    self._speaker_lost = False
-                    self._report_devices(self._sound.replace_speaker())
+                if self._parts.devices.speaker_lost:
+                    self._report_devices(self._parts.devices.replace_speaker())
         except _Closing:
             pass
         except BaseException as error:  # noqa: BLE001 - the front end raises it
             self._emit(Died(error))
         finally:
-            self._close_parts()
+            self._end_idle()
+            self._parts.close()
+
+    def _set_state(self, state: State) -> None:
+        self.state = state
+        self._emit(StateChanged(state))
 
     def _next(self) -> Frame | Command | None:
-        """The next item. None when a released source has gone silent, which ends the capture.
+        """Return the next item; None once the source of the recording has stopped.
 
-        While there is none, the last utterance is put into words, a token at a time.
+        While there is none, transcribe the last utterance, a token at a time.
         """
-        while self._writing is not None and self._inbox.empty():
-            if next(self._writing, "ended") == "ended":
-                self._writing = None
-        waiting = self._capture is not None and self._capture.released_at is not None
+        if self._replayed:
+            return self._replayed.popleft()
+        while self._idle is not None and self._inbox.empty():
+            self._step_idle(self._idle)
         try:
-            return self._inbox.get(timeout=SILENT_SOURCE_SECONDS if waiting else None)
+            return self._inbox.get(timeout=self._listener.patience_s)
         except Empty:
-            self._answer_capture()
             return None
 
     def _take(self, item: Frame | Command) -> None:
         match item:
             case Frame():
                 self._hear(item)
-            case Talk(ticket, at):
-                self._taken = ticket
-                self._abandon_capture()
-                self._begin(ticket, at)
-            case Release(at, turn):
-                if self._capture is not None and self._capture.awaits(at, turn):
-                    self._release(at)
-            case SendText(ticket, text):
-                self._taken = ticket
-                self._abandon_capture()
-                self._emit(TurnStarted(ticket.number, TYPED, ticket.marks))
-                if text := text.strip():
-                    self._emit(UserWords(ticket.number, text))
-                self._answer(ticket, text or None)
-            case Replay(ticket):
-                self._taken = ticket
-                self._abandon_capture()
-                self._replay(ticket)
-            case Cancel(turn):
-                if self._capture is not None and self._capture.ticket.number == turn:
-                    self._abandon_capture()
-                    self._endpointer.skip()
+            case Talk(handle, at, source, paced):
+                self._taken = handle
+                self._abandon_utterance()
+                self._begin(handle, at, source, paced)
+            case Release(at, number):
+                self._release(at, number)
+            case SendText(handle, text):
+                self._taken = handle
+                self._abandon_utterance()
+                self._answer_text(handle, text.strip())
+            case Replay(handle):
+                self._taken = handle
+                self._abandon_utterance()
+                self._replay(handle)
+            case Cancel(number):
+                if self._turn is not None and self._turn.number == number:
+                    self._abandon_utterance()
+                    self._listener.skip()
             case NewConversation():
-                self._abandon_capture()
-                self._conversation.forget()
+                self._abandon_utterance()
+                self._history.forget()
             case ReplaceParts():
-                self._abandon_capture()
-                self._change(item)
+                self._abandon_utterance()
+                self._replace_parts(item)
             case RescanDevices():
-                self._abandon_capture()
-                self._look_again()
-            case DeviceLost(opening, sentence):
-                self._lose_microphone(opening, sentence)
+                self._abandon_utterance()
+                self._rescan_devices()
+            case DeviceLost(opening, message):
+                self._replace_microphone(opening, message)
             case Quit():
                 pass
 
+    # Parts.
+
     def _load(self) -> None:
         self._set_state(State.LOADING)
-        # Before the models, so that a microphone that hears nothing is noticed while they load.
-        for event in self._sound.open():
+        # Before the models, so that a silent microphone is noticed while they load.
+        for event in self._parts.devices.open():
             self._emit(event)
         try:
-            self._detector.probability(_silent_frame())
-            if self._overhearing is not None:
-                self._overhearing.detector.probability(_silent_frame())
-            if self._voice is not None:
-                self._voice.warm_up(self._progress)
-            self._brain.warm_up(self._progress)
-        except RemoteError as error:  # its next turn may find the server
-            self._emit(Notice(str(error), "error"))
+            self._listener.warm_up()
+            if self._barge_in is not None:
+                self._barge_in.warm_up()
+            self._parts.load()
         except VoxtuiError as error:
-            self._sound.close()
+            self._parts.devices.close()
             self._emit(LoadFailed(error))
             return
-        self._report_parts()
+        self._emit(self._parts.loaded())
         self._set_state(State.READY)
 
     def _progress(self, step: str, fraction: float | None) -> None:
@@ -397,463 +350,240 @@ class Engine:
             raise _Closing
         self._emit(Loading(step, fraction))
 
-    def _report_parts(self, changed: bool = False) -> None:
-        self._emit(
-            Loaded(
-                brain=self._brain.description,
-                voice=self._voice.voice.name if self._voice else "none",
-                brain_name=self._brain.name,
-                microphone=self._sound.microphone.name if self._sound.microphone else None,
-                speaker=self._sound.speaker.name if self._sound.speaker else None,
-                sends_to=self._brain.sends_to,
-                changed=changed,
-            )
-        )
-
-    def _change(self, change: ReplaceParts) -> None:
-        """A part that cannot be used leaves everything as it was."""
-        if self.state is State.LOADING:
-            self._load_instead(change)
+    def _replace_parts(self, change: ReplaceParts) -> None:
+        """Use the parts of `change`; if one of them fails, everything stays as it was."""
+        self._end_idle()  # it uses the brain that may be closed
+        if self.state is State.LOADING:  # the start failed
+            self._parts.adopt(change)
+            self._listener.use(change.config)
+            self._load()
             return
-        if self._writing is not None:  # it uses the brain that may go
-            self._writing.close()
-            self._writing = None
         self._set_state(State.LOADING)
-        changed = False
-        voice = _worker(change)
+        newest, changed = self._newest, False
         try:
-            self._use(change, voice)
-            self._config = change.config
+            tone = self._parts.replace(change, lambda: self._newest is not newest)
+            self._ignore_echo(tone)
+            self._listener.use(change.config)
             changed = True
         except VoxtuiError as error:
             self._emit(ChangeFailed(error))
-            _close(change.microphone, change.speaker, voice, change.brain)
-        self._report_parts(changed)
+        self._emit(self._parts.loaded(changed))
         self._set_state(State.READY)
 
-    def _load_instead(self, change: ReplaceParts) -> None:
-        """The start failed: `change` takes the place of what could not be loaded."""
-        self._config = change.config
-        self._exchange(change, _worker(change))
-        self._load()
+    def _replace_lost_brain(self, reason: ModelLost) -> None:
+        self._set_state(State.LOADING)
+        self._parts.replace_lost_brain(reason)
+        self._emit(self._parts.loaded())
+        self._set_state(State.READY)
 
-    def _use(self, change: ReplaceParts, voice: VoiceWorker | None) -> None:
-        """Each new part is ready before an old one goes."""
-        if change.microphone is not None:
-            self._sound.listen(change.microphone)
-        if change.speaker is not None:
-            change.speaker.open()
-            self._sound_check(change.speaker)
-        if voice is not None:
-            voice.warm_up(self._progress)
-        if change.brain is not None:
-            change.brain.warm_up(self._progress)
-        self._exchange(change, voice)
-
-    def _exchange(self, change: ReplaceParts, voice: VoiceWorker | None) -> None:
-        old: list[Part] = [*self._sound.use(change.microphone, change.speaker)]
-        if change.voice is not None:
-            old.append(self._voice)
-            self._voice = voice
-        if change.brain is not None:
-            old.append(self._brain)
-            self._brain = change.brain
-        _close(*old)
-
-    def _sound_check(self, speaker: Speaker) -> None:
-        """A soft tone: which speaker it is can be heard."""
-        import numpy as np
-
-        at = np.arange(round(CHECK_RATE * CHECK_SECONDS)) / CHECK_RATE
-        tone = 0.1 * np.sin(2 * np.pi * 660 * at) * np.hanning(len(at))
-        marks, ticket = Marks(), self._ticket
-
-        def stopped() -> bool:
-            return self._ticket is not ticket
-
-        speaker.play(SpeechChunk(tone.astype(np.float32), CHECK_RATE, ""), marks, stopped)
-        speaker.finish(marks, stopped)
-        self._remember_echo(marks)
-
-    def _microphone_lost(self, opening: object, sentence: str) -> None:
-        """On the microphone's thread."""
-        self._inbox.put(DeviceLost(opening, sentence))
-
-    def _close_parts(self) -> None:
-        if self._writing is not None:
-            self._writing.close()
-        self._sound.close()
-        _close(self._voice, self._brain)
-
-    def _lose_microphone(self, opening: object, sentence: str) -> None:
-        """What was captured is kept and answered."""
-        if self.state is State.LOADING or not self._sound.is_in_use(opening):
+    def _replace_microphone(self, opening: object, message: str) -> None:
+        """Replace the lost microphone; answer what it captured."""
+        if self.state is State.LOADING or not self._parts.devices.is_in_use(opening):
             return
-        self._emit(Notice(sentence, "error"))
-        self._report_devices(self._sound.replace_microphone())
-        if self._capture is not None and self._capture.ticket.source == MICROPHONE:
-            self._release(time.monotonic())
-            self._answer_capture()
+        self._emit(Notice(message, "error"))
+        self._report_devices(self._parts.devices.replace_microphone())
+        if self._listener.source == MICROPHONE:
+            self._act(self._listener.finish())
 
-    def _look_again(self) -> None:
+    def _rescan_devices(self) -> None:
         if self.state is State.LOADING:
             self._refuse()
             return
         self._set_state(State.LOADING)
-        self._report_devices(self._sound.rescan_devices())
+        self._report_devices(self._parts.devices.rescan_devices())
         self._set_state(State.READY)
 
-    def _report_devices(self, told: list[Event]) -> None:
-        """Which are in use now, and `told` of how that came."""
-        self._report_parts()
-        for event in told:
+    def _report_devices(self, events: list[Event]) -> None:
+        """Report the parts in use, then the events that explain the change."""
+        self._emit(self._parts.loaded())
+        for event in events:
             self._emit(event)
+
+    def _refuse(self) -> None:
+        self._emit(Notice("No model is loaded. `voxtui doctor` says what is missing."))
 
     # Listening.
 
     def _hear(self, frame: Frame) -> None:
         if frame.source == MICROPHONE:
-            self._sound.delivered()
-        capture = self._capture
-        if capture is not None and frame.source == capture.ticket.source:
-            if not self._is_echo(frame, until=self._echo[1] + CUT_OFF_ECHO_SECONDS):
-                self._record(capture, frame)
-            return
-        if frame.source != MICROPHONE or self._is_echo(frame, until=self._echo[1] + ECHO_SECONDS):
-            return
-        self._recent.append(frame)
-        if capture is None and self._config.vad.hands_free and self.state is not State.LOADING:
-            speech = self._gate.verdict(self._detector.probability(frame))
-            if self._endpointer.starts(speech):
-                self._begin_by_itself(frame.captured_at)
+            self._parts.devices.delivered()
+        if self.state is not State.LOADING:
+            self._act(self._listener.push(frame))
 
-    def _begin_by_itself(self, at: float) -> None:
-        """Hands-free, somebody speaks; unless what a key has begun since is still to be taken."""
-        with self._minting:
-            if self._ticket is not self._taken:
+    def _act(self, found: Found) -> None:
+        match found:
+            case Recorded():
+                self._parts.brain.wake()
+            case Started(at):
+                self._begin_hands_free(at)
+            case Finished() | TooQuiet():
+                self._answer_recording(found)
+            case None:
+                pass
+
+    def _begin_hands_free(self, at: float) -> None:
+        """Begin a turn, unless a newer command is still in the inbox."""
+        handle = TurnHandle(0)
+        with self._creating:
+            if self._newest is not self._taken:
                 return
-            ticket = self._taken = self._mint(MICROPHONE)
-        preroll = PREROLL_SECONDS + self._config.vad.start_ms / 1000
-        self._begin(ticket, at, preroll=preroll, hands_free=True)
-
-    def _is_echo(self, frame: Frame, until: float) -> bool:
-        """Whether any of `frame` was captured while our own speech could be heard."""
-        if frame.source != MICROPHONE or self._config.vad.listen_while_speaking:
-            return False
-        return self._echo[0] < frame.captured_at and frame.captured_at - FRAME_SECONDS < until
+            self._create(handle)
+            self._taken = handle
+        self._begin(handle, at, MICROPHONE, paced=True, hands_free=True)
 
     def _begin(
-        self,
-        ticket: TurnHandle,
-        at: float,
-        preroll: float = PREROLL_SECONDS,
-        hands_free: bool = False,
+        self, handle: TurnHandle, at: float, source: str, paced: bool, hands_free: bool = False
     ) -> None:
         if self.state is State.LOADING:
             self._refuse()
             return
-        if ticket.source == MICROPHONE and self._sound.microphone is None:
-            self._emit(Notice("There is no microphone: type, or let it hear a sample clip."))
+        if source == MICROPHONE and self._parts.devices.microphone is None:
+            self._emit(Notice("There is no microphone. Type, or play a sample clip."))
             return
-        self._capture = capture = Capture(ticket, at, hands_free)
-        self._detector.reset()
-        self._gate.reset()
-        self._emit(TurnStarted(ticket.number, ticket.source, ticket.marks))
+        self._turn = self._live(handle, source, paced)
+        self._emit(TurnStarted(handle.number, source, handle.marks))
         self._set_state(State.LISTENING)
-        self._brain.listen(self._conversation.past, capture.recording, ticket.cancelled)
-        recent = [f for f in self._recent if f.captured_at > at - preroll]
-        self._recent.clear()
-        for frame in recent:  # of which a clip takes none
-            self._hear(frame)
+        preroll = self._listener.begin(source, at, hands_free)
+        recording = self._listener.recording
+        assert recording is not None
+        self._parts.brain.listen(self._history.past, recording, handle.cancelled)
+        self._replayed.extendleft(reversed(preroll))
 
-    def _refuse(self) -> None:
-        self._emit(
-            Notice("No model is loaded, so there is nobody to answer. `voxtui doctor` helps.")
-        )
-
-    def _record(self, capture: Capture, frame: Frame) -> None:
-        speech = self._gate.verdict(self._detector.probability(frame))
-        capture.recording.append(frame, speech)
-        self._brain.wake()
-        if capture.released_at is not None:
-            if capture.recording.over(capture.released_at):
-                self._answer_capture()
-        elif capture.recording.seconds >= self._config.audio.max_utterance_s:
-            limit = f"{self._config.audio.max_utterance_s:g}"
-            self._emit(Notice(f"Stopped listening after {limit} s (audio.max_utterance_s)."))
-            self._release(frame.captured_at)
-        elif capture.hands_free and self._endpointer.ends(capture.recording):
-            self._release(time.monotonic())
-            self._answer_capture()
-
-    def _release(self, at: float) -> None:
-        capture = self._capture
-        if capture is None or capture.released_at is not None:
+    def _release(self, at: float, number: int | None) -> None:
+        turn = self._turn
+        if turn is None or number not in (None, turn.number):
             return
-        capture.released_at = at
-        capture.ticket.marks.mark(Mark.RELEASED, at)
-        self._keep(capture, capture.recording.cut(at))
-        if capture.recording.over(at):
-            self._answer_capture()
+        self._act(self._listener.release(at))
 
-    def _keep(self, capture: Capture, frames: list[Frame]) -> None:
-        """Frames that this capture has no use for; a word may have begun in them."""
-        if capture.ticket.source == MICROPHONE:
-            self._recent = deque([*frames, *self._recent], self._recent.maxlen)
-
-    def _abandon_capture(self) -> None:
-        if self._capture is None:
+    def _abandon_utterance(self) -> None:
+        turn, self._turn = self._turn, None
+        if turn is None:
             return
-        ticket, self._capture = self._capture.ticket, None
-        ticket.cancel()
-        self._finish(ticket, Outcome.CANCELLED)
+        self._listener.abandon()
+        turn.handle.cancel()
+        self._finish(turn, Outcome.CANCELLED)
 
     # Answering.
 
-    def _answer_capture(self) -> None:
-        capture, self._capture = self._capture, None
-        if capture is None:
+    def _answer_recording(self, found: Finished | TooQuiet) -> None:
+        turn, self._turn = self._turn, None
+        assert turn is not None
+        if turn.cancelled:  # its Cancel, or the next turn, is still in the inbox
+            self._finish(turn, Outcome.CANCELLED)
             return
-        ticket, recording = capture.ticket, capture.recording
-        ticket.marks.mark(Mark.CAPTURED)
-        if overflows := sum(frame.overflow for frame in recording.frames):
-            self._emit(Notice(describe_overflows(overflows)))
-        said = recording.utterance()
-        if said is None or recording.speech_seconds < self._config.vad.min_speech_ms / 1000:
-            ticket.cancelled.set()
-            self._keep(capture, recording.frames)
-            if capture.tap:
-                self._finish(ticket, Outcome.CANCELLED)
-                return
-            self._explain_silence(capture)
-            self._finish(ticket, Outcome.NO_SPEECH)
+        turn.handle.marks.mark(Mark.RELEASED, found.released_at)
+        turn.handle.marks.mark(Mark.CAPTURED)
+        if found.too_long:
+            limit = f"{self._parts.config.audio.max_utterance_s:g}"
+            self._emit(Notice(f"Stopped listening after {limit} s (audio.max_utterance_s)."))
+        if found.overflows:
+            self._emit(Notice(describe_overflows(found.overflows)))
+        if isinstance(found, Finished):
+            turn.said = self._last_utterance = found.utterance
+            turn.handle.marks.mark(Mark.SPEECH_ENDED, found.utterance.ended_at)
+            self._emit(Captured(turn.number, found.utterance))
+            self._answer(turn)
             return
-        ticket.marks.mark(Mark.SPEECH_ENDED, said.ended_at)
-        self._last_said = said
-        self._emit(Captured(ticket.number, said))
-        self._answer(ticket, said)
+        turn.handle.cancelled.set()  # it ends what the brain worked ahead
+        if not found.tap:
+            self._explain_silence(found)
+        self._finish(turn, Outcome.CANCELLED if found.tap else Outcome.NO_SPEECH)
 
-    def _replay(self, ticket: TurnHandle) -> None:
-        said = self._last_said
-        if said is None or self.state is State.LOADING:
-            self._emit(Notice("Nothing has been said yet that could be answered again."))
+    def _explain_silence(self, found: TooQuiet) -> None:
+        microphone = self._parts.devices.microphone
+        if microphone is None or found.peak is None:
             return
-        self._emit(TurnStarted(ticket.number, REPLAY, ticket.marks))
-        self._emit(Captured(ticket.number, said))
-        ticket.marks.mark(Mark.CAPTURED)
-        # The same question after the same history, so that two answers can be compared.
-        before = self._conversation.past
-        self._conversation.take_back(said)
-        past = self._conversation.past
-        self._brain.listen(past, Recording(), ticket.cancelled)
-        self._answer(ticket, said)
-        if self._conversation.past is past:  # nothing was heard in its place
-            self._conversation.past = before
-
-    def _explain_silence(self, capture: Capture) -> None:
-        frames, microphone = capture.recording.frames, self._sound.microphone
-        if capture.ticket.source != MICROPHONE or not frames or microphone is None:
-            return
-        loudest = max(float(abs(frame.samples).max()) for frame in frames)
-        if why := diagnose_level(microphone.name, loudest):
+        if why := diagnose_level(microphone.name, found.peak):
             self._emit(Notice(why))
 
-    def _answer(self, ticket: TurnHandle, said: Utterance | str | None) -> None:
+    def _answer_text(self, handle: TurnHandle, text: str) -> None:
+        turn = self._live(handle, TYPED)
+        turn.said = text
+        self._emit(TurnStarted(turn.number, TYPED, handle.marks))
+        if text:
+            self._emit(UserWords(turn.number, text))
+            self._answer(turn)
+        else:
+            self._finish(turn, Outcome.NO_SPEECH)
+
+    def _replay(self, handle: TurnHandle) -> None:
+        """Ask the same question after the same history, so that two answers can be compared."""
+        utterance = self._last_utterance
+        if utterance is None or self.state is State.LOADING:
+            self._emit(Notice("There is no utterance yet that could be answered again."))
+            return
+        turn = self._live(handle, REPLAY, paced=False)
+        turn.said = utterance
+        self._emit(TurnStarted(turn.number, REPLAY, handle.marks))
+        self._emit(Captured(turn.number, utterance))
+        handle.marks.mark(Mark.CAPTURED)
+        before = self._history.past
+        self._history.take_back(utterance)
+        past = self._history.past
+        self._parts.brain.listen(past, Recording(), handle.cancelled)
+        self._answer(turn)
+        if self._history.past is past:  # no answer was heard in its place
+            self._history.past = before
+
+    def _answer(self, turn: LiveTurn) -> None:
         if self.state is State.LOADING:
             self._refuse()
-            self._finish(ticket, Outcome.FAILED, error="No model is loaded.")
+            self._finish(turn, Outcome.FAILED, "No model is loaded.")
             return
-        if said is None:
-            self._finish(ticket, Outcome.NO_SPEECH)
-            return
-        self._answering = ticket
-        self._set_state(State.THINKING)
-        chunker = Chunker(self._config.streaming, self._reply_text(ticket), ticket.cancelled)
-        answer = _Answer(ticket, said, self._brain.name, chunker)
+        self._end_idle()
+        self._answering = turn.handle
         try:
-            self._respond(answer)
-        except ModelError as error:
-            self._finish(ticket, Outcome.FAILED, answer, str(error))
-            self._report_loss(error)
-            return
+            result = take_turn(turn, self._parts, self._history, self._emit, self._set_state)
         finally:
             self._answering = None
-            self._remember_echo(ticket.marks)
-        heard = answer.reply if answer.heard is None else answer.heard
-        self._conversation.remember(said, answer.words, tuple(answer.tokens), heard)
-        if heard != answer.reply:
-            self._emit(SpokenUpTo(ticket.number, heard))
-        wants_words = self._config.brain.idle_transcript and answer.words is None
-        if isinstance(said, Utterance) and wants_words:
-            self._writing = self._write_down(ticket, said)
-        whole = answer.tokens_ended and heard == answer.reply
-        self._finish(ticket, Outcome.ANSWERED if whole else Outcome.CANCELLED, answer)
-
-    def _write_down(self, ticket: TurnHandle, said: Utterance) -> Generator[None, None, None]:
-        """Put `said` into words, for the screen and the history; the next key press ends it."""
-        words = ""
-        try:
-            for token in self._brain.transcribe(said, ticket.cancelled):
-                words += token.text
-                yield
-        except ModelError as error:
-            self._emit(Notice(f"What you said could not be transcribed: {error}"))
-            self._report_loss(error)
+            self._ignore_echo(turn.handle.marks)
+        self._emit(TurnFinished(result))
+        if isinstance(turn.error, ModelLost) and self._parts.has_next_brain:
+            self._replace_lost_brain(turn.error)
             return
-        if words.strip() and not ticket.cancelled.is_set():
-            self._conversation.put_into_words(said, words.strip())
-            self._emit(UserWords(ticket.number, words.strip()))
+        if self._wants_transcript(turn):
+            self._idle = transcribe_idle(turn, self._parts, self._history, self._emit)
+        self._set_state(State.READY)
 
-    def _report_loss(self, error: ModelError) -> None:
-        """Another brain may have taken the place of one that is lost."""
-        if isinstance(error, ModelLost):
-            self._report_parts()
+    def _finish(self, turn: LiveTurn, outcome: Outcome, error: str | None = None) -> None:
+        """Report the end of a turn that was not answered."""
+        self._emit(TurnFinished(turn.finished(outcome, error)))
+        self._set_state(State.LOADING if self.state is State.LOADING else State.READY)
 
-    def _reply_text(self, ticket: TurnHandle) -> Callable[[str], object]:
-        return lambda text: self._emit(ReplyText(ticket.number, text))
+    def _live(self, handle: TurnHandle, source: str, paced: bool = True) -> LiveTurn:
+        return LiveTurn(handle, source, paced, self._parts.brain_name)
 
-    def _respond(self, answer: _Answer) -> None:
-        """Pull the brain's tokens, speak them, and let the text go on whatever the voice does."""
-        with prefetch(self._tokens(answer), "brain") as tokens:
-            voice, speaker = self._voice, self._sound.speaker
-            if voice is not None and speaker is not None and self._can_speak():
-                self._speak(answer, tokens, voice, speaker)
-            for _ in tokens:
-                pass
-
-    def _tokens(self, answer: _Answer) -> Generator[Token, None, None]:
-        """Runs on the brain's thread: show each token the moment it exists, then hand it on."""
-        ticket, marks = answer.ticket, answer.ticket.marks
-        items = self._brain.reply(self._conversation.past, answer.said, marks, ticket.cancelled)
-        at: float | None = None
-        try:
-            for item in items:
-                if ticket.cancelled.is_set():
-                    return
-                if isinstance(item, UserTranscript):
-                    answer.words = item.text
-                    if answer.said != item.text:  # typed words have been told
-                        self._emit(UserWords(ticket.number, item.text))
-                    continue
-                at = time.monotonic()
-                marks.mark(Mark.FIRST_TOKEN, at)
-                answer.tokens.append(item)
-                answer.chunker.add(item.text)
-                yield item
-            if ticket.cancelled.is_set():  # that is why there are no more
-                return
-            answer.tokens_ended = True
-            if at is not None:
-                marks.mark(Mark.LAST_TOKEN, at)
-        finally:
-            answer.chunker.close()
-
-    def _can_speak(self) -> bool:
-        if self._voice is not None and self._voice.stuck:
-            self._emit(Notice("The voice is still stuck, so this answer is silent."))
-            return False
-        return not self._muted
-
-    def _speak(
-        self, answer: _Answer, tokens: Iterator[Token], voice: VoiceWorker, speaker: Speaker
-    ) -> None:
-        """Speak `tokens`. A voice or speaker that fails costs the sound of this turn only."""
-        ticket = answer.ticket
-
-        def stopped() -> bool:
-            return ticket.cancelled.is_set() or self._muted
-
-        def speaking() -> None:
-            self._set_state(State.SPEAKING)
-
-        speech = Speech(voice, speaker, ticket.marks, stopped, speaking)
-        try:
-            speech.play(tokens)
-            if ticket.cancelled.is_set():
-                answer.heard = speech.heard(answer.reply)
-        except VoiceFailed as error:
-            self._emit(Notice(f"{error} The answer goes on as text."))
-            try:
-                speech.finish()
-            except DeviceError:
-                self._speaker_lost = True
-        except DeviceError as error:
-            self._speaker_lost = True
-            self._emit(Notice(f"{error} The answer goes on as text."))
-
-    def _remember_echo(self, marks: Marks) -> None:
+    def _ignore_echo(self, marks: Marks) -> None:
         first, last = marks.at(Mark.FIRST_SOUND), marks.at(Mark.LAST_SOUND)
         if first is not None:
-            self._echo = (first, last or time.monotonic())
+            self._listener.ignore_echo(first, _now(last))
 
-    def _finish(
-        self,
-        ticket: TurnHandle,
-        outcome: Outcome,
-        answer: _Answer | None = None,
-        error: str | None = None,
-    ) -> None:
-        ticket.over = True
-        turn = Turn(
-            number=ticket.number,
-            brain=answer.brain if answer else self._brain.name,
-            outcome=outcome,
-            marks=ticket.marks.since_release(),
-            clip=None if ticket.source in OWN_SOURCES else ticket.source,
-            heard=answer.words if answer else None,
-            reply=answer.reply if answer else "",
-            tokens=len(answer.tokens) if answer else 0,
-            speculative_s=ticket.marks.speculative_s,
-            gpu_bytes=ticket.marks.gpu_bytes,
-            network_s=ticket.marks.network_s,
-            paced=ticket.paced,
-            error=error,
-        )
-        self._emit(TurnFinished(turn))
-        if self._capture is None:
-            self._set_state(State.LOADING if self.state is State.LOADING else State.READY)
+    # The transcription while nothing else happens.
 
+    def _wants_transcript(self, turn: LiveTurn) -> bool:
+        wanted = self._parts.config.brain.idle_transcript and turn.words is None
+        return wanted and turn.error is None and isinstance(turn.said, Utterance)
 
-@dataclass(slots=True)
-class _Answer:
-    """A reply in the making: filled by the brain's thread, read by the engine once it has ended."""
+    def _step_idle(self, idle: Generator[None, None, None]) -> None:
+        try:
+            next(idle)
+        except StopIteration:
+            self._idle = None
+        except ModelError as error:
+            self._idle = None
+            self._emit(Notice(f"Your words could not be transcribed. {error}"))
+            if isinstance(error, ModelLost) and self._parts.has_next_brain:
+                self._replace_lost_brain(error)
 
-    ticket: TurnHandle
-    said: Utterance | str
-    brain: str
-    """the name of the one that was asked: another may have taken its place since"""
-    chunker: Chunker
-    words: str | None = None
-    tokens: list[Token] = field(default_factory=list[Token])
-    tokens_ended: bool = False
-    heard: str | None = None
-    """the part that was heard, where it was spoken and cut off"""
-
-    @property
-    def reply(self) -> str:
-        return "".join(token.text for token in self.tokens)
+    def _end_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
 
 
 class _Closing(Exception):
-    """Nobody waits any more for what is being loaded."""
+    """Aborts the loading, because the program ends."""
 
 
-Part: TypeAlias = Microphone | Speaker | VoiceWorker | Brain | None
-
-
-def _close(*parts: Part) -> None:
-    for part in parts:
-        if part is not None:
-            part.close()
-
-
-def _worker(change: ReplaceParts) -> VoiceWorker | None:
-    if change.voice is None or change.voice == "none":
-        return None
-    return VoiceWorker(change.voice, change.config.voice.timeout_s)
-
-
-def _silent_frame() -> Frame:
-    import numpy as np
-
-    return Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0)
+def _now(at: float | None) -> float:
+    return time.monotonic() if at is None else at

@@ -1,18 +1,240 @@
-"""From frames and verdicts to the trimmed utterance; when one begins, ends, or interrupts."""
+"""Find utterances in a stream of frames. No thread, no event, and no model but the detector."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-from voxtui.dialogue.data import FRAME_SECONDS, Frame
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
+from voxtui.dialogue.recording import Recording
 
 if TYPE_CHECKING:
     from voxtui.dialogue.interfaces import SpeechDetector
-    from voxtui.dialogue.recording import Recording
-    from voxtui.settings.schema import VadConfig
+    from voxtui.settings.schema import Config, VadConfig
 
 HYSTERESIS = 0.15
-"""Speech goes on until the probability is this far below the threshold (Silero's own rule)."""
+"""Speech continues until the probability is this far below the threshold (Silero's own rule)."""
+
+PREROLL_SECONDS = 0.35
+"""Sound kept from before the key press, because the first phoneme begins before the press."""
+
+ECHO_SECONDS = 0.1
+"""Reverberation of a room after our own speech."""
+
+CUT_OFF_ECHO_SECONDS = 0.05
+"""The same after an answer was cut off: shorter, because the user may speak at once."""
+
+RELEASED_SOURCE_SECONDS = 0.5
+"""After the release, wait this long for the source's next frame."""
+
+STOPPED_SOURCE_SECONDS = 3.0
+"""Before the release, wait this long for the next frame of a source other than the microphone."""
+
+TAP_SECONDS = 0.25
+"""A shorter key press without speech is a slip, or was meant to stop the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Hands-free: enough speech was found to begin a turn."""
+
+    at: float
+    """capture time of the frame that completed it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The frame was added to the recording in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The recording is complete and holds an utterance."""
+
+    utterance: Utterance
+    released_at: float
+    too_long: bool
+    """`audio.max_utterance_s` ended it"""
+    overflows: int
+    """gaps: sound that was lost because the device was not read in time"""
+
+
+@dataclass(frozen=True, slots=True)
+class TooQuiet:
+    """The recording is complete and holds too little speech (`vad.min_speech_ms`)."""
+
+    released_at: float
+    too_long: bool
+    overflows: int
+    tap: bool
+    """the key was pressed so briefly that no speech was intended"""
+    peak: float | None
+    """loudest sample of the microphone, 0..1; None for another source, or without frames"""
+
+
+Found: TypeAlias = Started | Recorded | Finished | TooQuiet | None
+"""The result of a frame or a release."""
+
+_RECORDED = Recorded()
+
+
+class Listener:
+    """Records one utterance at a time, and keeps the latest frames of the microphone as pre-roll.
+
+    It reports what it found and starts nothing itself. Used by one thread.
+    """
+
+    def __init__(self, detector: SpeechDetector, config: Config) -> None:
+        self._detector = detector
+        self._config = config
+        self._gate = SpeechGate(config.vad.threshold)
+        self._endpointer = Endpointer(config.vad)
+        # Hands-free, a turn begins only after `start_ms` of speech.
+        kept = 1 + config.vad.start_ms / 1000
+        self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
+        self._live: _LiveRecording | None = None
+        self._echo = (0.0, 0.0)
+
+    @property
+    def recording(self) -> Recording | None:
+        """The recording in progress."""
+        return self._live.recording if self._live else None
+
+    @property
+    def source(self) -> str | None:
+        """The source of the recording in progress."""
+        return self._live.source if self._live else None
+
+    @property
+    def patience_s(self) -> float | None:
+        """Seconds after which the source counts as stopped; None: wait as long as it takes."""
+        return self._live.patience_s if self._live else None
+
+    def warm_up(self) -> None:
+        """Load the detector. Raises ModelError."""
+        warm_up(self._detector)
+
+    def use(self, config: Config) -> None:
+        """Obey another configuration from the next frame on."""
+        self._config = config
+
+    def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
+        """Begin a recording at `at`, and return the pre-roll, which the caller pushes again."""
+        preroll = PREROLL_SECONDS + (self._config.vad.start_ms / 1000 if hands_free else 0.0)
+        self._live = _LiveRecording(source, at, hands_free)
+        self._detector.reset()
+        self._gate.reset()
+        recent = [frame for frame in self._recent if frame.captured_at > at - preroll]
+        self._recent.clear()
+        return recent
+
+    def push(self, frame: Frame) -> Found:
+        """Take the next frame of any source."""
+        live = self._live
+        if live is not None and frame.source == live.source:
+            return None if self._is_echo(frame, CUT_OFF_ECHO_SECONDS) else self._record(live, frame)
+        if frame.source == MICROPHONE and not self._is_echo(frame, ECHO_SECONDS):
+            self._recent.append(frame)
+            if live is None and self._config.vad.hands_free and self._starts(frame):
+                return Started(frame.captured_at)
+        if live is not None and live.source_stopped():
+            return self.finish()
+        return None
+
+    def release(self, at: float) -> Found:
+        """End the recording at `at`, unless it began later. It may wait for the frames up to it."""
+        live = self._live
+        if live is None or live.released_at is not None or at < live.began_at:
+            return None
+        return self._release(live, at)
+
+    def finish(self) -> Found:
+        """End the recording with the frames it has."""
+        live, self._live = self._live, None
+        if live is None:
+            return None
+        recording, frames = live.recording, live.recording.frames
+        overflows = sum(frame.overflow for frame in frames)
+        released_at = time.monotonic() if live.released_at is None else live.released_at
+        utterance = recording.utterance()
+        enough = recording.speech_seconds >= self._config.vad.min_speech_ms / 1000
+        if utterance is not None and enough:
+            return Finished(utterance, released_at, live.too_long, overflows)
+        self._give_back(live, frames)
+        tap = live.source == MICROPHONE and released_at - live.began_at < TAP_SECONDS
+        peak = _peak(frames) if live.source == MICROPHONE else None
+        return TooQuiet(released_at, live.too_long, overflows, tap, peak)
+
+    def abandon(self) -> None:
+        """Drop the recording in progress."""
+        self._live = None
+
+    def skip(self) -> None:
+        """Hands-free: begin nothing before the speech in progress has ended."""
+        self._endpointer.skip()
+
+    def ignore_echo(self, first_sound: float, last_sound: float) -> None:
+        """Drop frames that were captured while our own speech was audible."""
+        self._echo = (first_sound, last_sound)
+
+    def _starts(self, frame: Frame) -> bool:
+        return self._endpointer.starts(self._gate.verdict(self._detector.probability(frame)))
+
+    def _record(self, live: _LiveRecording, frame: Frame) -> Found:
+        live.recording.append(frame, self._gate.verdict(self._detector.probability(frame)))
+        live.heard_at = time.monotonic()
+        if live.released_at is not None:
+            return self.finish() if live.recording.over(live.released_at) else _RECORDED
+        if live.recording.seconds >= self._config.audio.max_utterance_s:
+            live.too_long = True
+            return self._release(live, frame.captured_at) or _RECORDED
+        if live.hands_free and self._endpointer.ends(live.recording):
+            return self._release(live, time.monotonic()) or self.finish()
+        return _RECORDED
+
+    def _release(self, live: _LiveRecording, at: float) -> Found:
+        live.released_at, live.heard_at = at, time.monotonic()
+        self._give_back(live, live.recording.cut(at))
+        return self.finish() if live.recording.over(at) else None
+
+    def _give_back(self, live: _LiveRecording, frames: Iterable[Frame]) -> None:
+        """Return frames to the pre-roll: a word may have begun in them."""
+        if live.source == MICROPHONE:
+            self._recent = deque([*frames, *self._recent], self._recent.maxlen)
+
+    def _is_echo(self, frame: Frame, seconds: float) -> bool:
+        """Tell whether our own speech, or its echo of so many `seconds`, was audible in `frame`."""
+        if frame.source != MICROPHONE or self._config.vad.listen_while_speaking:
+            return False
+        first, last = self._echo
+        return first < frame.captured_at and frame.captured_at - FRAME_SECONDS < last + seconds
+
+
+class _LiveRecording:
+    """A recording in progress."""
+
+    def __init__(self, source: str, began_at: float, hands_free: bool) -> None:
+        self.source = source
+        self.began_at = began_at
+        self.hands_free = hands_free
+        self.recording = Recording()
+        self.released_at: float | None = None
+        self.too_long = False
+        self.heard_at = time.monotonic()
+        """arrival of its latest frame, or of the release"""
+
+    @property
+    def patience_s(self) -> float | None:
+        if self.released_at is not None:
+            return RELEASED_SOURCE_SECONDS
+        return None if self.source == MICROPHONE else STOPPED_SOURCE_SECONDS
+
+    def source_stopped(self) -> bool:
+        patience = self.patience_s
+        return patience is not None and time.monotonic() - self.heard_at > patience
 
 
 class SpeechGate:
@@ -26,31 +248,31 @@ class SpeechGate:
         self._speech = False
 
     def verdict(self, probability: float) -> bool:
-        """Whether the next frame, of this probability (0..1), is speech."""
+        """Tell whether the next frame, of this probability (0..1), is speech."""
         floor = self._threshold - HYSTERESIS if self._speech else self._threshold
         self._speech = probability >= max(floor, 0.01)
         return self._speech
 
 
 class Endpointer:
-    """Hands-free turn taking: enough voice starts a turn, enough silence ends it."""
+    """Hands-free turn taking: `vad.start_ms` of speech begin a turn, `end_ms` of silence end it."""
 
     def __init__(self, vad: VadConfig) -> None:
         self._start = vad.start_ms / 1000
         self._end = vad.end_ms / 1000
         self._voiced = 0.0
-        self._unwanted = False
+        self._skipping = False
         self._quiet = 0.0
 
     def skip(self) -> None:
-        """Whoever is speaking now does not mean us: what ends a turn has to come first."""
-        self._unwanted, self._quiet = True, 0.0
+        """Ignore the speech in progress: begin nothing before `end_ms` of silence."""
+        self._skipping, self._quiet = True, 0.0
 
     def starts(self, speech: bool) -> bool:
-        """Whether this frame's verdict completes the voice that starts a turn."""
-        if self._unwanted:
+        """Tell whether this frame's verdict completes the speech that begins a turn."""
+        if self._skipping:
             self._quiet = 0.0 if speech else self._quiet + FRAME_SECONDS
-            self._unwanted = self._quiet < self._end
+            self._skipping = self._quiet < self._end
             return False
         self._voiced = self._voiced + FRAME_SECONDS if speech else 0.0
         if self._voiced < self._start:
@@ -59,24 +281,39 @@ class Endpointer:
         return True
 
     def ends(self, recording: Recording) -> bool:
-        """Whether enough silence follows its speech."""
+        """Tell whether enough silence follows the speech of `recording`."""
         extent = recording.extent
         return extent.speech_frames > 0 and extent.quiet_frames * FRAME_SECONDS >= self._end
 
 
 class VoiceBargeIn:
-    """Barge-in by voice, with headphones: notices speech over our own answer. Not thread-safe."""
+    """Detects speech over our own answer, with headphones. Not thread-safe."""
 
     def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
-        self.detector = detector
+        self._detector = detector
         self._vad = vad
         self._gate, self._endpointer = SpeechGate(vad.threshold), Endpointer(vad)
         self._turn: int | None = None
 
+    def warm_up(self) -> None:
+        """Load the detector. Raises ModelError."""
+        warm_up(self._detector)
+
     def interrupts(self, frame: Frame, turn: int) -> bool:
-        """Whether the next frame captured during this turn's answer completes an interruption."""
+        """Tell whether this frame, captured during the answer of `turn`, completes a barge-in."""
         if turn != self._turn:
             self._turn = turn
-            self.detector.reset()
+            self._detector.reset()
             self._gate, self._endpointer = SpeechGate(self._vad.threshold), Endpointer(self._vad)
-        return self._endpointer.starts(self._gate.verdict(self.detector.probability(frame)))
+        return self._endpointer.starts(self._gate.verdict(self._detector.probability(frame)))
+
+
+def warm_up(detector: SpeechDetector) -> None:
+    """Make `detector` load, with a frame of silence. Raises ModelError."""
+    import numpy as np
+
+    detector.probability(Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0))
+
+
+def _peak(frames: list[Frame]) -> float | None:
+    return max((float(abs(frame.samples).max()) for frame in frames), default=None)

@@ -1,173 +1,217 @@
-"""The microphone and the speaker in use, and what takes the place of one that is lost."""
+"""Load, replace and close the brain, the voice and the devices of an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import TypeVar
-from weakref import WeakKeyDictionary
+from collections.abc import Callable
 
-from voxtui.dialogue.data import Frame
-from voxtui.dialogue.events import Event, MicrophoneLost, MicrophoneOpened, Notice
-from voxtui.dialogue.interfaces import Microphone, Speaker
-from voxtui.errors import DeviceError
+from voxtui.dialogue.commands import ReplaceParts
+from voxtui.dialogue.data import SpeechChunk
+from voxtui.dialogue.devices import SoundDevices
+from voxtui.dialogue.events import Event, Loaded, Notice
+from voxtui.dialogue.interfaces import Brain, Progress, Speaker, Voice
+from voxtui.dialogue.loaders import Loaders
+from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.speech import VoiceWorker
+from voxtui.errors import ModelError, ModelLost, RemoteError
+from voxtui.settings.schema import Config
 
-T = TypeVar("T")
-
-FallbackDevices = Callable[[], tuple[Microphone, Speaker]]
-"""Makes what replaces a lost device. Called while neither is open."""
+CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
+"""The tone that a newly chosen speaker plays, so that the user recognises it."""
 
 
-class SoundDevices:
-    """The two, either of which may be missing (None).
+class Parts:
+    """The brain, the voice and the devices in use.
 
-    The engine's thread alone opens, exchanges and closes them; any thread may read `level`.
-    `hear` gets every frame; `lost`, once a microphone is gone, what `is_in_use` takes and a
-    sentence. Both are called on the microphone's thread. Without `fallback_devices` nothing
-    replaces what is lost.
+    Only the engine's thread loads, replaces and closes them. `progress` reports each step of
+    loading; it may raise to abort it.
     """
 
     def __init__(
         self,
-        microphone: Microphone | None,
-        speaker: Speaker | None,
-        fallback_devices: FallbackDevices | None,
-        hear: Callable[[Frame], None],
-        lost: Callable[[object, str], None],
+        devices: SoundDevices,
+        brain: Brain | Loaders[Brain],
+        voice: Voice | Loaders[Voice] | None,
+        config: Config,
+        emit: Callable[[Event], object],
+        progress: Progress,
     ) -> None:
-        self.microphone = microphone
-        self.speaker = speaker
-        self._wanted = (microphone, speaker)
-        """those that were asked for, even while others stand in for them"""
-        self._spares = fallback_devices
-        self._hear = hear
-        self._lost = lost
-        self._openings = WeakKeyDictionary[Microphone, object]()
-        """the latest of each microphone"""
-        self._unproven = False
-        """the microphone replaced a lost one, and has not delivered anything"""
+        self.devices = devices
+        self.config = config
+        self.muted = False
+        """no answer is spoken; any thread may set it"""
+        self.voice: VoiceWorker | None = None
+        self._brain: Brain | None = None
+        self._brains = _brain_loaders(brain)
+        self._voices = None if voice is None else _voice_loaders(voice)
+        self._emit = emit
+        self._progress = progress
 
     @property
-    def level(self) -> float:
-        """The microphone's peak, 0..1."""
-        microphone = self.microphone
-        return microphone.level if microphone else 0.0
+    def brain(self) -> Brain:
+        """The brain that is loaded. Raises ModelError where none is."""
+        if self._brain is None:
+            raise ModelError("No model is loaded.")
+        return self._brain
 
-    def delivered(self) -> None:
-        """The microphone has: should it be lost, another is tried."""
-        self._unproven = False
+    @property
+    def brain_name(self) -> str:
+        """The short name of the brain that is loaded, or that the configuration asks for."""
+        return self._brain.name if self._brain else self.config.brain.name
 
-    def open(self) -> list[Event]:
-        """Open both; one that cannot be gives way to the system's default, or is done without.
+    @property
+    def has_next_brain(self) -> bool:
+        """True if another brain may replace one that is lost."""
+        return len(self._brains.makers) > 1
 
-        Returns what is to be told of it. Called again after `close`, both are tried again.
+    def load(self) -> None:
+        """Load the voice and the brain, unless they are loaded. Raises ModelError."""
+        if self._voices is not None and self.voice is None:
+            self.voice = self._load_voice(self._voices, self.config)
+        if self._brain is None:
+            self._use_brain(self._brains, patient=True)
+
+    def loaded(self, changed: bool = False) -> Loaded:
+        """Describe the parts in use."""
+        microphone, speaker = self.devices.microphone, self.devices.speaker
+        return Loaded(
+            brain=self.brain.description,
+            voice=self.voice.voice.name if self.voice else "none",
+            microphone=microphone.name if microphone else None,
+            speaker=speaker.name if speaker else None,
+            sends_to=self.brain.sends_to,
+            brain_name=self.brain.name,
+            changed=changed,
+        )
+
+    def replace(self, change: ReplaceParts, stopped: Callable[[], bool]) -> Marks:
+        """Use the parts of `change`, once each of them is ready; close those they replace.
+
+        Returns the marks of the tone that a new speaker plays until `stopped`. Raises VoxtuiError:
+        then the parts of `change` are closed, and those in use stay.
         """
-        self.microphone, self.speaker = self._wanted
-        told: list[Event] = []
-        if self.speaker is not None:
-            try:
-                self.speaker.open()
-            except DeviceError as error:
-                self.speaker = None
-                told.append(Notice(str(error)))
-        if self.microphone is not None:
-            try:
-                self.listen(self.microphone)
-            except DeviceError as error:
-                self.microphone = None
-                told.append(Notice(str(error)))
-        if (self.microphone, self.speaker) != self._wanted:
-            told += self._open_anew((self.microphone,), (self.speaker,))
-        if self.microphone is not None:
-            told.append(MicrophoneOpened(self.microphone.name))
-        elif self._wanted[0] is not None and self._spares is None:
-            told.append(MicrophoneLost())
-        return told
+        marks, worker = Marks(), None
+        voices = _voices(change)
+        try:
+            if change.microphone is not None:
+                self.devices.listen(change.microphone)
+            if change.speaker is not None:
+                change.speaker.open()
+                play_check_tone(change.speaker, marks, stopped)
+            if voices is not None:
+                worker = self._load_voice(voices, change.config)
+            if change.brain is not None:
+                self._use_brain(_brain_loaders(change.brain))
+        except BaseException:
+            _close_given(change)
+            if worker is not None:
+                worker.close()
+            raise
+        if change.voice is not None:
+            self._use_voice(voices, worker)
+        self.devices.use(change.microphone, change.speaker)
+        self.config = change.config
+        return marks
 
-    def listen(self, microphone: Microphone) -> None:
-        """Open `microphone`. Raises DeviceError."""
-        opening = object()
-        microphone.open(self._hear, partial(self._lost, opening))
-        self._openings[microphone] = opening
+    def adopt(self, change: ReplaceParts) -> None:
+        """After a load that failed: close the parts that `change` replaces, and `load` it next."""
+        self.config = change.config
+        self.devices.use(change.microphone, change.speaker)
+        if change.voice is not None:
+            self._use_voice(_voices(change), None)
+        if change.brain is not None:
+            if self._brain is not None:
+                self._brain.close()
+            self._brain, self._brains = None, _brain_loaders(change.brain)
 
-    def is_in_use(self, opening: object) -> bool:
-        """Whether what was lost is still listened to.
+    def replace_lost_brain(self, reason: ModelLost) -> None:
+        """Load the next brain in the place of the one that was lost.
 
-        It may have been replaced since, or opened anew: a headset that is unplugged takes the
-        speaker along, and whichever is noticed first replaces both.
+        Where none can be loaded, the lost one stays, and a notice says so.
         """
-        return self.microphone is not None and self._openings.get(self.microphone) is opening
+        try:
+            self._use_brain(Loaders(self._brains.makers[1:]))
+        except ModelError as error:
+            self._emit(Notice(f"No other brain can be loaded. {error}", "error"))
+            return
+        self._emit(Notice(f"The {self.brain.name} brain answers from now on. {reason}"))
 
-    def use(
-        self, microphone: Microphone | None, speaker: Speaker | None
-    ) -> list[Microphone | Speaker | None]:
-        """Use these, which are open; None: keep the one so far. Returns what they replace."""
-        old: list[Microphone | Speaker | None] = []
-        if microphone is not None:
-            old.append(self.microphone)
-            self.microphone = microphone
-        if speaker is not None:
-            old.append(self.speaker)
-            self.speaker = speaker
-        self._wanted = (microphone or self._wanted[0], speaker or self._wanted[1])
-        return old
-
-    def replace_microphone(self) -> list[Event]:
-        """It was lost. What replaced a lost one and never delivered is not replaced again."""
-        if self._spares is None or self._unproven:
-            if self.microphone is not None:
-                self.microphone.close()
-            self.microphone = None
-            return [MicrophoneLost()]
-        return self._open_anew((), (self.speaker,))
-
-    def replace_speaker(self) -> list[Event]:
-        """It was lost."""
-        return self._open_anew((self.microphone,), ())
-
-    def rescan_devices(self) -> list[Event]:
-        """What was asked for is used if it is back, else what was in use, else the default."""
-        microphone, speaker = self._wanted
-        return self._open_anew((microphone, self.microphone), (speaker, self.speaker))
+    def can_speak(self) -> bool:
+        """Tell whether an answer can be spoken now; report a voice that is stuck."""
+        if self.voice is None or self.devices.speaker is None or self.muted:
+            return False
+        if self.voice.stuck:
+            self._emit(Notice("The voice is still stuck, so this answer is silent."))
+        return not self.voice.stuck
 
     def close(self) -> None:
-        for part in (self.microphone, self.speaker):
-            if part is not None:
-                part.close()
+        """Close every part. May be called twice."""
+        self.devices.close()
+        if self.voice is not None:
+            self.voice.close()
+        if self._brain is not None:
+            self._brain.close()
 
-    def _open_anew(
-        self, microphones: Sequence[Microphone | None], speakers: Sequence[Speaker | None]
-    ) -> list[Event]:
-        """Use the first of each that can be opened, or the system's default; what is to be told.
+    def _load_voice(self, voices: Loaders[Voice], config: Config) -> VoiceWorker:
+        workers = voices.map(lambda voice: VoiceWorker(voice, config.voice.timeout_s))
+        loaded = workers.load(lambda worker: worker.warm_up(self._progress))
+        if loaded.was_made:  # a voice that this machine cannot run is no news
+            self._notify(f"The voice is {loaded.part.voice.name}. {loaded.passed_over}")
+        return loaded.part
 
-        New devices are found only while none is open: what was not lost is opened anew.
-        """
-        if self._spares is None:
-            return []
-        had, spoke = self.microphone, self.speaker
-        names = [part.name if part else None for part in (had, spoke)]
-        self.close()
-        spare, loud = self._spares()
-        self.microphone = _first((*microphones, spare), self.listen)
-        found = _first((*speakers, loud), lambda speaker: speaker.open())
-        self.speaker = found or spoke  # which tries again with the next answer
-        told: list[Event] = []
-        if self.microphone is None:
-            told.append(MicrophoneLost())
-        elif self.microphone is not had or self.microphone.name != names[0]:
-            self._unproven = True
-            told.append(Notice(f"Listening to {self.microphone.name} now.", "information"))
-        if found is not None and (found is not spoke or found.name != names[1]):
-            told.append(Notice(f"Speaking through {found.name} now.", "information"))
-        return told
+    def _use_voice(self, voices: Loaders[Voice] | None, worker: VoiceWorker | None) -> None:
+        if self.voice is not None:
+            self.voice.close()
+        self._voices, self.voice = voices, worker
+
+    def _use_brain(self, brains: Loaders[Brain], patient: bool = False) -> None:
+        """Load one of `brains` and close the brain in use. `patient`: a server may answer later."""
+
+        def warm_up(brain: Brain) -> None:
+            try:
+                brain.warm_up(self._progress)
+            except RemoteError as error:
+                if not patient:
+                    raise
+                self._emit(Notice(str(error), "error"))
+
+        loaded = brains.load(warm_up)
+        if self._brain is not None:
+            self._brain.close()
+        self._brain = loaded.part
+        self._brains = Loaders(brains.makers[loaded.number :])
+        if loaded.passed_over is not None:
+            self._notify(f"The {self._brain.name} brain answers. {loaded.passed_over}")
+
+    def _notify(self, sentence: str) -> None:
+        self._emit(Notice(sentence, "information"))
 
 
-def _first(candidates: Iterable[T | None], begin: Callable[[T], None]) -> T | None:
-    """The first with which `begin` succeeds."""
-    for candidate in candidates:
-        with suppress(DeviceError):
-            if candidate is not None:
-                begin(candidate)
-                return candidate
-    return None
+def _brain_loaders(brain: Brain | Loaders[Brain]) -> Loaders[Brain]:
+    return brain if isinstance(brain, Loaders) else Loaders((lambda: brain,))
+
+
+def _voice_loaders(voice: Voice | Loaders[Voice]) -> Loaders[Voice]:
+    return voice if isinstance(voice, Loaders) else Loaders((lambda: voice,))
+
+
+def _voices(change: ReplaceParts) -> Loaders[Voice] | None:
+    if change.voice is None or change.voice == "none":
+        return None
+    return _voice_loaders(change.voice)
+
+
+def _close_given(change: ReplaceParts) -> None:
+    """Close the parts of `change` that are made already."""
+    for part in (change.microphone, change.speaker, change.voice, change.brain):
+        if not isinstance(part, str | Loaders | None):
+            part.close()
+
+
+def play_check_tone(speaker: Speaker, marks: Marks, stopped: Callable[[], bool]) -> None:
+    """Play a soft tone until it ends or `stopped`. Raises DeviceError."""
+    import numpy as np
+
+    at = np.arange(round(CHECK_RATE * CHECK_SECONDS)) / CHECK_RATE
+    tone = 0.1 * np.sin(2 * np.pi * 660 * at) * np.hanning(len(at))
+    speaker.play(SpeechChunk(tone.astype(np.float32), CHECK_RATE, ""), marks, stopped)
+    speaker.finish(marks, stopped)

@@ -14,6 +14,7 @@ from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.menu import Parts
 from voxtui.ui.terminal.restore import terminal_given_back
 from voxtui.wiring import (
+    VOXTRAL,
     build_brain,
     build_microphone,
     build_speaker,
@@ -30,7 +31,7 @@ def run(config: Config) -> int:
     parts = Parts(
         microphone=lambda config: build_microphone(config.audio.input),
         speaker=lambda config: build_speaker(config.audio.output),
-        brain=partial(build_brain, fetches=True),
+        brain=partial(build_brain, may_download=frozenset({VOXTRAL})),
         voice=build_voice,
         anew=reload_parts,
         devices=list_devices,

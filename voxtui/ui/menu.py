@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from voxtui.audio.devices import Device
     from voxtui.dialogue.commands import ReplaceParts
     from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
+    from voxtui.dialogue.loaders import Loaders
 
 SPEEDS = (0.8, 1.0, 1.2, 1.5)
 
@@ -37,8 +38,8 @@ class Parts:
 
     microphone: Callable[[Config], Microphone]
     speaker: Callable[[Config], Speaker]
-    brain: Callable[[Config, Callable[[str], object]], Brain]
-    voice: Callable[[Config, Callable[[str], object]], Voice | None]
+    brain: Callable[[Config, Callable[[str], object]], Brain | Loaders[Brain]]
+    voice: Callable[[Config, Callable[[str], object]], Voice | Loaders[Voice] | None]
     anew: Callable[[Config, Callable[[str], object], bool], ReplaceParts]
     devices: Callable[[], Sequence[Device]]
 

@@ -43,7 +43,7 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
-from voxtui.dialogue.history import Conversation
+from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Past, PastTurn, placeholder
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
@@ -207,12 +207,12 @@ def test_after_a_barge_in_the_history_is_what_was_heard(
 def test_after_eviction_old_turns_are_text_and_the_newest_stay_sound(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
-    history = Conversation(HistoryConfig(turns=2, max_tokens=4000))
+    history = History(HistoryConfig(turns=2, max_tokens=4000))
     for seed in range(4):
         said = utterance(1.0, 10 + seed)
         reply = answered(brain, history.past, said)
         assert ids(reply) == oracle.answer(instruction(brain), history.past, said)
-        history.remember(said, None, reply, "".join(token.text for token in reply))
+        history.add(said, None, reply, "".join(token.text for token in reply))
     kinds = [isinstance(turn.said, Utterance) for turn in history.past]
     assert kinds == [False, False, True, True]
     assert history.past[0].said == placeholder(utterance(1.0, 10))

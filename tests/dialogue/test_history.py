@@ -1,0 +1,48 @@
+"""The past that later turns see."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from voxtui.dialogue.data import Token, Utterance
+from voxtui.dialogue.history import History
+from voxtui.settings.schema import HistoryConfig
+
+
+def add(history: History, reply: str) -> None:
+    tokens = tuple(Token(c) for c in reply)
+    history.add("a question", None, tokens, reply)
+
+
+def test_the_oldest_turns_are_dropped_past_max_tokens() -> None:
+    history = History(HistoryConfig(max_tokens=100))
+    for i in range(20):
+        add(history, f"{i:030}")
+    assert [t.reply_text for t in history.past] == [f"{i:030}" for i in (18, 19)]
+
+
+def test_words_of_an_answer_nobody_heard_are_not_put_to_another_turn() -> None:
+    history = History(HistoryConfig())
+    said, unanswered = (Utterance(np.zeros(512, np.float32), (), at) for at in (1.0, 2.0))
+    history.put_into_words(said, "too early")
+    history.add(said, None, (Token("Yes."),), "Yes.")
+    history.add(unanswered, None, (Token("No."),), "")
+    history.put_into_words(unanswered, "wrong")
+    assert [turn.words for turn in history.past] == [None]
+    history.put_into_words(said, "right")
+    assert [turn.words for turn in history.past] == ["right"]
+
+
+def test_history_keeps_whole_tokens_of_what_was_heard() -> None:
+    history = History(HistoryConfig())
+    history.add("q", None, (Token("Hello"), Token(" there"), Token(" you")), "Hello the")
+    assert history.past[0].reply == (Token("Hello"),)
+    history.add("q", None, (Token("Hello"),), "")
+    assert len(history.past) == 1
+
+
+def test_a_reply_of_which_only_empty_tokens_were_heard_leaves_no_trace() -> None:
+    """A brain yields an empty token for half a character."""
+    history = History(HistoryConfig())
+    history.add("q", None, (Token(""), Token(""), Token("Hello")), "")
+    assert history.past == ()

@@ -1,0 +1,83 @@
+"""Ordered ways to get a brain or a voice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, Protocol, TypeVar, final
+
+from voxtui.errors import ModelError
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+P = TypeVar("P", bound=Closable)
+Q = TypeVar("Q", bound=Closable)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Loaders(Generic[P]):
+    """Functions that make the same part, best first. A made part is not loaded yet.
+
+    Each raises ModelError if this machine cannot run its part.
+    """
+
+    makers: tuple[Callable[[], P], ...]
+    first_only: bool = False
+    """the user named the first: the others only replace it once it is lost"""
+
+    def map(self, change: Callable[[P], Q]) -> Loaders[Q]:
+        """Return loaders that pass each made part to `change`."""
+        return Loaders(
+            tuple(partial(_changed, maker, change) for maker in self.makers), self.first_only
+        )
+
+    def with_first_made(self) -> Loaders[P]:
+        """Make the first part now, and return loaders that begin with it. Raises ModelError."""
+        first = self.makers[0]()
+        return Loaders((lambda: first, *self.makers[1:]), self.first_only)
+
+    def make(self) -> P:
+        """Make the first part that can be made, without loading it. Raises ModelError."""
+        return self.load(lambda part: None).part
+
+    def load(self, warm_up: Callable[[P], None]) -> LoadedPart[P]:
+        """Make and warm up the first part for which both succeed. Raises the last ModelError.
+
+        A part that was made and could not be warmed up is closed.
+        """
+        passed_over: ModelError | None = None
+        made = False
+        for number, maker in enumerate(self.makers):
+            part: P | None = None
+            try:
+                part = maker()
+                warm_up(part)
+            except BaseException as error:
+                if part is not None:
+                    part.close()
+                if not isinstance(error, ModelError) or self.first_only:
+                    raise
+                passed_over, made = error, part is not None
+            else:
+                return LoadedPart(part, number, passed_over, made)
+        raise passed_over or ModelError("There is no model to load.")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPart(Generic[P]):
+    part: P
+    number: int
+    """index of its loader"""
+    passed_over: ModelError | None
+    """the reason why the loader before failed"""
+    was_made: bool
+    """the loader before made its part, which could not be warmed up"""
+
+
+def _changed(maker: Callable[[], P], change: Callable[[P], Q]) -> Q:
+    return change(maker())

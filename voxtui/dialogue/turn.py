@@ -1,0 +1,189 @@
+"""Answer one turn: brain, clauses, voice, speaker; then the history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+
+from voxtui.dialogue.chunker import Chunker
+from voxtui.dialogue.commands import TurnHandle
+from voxtui.dialogue.data import OWN_SOURCES, Token, UserTranscript, Utterance
+from voxtui.dialogue.events import Event, Notice, ReplyText, SpokenUpTo, State, UserWords
+from voxtui.dialogue.history import History
+from voxtui.dialogue.marks import Mark, Outcome, Turn
+from voxtui.dialogue.parts import Parts
+from voxtui.dialogue.prefetch import prefetch
+from voxtui.dialogue.speech import Speech, VoiceFailed
+from voxtui.errors import DeviceError, ModelError
+
+CHARACTERS_PER_TOKEN = 32
+"""Largest answer, per allowed token. A token of text has about 4 characters, so only a server that
+ignores `max_tokens` reaches this. Without a limit one huge piece would block the screen."""
+
+Emit = Callable[[Event], object]
+
+
+@dataclass(slots=True)
+class LiveTurn:
+    """A turn in progress. Its fields are filled in the order of a usual turn."""
+
+    handle: TurnHandle
+    """shared with the front end"""
+    source: str
+    paced: bool
+    brain: str
+    """the name of the brain that is asked"""
+    said: Utterance | str = ""
+    words: str | None = None
+    """the user's words, where the brain knows them"""
+    tokens: list[Token] = field(default_factory=list[Token])
+    complete: bool = False
+    """the brain said everything"""
+    error: ModelError | None = None
+
+    @property
+    def number(self) -> int:
+        return self.handle.number
+
+    @property
+    def cancelled(self) -> bool:
+        return self.handle.cancelled.is_set()
+
+    @property
+    def reply(self) -> str:
+        return "".join(token.text for token in self.tokens)
+
+    def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
+        """End the turn and return its result."""
+        self.handle.over = True
+        marks = self.handle.marks
+        return Turn(
+            number=self.number,
+            brain=self.brain,
+            outcome=outcome,
+            marks=marks.since_release(),
+            clip=None if self.source in OWN_SOURCES else self.source,
+            heard=self.words,
+            reply=self.reply,
+            tokens=len(self.tokens),
+            speculative_s=marks.speculative_s,
+            gpu_bytes=marks.gpu_bytes,
+            network_s=marks.network_s,
+            paced=self.paced,
+            error=error,
+        )
+
+
+def take_turn(
+    turn: LiveTurn, parts: Parts, history: History, emit: Emit, set_state: Callable[[State], None]
+) -> Turn:
+    """Answer `turn.said`. Runs on the engine's thread until the last sound was played.
+
+    A voice or a speaker that fails costs the sound of this turn; a brain that fails costs the turn.
+    """
+    set_state(State.THINKING)
+    speech = None
+    try:
+        with prefetch(_reply_tokens(turn, parts, history, emit), "brain") as tokens:
+            if parts.can_speak():
+                speech = _speak(turn, tokens, parts, emit, set_state)
+            for _ in tokens:  # without sound the text goes on
+                pass
+    except ModelError as error:
+        turn.error = error
+        return turn.finished(Outcome.FAILED, str(error))
+    heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
+    history.add(turn.said, turn.words, turn.tokens, heard)
+    if heard != turn.reply:
+        emit(SpokenUpTo(turn.number, heard))
+    whole = turn.complete and heard == turn.reply
+    return turn.finished(Outcome.ANSWERED if whole else Outcome.CANCELLED)
+
+
+def _reply_tokens(
+    turn: LiveTurn, parts: Parts, history: History, emit: Emit
+) -> Generator[Token, None, None]:
+    """Show each token at once and yield it. Runs on the brain's thread."""
+    marks, cancelled = turn.handle.marks, turn.handle.cancelled
+    limit = parts.config.generation.sampling().max_new_tokens * CHARACTERS_PER_TOKEN
+
+    def show(text: str) -> None:
+        emit(ReplyText(turn.number, text))
+
+    chunker = Chunker(parts.config.streaming, show, cancelled)
+    last_at: float | None = None
+    try:
+        for item in parts.brain.reply(history.past, turn.said, marks, cancelled):
+            if cancelled.is_set():
+                return
+            if isinstance(item, UserTranscript):
+                turn.words = item.text
+                if item.text != turn.said:  # typed words were reported already
+                    emit(UserWords(turn.number, item.text))
+                continue
+            last_at = time.monotonic()
+            marks.mark(Mark.FIRST_TOKEN, last_at)
+            token = item if len(item.text) <= limit else Token(item.text[:limit], item.id)
+            limit -= len(token.text)
+            turn.tokens.append(token)
+            chunker.add(token.text)
+            yield token
+            if token is not item or not limit:
+                emit(Notice("The answer is too long and was cut (generation.max_new_tokens)."))
+                break
+        if cancelled.is_set():  # the brain ended because of it
+            return
+        turn.complete = True
+        if last_at is not None:
+            marks.mark(Mark.LAST_TOKEN, last_at)
+    finally:
+        chunker.close()
+
+
+def _speak(
+    turn: LiveTurn,
+    tokens: Iterator[Token],
+    parts: Parts,
+    emit: Emit,
+    set_state: Callable[[State], None],
+) -> Speech | None:
+    """Speak `tokens`. Returns None if the voice or the speaker failed."""
+    voice, speaker = parts.voice, parts.devices.speaker
+    if voice is None or speaker is None:
+        return None
+
+    def stopped() -> bool:
+        return turn.cancelled or parts.muted
+
+    speech = Speech(voice, speaker, turn.handle.marks, stopped, lambda: set_state(State.SPEAKING))
+    try:
+        try:
+            speech.play(tokens)
+        except VoiceFailed as error:
+            emit(Notice(f"{error} The answer goes on as text."))
+            speech.finish()
+            return None
+    except DeviceError as error:
+        parts.devices.speaker_lost = True
+        emit(Notice(f"{error} The answer goes on as text."))
+        return None
+    return speech
+
+
+def transcribe_idle(
+    turn: LiveTurn, parts: Parts, history: History, emit: Emit
+) -> Generator[None, None, None]:
+    """Transcribe what the user said, for the screen and the history, one token a step.
+
+    The next turn ends it, by the cancel flag of this one. Raises ModelError.
+    """
+    if not isinstance(turn.said, Utterance):
+        return
+    words = ""
+    for token in parts.brain.transcribe(turn.said, turn.handle.cancelled):
+        words += token.text
+        yield
+    if words.strip() and not turn.cancelled:
+        history.put_into_words(turn.said, words.strip())
+        emit(UserWords(turn.number, words.strip()))
