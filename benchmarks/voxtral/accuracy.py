@@ -19,7 +19,7 @@ from benchmarks.voxtral.systems import RATE, random_model, words
 from voxtui.brains.voxtral.decoder import Cache, Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.fp8 import quantise
-from voxtui.brains.voxtral.generate import Loop
+from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import (
     AUDIO,
     EOS,
@@ -138,7 +138,7 @@ def answered(
     decoder: Decoder, ears: AudioEmbedder, prompt: Elements, clip: Clip, most: int
 ) -> list[int]:
     sampler = Sampler(decoder.head.shape[0], EOS, decoder.embedding.device)
-    loop = Loop(decoder, ears, sampler, CAPACITY)
+    loop = ReplyGenerator(decoder, ears, sampler, CAPACITY)
     return [token for token in loop.reply(prompt, [clip], most) if token is not None]
 
 

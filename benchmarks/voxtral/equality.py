@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.voxtral.report import table
 from tests.brains.voxtral import tiny_voxtral
 from tests.brains.voxtral.taped import TapeRecorder
-from tests.brains.voxtral.turns import Oracle, answered, ids, instruction, made, sound
+from tests.brains.voxtral.turns import Oracle, answered, computed, ids, instruction, made, sound
 from tests.fakes import Flag
 from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import graphs
@@ -73,9 +73,9 @@ class Check:
             whole: Utterance | str = said
         else:
             whole = utterance_of(self.draft(past, said) if self.drafted else said)
-        prefills = self.brain._chat.calls.prefills
+        prefills = self.brain.generator.calls.prefills
         reply = answered(self.brain, past, whole)
-        self.kept += self.brain._chat.calls.prefills == prefills
+        self.kept += self.brain.generator.calls.prefills == prefills
         self.replies += 1
         self.tokens += len(ids(reply))
         wanted = self.oracle.answer(instruction(self.brain), past, whole)
@@ -88,10 +88,7 @@ class Check:
         for frame, speech in zip(recording.frames, recording.verdicts, strict=True):
             live.append(frame, speech)
             self.brain.wake()
-        following = self.brain._following
-        assert following is not None and following.guess is not None
-        while following.guess[1].wanting:
-            Flag().wait(0.01)
+        computed(self.brain)
         return live
 
 
@@ -137,7 +134,7 @@ def after_eviction(check: Check) -> None:
 def transcribed(check: Check) -> None:
     said = utterance_of(spoken(2.0, 6))
     samples = without_trailing_zeros(said.samples)
-    prompt = transcription(check.brain._tekken.encode, Clip(0, samples), None)
+    prompt = transcription(check.brain.tekken.encode, Clip(0, samples), None)
     ours = ids(tuple(check.brain.transcribe(said, Flag())))
     wanted = check.oracle.reply(token_ids(prompt), [samples], tokens=max(len(ours), 1))
     check.replies += 1

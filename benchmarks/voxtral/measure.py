@@ -38,8 +38,9 @@ from benchmarks.voxtral.systems import (
     tiny_config,
     words,
 )
+from voxtui.brains.speculation import SpeculationThread
+from voxtui.brains.voxtral.brain import ModelWork
 from voxtui.brains.voxtral.decoder import Cache, Decoder
-from voxtui.brains.voxtral.drafts import Draft, ModelThread
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.fp8 import Fp8Weight, quantise
 from voxtui.brains.voxtral.generate import REHEARSED
@@ -364,17 +365,16 @@ class Bench:
                 yield self._row({"system": system.name}, partial(self._kept_draft, system))
 
     def _kept_draft(self, system: Ours) -> Row:
-        thread, waits = ModelThread(), list[float]()
+        thread, waits = SpeculationThread("voxtui-benchmark"), list[float]()
         try:
             for _ in self._often(system):
-                drafted = threading.Event()
-                draft = Draft(partial(signalling, system, drafted), threading.Event(), AHEAD)
-                thread.ask(draft)
+                drafted, cancelled = threading.Event(), threading.Event()
+                work = partial(signalling, system, drafted)
+                draft = thread.request(ModelWork(work, cancelled, AHEAD, "key"))
                 if not drafted.wait(60):
                     raise draft.error or TimeoutError("no draft within a minute")
                 began = time.perf_counter()
-                draft.claim()
-                thread.ask(draft)
+                thread.request(ModelWork(work, cancelled, None, "key"))
                 tokens = draft.tokens()
                 next(tokens)
                 waits.append(time.perf_counter() - began)

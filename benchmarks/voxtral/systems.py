@@ -19,7 +19,7 @@ import transformers
 
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
-from voxtui.brains.voxtral.generate import Loop
+from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import EOS, Clip, Elements, Exchange, chat, token_ids
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import best_dtype, parts
@@ -128,7 +128,7 @@ class Ours:
         device = decoder.embedding.device
         vocabulary = decoder.head.shape[0]
         sampler = Sampler(vocabulary, EOS, device, **(sampling | {"min_new_tokens": 2**31}))
-        self.loop = Loop(decoder, ears, sampler, capacity)
+        self.loop = ReplyGenerator(decoder, ears, sampler, capacity)
 
     def ready(self, past: Sequence[Exchange]) -> None:
         """What happens when the key goes down."""

@@ -12,7 +12,7 @@ import soundfile
 from tests.fakes import Flag
 from voxtui.audio.silero import PySilero
 from voxtui.brains.embedded.brain import EmbeddedBrain
-from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
+from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Utterance
 from voxtui.dialogue.interfaces import Brain, Past
 from voxtui.dialogue.listening import SpeechGate
 from voxtui.dialogue.recording import Recording
@@ -45,6 +45,11 @@ class Question:
         for frame, speech in self.verdicts():
             recording.append(frame, speech)
         return recording
+
+    def utterance(self) -> Utterance:
+        said = self.recording().utterance()
+        assert said is not None
+        return said
 
 
 def speak(
@@ -82,14 +87,6 @@ def warm(model: str, **generation: object) -> EmbeddedBrain:
     brain = EmbeddedBrain(small(model, **generation))
     brain.warm_up(lambda step, fraction: None)
     return brain
-
-
-@pytest.fixture(scope="module")
-def brain():
-    """The smallest chat model: its plumbing is real, its answers are nonsense."""
-    brain = warm("smollm2-135m", max_new_tokens=24, temperature=0.0)
-    yield brain
-    brain.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Compare two measurements turn by turn of the same clip, with confidence intervals."""
+"""Two measurements side by side, turn by turn of the same clip: what changed, and how surely."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from voxtui.errors import InputError
 from voxtui.records.metrics import SPEED, Headline
 
 FEWEST = 5
-"""Fewest pairs of turns for a statement."""
+"""Pairs; with fewer, chance alone decides."""
 
 RESAMPLES = 10_000
 
@@ -31,7 +31,7 @@ class OldTurn(msgspec.Struct, frozen=True):
 
 
 class OldReport(msgspec.Struct, frozen=True):
-    """The part of a report of `voxtui bench --json` that is compared."""
+    """What is needed of a report written by `voxtui bench --json`."""
 
     brain: str
     speaker: str
@@ -47,18 +47,18 @@ class OldReport(msgspec.Struct, frozen=True):
 
 
 def load(path: Path) -> OldReport:
-    """Read a report of `voxtui bench --json`. Raises InputError."""
+    """Raises InputError, one sentence naming the file."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=OldReport)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
     except (msgspec.MsgspecError, ValueError) as error:
-        raise InputError(f"{path}: is not a report of `voxtui bench --json`.") from error
+        raise InputError(f"{path}: is no report of `voxtui bench --json`.") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """New minus old, over pairs of turns."""
+    """Of the new from the old, over pairs of turns."""
 
     pairs: int
     median: float
@@ -72,11 +72,8 @@ class Difference:
 
 
 def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> Difference | None:
-    """Compare the n-th turns of each clip; None without a pair.
-
-    The interval is a bootstrap over the pairs: percentiles of resampled medians (B. Efron,
-    R. Tibshirani, An Introduction to the Bootstrap, 1993).
-    """
+    """Pairs the n-th turns of each clip; the interval is a bootstrap over the pairs (percentiles
+    of resampled medians: B. Efron, R. Tibshirani, An Introduction to the Bootstrap, 1993)."""
     values = [
         after - before
         for clip, turns in _by_clip(new, headline).items()
@@ -92,18 +89,18 @@ def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> 
 
 
 def _by_clip(turns: Sequence[Turn], headline: Headline) -> Mapping[str | None, list[float]]:
-    by_clip: defaultdict[str | None, list[float]] = defaultdict(list)
+    found: defaultdict[str | None, list[float]] = defaultdict(list)
     for turn in turns:
         value = headline.of(turn)
         if value is not None:
-            by_clip[turn.clip].append(value)
-    return by_clip
+            found[turn.clip].append(value)
+    return found
 
 
 def compare(
     old: OldReport, path: Path, turns: Sequence[Turn], about: Mapping[str, Any]
 ) -> list[str]:
-    """Return a line per headline, and lines for what differs between the measurements."""
+    """A line per headline; says so where there is no difference, or nothing to compare."""
     lines = [f"Compared with {path} of {old.machine.get('date', 'an unknown day')}, turn by turn:"]
     for name, before, after in (
         ("brain", old.brain, about["brain"]),
@@ -112,9 +109,9 @@ def compare(
     ):
         if before != after:
             lines.append(f"  Not alike: {name} was {before}, is {after}.")
-    compared = [(h, difference(old.measured, turns, h)) for h in MEASURED]
-    lines += [_line(headline, diff) for headline, diff in compared if diff]
-    if not any(diff for _, diff in compared):
+    found = [(h, difference(old.measured, turns, h)) for h in MEASURED]
+    lines += [_line(headline, diff) for headline, diff in found if diff]
+    if not any(diff for _, diff in found):
         lines.append("  No clip is in both.")
     return lines
 

@@ -133,6 +133,13 @@ class Recording:
                 return count
         return None
 
+    def origin(self, extent: Extent) -> Origin | None:
+        """Return which frames its utterance consists of; None without speech."""
+        if extent.first_speech < 0:
+            return None
+        begin = max(0, extent.first_speech - LEAD_FRAMES)
+        return Origin(self._number, begin, extent.last_speech + 1)
+
     def utterance(self, extent: Extent | None = None) -> Utterance | None:
         """Return the sound from the first to the last speech frame, padded; None without speech.
 
@@ -140,10 +147,10 @@ class Recording:
         """
         import numpy as np
 
-        extent = extent or self._extent
-        if extent.first_speech < 0:
+        origin = self.origin(extent or self._extent)
+        if origin is None:
             return None
-        begin, end = max(0, extent.first_speech - LEAD_FRAMES), extent.last_speech + 1
+        begin, end = origin.start, origin.end
         sound = [frame.samples for frame in self._frames[begin:end]]
         samples = np.concatenate([*sound, np.zeros(TRAIL_SAMPLES, np.float32)])
         samples.flags.writeable = False
@@ -151,7 +158,7 @@ class Recording:
             samples=samples,
             speech=tuple(_stretches(self._verdicts[begin:end])),
             ended_at=self._frames[end - 1].captured_at,
-            origin=Origin(self._number, begin, end),
+            origin=origin,
         )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,21 @@ import torch
 
 from tests.brains.conftest import Question, speak
 from tests.brains.voxtral.tiny_voxtral import model
-from tests.brains.voxtral.turns import Oracle, answered, ids, instruction, made, sound, utterance
+from tests.brains.voxtral.turns import (
+    TOKENS,
+    Oracle,
+    answered,
+    computed,
+    ids,
+    instruction,
+    made,
+    sound,
+    utterance,
+)
 from tests.fakes import Flag
 from voxtui.brains.voxtral.audio_tower import AudioTower
-from voxtui.brains.voxtral.brain import SHARE, Answer, VoxtralBrain
-from voxtui.brains.voxtral.generate import Loop
+from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
+from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import (
     BEGIN_AUDIO,
     EOS,
@@ -77,7 +88,7 @@ def test_the_features_are_those_of_the_processor(
     brain: VoxtralBrain, oracle: Oracle, seconds: float
 ) -> None:
     samples = sound(seconds)
-    mel = brain._chat.ears.mel
+    mel = brain.generator.ears.mel
     ours = mel(mel.filled(samples, Clip(0, samples).windows))
     assert torch.equal(ours, oracle.features(samples))
 
@@ -185,12 +196,12 @@ def test_three_turns_are_what_generate_says_and_only_what_is_new_is_computed(
 ) -> None:
     past: tuple[PastTurn, ...] = ()
     for seed, said in enumerate((utterance(2.0, 1), "and typed", utterance(3.0, 2))):
-        before = brain._chat.calls.prefilled
+        before = brain.generator.calls.prefilled
         reply = answered(brain, past, said)
         assert ids(reply) == oracle.answer(instruction(brain), past, said), f"turn {seed + 1}"
         if past:
             most = WINDOW_TOKENS if isinstance(said, Utterance) else len("and typed")
-            assert brain._chat.calls.prefilled - before <= most + 8
+            assert brain.generator.calls.prefilled - before <= most + 8
         past = (*past, PastTurn(said, None, reply))
 
 
@@ -220,12 +231,12 @@ def test_after_eviction_old_turns_are_text_and_the_newest_stay_sound(
 
 def test_a_turn_is_one_prefill_and_a_step_for_each_token(brain: VoxtralBrain) -> None:
     said = utterance(2.0, 5)
-    calls, windows = brain._chat.calls, brain._chat.ears.windows
+    calls, windows = brain.generator.calls, brain.generator.ears.windows
     before = (calls.prefills, calls.steps)
     reply = answered(brain, (), said)
     assert calls.prefills - before[0] == 1
     assert calls.steps - before[1] <= len(ids(reply))
-    assert brain._chat.ears.windows - windows == 1
+    assert brain.generator.ears.windows - windows == 1
 
 
 def test_a_transcription_is_what_generate_says(
@@ -251,16 +262,13 @@ def test_a_kept_speculation_says_the_same(
     brain: VoxtralBrain, oracle: Oracle, questions: list[Question]
 ) -> None:
     said = spoken(brain, questions[0]).utterance()
-    assert said is not None and brain._following is not None and brain._following.guess is not None
-    draft = brain._following.guess[1]
-    while draft.wanting:
-        Flag().wait(0.01)
-    assert draft.error is None
+    assert said is not None
+    computed(brain)
     marks = Marks()
     marks.mark(Mark.RELEASED)
-    prefills = brain._chat.calls.prefills
+    prefills = brain.generator.calls.prefills
     reply = answered(brain, (), said, marks)
-    assert brain._chat.calls.prefills == prefills
+    assert brain.generator.calls.prefills == prefills
     assert marks.speculative_s > 0
     assert ids(reply) == oracle.answer(instruction(brain), (), said)
 
@@ -278,55 +286,49 @@ def test_a_speculation_goes_no_further_than_a_few_tokens(
 ) -> None:
     brain = made(directory, max_new_tokens=100)
     try:
-        before = brain._chat.calls.steps
+        before = brain.generator.calls.steps
         spoken(brain, questions[0])
-        assert brain._following is not None and brain._following.guess is not None
-        draft = brain._following.guess[1]
-        while draft.wanting:
-            Flag().wait(0.01)
-        assert brain._chat.calls.steps - before < 60
+        computed(brain)
+        assert brain.generator.calls.steps - before < 60
     finally:
         brain.close()
 
 
-def guesses_while_stammering(brain: VoxtralBrain, seconds: float, took: float) -> list[int]:
-    """After how many frames an answer was begun, in speech that stops every other frame."""
+def speculations(brain: VoxtralBrain, verdicts: Iterable[bool], took: float) -> list[int]:
+    """Return after how many frames a reply was begun, if an utterance takes `took` seconds."""
     begun, recording = list[int](), Recording()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(brain, "_took", took)
-        patch.setattr(brain, "_draft", lambda *rest: begun.append(len(recording.frames)))
-        brain.listen((), recording, Flag())
+        patch.setattr(brain, "took", took)
+        brain.listen((), recording, cancelled := Flag())
+        before = brain.newest
         samples = np.zeros(FRAME_SAMPLES, np.float32)
-        for number in range(round(seconds / FRAME_SECONDS)):
-            recording.append(Frame(samples, 1000 + number * FRAME_SECONDS), number % 2 == 0)
+        for number, speech in enumerate(verdicts, 1):
+            recording.append(Frame(samples, 1000 + number * FRAME_SECONDS), speech)
             brain.wake()
-        brain._following = None
+            if brain.newest is not before:
+                before = brain.newest
+                begun.append(number)
+        cancelled.set()
     return begun
+
+
+def stammer(seconds: float) -> list[bool]:
+    """Speech that stops every other frame."""
+    return [number % 2 == 0 for number in range(round(seconds / FRAME_SECONDS))]
 
 
 def test_work_ahead_takes_no_more_than_its_share_however_often_one_pauses(
     brain: VoxtralBrain,
 ) -> None:
-    seldom = guesses_while_stammering(brain, 5.0, took=0.1)
+    seldom = speculations(brain, stammer(5.0), took=0.1)
     assert len(seldom) <= 5.0 * SHARE / 0.1
     assert len(seldom) >= 10
-    often = guesses_while_stammering(brain, 5.0, took=0.0)
+    often = speculations(brain, stammer(5.0), took=0.0)
     assert len(often) > 4 * len(seldom)
 
 
-def test_a_pause_that_comes_too_soon_after_other_work_is_worked_through_a_little_later(
-    brain: VoxtralBrain,
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        begun, recording = list[int](), Recording()
-        patch.setattr(brain, "_took", 0.04)
-        patch.setattr(brain, "_draft", lambda *rest: begun.append(len(recording.frames)))
-        brain.listen((), recording, Flag())
-        samples = np.zeros(FRAME_SAMPLES, np.float32)
-        for number in range(40):
-            recording.append(Frame(samples, 1000 + number * FRAME_SECONDS), number < 18)
-            brain.wake()
-        brain._following = None
+def test_a_pause_soon_after_other_work_is_answered_a_little_later(brain: VoxtralBrain) -> None:
+    begun = speculations(brain, [True] * 18 + [False] * 22, took=0.04)
     assert begun == [16, 21]  # by the schedule, and 0.16 s later
 
 
@@ -338,14 +340,11 @@ def test_the_first_window_of_a_long_hold_is_encoded_while_the_key_is_held(
     speak(
         brain, ((Frame(whole[s : s + FRAME_SAMPLES], 1000 + s / SAMPLE_RATE), True) for s in starts)
     )
-    assert brain._following is not None and brain._following.guess is not None
-    draft = brain._following.guess[1]
-    while draft.wanting:
-        Flag().wait(0.01)
-    windows = brain._chat.ears.windows
+    computed(brain)
+    windows = brain.generator.ears.windows
     said = Utterance(whole, ((0.0, 33.0),), 33.0)
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
-    assert brain._chat.ears.windows - windows == 1
+    assert brain.generator.ears.windows - windows == 1
 
 
 def test_the_history_is_in_the_cache_before_the_user_has_spoken(
@@ -354,22 +353,41 @@ def test_the_history_is_in_the_cache_before_the_user_has_spoken(
     one, two = utterance(1.0, 21), utterance(1.0, 22)
     past = (PastTurn("in words", None, answered(brain, (), one)),)
     brain.listen(past, Recording(), Flag())
-    draft = brain._thread and brain._thread._draft
-    while draft and not draft.ended:
-        Flag().wait(0.01)
-    before = brain._chat.calls.prefilled
+    computed(brain)
+    before = brain.generator.calls.prefilled
     reply = answered(brain, past, two)
-    assert brain._chat.calls.prefilled - before == WINDOW_TOKENS + 1
+    assert brain.generator.calls.prefilled - before == WINDOW_TOKENS + 1
     assert ids(reply) == oracle.answer(instruction(brain), past, two)
 
 
 def test_a_transcription_leaves_the_conversation_in_the_cache(brain: VoxtralBrain) -> None:
     said = utterance(1.0, 23)
     answered(brain, (), said)
-    held, windows = list(brain._chat.cache.held), brain._chat.ears.windows
+    held, windows = list(brain.generator.cache.held), brain.generator.ears.windows
     assert list(brain.transcribe(said, Flag()))
-    assert brain._chat.cache.held == held
-    assert brain._chat.ears.windows == windows
+    assert brain.generator.cache.held == held
+    assert brain.generator.ears.windows == windows
+
+
+def test_the_parts_of_a_long_file_are_not_kept(brain: VoxtralBrain) -> None:
+    answered(brain, (), utterance(1.0, 26))
+    kept = brain.generator.ears.known
+    for seed in (27, 28):
+        assert list(brain.transcribe(utterance(1.0, seed), Flag()))
+    assert brain.generator.ears.known == kept
+
+
+def test_a_loading_that_is_interrupted_leaves_no_thread(directory: Path) -> None:
+    def quit_at(step: str, fraction: float | None) -> None:
+        if step == "warming up":
+            raise KeyboardInterrupt
+
+    before = set(threading.enumerate())
+    brain = VoxtralBrain(Config(), directory)
+    with pytest.raises(KeyboardInterrupt):
+        brain.warm_up(quit_at)
+    brain.close()
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_conversation_longer_than_the_context_loses_its_oldest_turns(
@@ -377,15 +395,15 @@ def test_a_conversation_longer_than_the_context_loses_its_oldest_turns(
 ) -> None:
     said = utterance(0.5, 24)
     past = (PastTurn(said, None, answered(brain, (), said)),)
-    monkeypatch.setattr(brain._chat.decoder, "longest", 700)
+    monkeypatch.setattr(brain.generator.decoder, "longest", 700)
     assert answered(brain, past, utterance(0.6, 25))
-    assert len([e for e in brain._chat.cache.held if e < 0]) == WINDOW_TOKENS
+    assert len([e for e in brain.generator.cache.held if e < 0]) == WINDOW_TOKENS
 
 
 def test_a_step_handed_over_before_the_last_token_was_read_changes_nothing(
     brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brain._chat, "_queue_ahead", True)
+    monkeypatch.setattr(brain.generator, "_queue_ahead", True)
     past: tuple[PastTurn, ...] = ()
     for seed in range(26, 29):
         said = utterance(1.0, seed)
@@ -441,14 +459,14 @@ def test_utterances_of_all_lengths_are_tried_at_the_start_where_that_is_quick(
 ) -> None:
     """So that turn one is no slower than turn ten."""
     tried: list[float] = []
+    reply = ReplyGenerator.reply
 
-    def noted(brain: VoxtralBrain, answer: Answer, *rest: object) -> object:
-        assert isinstance(answer.said, Utterance)
-        tried.append(answer.said.seconds)
-        return draft(brain, answer, *rest)
+    def noted(self: ReplyGenerator, prompt: list[int], clips: list[Clip], most: int) -> object:
+        if most == TOKENS:  # not a transcription
+            tried.append(len(clips[0].samples) / SAMPLE_RATE)
+        return reply(self, prompt, clips, most)
 
-    draft = VoxtralBrain._draft
-    monkeypatch.setattr(VoxtralBrain, "_draft", noted)
+    monkeypatch.setattr(ReplyGenerator, "reply", noted)
     monkeypatch.setattr("voxtui.brains.voxtral.brain.REHEARSAL_SECONDS", patience)
     made(directory).close()
     assert tried == lengths
@@ -462,8 +480,8 @@ def test_the_preset_reaches_the_model(directory: Path) -> None:
         assert "one short sentence" in instruction(brain)
         tokens = ids(answered(brain, (), utterance(1.0, 12)))
         assert 2 <= len(tokens) <= 25
-        sampler = brain._chat.sampler
-        found = (sampler._temperature, sampler._top_p, sampler._top_k, sampler._penalty)
+        sampler = brain.generator.sampler
+        found = (sampler.temperature, sampler.top_p, sampler.top_k, sampler.repetition_penalty)
         assert found == (0.05, 0.9, 30, 1.2)
     finally:
         brain.close()
@@ -502,7 +520,7 @@ def test_typed_words_are_given_back_as_heard(brain: VoxtralBrain) -> None:
 @pytest.mark.parametrize(
     ("failure", "sentence"),
     [
-        (torch.OutOfMemoryError("no"), "The GPU has no memory left"),
+        (torch.OutOfMemoryError("no"), "Too little GPU memory"),
         ("nan", "not a number"),
         (RuntimeError("CUDA error: device-side assert triggered"), "The GPU failed"),
         (RuntimeError("Triton Error [CUDA]: an illegal memory access"), "The GPU failed"),
@@ -517,7 +535,7 @@ def test_a_failure_costs_one_turn_and_the_second_the_model(
     sentence: str,
 ) -> None:
     brain = made(directory)
-    decoder = brain._chat.decoder
+    decoder = brain.generator.decoder
     working = decoder.run
 
     def run(x: torch.Tensor, *rest: object, **more: object) -> torch.Tensor:
@@ -537,14 +555,14 @@ def test_a_failure_costs_one_turn_and_the_second_the_model(
             ours = ids(answered(brain, (), said))
             assert ours == oracle.answer(instruction(brain), (), said)
             monkeypatch.setattr(decoder, "run", run)
-            with pytest.raises(ModelLost, match="restart"):
+            with pytest.raises(ModelLost, match="Restart"):
                 answered(brain, (), utterance(1.0))
     finally:
         brain.close()
 
 
 def test_a_cache_that_grew_is_emptied_all_the_same() -> None:
-    loop = Loop(*parts(model()), Sampler(4096, EOS, torch.device("cpu")), 16)
+    loop = ReplyGenerator(*parts(model()), Sampler(4096, EOS, torch.device("cpu")), 16)
     for _ in loop.prepare([1] * 100, []):
         pass
     assert loop.cache.capacity > 100 and loop.cache.both.any()
@@ -588,14 +606,14 @@ def test_a_bug_is_not_explained_away(directory: Path, monkeypatch: pytest.Monkey
     def run(*rest: object, **more: object) -> torch.Tensor:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(brain._chat.decoder, "run", run)
+    monkeypatch.setattr(brain.generator.decoder, "run", run)
     with pytest.raises(ZeroDivisionError):
         answered(brain, (), utterance(1.0))
     brain.close()
 
 
 def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="holds no Voxtral that can be loaded"):
+    with pytest.raises(ModelError, match="cannot be loaded"):
         VoxtralBrain(Config(), tmp_path).warm_up(lambda step, fraction: None)
 
 
@@ -604,7 +622,7 @@ def test_a_cut_off_weights_file_is_one_sentence(directory: Path, tmp_path: Path)
         data = path.read_bytes()
         cut = data[: len(data) // 2] if path.suffix == ".safetensors" else data
         (tmp_path / path.name).write_bytes(cut)
-    with pytest.raises(ModelError, match="holds no Voxtral that can be loaded"):
+    with pytest.raises(ModelError, match="cannot be loaded"):
         VoxtralBrain(Config(), tmp_path).warm_up(lambda step, fraction: None)
 
 

@@ -92,7 +92,7 @@ def answered(brain: VoxtralBrain, past: tuple[PastTurn, ...], words: Utterance) 
 def test_the_products_of_the_language_model_are_small_and_all_else_is_as_it_was(
     brain: VoxtralBrain,
 ) -> None:
-    decoder, ears = brain._chat.decoder, brain._chat.ears
+    decoder, ears = brain.generator.decoder, brain.generator.ears
     for layer in decoder.layers:
         for weight in (layer.qkv, layer.out, layer.gate_up, layer.down):
             assert isinstance(weight, Fp8Weight) and weight.element_size() == 1
@@ -107,7 +107,7 @@ def test_a_reply_over_a_kept_cache_is_that_of_a_fresh_one(brain: VoxtralBrain) -
     first = tuple(answered(brain, (), said(1)))
     past = (PastTurn(said(1), None, first),)
     kept = answered(brain, past, said(2))
-    brain._chat.forget()
+    brain.generator.forget()
     assert answered(brain, past, said(2)) == kept
     assert len(kept) > 2
 

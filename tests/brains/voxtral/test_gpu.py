@@ -20,7 +20,7 @@ from voxtui.brains.voxtral import fp8 as quantized
 from voxtui.brains.voxtral import step
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.fp8 import Fp8Weight, quantise
-from voxtui.brains.voxtral.generate import Loop, NotNumbers
+from voxtui.brains.voxtral.generate import NotNumbers, ReplyGenerator
 from voxtui.brains.voxtral.graphs import CudaRecorder
 from voxtui.brains.voxtral.prompt import (
     EOS,
@@ -60,22 +60,22 @@ def weights():
     return model().to(DEVICE)
 
 
-def loop_of(weights, captured: bool, **sampling: float) -> Loop:
+def loop_of(weights, captured: bool, **sampling: float) -> ReplyGenerator:
     decoder, ears = parts(copy.deepcopy(weights))
     sampler = Sampler(decoder.head.shape[0], EOS, DEVICE, **sampling)  # type: ignore[arg-type]
-    loop = Loop(decoder, ears, sampler, CAPACITY)
+    loop = ReplyGenerator(decoder, ears, sampler, CAPACITY)
     if captured:
         assert [*loop.capture(CudaRecorder())][-1] == 1.0
     return loop
 
 
 @pytest.fixture(scope="module")
-def captured(weights) -> Loop:
+def captured(weights) -> ReplyGenerator:
     return loop_of(weights, captured=True)
 
 
 @pytest.fixture(scope="module")
-def plain(weights) -> Loop:
+def plain(weights) -> ReplyGenerator:
     return loop_of(weights, captured=False)
 
 
@@ -92,7 +92,9 @@ def clips_in(past: list[Exchange], said: Clip) -> list[Clip]:
     return [*(e.said for e in past if isinstance(e.said, Clip)), said]
 
 
-def answered(loop: Loop, past: list[Exchange], said: Clip, tokens: int = TOKENS) -> list[int]:
+def answered(
+    loop: ReplyGenerator, past: list[Exchange], said: Clip, tokens: int = TOKENS
+) -> list[int]:
     prompt = chat(encode, "Be brief.", past, said)
     return [t for t in loop.reply(prompt, clips_in(past, said), tokens) if t is not None]
 
@@ -260,13 +262,13 @@ def test_attention_by_kernels_is_that_of_torch_however_full_the_cache_is(true_sh
 @pytest.mark.parametrize("fp8", [False, True])
 @pytest.mark.parametrize("which", ["none", "attention", "all", OVERLAPS])
 def test_captured_steps_of_every_kind_say_what_the_plain_loop_says(weights, fp8, which) -> None:
-    def made(kernels: str, captured: bool) -> Loop:
+    def made(kernels: str, captured: bool) -> ReplyGenerator:
         decoder, ears = parts(copy.deepcopy(weights))
         if fp8:
             quantise(decoder)
         if kernels != "none":
             step.use(decoder, kernels)  # type: ignore[arg-type]
-        loop = Loop(decoder, ears, Sampler(decoder.head.shape[0], EOS, DEVICE), CAPACITY)
+        loop = ReplyGenerator(decoder, ears, Sampler(decoder.head.shape[0], EOS, DEVICE), CAPACITY)
         if captured:
             assert [*loop.capture(CudaRecorder())][-1] == 1.0
         return loop
@@ -311,7 +313,7 @@ def test_a_capture_that_fails_half_way_leaves_the_plain_loop(weights, plain) -> 
         nonlocal done
         done += 1
         if done == 5:
-            return recorder(lambda: (work(), int(loop._token)))
+            return recorder(lambda: (work(), int(loop.token)))
         return recorder(work)
 
     with pytest.raises(RuntimeError):

@@ -10,12 +10,12 @@ import torch
 
 from tests.brains.voxtral.taped import FakeCuda, TapeRecorder
 from tests.brains.voxtral.tiny_voxtral import model
-from tests.brains.voxtral.turns import Oracle, answered, ids, instruction, made, utterance
+from tests.brains.voxtral.turns import Oracle, answered, computed, ids, instruction, made, utterance
 from tests.fakes import Flag
 from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import graphs
 from voxtui.brains.voxtral.brain import VoxtralBrain
-from voxtui.brains.voxtral.generate import Loop
+from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.graphs import Graphs
 from voxtui.brains.voxtral.prompt import PAD
 from voxtui.brains.voxtral.sampling import Sampler
@@ -77,9 +77,7 @@ def test_after_the_release_a_turn_is_four_launches_and_one_for_each_further_toke
     """The clip, the prompt, the first token, and with each token the next."""
     brain, recorder = taped
     brain.listen((), Recording(), Flag())
-    draft = brain._thread and brain._thread._draft
-    while draft and not draft.ended:
-        Flag().wait(0.01)
+    computed(brain)
     before = replays(recorder)
     tokens = ids(answered(brain, (), utterance(2.0, 5)))
     assert replays(recorder) - before <= 3 + len(tokens)
@@ -88,7 +86,7 @@ def test_after_the_release_a_turn_is_four_launches_and_one_for_each_further_toke
 def test_a_step_queued_before_the_last_token_was_read_changes_nothing(
     brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brain._chat, "_queue_ahead", True)
+    monkeypatch.setattr(brain.generator, "_queue_ahead", True)
     past: tuple[PastTurn, ...] = ()
     for seed in (6, 7):
         said = utterance(1.0, seed)
@@ -109,7 +107,7 @@ def test_what_is_read_is_the_shortest_captured_stretch_that_holds_the_conversati
         run(self, name, work, *shape)
 
     monkeypatch.setattr(Graphs, "run", watched)
-    brain._chat.forget()
+    brain.generator.forget()
     answered(brain, (), utterance(1.0, 8))
     assert {shape for name, shape in seen if name == "prefill"} == {(768, 1024, True)}
     assert {shape for name, shape in seen if name == "step"} == {(512, True)}
@@ -122,7 +120,7 @@ def test_what_is_read_is_the_shortest_captured_stretch_that_holds_the_conversati
 def test_where_the_padding_would_not_fit_the_work_is_done_as_it_is(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
-    loop = brain._chat
+    loop = brain.generator
     prompt = [1, *([PAD] * (CAPACITY - 40))]
     for _ in loop.prepare(prompt[:-20], []):
         pass
@@ -137,8 +135,8 @@ def test_a_conversation_the_captured_cache_cannot_hold_loses_its_oldest_turns(
     for seed in range(4):
         said = utterance(0.5, 30 + seed)
         past = (*past, PastTurn(said, None, answered(brain, past, said)))
-    assert brain._chat.cache.capacity == CAPACITY
-    assert len([e for e in brain._chat.cache.held if e < 0]) == 3 * 375
+    assert brain.generator.cache.capacity == CAPACITY
+    assert len([e for e in brain.generator.cache.held if e < 0]) == 3 * 375
 
 
 def test_sampled_replies_are_those_without_graphs(
@@ -154,7 +152,7 @@ def test_sampled_replies_are_those_without_graphs(
     said = utterance(1.0, 9)
     captured, plain = (made(tiny_voxtral, graphs=on, **sampling) for on in (True, False))
     try:
-        assert captured._chat._spans and not plain._chat._spans
+        assert captured.generator.spans and not plain.generator.spans
         for _ in range(2):
             assert ids(answered(captured, (), said)) == ids(answered(plain, (), said))
     finally:
@@ -168,8 +166,8 @@ def test_after_an_answer_that_was_no_number_the_next_is_sound(
     """What is hidden is still multiplied: nothing of what went wrong may stay in memory."""
     said = utterance(1.0, 10)
     monkeypatch.setattr(brain, "_failures", 0)
-    brain._chat.cache.keys.fill_(torch.nan)
-    brain._chat._x.fill_(torch.nan)
+    brain.generator.cache.keys.fill_(torch.nan)
+    brain.generator._x.fill_(torch.nan)
     with pytest.raises(ModelError, match="not a number"):
         answered(brain, (), said)
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
@@ -183,7 +181,7 @@ def test_what_is_captured_is_as_many_operations_as_the_latency_log_says() -> Non
         cpu = torch.device("cpu")
         sampler = Sampler(4096, 2, cpu, temperature=0.2, top_p=0.95, min_new_tokens=1)
         recorder = TapeRecorder()
-        assert [*Loop(decoder, ears, sampler, 512).capture(recorder)]
+        assert [*ReplyGenerator(decoder, ears, sampler, 512).capture(recorder)]
         clip, _, first, step, prefill, *_ = (tape.launches for tape in recorder.tapes)
         return [clip, prefill + first, step]
 
@@ -246,8 +244,8 @@ def test_a_capture_that_fails_half_way_leaves_nothing_captured(
     brain, said, _ = warmed(tiny_voxtral, CAPTURED)
     try:
         assert said == [f"Voxtral answers more slowly, without CUDA graphs: {sentence}"]
-        assert not brain._chat._graphs and not brain._chat.ears.graphs
-        assert brain._chat.longest == brain._chat.decoder.longest
+        assert not brain.generator._graphs and not brain.generator.ears.graphs
+        assert brain.generator.longest == brain.generator.decoder.longest
         assert answered(brain, (), "hello")
     finally:
         brain.close()
@@ -260,9 +258,9 @@ def test_a_device_that_is_of_no_use_after_the_capture_is_one_sentence(
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     monkeypatch.setattr(graphs, "CudaRecorder", lambda: failing)
-    monkeypatch.setattr(Loop, "forget", failing)
+    monkeypatch.setattr(ReplyGenerator, "forget", failing)
     brain = VoxtralBrain(CAPTURED, tiny_voxtral)
-    with pytest.raises(ModelLost, match=r"illegal memory access.*A restart"):
+    with pytest.raises(ModelLost, match=r"illegal memory access.*Restart"):
         brain.warm_up(lambda step, fraction: None)
     brain.close()
 
@@ -274,7 +272,7 @@ def test_a_model_that_does_not_fit_is_one_sentence(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
 
     monkeypatch.setattr(brain_module.VoxtralBrain, "_loop", full)
-    with pytest.raises(ModelError, match=r"does not fit.*nvidia-smi"):
+    with pytest.raises(ModelError, match=r"Too little free memory.*nvidia-smi"):
         VoxtralBrain(CAPTURED, tiny_voxtral).warm_up(lambda step, fraction: None)
 
 

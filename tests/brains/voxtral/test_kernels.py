@@ -21,7 +21,7 @@ from voxtui.brains.voxtral import step
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.fp8 import quantise
-from voxtui.brains.voxtral.generate import Loop
+from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import EOS
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.step import Step, plain_product
@@ -56,15 +56,17 @@ def slow_attend(
     return torch.cat(found)[None]
 
 
-def loop_with(single: Step | None, fp8: bool = False) -> Loop:
+def loop_with(single: Step | None, fp8: bool = False) -> ReplyGenerator:
     decoder, ears = parts(model())
     if fp8:
         quantise(decoder)
     decoder.single = single
-    return Loop(decoder, ears, Sampler(decoder.head.shape[0], EOS, torch.device("cpu")), 700)
+    return ReplyGenerator(
+        decoder, ears, Sampler(decoder.head.shape[0], EOS, torch.device("cpu")), 700
+    )
 
 
-def reply(loop: Loop, tokens: int = 12) -> list[int | None]:
+def reply(loop: ReplyGenerator, tokens: int = 12) -> list[int | None]:
     return list(loop.reply(PROMPT, [], tokens))
 
 
@@ -76,7 +78,7 @@ def test_a_step_of_parts_says_what_the_plain_step_says(fp8: bool) -> None:
 
 
 def test_where_the_place_is_read_on_the_device_one_captured_step_serves_all_lengths() -> None:
-    def captured(loop: Loop) -> list[tuple[str | int, ...]]:
+    def captured(loop: ReplyGenerator) -> list[tuple[str | int, ...]]:
         for _ in loop.capture(TapeRecorder()):
             pass
         return [name for name in loop._graphs._replays if name[0] == "step"]

@@ -61,7 +61,7 @@ def test_the_chances_and_the_draw_are_those_of_transformers(options, seed):
     for _ in range(6):
         logits = torch.randn(VOCABULARY, generator=random) * 4
         wanted = processors(torch.tensor([said]), logits[None].clone())
-        assert torch.equal(sampler._processed(logits), wanted[0])
+        assert torch.equal(sampler.process(logits), wanted[0])
         sampler.draw()
         token = int(sampler.pick(logits))
         assert token == int(torch.multinomial(wanted.softmax(-1), 1, generator=draw))

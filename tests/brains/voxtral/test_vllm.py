@@ -208,7 +208,7 @@ def brain(checkpoint: Path) -> Iterator[VoxtralBrain]:
 
 
 def written(brain: VoxtralBrain, text: str) -> tuple[Token, ...]:
-    return tuple(Token("", token) for token in brain._tekken.encode(text))
+    return tuple(Token("", token) for token in brain.tekken.encode(text))
 
 
 @pytest.mark.parametrize("seconds", [0.3, 2.0, 5.0, 29.9, 30.0, 31.0, 65.0])
@@ -216,7 +216,7 @@ def test_a_turn_is_what_vllm_says(brain: VoxtralBrain, server: Server, seconds: 
     said = utterance(seconds)
     ours = ids(answered(brain, (), said))
     assert len(ours) > 2
-    assert ours == server.reply([user(brain._instruction, heard(said))])
+    assert ours == server.reply([user(brain.instruction, heard(said))])
 
 
 def test_three_turns_are_what_vllm_says(brain: VoxtralBrain, server: Server) -> None:
@@ -226,7 +226,7 @@ def test_three_turns_are_what_vllm_says(brain: VoxtralBrain, server: Server) -> 
         PastTurn("and typed", None, written(brain, "Yes, it is.")),
     )
     theirs = server.reply([
-        user(brain._instruction, heard(first)), assistant("Hello there."),
+        user(brain.instruction, heard(first)), assistant("Hello there."),
         user("and typed"), assistant("Yes, it is."), user(heard(second)),
     ])  # fmt: skip
     assert ids(answered(brain, past, second)) == theirs
@@ -239,7 +239,7 @@ def test_after_a_barge_in_the_next_turn_is_what_vllm_says(
     answered(brain, (), said)  # fills the cache with a reply that was not heard
     past = (PastTurn(said, None, written(brain, "Well,")),)
     theirs = server.reply(
-        [user(brain._instruction, heard(said)), assistant("Well,"), user(heard(again))]
+        [user(brain.instruction, heard(said)), assistant("Well,"), user(heard(again))]
     )
     assert ids(answered(brain, past, again)) == theirs
 
@@ -254,7 +254,7 @@ def test_after_eviction_the_next_turn_is_what_vllm_says(
         PastTurn(said, None, written(brain, "Hello there.")),
     )
     theirs = server.reply([
-        user(f"{brain._instruction}\n\nwhat it was about"), assistant("Yes, it is."),
+        user(f"{brain.instruction}\n\nwhat it was about"), assistant("Yes, it is."),
         user(heard(said)), assistant("Hello there."), user(heard(again)),
     ])  # fmt: skip
     assert ids(answered(brain, past, again)) == theirs

@@ -13,7 +13,7 @@ import torch
 from tests.brains.conftest import QUESTIONS
 from tests.fakes import Flag
 from voxtui.audio.resampling import resample
-from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.brain import ModelWork, VoxtralBrain
 from voxtui.brains.voxtral.prompt import (
     EOS,
     WINDOW_SAMPLES,
@@ -95,7 +95,7 @@ def made(directory: Path, graphs: bool = False, **generation: object) -> Voxtral
     )
     brain = VoxtralBrain(config, directory)
     brain.warm_up(lambda step, fraction: None)
-    brain._took = 0.0  # however busy this machine is, it works ahead
+    brain.took = 0.0  # however busy this machine is, it works ahead
     return brain
 
 
@@ -121,9 +121,19 @@ def answered(
     return tuple(item for item in items if isinstance(item, Token))
 
 
+def computed(brain: VoxtralBrain) -> ModelWork:
+    """Wait until what is computed ahead is done."""
+    newest = brain.newest
+    assert newest is not None
+    while newest.wanted:
+        Flag().wait(0.01)
+    assert newest.error is None
+    return newest
+
+
 def ids(tokens: Sequence[Token]) -> list[int]:
     return [token.id for token in tokens if token.id is not None]
 
 
 def instruction(brain: VoxtralBrain) -> str:
-    return brain._instruction
+    return brain.instruction

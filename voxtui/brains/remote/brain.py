@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from voxtui.brains.embedded.brain import SHORT
+from voxtui.brains.prompting import SHORT
 from voxtui.brains.remote.connection import (
     LESS,
     EndedEarly,

@@ -1,8 +1,8 @@
-"""Voxtral as a brain: the user's voice goes in as sound, and stays in the context as sound.
+"""Voxtral as a brain: the user's voice enters the context as sound and stays there as sound.
 
-While the key is held the history is brought into the cache, and at each pause the utterance so far
-is encoded, prefilled and answered a few tokens far. At release that draft is the answer if, and
-only if, the trimmed samples are the same; else the utterance is answered as if nothing had been.
+While the key is held, the history is brought into the KV cache. At each pause the utterance so far
+is encoded, prefilled and answered for a few tokens. At release this speculation becomes the answer
+if, and only if, the trimmed utterance consists of the same frames.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Hashable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from voxtui.brains.embedded.brain import SHORT
-from voxtui.brains.voxtral.drafts import Draft, ModelThread, Work
+from voxtui.brains.prompting import instruction
+from voxtui.brains.speculation import Speculation, SpeculationThread
 from voxtui.brains.voxtral.prompt import (
     EOS,
     Clip,
@@ -32,7 +32,14 @@ from voxtui.brains.voxtral.prompt import (
     without_trailing_zeros,
 )
 from voxtui.brains.voxtral.text import Detokenizer, Tekken
-from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Token, UserTranscript, Utterance
+from voxtui.dialogue.data import (
+    FRAME_SECONDS,
+    SAMPLE_RATE,
+    Origin,
+    Token,
+    UserTranscript,
+    Utterance,
+)
 from voxtui.dialogue.interfaces import Past, PastTurn, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
@@ -42,87 +49,116 @@ from voxtui.settings.schema import Config, Sampling
 if TYPE_CHECKING:
     from voxtui.brains.voxtral.decoder import Decoder
     from voxtui.brains.voxtral.embedder import AudioEmbedder
-    from voxtui.brains.voxtral.generate import Loop
+    from voxtui.brains.voxtral.generate import ReplyGenerator
 
 AHEAD_TOKENS = 8
-"""How far a reply is worked out before anybody asked for it: the GPU's work ahead has an end."""
+"""Tokens of a reply that are computed before the release, so that the speculative work ends."""
 
 SCHEDULE_SECONDS = 0.5
-"""Speech without a pause after which the utterance so far is worked through all the same: a GPU
-left idle slows its clocks down, and a window that is complete is encoded for good."""
+"""Speech without a pause after which the utterance so far is answered all the same. An idle GPU
+lowers its clocks, and a complete window never has to be encoded again."""
 
 SLOW_SECONDS = 0.25
-"""A machine that takes longer than this for an utterance would still be at the draft of a pause
-when the real one is there: it works ahead on the history only."""
+"""A machine that takes longer for an utterance speculates on the history only. It would still be at
+the reply of a pause when the release comes."""
 
 SHARE = 0.25
-"""Of the time the key is held, at most so much goes into work ahead, however often one pauses."""
+"""Largest part of the time the key is held that speculative replies may take."""
 
 REHEARSAL_SECONDS = 3.0
-"""No longer one is begun after that: on a CPU each takes many seconds."""
+"""No further rehearsal is begun after so long: on a CPU each takes many seconds."""
 
 CAPACITY = 4096
 """Tokens of cache at first: five spoken turns, their replies, and some text."""
 
 CAPTURED_CAPACITY = 8192
-"""Tokens of cache with captured graphs, which read it where it is: it cannot grow. 1 GB."""
+"""Tokens of cache with captured graphs, which read it in place: it cannot grow. 1 GB."""
 
 WRITING_CAPACITY = 1024
 
 WORDS_PER_SECOND = 10
-"""A transcript has fewer tokens than this for each second, however fast one speaks."""
+"""A transcript has fewer tokens than this for each second, however fast the speech."""
 
 FAILURES = 2
-"""So many failed turns, and the model is given up."""
+"""Failed turns after which the model is given up."""
 
-PATIENCE_SECONDS = 0.2
+POLL_SECONDS = 0.2
 
-RESTART = "A restart of voxtui brings Voxtral back."
+RESTART = "Restart voxtui to load Voxtral again."
+
+
+class ModelWork(Speculation[int]):
+    """A generator of tokens on the model's thread. It yields None where it can be stopped."""
+
+    def __init__(
+        self,
+        work: Callable[[], Generator[int | None, None, None]],
+        cancelled: Flag,
+        ahead: int | None = None,
+        key: Hashable = None,
+    ) -> None:
+        super().__init__(key, cancelled, ahead)
+        self._work = work
+        self._items: Generator[int | None, None, None] | None = None
+
+    def advance(self, wanted: Callable[[], bool]) -> bool:
+        """Run the generator on. See Speculation."""
+        self._items = self._items or self._work()
+        while wanted():
+            try:
+                token = next(self._items)
+            except StopIteration:
+                return True
+            if token is not None:
+                self.add(token)
+        return False
+
+    def release(self) -> None:
+        """Close the generator where it stands."""
+        items, self._items = self._items, None
+        if items is not None:
+            items.close()
 
 
 @dataclass(slots=True)
-class Answer:
-    """A reply that is asked for, or may be: to the utterance as it would be if it ended now."""
+class Timing:
+    """When a reply's audio was encoded and its prompt prefilled (monotonic seconds)."""
 
-    past: Past
-    recording: Recording
-    extent: Extent
     encoded_at: float | None = None
     prefilled_at: float | None = None
-    _said: Utterance | str | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def said(self) -> Utterance | str:
-        with self._lock:
-            if self._said is None:
-                self._said = self.recording.utterance(self.extent)
-            assert self._said is not None
-            return self._said
 
-    def is_to(self, past: Past, said: Utterance | str) -> bool:
-        mine = self.said
-        if isinstance(mine, str) or isinstance(said, str) or tuple(self.past) != tuple(past):
-            return False
-        return mine.is_same(said)
+class VoxtralReply(ModelWork):
+    """The reply to an utterance or a typed text."""
+
+    def __init__(
+        self,
+        work: Callable[[], Generator[int | None, None, None]],
+        timing: Timing,
+        cancelled: Flag,
+        ahead: int | None,
+        key: Hashable,
+    ) -> None:
+        super().__init__(work, cancelled, ahead, key)
+        self.timing = timing
 
 
 @dataclass(slots=True)
-class Following:
-    """An utterance that is being spoken."""
+class LiveUtterance:
+    """An utterance while it is being spoken."""
 
     past: Past
     recording: Recording
     cancelled: Flag
-    guess: tuple[Answer, Draft] | None = None
-    guessed_frames: int = 0
+    speculated_frames: int = 0
+    """frames that the latest speculative reply covers"""
 
 
 class VoxtralBrain:
     """The checkpoint in `directory`: config.json, safetensors, tekken.json.
 
-    `say` gets the sentence for what the user set and this machine cannot do. `bring` brings the
-    files there before they are loaded, and tells how many bytes of how many are there.
+    `say` is called with a sentence for each setting that this machine cannot follow. `bring`
+    downloads the files before they are loaded, and reports how many bytes of how many are there.
     """
 
     name = "voxtral"
@@ -138,15 +174,14 @@ class VoxtralBrain:
         self._say = say
         self._bring = bring
         self._sampling = config.generation.sampling()
-        short = SHORT if self._sampling.one_sentence else ""
-        self._instruction = f"{config.brain.instruction}{short}".strip()
+        self.instruction = instruction(config)
         self._numbers = itertools.count()
         self._clips: list[tuple[Utterance, Clip]] = []
-        self._following: Following | None = None
-        self._took = math.inf
+        self._live: LiveUtterance | None = None
+        self.took = math.inf
         """seconds for an utterance, at best"""
         self._failures = 0
-        self._thread: ModelThread | None = None
+        self._thread: SpeculationThread | None = None
         self._device = "not loaded"
 
     @property
@@ -158,23 +193,27 @@ class VoxtralBrain:
     def warm_up(self, progress: Progress) -> None:
         if self._bring is not None:
             self._fetch(self._bring, progress)
-        _patiently(progress, "Voxtral", self._load)
-        self._thread = ModelThread()
+        _report_while(progress, "Voxtral", lambda stopping: self._load())
+        self._thread = SpeculationThread("voxtui-voxtral")
         if self._config.brain.voxtral.graphs:
             self._capture(progress)
-        _patiently(progress, "warming up", self._rehearse)
+        _report_while(progress, "warming up", self._rehearse)
 
     def _fetch(
         self, bring: Callable[[Callable[[int, int], object]], object], progress: Progress
     ) -> None:
         done: float | None = None
 
-        def told(here: int, size: int) -> None:
-            nonlocal done
-            done = here / size
+        def download(stopping: Flag) -> None:
+            def on_bytes(here: int, size: int) -> None:
+                nonlocal done
+                done = here / size
+                if stopping.is_set():
+                    raise InterruptedError
 
-        step = f"fetching {self._directory.name}"
-        _patiently(progress, step, lambda: bring(told), lambda: done)
+            bring(on_bytes)
+
+        _report_while(progress, f"fetching {self._directory.name}", download, lambda: done)
 
     def _load(self) -> None:
         try:
@@ -183,7 +222,7 @@ class VoxtralBrain:
             from voxtui.brains.voxtral import fp8 as quantized
             from voxtui.brains.voxtral import weights
 
-            self._tekken = Tekken(self._directory)
+            self.tekken = Tekken(self._directory)
         except ImportError as error:
             raise ModelError("Voxtral is not installed.", how_to_install("voxtral")) from error
         except (OSError, ValueError, KeyError) as error:
@@ -193,7 +232,7 @@ class VoxtralBrain:
             self._device = torch.cuda.get_device_name(device)
         else:
             self._device = "the CPU"
-            # The sound must not starve.
+            # One core stays free for the sound.
             torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
         captured = self._config.brain.voxtral.graphs
         if self._config.brain.voxtral.quantization == "fp8":
@@ -202,18 +241,18 @@ class VoxtralBrain:
             decoder, ears = weights.load(self._directory, device)
             self._change(decoder)
             capacity = CAPTURED_CAPACITY if captured else CAPACITY
-            self._chat = self._loop(decoder, ears, self._sampling, capacity)
-            self._writer = self._loop(decoder, ears, GREEDY, WRITING_CAPACITY)
+            self.generator = self._loop(decoder, ears, self._sampling, capacity)
+            self.transcriber = self._loop(decoder, ears, GREEDY, WRITING_CAPACITY)
         except Exception as error:
             if _is_full(error):
                 raise ModelError(
-                    f"Voxtral does not fit into what is free of the memory of {self._device}.",
-                    "`nvidia-smi` says what has the rest.",
+                    f"Too little free memory on {self._device} for Voxtral.",
+                    "`nvidia-smi` shows what uses it.",
                 ) from error
             raise weights_unusable(self._directory, error) from error
 
     def _change(self, decoder: Decoder) -> None:
-        """What does not work here costs its speed, not the answers."""
+        """Apply fp8 weights and kernels. One that does not work here costs speed, not answers."""
         wanted = self._config.brain.voxtral
         if wanted.quantization == wanted.kernels == "none":
             return
@@ -239,8 +278,8 @@ class VoxtralBrain:
 
     def _loop(
         self, decoder: Decoder, ears: AudioEmbedder, sampling: Sampling, capacity: int
-    ) -> Loop:
-        from voxtui.brains.voxtral.generate import Loop
+    ) -> ReplyGenerator:
+        from voxtui.brains.voxtral.generate import ReplyGenerator
         from voxtui.brains.voxtral.sampling import Sampler
 
         sampler = Sampler(
@@ -254,12 +293,12 @@ class VoxtralBrain:
             min_new_tokens=sampling.min_new_tokens,
             seed=sampling.seed,
         )
-        return Loop(decoder, ears, sampler, capacity)
+        return ReplyGenerator(decoder, ears, sampler, capacity)
 
     def _capture(self, progress: Progress) -> None:
-        """Whatever goes wrong with it, the same work without graphs answers.
+        """Capture CUDA graphs. If that fails, the same operations answer without graphs.
 
-        Raises ModelLost if the device cannot be used any more after that.
+        Raises ModelLost if the device is unusable afterwards.
         """
         from voxtui.brains.voxtral import graphs
 
@@ -268,21 +307,23 @@ class VoxtralBrain:
         def work() -> Generator[int | None, None, None]:
             nonlocal done
             try:
-                for done in self._chat.capture(graphs.CudaRecorder()):  # noqa: B007
+                for done in self.generator.capture(graphs.CudaRecorder()):  # noqa: B007
                     yield None
-            except Exception as error:  # noqa: BLE001 - said, and done without
+            except Exception as error:  # noqa: BLE001 - reported, and done without
                 why = "the GPU has no memory for them" if _is_full(error) else _first_line(error)
                 self._say(f"Voxtral answers more slowly, without CUDA graphs: {why}.")
-                self._chat.release()
+                self.generator.release()
 
-        draft = Draft(work, Flag(), None)
-        self._ask(draft)
-        _patiently(progress, "capturing CUDA graphs", lambda: [*self._tokens(draft)], lambda: done)
+        def capture(stopping: Flag) -> None:
+            for _ in self._tokens(self._request(ModelWork(work, stopping))):
+                pass
 
-    def _rehearse(self) -> None:
-        """Turns of noise and their transcripts, so that whatever is slow the first time is over.
+        _report_while(progress, "capturing CUDA graphs", capture, lambda: done)
 
-        Longer ones too, where they cost little: other lengths go through other kernels.
+    def _rehearse(self, stopping: Flag) -> None:
+        """Answer and transcribe noise, because the first use of each kernel is slow.
+
+        Longer noise follows where that costs little: other lengths use other kernels.
         """
         import numpy as np
 
@@ -294,12 +335,12 @@ class VoxtralBrain:
                 break
             noise = random.normal(0, 0.05, seconds * SAMPLE_RATE).astype(np.float32)
             said = Utterance(noise, ((0.0, float(seconds)),), 0.0)
-            draft = self._draft(Answer((), Recording(), Extent(), _said=said), Flag(), AHEAD_TOKENS)
-            for count, _ in enumerate(self._tokens(draft), 1):
+            reply = self._speculate((), said, stopping, AHEAD_TOKENS)
+            for count, _ in enumerate(self._tokens(reply), 1):
                 if count == AHEAD_TOKENS:
                     break
-            self._took = min(self._took, sum(end - start for start, end in draft.worked))
-            for count, _ in enumerate(self.transcribe(said, Flag())):
+            self.took = min(self.took, reply.worked_before(time.monotonic()))
+            for count, _ in enumerate(self.transcribe(said, stopping)):
                 if count == AHEAD_TOKENS:
                     break
         self._prepare((), Flag())
@@ -307,40 +348,39 @@ class VoxtralBrain:
     # While the key is held.
 
     def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
-        self._following = Following(past, recording, cancelled)
+        self._live = LiveUtterance(past, recording, cancelled)
         self._prepare(past, cancelled)
 
     def _prepare(self, past: Past, cancelled: Flag) -> None:
-        """The history into the cache, up to where the user's voice will stand."""
+        """Bring the history into the cache, up to the place of the user's voice."""
 
         def work() -> Generator[int | None, None, None]:
             prompt, clips = self._prompt(past, None)
-            yield from self._chat.prepare(prompt, clips)
+            yield from self.generator.prepare(prompt, clips)
 
-        self._ask(Draft(self._guarded(work), cancelled))
+        self._request(ModelWork(self._guarded(work), cancelled))
 
     def wake(self) -> None:
-        following = self._following
-        if following is None:
+        live = self._live
+        if live is None:
             return
-        extent = following.recording.extent
-        if self._is_time(following, extent):
-            following.guessed_frames = extent.frames
-            answer = Answer(following.past, following.recording, extent)
-            following.guess = (answer, self._draft(answer, following.cancelled, AHEAD_TOKENS))
+        extent = live.recording.extent
+        if self._is_time(live, extent):
+            live.speculated_frames = extent.frames
+            self._speculate(live.past, (live.recording, extent), live.cancelled, AHEAD_TOKENS)
 
-    def _is_time(self, following: Following, extent: Extent) -> bool:
-        """Whether to work through the utterance so far: it pauses, or has gone on for long."""
+    def _is_time(self, live: LiveUtterance, extent: Extent) -> bool:
+        """Return True at a pause, and after speech without one, if the machine is fast enough."""
         if extent.speech_seconds < self._config.vad.min_speech_ms / 1000:
             return False
-        if self._took > SLOW_SECONDS:
+        if self.took > SLOW_SECONDS:
             return False
-        since = extent.frames - following.guessed_frames
-        if since * FRAME_SECONDS < self._took / SHARE:
+        new = extent.frames - live.speculated_frames
+        if new * FRAME_SECONDS < self.took / SHARE:
             return False
         if not extent.quiet_frames:
-            return since * FRAME_SECONDS >= SCHEDULE_SECONDS
-        return since >= extent.quiet_frames  # once in a pause
+            return new * FRAME_SECONDS >= SCHEDULE_SECONDS
+        return new >= extent.quiet_frames  # once in a pause
 
     # Answering.
 
@@ -350,119 +390,114 @@ class VoxtralBrain:
         from voxtui.brains.voxtral import weights
 
         released = marks.at(Mark.RELEASED) or time.monotonic()
-        following, self._following = self._following, None
+        self._live = None
         if isinstance(said, str):
             yield UserTranscript(said)
-        answer, draft = self._answer(following, past, said, cancelled)
-        text = Detokenizer(self._tekken)
-        for number, token in enumerate(self._tokens(draft)):
+        reply = self._speculate(past, said, cancelled, None)
+        text = Detokenizer(self.tekken)
+        tokens = self._tokens(reply)
+        for number, token in enumerate(tokens):
             if number == 0:
-                self._note(answer, draft, marks, released)
+                if not isinstance(said, str):
+                    marks.mark(Mark.ENCODED, reply.timing.encoded_at)
+                marks.mark(Mark.PREFILLED, reply.timing.prefilled_at)
+                marks.speculative_s += reply.worked_before(released)
             yield Token(text.text(token), token)
-            if number == 0:  # behind the first token: to ask takes a while
+            if number == 0:  # behind the first token, because the query takes a while
                 marks.gpu_bytes = weights.gpu_bytes()
         if rest := text.rest():
             yield Token(rest)
 
-    def _answer(
-        self, following: Following | None, past: Past, said: Utterance | str, cancelled: Flag
-    ) -> tuple[Answer, Draft]:
-        """The one that was worked on ahead, if it is to these very samples, or a new one."""
-        if following is not None and following.guess is not None:
-            answer, draft = following.guess
-            if draft.error is None and answer.is_to(past, said):
-                draft.claim()
-                self._ask(draft)
-                return answer, draft
-        answer = Answer(past, Recording(), Extent(), _said=said)
-        return answer, self._draft(answer, cancelled, None)
+    def _speculate(
+        self, past: Past, said: Said, cancelled: Flag, ahead: int | None
+    ) -> VoxtralReply:
+        """Begin a reply, or continue the newest one if it is to the same frames and history."""
+        timing = Timing()
 
-    def _draft(self, answer: Answer, cancelled: Flag, ahead: int | None) -> Draft:
         def work() -> Generator[int | None, None, None]:
-            prompt, clips = self._prompt(answer.past, answer.said)
-            first = True
-            for item in self._chat.reply(prompt, clips, self._sampling.max_new_tokens):
-                if first and item is not None:
-                    first = False
-                    answer.encoded_at = self._chat.encoded_at
-                    answer.prefilled_at = self._chat.prefilled_at
+            prompt, clips = self._prompt(past, _utterance(said))
+            for item in self.generator.reply(prompt, clips, self._sampling.max_new_tokens):
+                if item is not None and timing.prefilled_at is None:
+                    timing.encoded_at = self.generator.encoded_at
+                    timing.prefilled_at = self.generator.prefilled_at
                 yield item
 
-        draft = Draft(self._guarded(work), cancelled, ahead)
-        self._ask(draft)
-        return draft
+        origin = _origin(said)
+        key = None if origin is None else (tuple(past), origin)
+        return self._request(VoxtralReply(self._guarded(work), timing, cancelled, ahead, key))
 
-    def _ask(self, draft: Draft) -> None:
+    def _request(self, work: Work) -> Work:
         if self._thread is None:
             raise ModelError("Voxtral is not loaded.")
-        self._thread.ask(draft)
+        return self._thread.request(work)
 
-    def _tokens(self, draft: Draft) -> Iterator[int]:
+    def _tokens(self, work: ModelWork) -> Iterator[int]:
         try:
-            yield from draft.tokens()
+            yield from work.tokens()
         except Exception as error:
             raise self._explained(error) from error
-        finally:
-            draft.leave()
-
-    def _note(self, answer: Answer, draft: Draft, marks: Marks, released: float) -> None:
-        if not isinstance(answer.said, str):
-            marks.mark(Mark.ENCODED, answer.encoded_at)
-        marks.mark(Mark.PREFILLED, answer.prefilled_at)
-        marks.speculative_s += sum(
-            min(end, released) - start for start, end in draft.worked if start < released
-        )
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
+        """Yield the words, in the language that is spoken. See Brain."""
         most = 16 + int(said.seconds * WORDS_PER_SECOND)
 
         def work() -> Generator[int | None, None, None]:
+            before = list(self._clips)
             clip = self._clip(said)
-            prompt = transcription(self._tekken.encode, clip, None)
-            yield from self._writer.reply(prompt, [clip], most)
+            prompt = transcription(self.tekken.encode, clip, None)
+            try:
+                yield from self.transcriber.reply(prompt, [clip], most)
+            finally:  # a long file is transcribed in many parts, none of which is needed again
+                self._clips = before
+                self.generator.ears.forget_all_but({clip.number for _, clip in before})
 
-        draft = Draft(self._guarded(work), cancelled, None)
-        self._ask(draft)
-        text = Detokenizer(self._tekken)
-        for token in self._tokens(draft):
+        written = self._request(ModelWork(self._guarded(work), cancelled))
+        text = Detokenizer(self.tekken)
+        for token in self._tokens(written):
             yield Token(text.text(token), token)
         if rest := text.rest():
             yield Token(rest)
+
+    @property
+    def newest(self) -> ModelWork | None:
+        """The work that was requested last, for tests and benchmarks to wait for."""
+        newest = self._thread.newest if self._thread is not None else None
+        return newest if isinstance(newest, ModelWork) else None
 
     def close(self) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.close()
-            del self._chat, self._writer
+            del self.generator, self.transcriber
 
     # On the model's thread.
 
     def _prompt(self, past: Past, said: Utterance | str | None) -> tuple[Elements, list[Clip]]:
-        """The prompt and the clips in it; of a past that is too long, the latest part."""
-        longest = self._chat.longest - self._sampling.max_new_tokens
+        """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
+        longest = self.generator.longest - self._sampling.max_new_tokens
         while True:
             exchanges = [Exchange(self._said(turn.said), self._reply(turn)) for turn in past]
             now = None if said is None else self._said(said)
-            prompt = chat(self._tekken.encode, self._instruction, exchanges, now)
+            prompt = chat(self.tekken.encode, self.instruction, exchanges, now)
             if len(prompt) <= longest or not past:
                 break
             past = past[1:]
         clips = [s for s in (*(e.said for e in exchanges), now) if isinstance(s, Clip)]
         numbers = {clip.number for clip in clips}
         self._clips = [(whose, clip) for whose, clip in self._clips if clip.number in numbers]
-        self._chat.ears.forget_all_but(numbers)
+        self.generator.ears.forget_all_but(numbers)
         return prompt, clips
 
     def _said(self, said: Utterance | str) -> Clip | str:
         return said if isinstance(said, str) else self._clip(said)
 
     def _reply(self, turn: PastTurn) -> list[int]:
-        """The very tokens of a reply; text is made tokens only if another brain wrote it."""
+        """Return the tokens of a reply. Encodes its text only if another brain wrote it."""
         ids = [token.id for token in turn.reply if token.id is not None]
-        return ids or self._tekken.encode(turn.reply_text)
+        return ids or self.tekken.encode(turn.reply_text)
 
     def _clip(self, said: Utterance) -> Clip:
-        """The same clip for the same utterance."""
+        """Return the clip of an utterance, the same one each time."""
         for whose, clip in self._clips:
             if whose.is_same(said):
                 return clip
@@ -470,8 +505,10 @@ class VoxtralBrain:
         self._clips.append((said, clip))
         return clip
 
-    def _guarded(self, work: Work) -> Work:
-        """`work`, after whose failure the next one finds everything as at the start."""
+    def _guarded(
+        self, work: Callable[[], Generator[int | None, None, None]]
+    ) -> Callable[[], Generator[int | None, None, None]]:
+        """Return `work` with a reset of all caches behind its failure."""
 
         def guarded() -> Generator[int | None, None, None]:
             try:
@@ -487,8 +524,8 @@ class VoxtralBrain:
         import torch
 
         self._clips = []
-        self._chat.ears.forget_all_but(set())
-        for loop in (self._chat, self._writer):
+        self.generator.ears.forget_all_but(set())
+        for loop in (self.generator, self.transcriber):
             loop.forget()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -496,7 +533,7 @@ class VoxtralBrain:
     # Failures.
 
     def _explained(self, error: Exception) -> Exception:
-        """`error` as one sentence; itself if it is a bug."""
+        """Return a ModelError with one sentence for `error`; `error` itself if it is a bug."""
         sentence = _sentence(error)
         if sentence is None:
             return error
@@ -514,13 +551,13 @@ def _sentence(error: Exception) -> str | None:
 
     match error:
         case NotNumbers():
-            return "Voxtral computed something that is not a number."
+            return "Voxtral failed: its output is not a number."
         case TooLong():
-            return "What was said is longer than Voxtral can hear at once."
+            return "The utterance is too long for Voxtral."
         case RuntimeError() if "not enough memory" in str(error):
-            return "There is no memory left for this turn."
+            return "Too little memory for this turn."
         case RuntimeError() if _is_full(error):
-            return "The GPU has no memory left for this turn."
+            return "Too little GPU memory for this turn."
         case RuntimeError() if any(name in str(error) for name in ("CUDA", "CUDNN", "CUFFT")):
             return f"The GPU failed: {_first_line(error)}."
         case _:
@@ -528,7 +565,7 @@ def _sentence(error: Exception) -> str | None:
 
 
 def _is_full(error: Exception) -> bool:
-    """Whether the device ran out of memory: CUDA's libraries have words of their own for it."""
+    """Return True if the device ran out of memory. CUDA's libraries use words of their own."""
     import torch
 
     words = ("out of memory", "ALLOC_FAILED")
@@ -536,9 +573,9 @@ def _is_full(error: Exception) -> bool:
 
 
 def _is_sticky(error: Exception) -> bool:
-    """After an error of the device, not of an allocation, the process cannot use it any more.
+    """Return True after an error of the device, which the process cannot use any more.
 
-    Torch and Triton each say it in their own words.
+    Torch and Triton each use words of their own. A failed allocation is no such error.
     """
     words = ("CUDA error", "Triton Error [CUDA]")
     return any(word in str(error) for word in words) and not _is_full(error)
@@ -546,8 +583,8 @@ def _is_sticky(error: Exception) -> bool:
 
 def weights_unusable(directory: Path, error: Exception) -> ModelError:
     return ModelError(
-        f"{directory} holds no Voxtral that can be loaded: {_first_line(error)}.",
-        "Fetch it again, or set brain.voxtral.model to another.",
+        f"Voxtral in {directory} cannot be loaded: {_first_line(error)}.",
+        "Download it again, or set brain.voxtral.model to another one.",
     )
 
 
@@ -556,29 +593,57 @@ def _first_line(error: Exception) -> str:
 
 
 T = TypeVar("T")
+Work = TypeVar("Work", bound=ModelWork)
+Said = Utterance | tuple[Recording, Extent] | str
+"""An utterance, or the part of a recording that would be one if it ended now, or typed text."""
 
 
-def _patiently(
-    progress: Progress, step: str, work: Callable[[], T],
+def _utterance(said: Said) -> Utterance | str:
+    if not isinstance(said, tuple):
+        return said
+    recording, extent = said
+    utterance = recording.utterance(extent)
+    assert utterance is not None  # a reply is speculated only once there is speech
+    return utterance
+
+
+def _origin(said: Said) -> Origin | None:
+    match said:
+        case str():
+            return None
+        case Utterance():
+            return said.origin
+        case (recording, extent):
+            return recording.origin(extent)
+
+
+def _report_while(
+    progress: Progress, step: str, work: Callable[[Flag], T],
     done: Callable[[], float | None] = lambda: None,
 ) -> T:  # fmt: skip
-    """Do `work` on a thread of its own and report `step`, and how much is `done`, until it is over.
+    """Run `work(stopping)` on a thread of its own, and report `step` and `done()` until it ends.
 
-    If reporting raises, the work is left to end by itself.
+    If `progress` raises, `stopping` is set, and the exception is raised once the thread has ended.
     """
+    stopping = Flag()
     ended: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
 
     def run() -> None:
         try:
-            ended.put((work(), None))
+            ended.put((work(stopping), None))
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
             ended.put((None, error))
 
-    threading.Thread(target=run, name="loading Voxtral", daemon=True).start()
-    while True:
-        progress(step, done())
-        with contextlib.suppress(Empty):
-            result, error = ended.get(timeout=PATIENCE_SECONDS)
-            if error is not None:
-                raise error
-            return cast("T", result)
+    thread = threading.Thread(target=run, name="voxtui-loading", daemon=True)
+    thread.start()
+    try:
+        while True:
+            progress(step, done())
+            with contextlib.suppress(Empty):
+                result, error = ended.get(timeout=POLL_SECONDS)
+                if error is not None:
+                    raise error
+                return cast("T", result)
+    finally:
+        stopping.set()
+        thread.join()

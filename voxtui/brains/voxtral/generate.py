@@ -51,7 +51,7 @@ class Calls:
     steps: int = 0
 
 
-class Loop:
+class ReplyGenerator:
     """Answers prompts of which only what is new is computed. One thread at a time.
 
     `queue_ahead`: the next step is handed to the device before the host has read the last token;
@@ -73,14 +73,14 @@ class Loop:
         self._cuda = device.type == "cuda"
         self._queue_ahead = self._cuda if queue_ahead is None else queue_ahead
         self._graphs = Graphs()
-        self._spans: list[int] = []
+        self.spans: list[int] = []
         """how many places captured work looks at; none: nothing is captured"""
         # What captured work reads and writes, besides the cache and the sampler's state.
         self._x = decoder.embedding.new_zeros(CHUNKS[-1], decoder.embedding.shape[1])
         self._places = torch.zeros(CHUNKS[-1], dtype=torch.long, device=device)
         self._last = torch.zeros(1, dtype=torch.long, device=device)
         self._hidden = self._x.new_zeros(1, self._x.shape[1])
-        self._token = torch.zeros(1, dtype=torch.long, device=device)
+        self.token = torch.zeros(1, dtype=torch.long, device=device)
         self._place = torch.zeros(1, dtype=torch.long, device=device)
         self._next_place = 0
         """the same number, known to the host without asking the device"""
@@ -89,7 +89,7 @@ class Loop:
     @property
     def longest(self) -> int:
         """Places a prompt and its reply may take."""
-        return self.cache.capacity if self._spans else self.decoder.longest
+        return self.cache.capacity if self.spans else self.decoder.longest
 
     def forget(self) -> None:
         """Start over with an empty cache, as after an error."""
@@ -121,12 +121,12 @@ class Loop:
                 self._place.zero_()
                 self._graphs.capture(record, name, work, *shape)
             yield number / len(parts)
-        self._spans = spans
+        self.spans = spans
         self.forget()
 
     def release(self) -> None:
         """Give up what was captured."""
-        self._spans = []
+        self.spans = []
         self._graphs.clear()
         self.ears.graphs.clear()
         self.forget()
@@ -214,10 +214,10 @@ class Loop:
 
         As captured, if that fits: what is computed too much is hidden, and overwritten later.
         """
-        if self._spans:
+        if self.spans:
             for count in CHUNKS:
                 if new <= count <= self.cache.capacity - first:
-                    return count, _least(self._spans, first + count), True
+                    return count, _least(self.spans, first + count), True
         return new, first + new, new > 1
 
     def _of_steps(self, spans: list[int]) -> list[int]:
@@ -242,10 +242,10 @@ class Loop:
     def _step(self) -> None:
         """The token after the last one, whose keys and values go to the next place."""
         self._next_place += 1
-        span = _least(self._of_steps(self._spans), self._next_place)
+        span = _least(self._of_steps(self.spans), self._next_place)
         with torch.inference_mode():
             self.sampler.draw()
-            self._graphs.run("step", self._take_step, span, bool(self._spans))
+            self._graphs.run("step", self._take_step, span, bool(self.spans))
         self.calls.steps += 1
 
     # Work that is captured: from fixed tensors to fixed tensors.
@@ -256,18 +256,18 @@ class Loop:
         self._hidden.copy_(hidden.index_select(0, self._last))
 
     def _choose_first(self) -> None:
-        self._token.copy_(self.sampler.pick(self.decoder.logits(self._hidden[0])))
+        self.token.copy_(self.sampler.pick(self.decoder.logits(self._hidden[0])))
 
     def _take_step(self, span: int, masked: bool) -> None:
-        x = self.decoder.embed(self._token)
+        x = self.decoder.embed(self.token)
         hidden = self.decoder.run(x, self._place, self.cache, span, masked)
-        self._token.copy_(self.sampler.pick(self.decoder.logits(hidden[0])))
+        self.token.copy_(self.sampler.pick(self.decoder.logits(hidden[0])))
         self._place += 1
 
     def _published(self) -> Callable[[], int]:
         """A way to read the latest token later, while the device goes on."""
         slot = self._ring[self.calls.steps % len(self._ring)]
-        slot.copy_(self._token, non_blocking=True)
+        slot.copy_(self.token, non_blocking=True)
         if not self._cuda:
             return lambda: int(slot)
         copied = torch.cuda.Event()

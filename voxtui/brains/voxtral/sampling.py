@@ -36,10 +36,10 @@ class Sampler:
         seed: int = 0,
     ) -> None:
         self.generator = torch.Generator(device)
-        self._temperature = temperature
-        self._top_p = top_p
-        self._top_k = min(top_k, vocabulary)
-        self._penalty = repetition_penalty
+        self.temperature = temperature
+        self.top_p = top_p
+        self.top_k = min(top_k, vocabulary)
+        self.repetition_penalty = repetition_penalty
         self._least = min_new_tokens
         self._seed = seed
         self._seen = torch.zeros(vocabulary, dtype=torch.bool, device=device)
@@ -52,48 +52,50 @@ class Sampler:
     def start(self, prompt: list[int]) -> None:
         """A new reply begins, to these token ids. The same prompt makes the same choices."""
         self._count.zero_()
-        if self._temperature:
+        if self.temperature:
             self.generator.manual_seed(self._seed + len(prompt))
-        if self._penalty != 1.0:
+        if self.repetition_penalty != 1.0:
             self._seen.zero_()
             self._seen.index_fill_(0, on_device(prompt, self._seen.device), True)
 
     def draw(self) -> None:
         """Draw for the next pick: apart from it, as a generator is no part of a captured step."""
-        if self._temperature:
+        if self.temperature:
             self._race.exponential_(1.0, generator=self.generator)
 
     def pick(self, logits: Tensor) -> Tensor:
         """(vocabulary,) logits to a token id, shape (1,); BROKEN where a logit is no number."""
         sound = logits.isfinite().all()
-        token = self._choose(self._processed(logits.float())).view(1)
+        token = self._choose(self.process(logits.float())).view(1)
         self._count += 1
-        if self._penalty != 1.0:
+        if self.repetition_penalty != 1.0:
             self._seen.index_fill_(0, token, True)
         return torch.where(sound, token, self._broken)
 
-    def _processed(self, logits: Tensor) -> Tensor:
-        if self._penalty != 1.0:
-            penalised = torch.where(logits < 0, logits * self._penalty, logits / self._penalty)
+    def process(self, logits: Tensor) -> Tensor:
+        if self.repetition_penalty != 1.0:
+            penalised = torch.where(
+                logits < 0, logits * self.repetition_penalty, logits / self.repetition_penalty
+            )
             logits = torch.where(self._seen, penalised, logits)
         if self._least:
             too_early = self._end & (self._count < self._least)
             logits = logits.masked_fill(too_early, -torch.inf)
-        if not self._temperature:
+        if not self.temperature:
             return logits
-        logits = logits / self._temperature
-        if self._top_k:
-            floor = logits.topk(self._top_k).values[-1]
+        logits = logits / self.temperature
+        if self.top_k:
+            floor = logits.topk(self.top_k).values[-1]
             logits = logits.masked_fill(logits < floor, -torch.inf)
-        if self._top_p < 1.0:
+        if self.top_p < 1.0:
             ordered, places = logits.sort()
-            unlikely = ordered.softmax(-1).cumsum(-1) <= 1 - self._top_p
+            unlikely = ordered.softmax(-1).cumsum(-1) <= 1 - self.top_p
             unlikely[-1:].fill_(False)  # `= False` would copy it from the host, as no graph can
             removed = torch.zeros_like(unlikely).scatter(0, places, unlikely)
             logits = logits.masked_fill(removed, -torch.inf)
         return logits
 
     def _choose(self, logits: Tensor) -> Tensor:
-        if not self._temperature:
+        if not self.temperature:
             return logits.argmax()
         return (logits.softmax(-1) / self._race).argmax()

@@ -1,0 +1,67 @@
+"""A recogniser and a chat model that do as a test tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.fakes import Flag
+from voxtui.settings.schema import Sampling
+
+
+class ScriptedRecogniser:
+    """FakeRecogniser: each pass is the next script. A str is recognised, an exception raised."""
+
+    def __init__(self) -> None:
+        self.script: list[str | Exception] = []
+        self.passes = 0
+        self.passed = Flag()
+
+    def load(self) -> None: ...
+
+    def recognise(self, samples: object) -> str:
+        self.passes += 1
+        text = self.script.pop(0) if self.script else "hello there"
+        self.passed.set()
+        if isinstance(text, Exception):
+            raise text
+        return text
+
+    def close(self) -> None: ...
+
+
+class ScriptedChat:
+    """FakeChatModel: answers with `texts`, a token each; `before` is called with each prompt."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = texts or ("It ", "is ", "so.")
+        self.prompts: list[str] = []
+        self.seeds: list[int] = []
+        self.before: Callable[[str], object] = lambda prompt: None
+        self.between: Callable[[str], object] = lambda text: None
+
+    def load(self, path: Path, beat: Callable[[], object]) -> None: ...
+
+    def run(
+        self,
+        prompt: str,
+        sampling: Sampling,
+        max_tokens: int,
+        on_prefilled: Callable[[], bool],
+        on_token: Callable[[str], bool],
+        *,
+        ignore_end: bool = False,
+    ) -> bool:
+        self.prompts.append(prompt)
+        self.seeds.append(sampling.seed)
+        self.before(prompt)
+        if on_prefilled():
+            return False
+        texts = self.texts[:max_tokens]
+        for number, text in enumerate(texts, 1):
+            self.between(text)
+            if on_token(text) and number < len(texts):
+                return False
+        return True
+
+    def close(self) -> None: ...

@@ -1,0 +1,199 @@
+"""The other side of the chat model's pipe: llama.cpp, in the process that `chat.Llama` starts."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Protocol
+
+from voxtui.brains.embedded.chat import SOCKET, USER, Failure, Generated, Request, Signal
+from voxtui.errors import ModelError, how_to_install
+
+PREFILL_BATCH = 3
+"""Tokens evaluated at once. llama.cpp multiplies groups of four, and batches of eight, by other
+kernels than a single token. The last digits differ, and near a tie another word wins. In threes a
+prompt has the same numbers in whatever pieces it was evaluated, so the reply is the same."""
+
+REUSED_RUN = 16
+"""Minimum run of tokens for KV-cache shifting (`n_cache_reuse`). A long conversation forgets its
+oldest turn in every turn. To evaluate the 850 tokens behind it again would take 14 s on two cores;
+shifting them takes none. It is used only then, because shifted entries differ slightly from
+evaluated ones, and words of this turn may still change."""
+
+MODEL_COPIES = 2
+"""llama.cpp maps the file and may keep a second copy, arranged for the processor."""
+
+OVERHEAD_BYTES = 3 * 1024**3
+"""Address space for libraries, the cache and buffers."""
+
+CORE_BYTES = 512 * 1024**2
+"""Address space per core: the stacks of its threads, and the arenas of their allocator."""
+
+
+class Server(Protocol):
+    """What is used of xllamacpp.Server."""
+
+    def handle_completions(self, completion: dict[str, Any], take: Any) -> object: ...
+
+
+def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
+    """Load the model, then answer one request after another until the pipe is closed."""
+    with suppress(EOFError, OSError):
+        limit_memory(path)
+        try:
+            with _ended_with(pipe):
+                server = load(path, context_tokens)
+        except ModelError as error:
+            pipe.send(Failure(error.message, error.hint))
+            return
+        pipe.send(Signal.LOADED)
+        past = ""
+        while True:
+            request = pipe.recv()
+            if isinstance(request, Request):  # a STOP may come after the end of what it stops
+                before, past = past, request.prompt.rpartition(USER)[0]
+                answer(server, request, pipe, REUSED_RUN if past != before else 0)
+    # At once: a server that is closed as it starts waits for ever for a thread of its own, and
+    # would outlive a voxtui that was killed while it loaded.
+    os._exit(0)
+
+
+def limit_memory(path: Path) -> None:
+    """Limit the address space of this process, so that a hostile file cannot take all memory."""
+    with suppress(OSError, ValueError):  # not every system has this limit
+        overhead = OVERHEAD_BYTES + CORE_BYTES * (os.cpu_count() or 1)
+        most = MODEL_COPIES * path.stat().st_size + overhead
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if soft == resource.RLIM_INFINITY or soft > most:
+            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+@contextmanager
+def _ended_with(pipe: Connection) -> Generator[None, None, None]:
+    """Within, this process ends once the other end of `pipe` is closed, even in native code.
+
+    Any message would end it as well, but none is sent while the model loads.
+    """
+    flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)  # sends SIGIO, whose default is to end
+    if pipe.poll():
+        os._exit(0)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(pipe, fcntl.F_SETFL, flags)
+
+
+def load(path: Path, context_tokens: int) -> Server:
+    """Load a GGUF file. The server's socket is made in the current directory. Raises ModelError."""
+    try:
+        xllamacpp: Any = import_module("xllamacpp")
+    except ImportError as error:
+        lacks_openmp = "libgomp" in str(error)
+        raise ModelError(
+            "The embedded chat runtime is not installed or does not run here.",
+            "Run: sudo apt install libgomp1" if lacks_openmp else how_to_install("embedded"),
+        ) from error
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx = context_tokens
+    params.n_parallel = 1
+    params.n_batch = params.n_ubatch = PREFILL_BATCH
+    # Behind 512 tokens the sum over a cache of floats is split for a token that comes alone only.
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_Q8_0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()
+    params.cache_ram_mib = 0
+    params.verbosity = -1
+    params.ui = params.endpoint_slots = False
+    params.hostnames = [SOCKET]
+    # Ours: the file's own template is a program, which llama.cpp would run as it loads.
+    params.chat_template, params.use_jinja = "chatml", False
+    try:
+        return xllamacpp.Server(params)
+    except (MemoryError, RuntimeError) as error:
+        raise ModelError(
+            f"The chat model {path.name} did not load: too little memory or a damaged file.",
+            "`voxtui doctor` says which.",
+        ) from error
+
+
+def answer(server: Server, request: Request, pipe: Connection, reused_run: int) -> None:
+    """Send the reply to `request` through `pipe`: a message per token, then how it ended."""
+    last: list[Failure | Signal] = [Signal.STOPPED]
+    reported = 0
+
+    def report(choice: dict[str, Any], generated: int) -> None:
+        """Send a message per new token. The first ones of a character have no text."""
+        nonlocal reported
+        text = choice["text"]
+        silent = generated - reported - (1 if text else 0)
+        if choice["finish_reason"] == "stop":
+            silent -= 1  # the token that ends the reply
+        for part in [""] * silent + [text] * bool(text):
+            pipe.send(Generated(part))
+        reported = max(reported, generated)
+
+    def take(event: Any) -> bool:
+        """Pass an event on. Return True to stop."""
+        if "error" in event:
+            last.append(_refused(event["error"]))
+            return True
+        try:
+            if "prompt_progress" in event:
+                pipe.send(Signal.PREFILLED)
+                return pipe.poll()
+            (choice,) = event["choices"]
+            if request.max_tokens:
+                report(choice, event["timings"]["predicted_n"])
+            if choice["finish_reason"]:
+                last.append(Signal.DONE)
+            return pipe.poll()
+        except OSError:  # the other process has ended
+            return True
+
+    server.handle_completions(
+        {
+            "prompt": request.prompt,
+            "n_predict": request.max_tokens,
+            "stream": True,
+            "cache_prompt": True,
+            "n_cache_reuse": reused_run,
+            "return_progress": True,
+            "timings_per_token": True,
+            "seed": request.sampling.seed,
+            "temperature": request.sampling.temperature,
+            "top_p": request.sampling.top_p,
+            "top_k": request.sampling.top_k,
+            "min_p": 0.0,
+            "repeat_penalty": request.sampling.repetition_penalty,
+            "ignore_eos": request.ignore_end,
+            "stop": [] if request.ignore_end else ["<|im_end|>", "<|im_start|>"],
+        },
+        take,
+    )
+    pipe.send(last[-1])
+
+
+def _refused(error: dict[str, Any]) -> Failure:
+    if error.get("type") == "exceed_context_size_error":
+        return Failure("That is too much at once for the chat model.", "Say less, or in parts.")
+    return Failure(f"The chat model refused the turn: {error.get('message', error)}.")
+
+
+def threads() -> int:
+    """Return how many cores the chat model may use.
+
+    One fewer than there are, because its threads wait for each other many times a token and one
+    that is displaced delays all. But both of two: the second is worth a third of the speed.
+    """
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return max(min(cores, 2), cores - 1)

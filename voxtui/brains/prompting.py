@@ -1,0 +1,13 @@
+"""What every brain tells its model."""
+
+from __future__ import annotations
+
+from voxtui.settings.schema import Config
+
+SHORT = " Answer with one short sentence of at most fifteen words."
+
+
+def instruction(config: Config) -> str:
+    """Return the user's instruction, with a request for one sentence where the preset wants it."""
+    short = SHORT if config.generation.sampling().one_sentence else ""
+    return f"{config.brain.instruction}{short}".strip()
