@@ -47,19 +47,22 @@ lint: $(VENV)/.installed-test
 	$(BIN)/lint-imports --no-logo --no-cache
 
 # requirements.lock: what `make setup` installs. requirements-test.lock: what the tests need besides,
-# with the versions of the first; without torch, and without what kokoro depends on (spaCy, GPL parts).
-COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+# without torch, and without what kokoro depends on (spaCy, GPL parts). One resolution of all extras
+# fixes the versions of both.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header
+HASHES = --generate-hashes --constraint $@.all
 lock: $(VENV)/.installed-test
-	@echo '# What `make setup` installs, by `make lock`.' > $@.new
-	$(BIN)/$(COMPILE) --upgrade --extra embedded --group build pyproject.toml >> $@.new
+	$(COMPILE) --upgrade --extra embedded --extra remote --extra voxtral --extra kokoro \
+		--group build --group test pyproject.toml > $@.all
+	@echo '# What `make setup` installs, by `make lock`.' > $@.run
+	$(COMPILE) $(HASHES) --extra embedded --group build pyproject.toml >> $@.run
 	@echo '# What `make test` installs besides torch, by `make lock`.' > $@.test
-	$(BIN)/$(COMPILE) --upgrade --extra embedded --extra remote --group test --constraint $@.new \
-		pyproject.toml > $@.all
-	@awk '/^[^ ]/ { keep = !/^(cuda-|nvidia-|torch=|triton=)/ } keep' $@.all >> $@.test
+	$(COMPILE) $(HASHES) --extra embedded --extra remote --group test pyproject.toml > $@.part
+	@awk '/^[^ ]/ { keep = !/^(cuda-|nvidia-|torch=|triton=)/ } keep' $@.part >> $@.test
 	@echo "kokoro>=0.9.4,<0.10; python_version < '3.13'" > $@.in
-	$(BIN)/$(COMPILE) --upgrade --no-deps $@.in >> $@.test
-	@rm $@.all $@.in
-	@mv $@.new requirements.lock
+	$(COMPILE) $(HASHES) --no-deps $@.in >> $@.test
+	@rm $@.all $@.part $@.in
+	@mv $@.run requirements.lock
 	@mv $@.test requirements-test.lock
 
 clean:
