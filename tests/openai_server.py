@@ -72,8 +72,8 @@ class Exchange(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def begin(self, kind: str = "text/event-stream") -> None:
-        self.send_response(200)
+    def begin(self, kind: str = "text/event-stream", status: int = 200) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()

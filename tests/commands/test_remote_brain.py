@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import voxtui.cli
-from tests.openai_server import returns, says, serving
+from tests.openai_server import event, returns, sends, serving
 from voxtui.audio.devices import Probe
 from voxtui.commands import doctor
 from voxtui.records.metrics_log import metrics_folder, read
@@ -43,14 +43,17 @@ def run(*arguments):
 
 
 def test_ask_is_answered_by_the_server_and_says_what_the_network_took(server):
-    server.answers["chat/completions"] = says("The capital", " of France", " is Paris.")
+    usage = f"data: {json.dumps({'choices': [], 'usage': {'completion_tokens': 7}})}\n\n"
+    server.answers["chat/completions"] = sends(
+        event("The capital"), event(" of France"), event(" is Paris.", "stop"), usage
+    )
     command = [sys.executable, "-m", "voxtui", "ask", QUESTION, "--json", *remote(server)]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "VOXTUI_API_KEY": "sk-secret"}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     turn = json.loads(ran.stdout)
     assert (turn["brain"], turn["outcome"]) == ("remote", "answered")
-    assert (turn["reply"], turn["tokens"]) == ("The capital of France is Paris.", 3)
+    assert (turn["reply"], turn["tokens"]) == ("The capital of France is Paris.", 7)
     assert 0 < turn["network_ms"] < turn["ttft_ms"]
     assert turn["marks"]["captured"] <= turn["marks"]["sent"] <= turn["marks"]["first_token"]
     assert server.chats()[0].headers["authorization"] == "Bearer sk-secret"
@@ -64,12 +67,12 @@ def test_a_failure_of_the_server_is_a_sentence_and_an_exit_code(server, capfd):
     server.answers["chat/completions"] = returns({"error": "no GPU"}, 500)
     ran = run("ask", str(QUESTION), "--fast", *remote(server))
     assert ran.exit_code == 1
-    assert f"{server.host} failed with 500: “no GPU”" in capfd.readouterr().err
+    assert f"{server.host}: server error (HTTP 500): “no GPU”." in capfd.readouterr().err
 
 
 def test_a_server_that_is_not_there_is_a_sentence_and_an_exit_code(server):
     server.answers["models"] = returns("", 401)
-    with pytest.raises(voxtui.cli.VoxtuiError, match="wants a key"):
+    with pytest.raises(voxtui.cli.VoxtuiError, match="requires an API key"):
         run("ask", str(QUESTION), *remote(server))
 
 
@@ -82,7 +85,7 @@ def test_who_pipes_lines_is_told_by_the_exit_code_whether_all_were_answered(serv
         command, env=environment, input=lines, capture_output=True, text=True, check=False
     )
     assert ran.returncode == code
-    assert "wants a key" in ran.stdout
+    assert "requires an API key (HTTP 401)" in ran.stdout
 
 
 def test_transcribe_lets_the_server_write_down(server):
@@ -119,8 +122,8 @@ def test_doctor_tries_the_server(server):
 def test_doctor_says_what_keeps_the_server_from_answering(server):
     server.answers["models"] = returns("", 401)
     said = lines_of_doctor(*remote(server))
-    assert f"missing  server: {server.host} wants a key." in said
-    assert "VOXTUI_API_KEY is where to put it." in said
+    assert f"missing  server: {server.host} requires an API key (HTTP 401)." in said
+    assert "Set VOXTUI_API_KEY." in said
     assert said[-1] == "No conversation is possible yet."
 
 
@@ -130,10 +133,13 @@ def test_doctor_tries_what_writes_down_with_silence(server):
     assert bytes(32_000) in server.requests[-1].body
     server.answers["audio/transcriptions"] = returns("File Not Found", 404, "text/plain")
     said = lines_of_doctor(*cascade)
-    assert f"missing  server: {server.host} has no such model or address: “File Not Found”" in said
+    assert (
+        f"missing  server: {server.host}: model or address not found (HTTP 404): “File Not Found”."
+        in said
+    )
     assert said[-1] == "No conversation is possible yet."
 
 
 def test_doctor_says_that_no_server_is_named():
     said = lines_of_doctor("--set", "brain.name=remote")
-    assert "missing  server: brain.remote.url names no server." in said
+    assert "missing  server: brain.remote.url is not set." in said

@@ -49,6 +49,9 @@ class Marks:
         self.network_s: float | None = None
         """seconds to the first token that were the network's, where the brain uses one"""
 
+        self.tokens: int | None = None
+        """tokens of the reply as the brain's server counts them; None: one per Token"""
+
     def mark(self, name: Mark, at: float | None = None) -> None:
         """`name` was reached at `at` (monotonic seconds), or just now; unless it was before."""
         at = time.monotonic() if at is None else float(at)  # it may come out of an array

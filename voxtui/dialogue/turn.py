@@ -66,7 +66,7 @@ class LiveTurn:
             clip=None if self.source in OWN_SOURCES else self.source,
             heard=self.words,
             reply=self.reply,
-            tokens=len(self.tokens),
+            tokens=marks.tokens or len(self.tokens),
             speculative_s=marks.speculative_s,
             gpu_bytes=marks.gpu_bytes,
             network_s=marks.network_s,

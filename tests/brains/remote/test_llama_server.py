@@ -80,11 +80,11 @@ def test_after_an_interruption_the_next_answer_is_the_same_as_without(brain: Rem
     assert replied(brain, "Count from one to ten.") == whole
 
 
-def test_it_says_that_the_model_takes_no_sound(brain: RemoteBrain, address: str) -> None:
+def test_a_model_that_accepts_no_audio_is_named(brain: RemoteBrain, address: str) -> None:
     hearing = RemoteBrain(Config(brain=BrainConfig(remote=RemoteBrainConfig(url=f"{address}/v1"))))
     hearing.warm_up(lambda step, fraction: None)
     said = Utterance(np.zeros(16_000, np.float32), ((0.0, 1.0),), 0.0)
-    with pytest.raises(RemoteError, match="does not take sound") as caught:
+    with pytest.raises(RemoteError, match="does not accept audio") as caught:
         list(hearing.reply((), said, Marks(), Flag()))
     assert "transcription_model" in caught.value.hint
     hearing.close()

@@ -1,13 +1,13 @@
-"""A brain on a server that speaks OpenAI's protocol, and that the user has named.
+"""A brain on an OpenAI-compatible server.
 
-Either its chat model hears the sound itself, or another model writes it down first. Nothing is sent
-before the key comes up: what was said may yet be discarded.
+The chat model receives the audio, or a second model transcribes it first. No audio or text is sent
+before the key is released, because the user may still discard the utterance.
 """
 
 from __future__ import annotations
 
 import base64
-import re
+import time
 from collections.abc import Callable, Generator, Iterator
 from threading import Event as Flag
 from typing import Any
@@ -16,13 +16,12 @@ import msgspec
 
 from voxtui.brains.prompting import SHORT
 from voxtui.brains.remote.connection import (
-    LESS,
-    EndedEarly,
+    SEND_LESS,
+    Endpoint,
     Json,
-    Refused,
-    Server,
+    StatusError,
     Timing,
-    complaint,
+    error_text,
 )
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import Past, Progress
@@ -32,49 +31,53 @@ from voxtui.errors import RemoteError, strip_control_characters
 from voxtui.settings.schema import Config, RemoteBrainConfig, Sampling
 
 WARM_AGAIN_SECONDS = 4.0
-"""Servers close a connection that is idle for 5 s, and a sentence may take longer."""
+"""Many servers close a connection that is idle for 5 s, and a sentence may take longer."""
 
-NO_SOUND = (400, 404, 415, 422, 500, 501)
-"""What servers answer where the model cannot hear; their words say whether it is that."""
+NO_AUDIO = (400, 404, 415, 422, 500, 501)
+"""Status codes with which servers refuse audio. The message must mention audio, too."""
 
-WRITE_DOWN = "Write down word for word what is said here. Answer with these words only."
+TRANSCRIBE = "Write down word for word what is said here. Answer with these words only."
 
-WORDS_PER_SECOND = 10
-"""A transcript has fewer tokens than this for each second, however fast one speaks."""
+TOKENS_PER_SECOND = 10
+"""More than any speaker's words in a second; the limit of a transcript."""
 
-MOST_SOUNDS = 5
-"""In one request: vLLM takes no more for Voxtral, and other servers say how few they take."""
+MAX_CLIPS = 5
+"""Audio clips in one request: vLLM accepts no more for Voxtral."""
 
-_TOO_MANY = re.compile(r"at most ([1-9]\d*) audio", re.IGNORECASE)
+MAX_CHARACTERS_PER_TOKEN = 32
+"""A reply ends after this many characters for each allowed token. A longer one would block the
+screen."""
 
-_UNKNOWN = re.compile(
-    r"unsupported|not supported|does not support|unrecogni[sz]ed|unknown|not permitted|unexpected",
-    re.IGNORECASE,
-)
-"""How servers say that they do not know a parameter, rather than that its value is wrong."""
+MAX_WAITS = 10
+"""A reply may bring no text for MAX_WAITS * timeout_s, although events arrive."""
+
+LONGEST_STEP = 1.0
+"""Seconds counted at most between two events, because voxtui may be suspended in between."""
+
+EXTENSIONS = ("top_k", "repetition_penalty", "min_tokens")
+"""Sampling parameters beyond OpenAI's. Some servers refuse them."""
 
 
 class RemoteBrain:
-    """`say` gets what the user should know and is no failure."""
+    """`notify` receives sentences for the user that are not errors."""
 
     name = "remote"
 
     def __init__(
-        self, config: Config, say: Callable[[str], object] = lambda sentence: None
+        self, config: Config, notify: Callable[[str], object] = lambda sentence: None
     ) -> None:
         remote = config.brain.remote
         self._config = remote
-        self._say = say
-        self._chat = chat_server(remote)
-        self._writer = writing_server(remote, self._chat)
+        self._notify = notify
+        self._chat = chat_endpoint(remote)
+        self._stt = stt_endpoint(remote, self._chat)
         self._sampling = config.generation.sampling()
         short = SHORT if self._sampling.one_sentence else ""
         self._instruction = f"{config.brain.instruction}{short}".strip()
-        self._options = options(self._sampling)
+        self._parameters = request_parameters(self._sampling)
         self._model = remote.model
-        self._most_sounds = MOST_SOUNDS
-        self._writes = True
-        """the server has an address for transcriptions, as far as is known"""
+        self._transcribes = True
+        """False once the server has refused audio/transcriptions"""
 
     @property
     def description(self) -> str:
@@ -83,7 +86,7 @@ class RemoteBrain:
 
     @property
     def _model_name(self) -> str:
-        """Without the directory that llama.cpp's server has it from."""
+        """Return the model without its directory, which llama.cpp's server includes."""
         return self._model.rpartition("/")[2] or "a model"
 
     @property
@@ -91,20 +94,20 @@ class RemoteBrain:
         return self._config.hosts
 
     def warm_up(self, progress: Progress) -> None:
-        for server in dict.fromkeys((self._chat, self._writer or self._chat)):
-            if server.in_the_open:
-                self._say(
-                    f"What goes to {server.host} is not encrypted: "
-                    "everybody on the way can listen. https:// prevents that."
+        for endpoint in dict.fromkeys((self._chat, self._stt or self._chat)):
+            if endpoint.unencrypted:
+                self._notify(
+                    f"The connection to {endpoint.host} is not encrypted: others on the network "
+                    "can listen. https:// prevents that."
                 )
         for _ in self._find_model():
             progress("reaching the server", None)
 
     def _find_model(self) -> Generator[None]:
-        """Yields until the servers have answered. Raises RemoteError."""
-        self._model = yield from check(self._chat, self._config.model, self._say)
-        if self._writer is not None and self._writer is not self._chat:
-            yield from check(self._writer, self._config.transcription_model, self._say)
+        """Yield until the servers have answered. Raises RemoteError."""
+        self._model = yield from find_model(self._chat, self._config.model, self._notify)
+        if self._stt is not None and self._stt is not self._chat:
+            yield from find_model(self._stt, self._config.transcription_model, self._notify)
 
     def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
         self._warm()
@@ -115,274 +118,297 @@ class RemoteBrain:
 
     def _warm(self) -> None:
         self._chat.warm()
-        if self._writer is not None and self._writer is not self._chat:
-            self._writer.warm()
+        if self._stt is not None and self._stt is not self._chat:
+            self._stt.warm()
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[UserTranscript | Token]:
         timing = Timing()
-        if not self._model:  # the server was not there at the start
+        if not self._model:  # the server could not be reached at the start
             for _ in self._find_model():
                 if cancelled.is_set():
                     return
-        if self._writer is not None and not isinstance(said, str):
-            words = ""
-            for piece in self._written(self._writer, said, cancelled, timing):
-                words += piece
-            if cancelled.is_set() or not words.strip():
+        if self._stt is not None and not isinstance(said, str):
+            text = ""
+            for piece in self._transcript(self._stt, said, cancelled, timing):
+                text += piece
+            if cancelled.is_set() or not text.strip():
                 return
             marks.mark(Mark.TRANSCRIBED)
-            said = words.strip()
+            said = text.strip()
         if isinstance(said, str):
             yield UserTranscript(said)
-        texts = self._texts(
-            dict(self._options), lambda: self._messages(past, said), cancelled, timing
-        )
-        for number, text in enumerate(texts, 1):
+        parameters = {**self._parameters, "stream_options": {"include_usage": True}}
+        pieces = self._texts(parameters, self._messages(past, said), cancelled, timing, marks)
+        room = MAX_CHARACTERS_PER_TOKEN * self._sampling.max_new_tokens
+        for number, text in enumerate(pieces, 1):
             if number > self._sampling.max_new_tokens:
                 return
             if number == 1:
                 marks.mark(Mark.SENT, timing.sent_at)
                 marks.network_s = timing.network_s
-            yield Token(text)
+            yield Token(text[:room])
+            room -= len(text)
+            if room <= 0:
+                return
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
-        """Through the server's address for transcriptions; where it has none, by the chat model.
+        """Transcribe at audio/transcriptions, or by the chat model if the server lacks that.
 
-        Yields an empty token now and then while nothing has come.
+        Yields an empty token now and then while nothing arrives.
         """
-        if self._writes:
+        if self._transcribes:
             try:
-                for piece in self._written(self._writer or self._chat, said, cancelled):
+                for piece in self._transcript(self._stt or self._chat, said, cancelled):
                     yield Token(piece)
                 return
-            except Refused as refusal:
-                if self._writer is not None or refusal.status in (401, 403, 413, 429):
+            except StatusError as error:
+                if self._stt is not None or error.status in (401, 403, 413, 429):
                     raise
-                self._writes = False
-        most = 16 + int(said.seconds * WORDS_PER_SECOND)
-        parts = [_sound(said), {"type": "text", "text": WRITE_DOWN}]
-        messages = [{"role": "user", "content": parts}]
-        limit = "max_tokens" if "max_tokens" in self._options else "max_completion_tokens"
-        body = {limit: most, "temperature": 0}
-        for text in self._texts(body, lambda: messages, cancelled):
-            yield Token(text)
+                self._transcribes = False
+        limit = 16 + int(said.seconds * TOKENS_PER_SECOND)
+        parts = [_audio(said), {"type": "text", "text": TRANSCRIBE}]
+        messages: list[Json] = [{"role": "user", "content": parts}]
+        room = MAX_CHARACTERS_PER_TOKEN * limit
+        for text in self._texts({"max_tokens": limit, "temperature": 0}, messages, cancelled):
+            yield Token(text[:room])
+            room -= len(text)
+            if room <= 0:
+                return
 
     def close(self) -> None:
         self._chat.close()
-        if self._writer is not None:
-            self._writer.close()
-
-    # What is asked.
+        if self._stt is not None:
+            self._stt.close()
 
     def _messages(self, past: Past, said: Utterance | str) -> list[Json]:
-        """Voxtral takes no system prompt together with sound: there the instruction comes first."""
+        """Return the conversation.
+
+        The instruction precedes the first turn if the model receives audio, because Voxtral
+        accepts no system prompt together with audio.
+        """
         before = self._instruction
         messages: list[Json] = []
-        if self._writer is not None:
+        if self._stt is not None:
             messages, before = [{"role": "system", "content": before}], ""
-        sounds = [
+        clips = [
             number
             for number, turn in enumerate(past)
-            if self._writer is None and turn.words is None and not isinstance(turn.said, str)
+            if self._stt is None and turn.words is None and not isinstance(turn.said, str)
         ]
-        room = self._most_sounds - (not isinstance(said, str))
-        sounds = sounds[max(0, len(sounds) - room) :]
+        room = MAX_CLIPS - (not isinstance(said, str))
+        clips = clips[max(0, len(clips) - room) :]
         for number, turn in enumerate(past):
-            messages.append(_user(before, turn.said if number in sounds else turn.user_text))
+            messages.append(_user(before, turn.said if number in clips else turn.user_text))
             messages.append({"role": "assistant", "content": turn.reply_text})
             before = ""
         return [*messages, _user(before, said)]
 
     def _texts(
         self,
-        body: Json,
-        messages: Callable[[], list[Json]],
+        parameters: Json,
+        messages: list[Json],
         cancelled: Flag,
         timing: Timing | None = None,
+        marks: Marks | None = None,
     ) -> Generator[str, None, None]:
-        """The reply, piece by piece, until `cancelled`. Raises RemoteError."""
-        while True:
-            said = messages()
-            try:
-                yield from self._streamed(body | {"messages": said}, cancelled, timing)
-                return
-            except Refused as refusal:  # so nothing has come yet
-                if not self._gives_way(refusal, body):
-                    raise self._explained(refusal, said) from refusal
+        """Yield the reply in pieces until `cancelled`. Raises RemoteError."""
+        body = parameters | {"messages": messages, "model": self._model, "stream": True}
+        try:
+            yield from self._stream(body, cancelled, timing, marks)
+        except StatusError as error:
+            raise self._explained(error, body) from error
 
-    def _gives_way(self, refusal: Refused, body: Json) -> bool:
-        """Whether what was refused is left out of the next request."""
-        if (few := _TOO_MANY.search(refusal.said)) and int(few[1]) < self._most_sounds:
-            self._most_sounds = int(few[1])
-            return True
-        name = _refused_parameter(refusal, body)
-        if name is None:
-            return False
-        for asked in (body, self._options):
-            value = asked.pop(name, None)
-            if name == "max_tokens" and value is not None:
-                asked["max_completion_tokens"] = value
-        return True
-
-    def _streamed(
-        self, body: Json, cancelled: Flag, timing: Timing | None
+    def _stream(
+        self, body: Json, cancelled: Flag, timing: Timing | None, marks: Marks | None
     ) -> Generator[str, None, None]:
-        asked = body | {"model": self._model, "stream": True}
-        finished = words = False
-        for event in self._chat.ask("POST", "chat/completions", timing, json=asked):
+        host = self._chat.host
+        finished = any_text = False
+        patience_s = MAX_WAITS * self._config.timeout_s
+        waited_s, before = 0.0, time.monotonic()
+        for event in self._chat.request("POST", "chat/completions", timing, json=body):
             if cancelled.is_set():
                 return
+            now = time.monotonic()
+            waited_s, before = waited_s + min(now - before, LONGEST_STEP), now
+            if waited_s > patience_s:
+                raise RemoteError(
+                    f"{host}: no text for {patience_s:g} s.",
+                    "A larger brain.remote.timeout_s waits longer.",
+                )
             if event is None:
                 continue
-            if why := complaint(event):
-                raise RemoteError(
-                    f"{self._chat.host} broke the answer off: “{self._chat.shown(why)}”."
-                )
+            if message := error_text(event):
+                raise RemoteError(f"{host} stopped the reply: “{self._chat.shown(message)}”.")
             try:
-                text, ended = _piece(event)
+                text, ended, tokens = _piece(event)
             except msgspec.ValidationError as error:
-                raise RemoteError(f"{self._chat.host} sent something that is no answer.") from error
+                raise self._chat.invalid_response() from error
+            if marks is not None and tokens:
+                marks.tokens = tokens
             finished = finished or ended
             if text:
-                words = True
+                any_text = True
                 yield text
+                waited_s, before = 0.0, time.monotonic()
         if not finished:
-            raise EndedEarly(f"{self._chat.host} ended the answer early.", "Ask again.")
-        if not words:
             raise RemoteError(
-                f"{self._model_name} answered with no words.",
-                "One that reasons first needs a larger generation.max_new_tokens.",
+                f"{host}: connection closed before the end of the reply.", "Ask again."
+            )
+        if not any_text:
+            raise RemoteError(
+                f"{self._model_name}: empty reply.",
+                "A model that reasons first needs a larger generation.max_new_tokens.",
             )
 
-    def _written(
-        self, server: Server, said: Utterance, cancelled: Flag, timing: Timing | None = None
+    def _transcript(
+        self, endpoint: Endpoint, said: Utterance, cancelled: Flag, timing: Timing | None = None
     ) -> Generator[str, None, None]:
-        """What was said, in words. Raises RemoteError."""
+        """Yield the transcript of `said`. Raises RemoteError."""
         fields = {"model": self._config.transcription_model or self._model,
                   "response_format": "json", "temperature": "0"}  # fmt: skip
         file = {"file": ("speech.wav", said.as_wav(), "audio/wav")}
-        events = server.ask("POST", "audio/transcriptions", timing, data=fields, files=file)
+        events = endpoint.request("POST", "audio/transcriptions", timing, data=fields, files=file)
         try:
             for event in events:
                 if cancelled.is_set():
                     return
-                if event is not None and not isinstance(event.get("text"), str):
-                    why = complaint(event)  # whisper.cpp's server long said it with a status of 200
-                    quoted = f": “{server.shown(why)}”" if why else "."
-                    raise RemoteError(f"{server.host} sent something that is no transcript{quoted}")
-                # whisper.cpp's server breaks the line where its model does, often within a sentence
-                yield " ".join(strip_control_characters(event["text"]).split()) if event else ""
-        except Refused as refusal:
-            if refusal.hint == LESS:  # nothing of what was said before is sent here
-                refusal.hint = "Say less at a time."
+                if event is None:
+                    yield ""
+                    continue
+                text = event.get("text")
+                if not isinstance(text, str):
+                    raise endpoint.invalid_response()
+                # whisper.cpp's server writes a line per segment, often within a sentence.
+                yield " ".join(strip_control_characters(text).split())
+        except StatusError as error:
+            if error.hint == SEND_LESS:  # the request holds no earlier turns
+                error.hint = "Speak in shorter turns."
             raise
 
-    def _explained(self, refusal: Refused, messages: list[Json]) -> RemoteError:
-        with_sound = any(isinstance(m["content"], list) for m in messages)
-        if with_sound and refusal.status in NO_SOUND and "audio" in refusal.said.lower():
-            return RemoteError(
-                f"{self._model_name} at {self._chat.host} does not take sound: “{refusal.said}”",
-                "brain.remote.transcription_model names one that writes it down for it.",
+    def _explained(self, error: StatusError, body: Json) -> StatusError:
+        """Add what to do, if the model may not accept audio or a parameter."""
+        with_audio = any(isinstance(message["content"], list) for message in body["messages"])
+        if with_audio and error.status in NO_AUDIO and "audio" in error.text.lower():
+            return StatusError(
+                f"{self._model_name} at {self._chat.host} does not accept audio "
+                f"(HTTP {error.status}): “{error.text}”.",
+                "Set brain.remote.transcription_model to a model that transcribes.",
+                error.status,
+                error.text,
             )
-        return refusal
+        if error.status in (400, 422) and any(name in body for name in EXTENSIONS):
+            error.hint = error.hint or (
+                "The server may not know top_k, repetition_penalty or min_new_tokens; "
+                "generation.preset = balanced does not send them."
+            )
+        return error
 
 
-def chat_server(remote: RemoteBrainConfig) -> Server:
-    """Raises RemoteError where none is named."""
+def chat_endpoint(remote: RemoteBrainConfig) -> Endpoint:
+    """Return the chat server. Raises RemoteError if none is set."""
     if not remote.url:
         raise RemoteError(
-            "brain.remote.url names no server.", "Such as: brain.remote.url = http://HOST:PORT/v1"
+            "brain.remote.url is not set.", "For example: brain.remote.url = http://HOST:PORT/v1"
         )
-    return Server(remote.url, remote.timeout_s)
+    return Endpoint(remote.url, remote.timeout_s)
 
 
-def writing_server(remote: RemoteBrainConfig, chat: Server) -> Server | None:
-    """The one that writes down what is said, if the chat model does not hear it itself."""
+def stt_endpoint(remote: RemoteBrainConfig, chat: Endpoint) -> Endpoint | None:
+    """Return the server that transcribes, or None if the chat model receives the audio."""
     if not remote.transcription_model:
         return None
     if remote.transcription_url in ("", remote.url):
         return chat
-    return Server(remote.transcription_url, remote.timeout_s, "brain.remote.transcription_url")
+    return Endpoint(remote.transcription_url, remote.timeout_s, "brain.remote.transcription_url")
 
 
-def check(server: Server, model: str, say: Callable[[str], object]) -> Generator[None, None, str]:
-    """Reach `server`; the model to use: `model`, or the only one. Raises RemoteError.
+def find_model(
+    endpoint: Endpoint, model: str, notify: Callable[[str], object]
+) -> Generator[None, None, str]:
+    """Return `model`, or the server's only model. Yields until then. Raises RemoteError.
 
-    Yields until then. `say` is told where the server does not list the model, which need not
-    mean that it has none.
+    Notifies the user if the server does not list the model, but may have it.
     """
-    models = yield from server.models()
-    if models is None and model and server.may_lack_v1:
-        say(server.offer)
+    models = yield from endpoint.models()
+    if models is None and model and endpoint.may_lack_v1:
+        notify(endpoint.model_list)
     if not model:
         if models is not None and len(models) == 1:
             return models[0]
-        raise RemoteError(server.offer, "brain.remote.model says which to use.")
+        raise RemoteError(endpoint.model_list, "Set brain.remote.model.")
     if models is not None and model not in models:
-        say(f"{model} is not listed: {server.offer}")
+        notify(f"{model} is not listed: {endpoint.model_list}")
     return model
 
 
-def options(sampling: Sampling) -> Json:
-    """The parameters of a request; those that not every server knows only where they matter."""
-    said: Json = {
+def request_parameters(sampling: Sampling) -> Json:
+    """Return the sampling parameters of a request; those of EXTENSIONS only where they matter."""
+    parameters: Json = {
         "max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature,
         "top_p": sampling.top_p, "seed": sampling.seed,
     }  # fmt: skip
     if sampling.top_k:
-        said["top_k"] = sampling.top_k
+        parameters["top_k"] = sampling.top_k
     if sampling.repetition_penalty != 1.0:
-        said["repetition_penalty"] = sampling.repetition_penalty
+        parameters["repetition_penalty"] = sampling.repetition_penalty
     if sampling.min_new_tokens > 1:
-        said["min_tokens"] = sampling.min_new_tokens
-    return said
+        parameters["min_tokens"] = sampling.min_new_tokens
+    return parameters
 
 
-def _refused_parameter(refusal: Refused, body: Json) -> str | None:
-    """The parameter that the server does not know, if that is what it says."""
-    if refusal.status not in (400, 422) or not _UNKNOWN.search(refusal.said):
-        return None
-    return next((name for name in body if re.search(rf"\b{name}\b", refusal.said)), None)
-
-
-class _Said(msgspec.Struct):
+class _Content(msgspec.Struct):
     content: Any = None
 
 
 class _Choice(msgspec.Struct):
-    delta: _Said | None = None
+    delta: _Content | None = None
     """in a stream"""
-    message: _Said | None = None
-    """in a whole answer"""
+    message: _Content | None = None
+    """in an answer that is not streamed"""
     finish_reason: Any = None
 
 
 class _Event(msgspec.Struct):
     choices: list[_Choice] | None = None
+    usage: Any = None
 
 
-def _piece(event: Json) -> tuple[str, bool]:
-    """The text in one event of a stream, or in a whole answer, and whether it is the end."""
-    choices = msgspec.convert(event, _Event).choices
-    if not choices:
-        return "", False
-    said = choices[0].delta or choices[0].message
-    text = said.content if said else None
+def _piece(event: Json) -> tuple[str, bool, int | None]:
+    """Return the text of an event, True at the end of the reply, and the reply's tokens if given.
+
+    Tokens of reasoning do not count, because they are not part of the reply.
+    """
+    parsed = msgspec.convert(event, _Event)
+    tokens = None
+    match parsed.usage:
+        case {"completion_tokens": int(count), "completion_tokens_details": {
+            "reasoning_tokens": int(reasoning)
+        }}:  # fmt: skip
+            tokens = count - reasoning
+        case {"completion_tokens": int(count)}:
+            tokens = count
+        case _:
+            pass
+    if not parsed.choices:
+        return "", False, tokens
+    choice = parsed.choices[0]
+    content = choice.delta or choice.message
+    text = content.content if content else None
     shown = strip_control_characters(text) if isinstance(text, str) else ""
-    return shown, bool(choices[0].finish_reason)
+    return shown, bool(choice.finish_reason), tokens
 
 
 def _user(before: str, said: Utterance | str) -> Json:
-    """A turn of the user, with the instruction `before` it in the first."""
+    """Return a message of the user, with the instruction `before` it."""
     if isinstance(said, str):
         return {"role": "user", "content": f"{before}\n\n{said}" if before else said}
     text = [{"type": "text", "text": before}] if before else []
-    return {"role": "user", "content": [*text, _sound(said)]}
+    return {"role": "user", "content": [*text, _audio(said)]}
 
 
-def _sound(said: Utterance) -> Json:
-    """`said` as a part of a message: OpenAI's `input_audio`, a WAV in base64."""
+def _audio(said: Utterance) -> Json:
+    """Return OpenAI's `input_audio`: a WAV in base64."""
     data = base64.b64encode(said.as_wav()).decode()
     return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}

@@ -1,4 +1,4 @@
-"""A server that speaks OpenAI's protocol: one warm connection, measured, and left at any moment."""
+"""An OpenAI-compatible server over HTTP: one warm connection, timed, that can be cut at once."""
 
 from __future__ import annotations
 
@@ -26,65 +26,64 @@ if TYPE_CHECKING:
     import httpx2
 
 KEY = "VOXTUI_API_KEY"
-"""The environment variable that holds the key; nothing else does."""
+"""The only place of the API key: this environment variable."""
 
 CONNECT_SECONDS = 5.0
 
-IN_THE_WAY_SECONDS = 1.0
-"""How long an earlier request is waited for before another connection is made."""
+BUSY_SECONDS = 1.0
+"""Maximum wait for an earlier request before another connection is opened."""
 
 LISTED = 5
-"""Models that are named where another was asked for."""
+"""Models named in a message."""
 
 KEPT_SECONDS = 60.0
-"""A connection that was idle for longer may have been forgotten by something in between."""
+"""Maximum idle time of a connection. Routers may forget older ones."""
 
 LARGEST_EVENT = 1 << 20
-LARGEST_ANSWER = 1 << 24
-"""Bytes. More than any answer is: a server that goes on for ever is left."""
+LARGEST_STREAM = 1 << 24
+LARGEST_ERROR = 1 << 16
+"""Bytes of one event or whole answer, of a stream, and of the body of an error."""
+
+LONGEST_RETRY = 3600
+"""Seconds of a Retry-After header that are shown."""
 
 SHOWN = 200
-"""Characters of a server's own words that are shown."""
+"""Characters of a server's message that are shown."""
 
-LESS = "A new conversation sends less of what was said before; so does a smaller history.turns."
+SEND_LESS = "Start a new conversation, or set a smaller history.turns."
 
-UNREADY = (502, 503, 504)
-"""What a server, or the proxy before it, says while there is no model to ask."""
+LOADING = (502, 503, 504)
+"""Status codes of a server, or of its proxy, whose model is not ready."""
 
 _TOO_LONG = re.compile(r"context (?:length|size|window)", re.IGNORECASE)
-"""How servers say that the model has no room for all of it."""
 
 Json: TypeAlias = "dict[str, Any]"
 
 
-class Refused(RemoteError):
-    """The server answered, with a status that is no success. `said`: its own words."""
+class StatusError(RemoteError):
+    """The server answered with an HTTP error. `text`: its own message."""
 
-    def __init__(self, message: str, hint: str, status: int, said: str) -> None:
+    def __init__(self, message: str, hint: str, status: int, text: str) -> None:
         super().__init__(message, hint)
         self.status = status
-        self.said = said
-
-
-class EndedEarly(RemoteError):
-    """The connection broke before the answer was complete."""
+        self.text = text
 
 
 @dataclass(slots=True)
 class Timing:
-    """What one request, or several after each other, took of the network."""
+    """Network times of one turn's requests."""
 
     sent_at: float | None = None
-    """when the first request had been handed to the network"""
+    """monotonic seconds at which the first request was sent"""
     network_s: float = 0.0
-    """connecting, sending, and one round trip of each: at least so much, as the system's buffers
-    hide the end of an upload"""
+    """Connecting, sending, and one round trip per request. A lower bound, because the buffers of
+    the system hide the end of an upload."""
 
 
-class Server:
-    """The server at `url`. `setting` is where the configuration speaks of it.
+class Endpoint:
+    """The server at `url`. `setting` is the config key of the URL.
 
-    For a server on this machine no proxy is used. A redirect is never followed.
+    Uses no proxy for a server on this machine. Follows no redirect.
     """
 
     def __init__(self, url: str, timeout_s: float, setting: str = "brain.remote.url") -> None:
@@ -95,91 +94,89 @@ class Server:
         self._key = api_key()
         self._verify: ssl.SSLContext | None = None
         self._connection: Connection | None = None
-        self._asked_at = -math.inf
+        self._requested_at = -math.inf
         self._models: list[str] | None = None
 
     @property
-    def in_the_open(self) -> bool:
-        """Whether what is sent can be read by others on the way."""
+    def unencrypted(self) -> bool:
+        """Return whether others on the network can read the requests."""
         return self._url.startswith("http:") and not is_loopback(self._url)
 
-    def ask(
+    def request(
         self, method: str, path: str, timing: Timing | None = None, **content: Any
     ) -> Generator[Json | None, None, None]:
-        """The JSON objects of the answer as they come, and None every 20 ms until then.
+        """Yield the JSON objects of the answer as they arrive, and None every 20 ms until then.
 
-        Closing the generator closes the connection that is under way. A connection that was kept
-        and turns out to be dead is replaced once; nothing else is sent twice. Raises RemoteError.
+        Closing the generator cuts the connection. Sends the request again only if a kept
+        connection turns out to be closed. Raises RemoteError.
         """
+        request: Request | None = None
         try:
             for fresh in (False, True):
                 yield from self._until_free()
                 connection = self._connection = self._free_connection(fresh)
-                exchange = Exchange(connection, method, f"{self._url}/{path}", content)
-                self._asked_at = time.monotonic()
+                request = Request(connection, method, f"{self._url}/{path}", content)
+                self._requested_at = time.monotonic()
                 try:
-                    yield from self._answer(exchange, timing)
+                    yield from self._answer(request, timing)
                     return
                 except (connection.http.NetworkError, connection.http.RemoteProtocolError):
-                    if fresh or not exchange.found_dead:
+                    if fresh or not request.was_stale:
                         raise
         except RemoteError:
             raise
         except Exception as error:
-            raise self._explained(error) from error
+            raise self._explained(error, request) from error
 
     def _answer(
-        self, exchange: Exchange, timing: Timing | None
+        self, request: Request, timing: Timing | None
     ) -> Generator[Json | None, None, None]:
         first = True
-        for item in exchange.items(self._timeout_s):
+        for item in request.items(self._timeout_s):
             if isinstance(item, ErrorResponse):
-                raise self._refusal(item)
-            if first and item is not None and timing is not None and exchange.sent_at is not None:
+                raise self._status_error(item)
+            if first and item is not None and timing is not None and request.sent_at is not None:
                 first = False
-                timing.sent_at = timing.sent_at or exchange.sent_at
-                timing.network_s += exchange.sending_s + exchange.connection.round_trip
+                timing.sent_at = timing.sent_at or request.sent_at
+                timing.network_s += request.sending_s + request.connection.round_trip
             yield item
 
     def warm(self) -> None:
-        """Have a connection by the time there is something to ask. Returns at once.
-
-        What goes wrong is told when something is asked.
-        """
+        """Open a connection in the background. Returns at once; the next request reports errors."""
         connection = self._connection
-        if connection is None or connection.free or connection.left:
-            self._asked_at = time.monotonic()
+        if connection is None or connection.free or connection.abandoned:
+            self._requested_at = time.monotonic()
             with suppress(RemoteError):
                 self._connection = connection = self._free_connection(False)
-                Exchange(connection, "GET", f"{self._url}/models", {})
+                Request(connection, "GET", f"{self._url}/models", {})
 
     @property
     def idle_s(self) -> float:
-        """Seconds since something was asked."""
-        return time.monotonic() - self._asked_at
+        """Return the seconds since the last request."""
+        return time.monotonic() - self._requested_at
 
     def models(self) -> Generator[None, None, list[str] | None]:
-        """The names of the models there are; None where the server does not tell."""
+        """Return the server's models, or None if it does not list them. Yields until then."""
         try:
-            for item in self.ask("GET", "models"):
+            for item in self.request("GET", "models"):
                 if item is not None:
                     self._models = [on_one_line(str(entry["id"])) for entry in item["data"]]
                     return self._models
                 yield
-        except Refused as refusal:
-            if refusal.status not in (404, 405):
+        except StatusError as error:
+            if error.status not in (404, 405):
                 raise
         except (KeyError, TypeError):
             pass
         return None
 
     @property
-    def offer(self) -> str:
-        """Which models there are, as a sentence."""
+    def model_list(self) -> str:
+        """Return a sentence about the server's models."""
         match self._models:
             case None:
-                where = f" {self._ending}" if self.may_lack_v1 else ""
-                return f"{self.host} does not say which models it has.{where}"
+                hint = f" {self._v1_hint}" if self.may_lack_v1 else ""
+                return f"{self.host} does not list its models.{hint}"
             case []:
                 return f"{self.host} has no model."
             case models:
@@ -191,26 +188,26 @@ class Server:
         return not self._url.endswith("/v1")
 
     @property
-    def _ending(self) -> str:
+    def _v1_hint(self) -> str:
         return f"{self._setting} usually ends with /v1."
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.leave()
+            connection.abandon()
 
     # The connection.
 
     def _until_free(self) -> Iterator[None]:
-        until = time.monotonic() + IN_THE_WAY_SECONDS
+        until = time.monotonic() + BUSY_SECONDS
         connection = self._connection
         while (
             connection is not None
             and not connection.free
-            and not connection.left
+            and not connection.abandoned
             and time.monotonic() < until
         ):
-            connection.over.wait(TICK_SECONDS)
+            connection.idle.wait(TICK_SECONDS)
             yield
 
     def _free_connection(self, fresh: bool) -> Connection:
@@ -218,13 +215,13 @@ class Server:
         if connection is not None and connection.free and not fresh:
             return connection
         if connection is not None:
-            connection.leave()
-        return self._connected()
+            connection.abandon()
+        return self._connect()
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         http = library()
         if self._verify is None:
-            # Where there is no TLS, a tenth of a second is not spent on reading certificates.
+            # Reading the certificates takes 100 ms, which plain HTTP does not need.
             tls = self._url.startswith("https:")
             empty = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             self._verify = http.create_ssl_context() if tls else empty
@@ -239,180 +236,171 @@ class Server:
             )
         except (ImportError, ValueError, http.InvalidURL) as error:
             raise RemoteError(
-                f"The proxy that the environment names cannot be used: {str(error).rstrip('.')}.",
-                "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say which is used for what.",
+                f"{self.host}: cannot use the proxy of the environment: {_sentence(str(error))}",
+                "Check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY.",
             ) from error
         return Connection(http, client)
 
-    # In words.
+    # Errors.
 
-    def _explained(self, error: Exception) -> Exception:
-        """`error` as one sentence; itself if it is a bug."""
+    def _explained(self, error: Exception, request: Request | None) -> Exception:
+        """Return `error` as a RemoteError, or itself if it is a bug."""
         http = library()
-        where = f"{self._setting} says where it is; `voxtui doctor` tries it."
+        status = request.status if request else None
+        if status not in (None, 200) and isinstance(error, http.TransportError | TimeoutError):
+            return self._status_error(ErrorResponse(status))  # the body did not arrive
         match error:
-            case http.ConnectTimeout() if "handshake" in str(error):
-                what = f"{self.host} did not begin TLS within {CONNECT_SECONDS:g} s."
-                where = self._plain
             case http.ConnectTimeout():
-                what = f"{self.host} accepts no connection within {CONNECT_SECONDS:g} s."
-            case http.ConnectError():
-                return self._not_connected(error, where)
+                return self._cannot_connect(f"no answer within {CONNECT_SECONDS:g} s")
+            case http.ConnectError() | http.ProxyError():
+                return self._cannot_connect(self.shown(_reason(error)))
             case http.InvalidURL() | UnicodeError() if not isinstance(error, UnicodeDecodeError):
-                what = f"{self.host} is no address: {error}."
-            case http.ProxyError():
-                what = f"The proxy on the way to {self.host} refuses: {self.shown(str(error))}."
-                where = "HTTPS_PROXY and NO_PROXY say which proxy is used for what."
+                return self._cannot_connect(f"invalid address: {error}")
             case TimeoutError() | http.TimeoutException():
-                what = f"{self.host} sent nothing for {self._timeout_s:g} s."
-                where = "brain.remote.timeout_s waits longer, for one that loads its model first."
+                return RemoteError(
+                    f"{self.host}: no data for {self._timeout_s:g} s.",
+                    "A larger brain.remote.timeout_s waits for a server that loads its model.",
+                )
             case http.SSEError() | http.DecodingError() | http.LocalProtocolError() | ValueError():
-                what = f"{self.host} sent something that is no answer."
+                return self.invalid_response(status)
             case http.TransportError():
-                return EndedEarly(f"The connection to {self.host} broke.", "Ask again.")
+                return RemoteError(
+                    f"{self.host}: connection lost: {_sentence(self.shown(_reason(error)))}",
+                    "Ask again.",
+                )
             case _:
                 return error
-        return RemoteError(what, where)
 
-    def _not_connected(self, error: Exception, where: str) -> RemoteError:
-        why: BaseException | None = error
-        while why is not None:
-            match why:
-                case ssl.SSLCertVerificationError():
-                    return RemoteError(
-                        f"The certificate of {self.host} is not trusted: {why.verify_message}.",
-                        "One of your own: SSL_CERT_FILE=/path/to/ca.pem",
-                    )
-                case ssl.SSLError():
-                    what = f"{self.host} does not speak TLS."
-                    return RemoteError(what, self._plain)
-                case socket.gaierror():
-                    return RemoteError(f"There is no host {urlsplit(self._url).hostname}.", where)
-                case ConnectionRefusedError():
-                    return RemoteError(f"Nothing listens at {self.host}.", where)
-                case _:
-                    why = why.__cause__ or why.__context__
-        return RemoteError(f"{self.host} cannot be reached: {error}.", where)
+    def _cannot_connect(self, reason: str) -> RemoteError:
+        return RemoteError(
+            f"{self.host}: cannot connect: {_sentence(reason)}",
+            f"Check {self._setting}, the proxy variables and, for a certificate of your own, "
+            "SSL_CERT_FILE; `voxtui doctor` tries again.",
+        )
 
-    @property
-    def _plain(self) -> str:
-        return f"Does {self._setting} begin with http:// there?"
+    def invalid_response(self, status: int | None = 200) -> RemoteError:
+        code = f" (HTTP {status})" if status else ""
+        return RemoteError(f"Invalid response from {self.host}{code}.")
 
-    def _refusal(self, answer: ErrorResponse) -> Refused:
-        said = self.shown(complaint(answer.body) or "")
-        quoted = f": “{said}”" if said else "."
+    def _status_error(self, answer: ErrorResponse) -> StatusError:
+        text = self.shown(error_text(answer.body) or "")
+        code = f"(HTTP {answer.status})"
+        hint = ""
         match answer.status:
             case 401 | 403 if self._key:
-                what, hint = f"{self.host} refuses the key{quoted}", f"{KEY} holds it."
+                what, hint = f"{self.host} rejected the API key {code}", f"Check {KEY}."
             case 401 | 403:
-                what, hint = f"{self.host} wants a key{quoted}", f"{KEY} is where to put it."
+                what, hint = f"{self.host} requires an API key {code}", f"Set {KEY}."
             case 404 | 405:
-                what = f"{self.host} has no such model or address{quoted}"
-                where = self._ending if self.may_lack_v1 else f"{self._setting} says where it is."
-                hint = self.offer if self._models else where
+                what = f"{self.host}: model or address not found {code}"
+                where = self._v1_hint if self.may_lack_v1 else f"Check {self._setting}."
+                hint = self.model_list if self._models else where
             case 413:
-                what = f"What was said is too long for {self.host}{quoted}"
-                hint = LESS
+                what, hint = f"Request too large for {self.host} {code}", SEND_LESS
             case 429:
-                again = f"Try again in {answer.retry_after} s." if answer.retry_after else ""
-                what, hint = f"{self.host} has had enough for now{quoted}", again
+                what = f"{self.host}: rate limit exceeded {code}"
+                seconds = answer.retry_after
+                hint = f"Try again in {seconds} s." if seconds else "Try again later."
             case status if 300 <= status < 400:
-                what = f"{self.host} sends requests on to {answer.location or 'another address'}."
-                hint = f"If you trust it, set {self._setting} to that."
+                what = f"{self.host} redirects to {answer.location or 'another address'} {code}"
+                hint = f"If you trust it, set {self._setting} to it."
             case status if status >= 500:
-                what = f"{self.host} failed with {status}{quoted}"
-                hint = "Is its model still loading? Try again." if status in UNREADY else ""
-            case status:
-                what = f"{self.host} refused with {status}{quoted}"
-                hint = LESS if _TOO_LONG.search(said) else ""
-        return Refused(what, hint, answer.status, said)
+                what = f"{self.host}: server error {code}"
+                hint = "Its model may still be loading. Try again." if status in LOADING else ""
+            case _:
+                what = f"{self.host} refused the request {code}"
+                hint = SEND_LESS if _TOO_LONG.search(text) else ""
+        message = f"{what}: “{text}”." if text else f"{what}."
+        return StatusError(message, hint, answer.status, text)
 
-    def shown(self, said: str) -> str:
-        """What the server says, on one line, and never the key."""
-        if self._key:
-            said = said.replace(self._key, "…")
-        return on_one_line(said)
+    def shown(self, text: str) -> str:
+        """Return a server's text on one line, without the API key."""
+        return on_one_line(text.replace(self._key, "…") if self._key else text)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """A status that is no success."""
+    """An answer whose status is not 200."""
 
     status: int
-    body: str
-    retry_after: str
-    location: str
+    body: str = ""
+    retry_after: int | None = None
+    """seconds, if the header holds a sensible number"""
+    location: str = ""
+    """host and port of a redirect"""
 
 
 class Connection:
-    """Made when it is first used; one request at a time."""
+    """An HTTP client with one connection, opened by the first request. One request at a time."""
 
     def __init__(self, http: Any, client: httpx2.Client) -> None:
         self.http = http
         self.client = client
         self.round_trip = math.inf
-        """seconds; the fastest that has been seen: of handshakes, and of answers"""
+        """seconds; the fastest handshake or answer so far"""
         self.stream: Any = None
-        self.left = False
-        self.over = threading.Event()
-        """nothing is under way"""
-        self.over.set()
+        self.abandoned = False
+        self.idle = threading.Event()
+        """set while no request runs"""
+        self.idle.set()
 
     @property
     def free(self) -> bool:
-        return self.over.is_set() and not self.left
+        return self.idle.is_set() and not self.abandoned
 
-    def leave(self) -> None:
-        """Give up the connection, whatever is under way on it."""
-        self.left = True
-        self.hang_up()
-        if self.over.is_set():
+    def abandon(self) -> None:
+        """Close the connection, also during a request. Any thread may call this."""
+        self.abandoned = True
+        self.abort_socket()
+        if self.idle.is_set():
             self.client.close()
 
-    def hang_up(self) -> None:
+    def abort_socket(self) -> None:
         sock = self.stream.get_extra_info("socket") if self.stream is not None else None
         if sock is not None:
             with suppress(OSError):
-                # Not the method of a TLS socket, which takes its state from under the reader.
+                # The base class: shutdown() of a TLS socket would change the reader's TLS state.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 Item: TypeAlias = "Json | ErrorResponse | BaseException | None"
 
 
-class Exchange:
-    """A request and its answer, on a thread of its own, which alone waits for the network."""
+class Request:
+    """A request and its answer. A thread of its own does all network calls."""
 
     def __init__(self, connection: Connection, method: str, url: str, content: Json) -> None:
         self.connection = connection
         self.sent_at: float | None = None
         self.sending_s = 0.0
-        """connecting where that was needed, and handing the request over; not what made it ready"""
+        """seconds for connecting, if necessary, and sending"""
+        self.status: int | None = None
         self._began_at: float | None = None
-        self._asked = partial(connection.client.stream, method, url, **content)
-        self._kept = True
-        """the connection was there before"""
+        self._open = partial(connection.client.stream, method, url, **content)
+        self._reused = True
+        """no connection had to be opened"""
         self._answered = False
         self._step_at = 0.0
         self._items: SimpleQueue[tuple[Item, bool]] = SimpleQueue()
-        """what came, and whether it is the last"""
-        connection.over.clear()
+        """what arrived, and True for the last item"""
+        connection.idle.clear()
         threading.Thread(target=self._run, name="voxtui-remote", daemon=True).start()
 
     @property
-    def found_dead(self) -> bool:
-        """Whether the server had closed the connection before it saw this request."""
-        return self._kept and not self._answered
+    def was_stale(self) -> bool:
+        """Return whether the server had closed the connection before it saw this request."""
+        return self._reused and not self._answered
 
     def items(self, patience_s: float) -> Iterator[Json | ErrorResponse | None]:
-        """What comes, and None every 20 ms. Raises what went wrong, and TimeoutError."""
+        """Yield what arrives, and None every 20 ms. Raises TimeoutError and network errors."""
         waited, last = 0.0, False
         try:
             while not last:
                 try:
                     item, last = self._items.get(timeout=TICK_SECONDS)
                 except Empty:
-                    waited += TICK_SECONDS  # the clock goes on while we are suspended (Ctrl+Z)
+                    # Counts ticks, because the clock goes on while voxtui is suspended (Ctrl+Z).
+                    waited += TICK_SECONDS
                     if waited > patience_s:
                         raise TimeoutError from None
                     yield None
@@ -424,41 +412,41 @@ class Exchange:
                 waited = 0.0
         finally:
             if not last:
-                self.connection.leave()
+                self.connection.abandon()
 
-    # On its own thread.
+    # On the request's own thread.
 
     def _run(self) -> None:
         try:
-            with self._asked(extensions={"trace": self._trace}) as response:
+            with self._open(extensions={"trace": self._trace}) as response:
                 self._read(response)
-        except BaseException as error:  # noqa: BLE001 - raised again where the answer is read
+        except BaseException as error:  # noqa: BLE001 - raised again by items()
             self._items.put((error, True))
-        self.connection.over.set()
-        if self.connection.left:
+        self.connection.idle.set()
+        if self.connection.abandoned:
             self.connection.client.close()
 
     def _read(self, response: httpx2.Response) -> None:
+        self.status = response.status_code
         if response.status_code != 200:
-            head = response.headers
-            body = _body(response).decode(errors="replace")
-            location = urlsplit(head.get("location", "")).hostname or ""
-            seconds = re.sub(r"\D.*", "", head.get("retry-after", ""))[:6]
-            self._items.put((ErrorResponse(response.status_code, body, seconds, location), True))
+            self._items.put((_error_response(response), True))
         elif response.headers.get("content-type", "").startswith("text/event-stream"):
             self._read_events(response)
         else:
-            self._items.put((_object(_body(response)), True))
+            body = _body(response, LARGEST_EVENT)
+            if len(body) > LARGEST_EVENT:
+                raise ValueError("the answer is too large")
+            self._items.put((_object(body), True))
 
     def _read_events(self, response: httpx2.Response) -> None:
-        response.encoding = "utf-8"  # whatever it says: events are UTF-8
+        response.encoding = "utf-8"  # the standard of server-sent events, whatever the header says
         size = 0
         for event in self.connection.http.EventSource(response, LARGEST_EVENT):
             size += len(event.data)
-            if size > LARGEST_ANSWER:
-                raise ValueError("an answer without end")
+            if size > LARGEST_STREAM:
+                raise ValueError("the stream is too large")
             if event.data == "[DONE]":
-                # And read on to the very end: only then can the connection be kept.
+                # Read on to the end, because only then can the connection be reused.
                 self._items.put((None, True))
             elif event.data:
                 self._items.put((_object(event.data), False))
@@ -471,12 +459,12 @@ class Exchange:
             self._began_at = now
         match name.partition(".")[2]:
             case "connect_tcp.started" | "start_tls.started":
-                self._kept, self._step_at = False, now
+                self._reused, self._step_at = False, now
             case "connect_tcp.complete" | "start_tls.complete":
                 connection.stream = info["return_value"]
                 connection.round_trip = min(connection.round_trip, now - self._step_at)
-                if connection.left:
-                    connection.hang_up()
+                if connection.abandoned:
+                    connection.abort_socket()
             case "send_request_body.complete":
                 self.sent_at, self.sending_s = now, now - self._began_at
             case "receive_response_headers.complete":
@@ -487,17 +475,30 @@ class Exchange:
                 pass
 
 
-def _body(response: httpx2.Response) -> bytes:
+def _error_response(response: httpx2.Response) -> ErrorResponse:
+    headers = response.headers
+    retry = headers.get("retry-after", "")
+    seconds = int(retry) if re.fullmatch(r"[0-9]{1,9}", retry) else 0
+    return ErrorResponse(
+        response.status_code,
+        _body(response, LARGEST_ERROR)[:LARGEST_ERROR].decode(errors="replace"),
+        seconds if 0 < seconds <= LONGEST_RETRY else None,
+        urlsplit(headers.get("location", "")).netloc.rpartition("@")[2],
+    )
+
+
+def _body(response: httpx2.Response, limit: int) -> bytes:
+    """Return the body, of which at most a block beyond `limit` bytes is read."""
     body = b""
     for block in response.iter_bytes():
         body += block
-        if len(body) > LARGEST_EVENT:
-            raise ValueError("an answer without end")
+        if len(body) > limit:
+            break
     return body
 
 
 def _object(text: str | bytes) -> Json:
-    """Raises ValueError."""
+    """Parse a JSON object. Raises ValueError."""
     try:
         found = json.loads(text)
     except RecursionError as error:
@@ -507,52 +508,54 @@ def _object(text: str | bytes) -> Json:
     return cast("Json", found)
 
 
-def complaint(answer: Json | str) -> str | None:
-    """The words of an error object, in any of the shapes that servers give it."""
+def error_text(answer: Json | str) -> str | None:
+    """Return the message of an error object, or of a plain text that is not HTML."""
     if isinstance(answer, str):
-        text = answer.strip()
         try:
-            answer = _object(text[1:-1] if text.startswith("[") else text)  # Google's, in a list
+            return error_text(_object(answer))
         except ValueError:
-            return None if "<" in text else text
-    if isinstance(answer.get("detail"), dict) and "error" in answer["detail"]:
-        answer = cast("Json", answer["detail"])  # an error in OpenAI's shape, raised in FastAPI
+            return None if "<" in answer else answer.strip()
     error: Any = answer.get("error") or answer.get("detail") or answer.get("message")
-    if isinstance(error, list) and error:
-        error = cast("list[Any]", error)[0]
     if isinstance(error, dict):
         found = cast("Json", error)
-        error = found.get("message") or _misplaced(found) or found
+        error = found.get("message") or found
     if not error:
         return None
     return error if isinstance(error, str) else json.dumps(error)
 
 
-def _misplaced(error: Json) -> str | None:
-    """What FastAPI says of a request: where in it something is wrong, and what."""
-    match error:
-        case {"loc": [*place], "msg": str(what)}:
-            return f"{'.'.join(map(str, place))}: {what}"
-        case _:
-            return None
+def on_one_line(text: str) -> str:
+    """Return a server's text without control characters and line ends, shortened."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 
 
-def on_one_line(said: str) -> str:
-    """What a server says, as it may be shown in a terminal."""
-    said = " ".join("".join(c if c.isprintable() else " " for c in said).split())
-    return said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
+def _reason(error: BaseException) -> str:
+    """Return the system's message and error number of the innermost cause."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return f"{cause.strerror} (errno {cause.errno})"
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
+
+
+def _sentence(text: str) -> str:
+    return f"{text.rstrip('.')}."
 
 
 def api_key() -> str:
-    """Raises RemoteError for one that no header can carry."""
+    """Return the API key, or "". Raises RemoteError if no header can carry it."""
     key = os.environ.get(KEY, "").strip()
     if not re.fullmatch(r"[!-~]*", key):
-        raise RemoteError(f"{KEY} holds characters that no key has.", "Copy it again.")
+        raise RemoteError(
+            f"{KEY} contains characters that are not allowed in a key.", "Copy it again."
+        )
     return key
 
 
 def library() -> Any:
-    """The HTTP library. Raises RemoteError where it is not installed."""
+    """Import the HTTP library, which takes 0.2 s. Raises RemoteError if it is not installed."""
     try:
         import httpx2
     except ImportError as error:
