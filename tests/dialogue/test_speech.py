@@ -130,7 +130,7 @@ def test_closing_does_not_wait_for_a_stuck_voice_which_is_closed_once_it_returns
     with working(voice, timeout_s=0.01) as worker:
         with pytest.raises(VoiceTimeout):
             list(worker.speak("One.", never))
-        worker.close()
+        worker.close(SECONDS)
         assert not voice.closed
         go_on.set()
     assert voice.closed
@@ -184,7 +184,9 @@ def test_a_cancelled_clause_is_not_waited_for_and_the_next_one_waits_for_it() ->
 def test_no_clause_is_begun_once_it_is_stopped() -> None:
     voice = BeepVoice()
     with working(voice) as worker:
-        assert list(worker.speak("One.", lambda: True)) == []
+        with pytest.raises(StopIteration) as ended:
+            next(worker.speak("One.", lambda: True))
+        assert ended.value.value is False  # nothing of it counts as spoken
     assert voice.clauses == []
 
 
@@ -280,18 +282,21 @@ def test_a_cut_off_answer_was_heard_to_the_last_whole_word(heard_s: float, expec
     assert speech.heard("".join(reply)) == expected
 
 
-def test_a_clause_of_which_only_a_part_was_made_is_not_taken_for_heard() -> None:
-    first, go_on = Flag(), Flag()
+def test_a_clause_that_was_cancelled_while_it_was_made_was_not_heard_and_is_not_finished() -> None:
+    go_on, finished = Flag(), Flag()
 
     class InParts(BeepVoice):
         def speak(self, clause: str) -> Iterator[SpeechChunk]:
             yield from super().speak(clause)
-            first.set()
             assert go_on.wait(SECONDS)
             yield from super().speak(clause)
+            finished.set()
 
+    speaker = FakeSpeaker()
     with working(InParts()) as worker:
-        speech = Speech(worker, FakeSpeaker(), Marks(), first.is_set)
+        speech = Speech(worker, speaker, Marks(), speaker.playing.is_set)
         speech.play(iter([Token("One two three.")]))
+        assert len(speaker.chunks) == 1
         go_on.set()
     assert speech.heard("One two three.") == ""
+    assert not finished.is_set()
