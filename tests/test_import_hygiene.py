@@ -1,10 +1,8 @@
-"""What the command line imports before it knows what is asked of it."""
+"""The command line imports a heavy library only for a command that needs it."""
 
 import json
 import subprocess
 import sys
-
-import pytest
 
 HEAVY = {
     "hibari",
@@ -28,46 +26,43 @@ HEAVY = {
 RUN = """
 import json, sys
 from voxtui.cli import main
-try:
-    main()
-except SystemExit as stop:
-    print(json.dumps([stop.code or 0, sorted(m for m in sys.modules if "." not in m)]))
+for arguments in json.loads(sys.argv[1]):
+    sys.argv[1:] = arguments
+    try:
+        main()
+    except SystemExit as stop:
+        loaded = sorted(m for m in sys.modules if "." not in m)
+        print(json.dumps([stop.code or 0, loaded]))
 """
 
 
-def imported_by(*arguments):
+def imported_by(*commands):
+    """Run `commands` in one new process. Return the modules that are loaded after each."""
+    argument = json.dumps([command.split() for command in commands])
     ran = subprocess.run(
-        [sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-c", RUN, argument], capture_output=True, text=True, check=True
     )
-    code, modules = json.loads(ran.stdout.splitlines()[-1])
-    assert code == 0, ran.stderr
-    return set(modules)
+    results = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[0, [")]
+    assert len(results) == len(commands), ran.stdout + ran.stderr
+    return [set(modules) for _, modules in results]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--help",),
-        ("--version",),
-        ("ask", "--help"),
-        ("transcribe", "--help"),
-        ("models", "list"),
-        ("config",),
-        ("stats",),
-        ("bench", "--help"),
-    ],
-    ids=" ".join,
-)
-def test_what_needs_no_sound_and_no_model_imports_none(arguments):
-    assert imported_by(*arguments) & HEAVY == set()
+def test_light_commands_import_no_heavy_library():
+    commands = (
+        "--help", "--version", "ask --help", "transcribe --help", "bench --help", "config",
+        "models list", "stats",
+    )  # fmt: skip
+    for command, modules in zip(commands, imported_by(*commands), strict=True):
+        assert not modules & HEAVY, command
 
 
-def test_help_imports_no_configuration_either():
-    assert {"msgspec", "platformdirs", "rich"} & imported_by("--help") == set()
+def test_help_imports_no_settings():
+    (modules,) = imported_by("--help")
+    assert {"msgspec", "platformdirs", "rich"} & modules == set()
 
 
 def test_doctor_runs_no_inference_and_opens_no_device():
-    modules = imported_by("doctor", "--set", "brain.embedded.model=smollm2-135m")
+    (modules,) = imported_by("doctor --set brain.embedded.model=smollm2-135m")
     assert modules & (HEAVY - {"numpy", "samplerate"}) == set()
 
 
@@ -81,6 +76,6 @@ print(*sys.modules)
 """
 
 
-def test_the_first_frame_of_the_screen_waits_for_none_but_textual():
+def test_the_screen_imports_textual_only_before_its_first_frame():
     ran = subprocess.run([sys.executable, "-c", SCREEN], capture_output=True, text=True, check=True)
     assert set(ran.stdout.split()) & HEAVY == {"textual"}

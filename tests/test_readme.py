@@ -1,21 +1,21 @@
-"""What the README tells people to type exists, and what any page links to."""
+"""Every command, option, key and link of the README and of docs/ exists."""
 
 import importlib.util
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from voxtui.cli import cli
 from voxtui.settings.schema import Config
 
 REPOSITORY = Path(__file__).parent.parent
 README = (REPOSITORY / "README.md").read_text()
-VOXTUI = Path(sys.executable).with_name("voxtui")
 
 
 def typed():
@@ -43,18 +43,14 @@ def subcommand(words):
 
 @pytest.fixture(scope="module")
 def helped():
-    """What `--help` of a subcommand says, asked once each."""
-    known = {}
+    """Return the text of `--help` of a subcommand."""
 
-    def ask(names):
-        if names not in known:
-            asked = [VOXTUI, *names, "--help"]
-            ran = subprocess.run(asked, capture_output=True, text=True, check=False)
-            assert ran.returncode == 0, f"voxtui {' '.join(names)}: {ran.stderr}"
-            known[names] = ran.stdout
-        return known[names]
+    def run(names):
+        ran = CliRunner().invoke(cli, [*names, "--help"])
+        assert ran.exit_code == 0, f"voxtui {' '.join(names)}: {ran.stderr}"
+        return ran.stdout
 
-    return ask
+    return run
 
 
 @pytest.mark.parametrize("words", commands_of("voxtui"), ids=shlex.join)

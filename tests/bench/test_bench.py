@@ -57,18 +57,18 @@ def lines_of(ran, word):
 
 
 @pytest.mark.slow
-def test_every_clip_is_a_turn_of_every_run_and_the_warm_up_counts_apart(bench):
+def test_every_clip_is_a_turn_of_every_run_and_warm_up_is_reported_apart(bench):
     brain = ScriptedBrain()
     ran = bench("--runs", "2", "--warm-up", "1", "--json", brain=brain)
-    said = json.loads(ran.stdout)
+    printed = json.loads(ran.stdout)
     assert ran.exit_code == 0
-    assert [(t["run"], t["clip"]) for t in said["turns"]] == [
+    assert [(t["run"], t["clip"]) for t in printed["turns"]] == [
         (1, "one.wav"), (1, "two.wav"), (2, "one.wav"), (2, "two.wav"),
     ]  # fmt: skip
-    assert [turn["clip"] for turn in said["warm_up"]] == ["one.wav"]
+    assert [turn["clip"] for turn in printed["warm_up"]] == ["one.wav"]
     assert [len(past) for past in brain.pasts] == [0] * 5
-    assert all(turn["paced"] for turn in said["turns"])
-    assert said["headlines"]["ttft"]["released"]["n"] == 4
+    assert all(turn["paced"] for turn in printed["turns"])
+    assert printed["headlines"]["ttft"]["released"]["n"] == 4
     assert "Warm-up, not counted above" in ran.stderr
 
 
@@ -84,25 +84,25 @@ def test_the_report_has_every_headline_from_both_origins_and_every_stage(bench):
     assert max(map(len, ran.stdout.splitlines())) <= 100
 
 
-def test_without_a_device_a_sound_counts_when_it_is_handed_over(bench):
-    said = json.loads(bench("--runs", "1", "--json").stdout)
-    assert said["speaker"] == "no device"
-    for turn in said["turns"]:
+def test_without_a_device_first_sound_is_when_the_speaker_gets_it(bench):
+    printed = json.loads(bench("--runs", "1", "--json").stdout)
+    assert printed["speaker"] == "no device"
+    for turn in printed["turns"]:
         assert turn["marks"]["first_audio"] <= turn["marks"]["first_sound"]
         assert turn["first_sound_ms"] < 300
 
 
 @pytest.mark.slow
-def test_two_files_of_one_name_are_two_clips(bench):
+def test_two_files_with_the_same_name_are_two_clips(bench):
     (Path("other")).mkdir()
     soundfile.write("other/one.wav", sound("..xxxxxxxx."), 16_000)
     files = ("one.wav", "other/one.wav")
-    said = json.loads(bench("--runs", "1", "--json", files=files).stdout)
-    assert [clip["name"] for clip in said["clips"]] == ["one.wav", "one.wav (2)"]
+    printed = json.loads(bench("--runs", "1", "--json", files=files).stdout)
+    assert [clip["name"] for clip in printed["clips"]] == ["one.wav", "one.wav (2)"]
 
 
 @pytest.mark.slow
-def test_a_budget_that_is_kept_is_no_failure_and_one_that_is_broken_is(bench):
+def test_a_broken_budget_exits_with_1(bench):
     kept = bench("--runs", "1", "--budget", "ttft=9000", "--budget", "first_sound=9000")
     assert (kept.exit_code, kept.stdout.splitlines()[-1]) == (0, "PASS")
     broken = bench("--runs", "1", "--budget", "ttft=9000", "--budget", "total=0.0001")
@@ -119,7 +119,7 @@ def test_a_budget_that_no_turn_reached_is_broken(bench):
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("printed", "why"),
     [
         ("speed=1", "the names are ttft, processing, first_sound, total."),
         ("ttft", "is not of the form ttft=MILLISECONDS."),
@@ -128,13 +128,13 @@ def test_a_budget_that_no_turn_reached_is_broken(bench):
         ("ttft=nan", "is not of the form ttft=MILLISECONDS."),
     ],
 )
-def test_a_budget_that_is_none_is_refused(bench, said, why):
+def test_an_invalid_budget_is_refused(bench, printed, why):
     with pytest.raises(InputError) as caught:
-        bench("--budget", said)
-    assert str(caught.value) == f"--budget {said}: {why}"
+        bench("--budget", printed)
+    assert str(caught.value) == f"--budget {printed}: {why}"
 
 
-def test_a_turn_that_fails_is_counted_and_named_and_ends_with_1(bench):
+def test_a_failed_turn_is_counted_and_exits_with_1(bench):
     brain = ScriptedBrain(["Fine."], [OUT_OF_MEMORY])
     ran = bench("--runs", "1", "--warm-up", "0", brain=brain)
     assert ran.exit_code == 1
@@ -159,7 +159,7 @@ def _older(clips, brain="scripted brain", **marks):
 
 
 @pytest.mark.slow
-def test_compare_says_what_changed(bench):
+def test_compare_prints_what_changed(bench):
     _older([*CLIPS] * 3, first_sound=5.0)
     ran = bench("--runs", "3", "--warm-up", "0", "--compare", "old.json")
     (line,) = [line for line in lines_of(ran, "First sound") if "pairs" in line]
@@ -168,21 +168,21 @@ def test_compare_says_what_changed(bench):
 
 
 @pytest.mark.slow
-def test_compare_says_when_there_is_too_little_to_tell_and_what_is_not_alike(bench):
+def test_compare_reports_too_few_pairs_and_other_conditions(bench):
     _older(CLIPS, brain="another")
-    said = bench("--runs", "1", "--compare", "old.json").stdout
-    assert "too few to tell (2 pairs)" in said
-    assert "Not alike: brain was another, is scripted brain." in said
+    printed = bench("--runs", "1", "--compare", "old.json").stdout
+    assert "too few to tell (2 pairs)" in printed
+    assert "Not alike: brain was another, is scripted brain." in printed
 
 
 @pytest.mark.slow
-def test_compare_says_when_no_clip_is_in_both(bench):
+def test_compare_reports_that_no_clip_is_in_both(bench):
     _older(["unknown.wav"])
     assert "No clip is in both." in bench("--runs", "1", "--compare", "old.json").stdout
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"turns": []}'])
-def test_a_report_that_is_none_is_refused_before_anything_runs(bench, text):
+def test_compare_refuses_a_file_that_is_no_report_before_it_measures(bench, text):
     if text is not None:
         Path("old.json").write_text(text)
     with pytest.raises(InputError, match=r"^old.json: "):
@@ -203,7 +203,7 @@ def _noise(seed, shift=0.0, n=30):
     return [_turn("a.wav", 50 + shift + value) for value in random.normal(0, 5, n)]
 
 
-def test_the_same_conditions_measured_twice_rarely_differ_and_a_real_shift_is_seen():
+def test_a_difference_is_certain_for_a_real_shift_and_rarely_by_chance():
     pairs = [(_noise(2 * n), _noise(2 * n + 1)) for n in range(40)]
     wrong = sum(difference(old, new, TTFT).certain for old, new in pairs)
     assert wrong <= 6  # one in twenty is chance
@@ -231,13 +231,13 @@ def test_check_judges_each_target_by_p95_and_that_the_runs_agree():
                       "p50 of 2 runs within ± 49%"]  # fmt: skip
 
 
-def test_runs_a_few_milliseconds_apart_are_steady_however_small_the_number():
+def test_runs_a_few_milliseconds_apart_are_steady():
     assert steadiness([[_turn("a", 1)], [_turn("a", 9)]], TTFT).steady
     assert not steadiness([[_turn("a", 100)], [_turn("a", 200)]], TTFT).steady
     assert steadiness([[_turn("a", 1)]], FIRST_SOUND) is None
 
 
-def test_stages_are_summed_up_by_name():
+def test_stages_are_grouped_by_name():
     turn = _turn("a.wav", 60)
     found = stage_spreads([turn, turn])
     assert list(found) == ["listen", "token", "device", "writing"]

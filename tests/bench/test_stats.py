@@ -42,7 +42,7 @@ def append(line):
         file.write(f"{line}\n")
 
 
-def test_stats_without_turns_say_so(stats):
+def test_stats_report_that_there_are_no_turns(stats):
     assert stats().stderr == f"{metrics_folder()}: no turns yet.\n"
     off = stats("--set", "metrics.enabled=false")
     assert off.stderr.endswith("None are kept: metrics.enabled is false.\n")
@@ -54,40 +54,40 @@ def test_stats_are_by_brain_and_day_from_both_origins_with_verdicts(stats):
         keep(20, ttft=n / 1000)
     keep(21, ttft=0.15, session="two")
     keep(21, ttft=0.01, brain="other")
-    said = json.loads(stats("--json").stdout)
-    assert (said["turns"], said["sessions"], said["damaged"]) == (22, 2, 0)
-    assert [(g["brain"], g["day"], g["turns"]) for g in said["groups"]] == [
+    printed = json.loads(stats("--json").stdout)
+    assert (printed["turns"], printed["sessions"], printed["damaged"]) == (22, 2, 0)
+    assert [(g["brain"], g["day"], g["turns"]) for g in printed["groups"]] == [
         ("scripted", None, 21),
         ("scripted", "2026-11-20", 20),
         ("scripted", "2026-11-21", 1),
         ("other", None, 1),
         ("other", "2026-11-21", 1),
     ]
-    first_day = said["groups"][1]["headlines"]
+    first_day = printed["groups"][1]["headlines"]
     assert first_day["ttft"]["released"] == {
         "n": 20, "p50": 10.0, "p95": 19.0, "p99": 20.0, "min": 1.0, "max": 20.0,
     }  # fmt: skip
     assert first_day["ttft"]["speech_ended"]["p50"] == 210.0
     assert (first_day["ttft"]["verdict"], first_day["total"]["verdict"]) == ("ok", "over")
     assert first_day["first_sound"]["verdict"] is None
-    assert said["groups"][0]["headlines"]["ttft"]["within"] == pytest.approx(20 / 21, abs=1e-3)
-    assert said["groups"][2]["headlines"]["ttft"]["verdict"] == "over"
+    assert printed["groups"][0]["headlines"]["ttft"]["within"] == pytest.approx(20 / 21, abs=1e-3)
+    assert printed["groups"][2]["headlines"]["ttft"]["verdict"] == "over"
 
 
-def test_stats_can_be_read_by_a_person_in_an_ordinary_terminal(stats):
+def test_stats_fit_80_columns(stats):
     keep(20)
     keep(21, ttft=0.2)
-    said = stats().stdout.splitlines()
-    assert said[0] == f"{metrics_folder()}: turns: 2, sessions: 1"
-    assert "scripted: 2 answered" in said
-    assert [line for line in said if line.startswith("2026-11-21")] == [
+    printed = stats().stdout.splitlines()
+    assert printed[0] == f"{metrics_folder()}: turns: 2, sessions: 1"
+    assert "scripted: 2 answered" in printed
+    assert [line for line in printed if line.startswith("2026-11-21")] == [
         "2026-11-21     1 ✗   200   200   200       –     –     – ✗  1100  1100  1100"
     ]
-    assert any(line.startswith("  TTFT ") and "✗ ≤ 100" in line for line in said)
-    assert max(map(len, said[1:])) <= 80
+    assert any(line.startswith("  TTFT ") and "✗ ≤ 100" in line for line in printed)
+    assert max(map(len, printed[1:])) <= 80
 
 
-def test_stats_name_the_damage_they_leave_out(stats):
+def test_stats_count_damaged_lines(stats):
     keep(20)
     append("{{{")
     assert "Damaged lines, left out: 1" in stats().stdout

@@ -57,13 +57,13 @@ def ask(monkeypatch, tmp_path, capfd):
     return run
 
 
-def test_the_answer_is_all_there_is_on_stdout(ask):
+def test_stdout_holds_the_answer_only(ask):
     ran = ask("one.wav", brain=ScriptedBrain(["It ", "is ", "noon."]))
     assert (ran.exit_code, ran.stdout) == (0, "It is noon.\n")
     assert ran.stderr == "Silent; --play plays the answers.\n"
 
 
-def test_what_the_start_has_to_say_is_said_on_stderr_and_is_no_failure(ask):
+def test_a_notice_of_the_start_goes_to_stderr_and_is_no_failure(ask):
     class Talkative(ScriptedBrain):
         def warm_up(self, progress):
             ask.emit(Notice("Another voice speaks.", "information"))
@@ -93,32 +93,36 @@ def test_the_same_clip_may_be_asked_twice(ask):
 
 
 @pytest.mark.parametrize("name", ["microphone", "typed", "replay"])
-def test_a_clip_is_a_clip_whatever_its_name(ask, name):
+def test_a_file_named_like_a_source_is_still_a_clip(ask, name):
     shutil.copy("one.wav", name)
     turn = json.loads(ask(name, "--json").stdout)
     assert (turn["outcome"], turn["clip"]) == ("answered", f"./{name}")
 
 
-def test_json_is_a_line_per_turn_and_nothing_else(ask):
+def test_json_prints_one_line_per_turn_and_nothing_else(ask):
     brain = ScriptedBrain(["Ein ", "Käse."], ["Second."])
     ran = ask("one.wav", "two.wav", "--json", brain=brain)
     first, second = map(json.loads, ran.stdout.splitlines())
     assert ran.stderr == ""
     assert (first["clip"], first["reply"], first["outcome"]) == ("one.wav", "Ein Käse.", "answered")
-    assert (second["clip"], second["heard"], second["paced"]) == ("two.wav", "what was said", False)
+    assert (second["clip"], second["heard"], second["paced"]) == (
+        "two.wav",
+        "what was said",
+        False,
+    )
     assert {"first_token", "first_sentence", "first_audio", "last_token"} <= set(first["marks"])
     assert first["first_sound_ms"] is None  # nobody heard it
     assert "first_shown" not in first["marks"]  # nothing is shown before the turn is over
 
 
-def test_clips_are_heard_in_real_time_unless_fast(ask):
+def test_clips_are_fed_in_real_time_unless_fast(ask):
     ran = ask("one.wav", "--json", pace=None)
     turn = json.loads(ran.stdout)
     assert turn["paced"] is True
     assert turn["marks"]["captured"] >= 0
 
 
-def test_turns_in_real_time_are_noted_in_the_metrics_file_and_others_are_not(ask):
+def test_only_turns_in_real_time_are_kept_in_the_metrics_file(ask):
     ask("one.wav", "--fast")
     ask("one.wav", pace=None, brain=ScriptedBrain(["Noon."]))
     ask("one.wav", "--set", "metrics.enabled=false", pace=None)
@@ -128,7 +132,7 @@ def test_turns_in_real_time_are_noted_in_the_metrics_file_and_others_are_not(ask
     assert "one.wav" not in line and "Noon" not in line
 
 
-def test_nothing_said_is_no_failure(ask):
+def test_a_clip_without_speech_is_no_failure(ask):
     brain = ScriptedBrain()
     ran = ask("none.wav", brain=brain)
     assert (ran.exit_code, ran.stdout) == (0, "")
@@ -140,8 +144,8 @@ def test_nothing_said_is_no_failure(ask):
 def test_the_name_of_a_clip_gives_the_terminal_no_command(ask):
     for file in ("one.wav", "none.wav"):
         Path(file).rename(f"\x1b]0;{file}\x07")
-    said = ask("\x1b]0;none.wav\x07", "\x1b]0;one.wav\x07", brain=ScriptedBrain([OUT_OF_MEMORY]))
-    assert said.stderr.splitlines()[-2:] == [
+    printed = ask("\x1b]0;none.wav\x07", "\x1b]0;one.wav\x07", brain=ScriptedBrain([OUT_OF_MEMORY]))
+    assert printed.stderr.splitlines()[-2:] == [
         "Nothing was heard in ]0;none.wav.",
         "]0;one.wav: Out of memory.",
     ]
@@ -149,7 +153,7 @@ def test_the_name_of_a_clip_gives_the_terminal_no_command(ask):
         ask("\x1b]0;two.wav\x07")
 
 
-def test_a_failed_turn_is_a_sentence_and_the_next_clip_is_asked_all_the_same(ask):
+def test_a_failed_turn_is_one_sentence_and_the_next_clip_is_answered(ask):
     brain = ScriptedBrain(["Half", OUT_OF_MEMORY], ["Whole."])
     ran = ask("one.wav", "two.wav", brain=brain)
     assert (ran.exit_code, ran.stdout) == (1, "Half\nWhole.\n")
@@ -175,7 +179,7 @@ class BrokenBrain(ScriptedBrain):
         raise ModelError("The weights are gone.")
 
 
-def test_when_loading_fails_an_older_file_of_answers_stays_as_it_was(ask):
+def test_a_failed_start_leaves_an_older_answer_file_unchanged(ask):
     Path("out.wav").write_text("older")
     with pytest.raises(ModelError, match="The weights are gone"):
         ask("one.wav", "--speak", "out.wav", brain=BrokenBrain())
@@ -183,7 +187,7 @@ def test_when_loading_fails_an_older_file_of_answers_stays_as_it_was(ask):
     assert list(Path().glob(".*.partial")) == []
 
 
-def test_a_bug_ends_it_with_its_traceback_and_nothing_half_written(ask):
+def test_a_bug_raises_and_leaves_no_partial_file(ask):
     with pytest.raises(ZeroDivisionError):
         ask("one.wav", "--speak", "out.wav", brain=ScriptedBrain(["A.", ZeroDivisionError()]))
     assert list(Path().glob("*out*")) + list(Path().glob(".*.partial")) == []

@@ -28,10 +28,10 @@ def listed(monkeypatch, capsys):
     return show
 
 
-def test_devices_are_a_table_that_says_which_are_used(listed):
+def test_devices_are_a_table_that_marks_the_used_ones(listed):
     first, second, level = listed(Probe((MICROPHONE, SPEAKER))).out.splitlines()
-    said = [re.sub(" +", " ", line).strip() for line in (first, second)]
-    assert said == [
+    printed = [re.sub(" +", " ", line).strip() for line in (first, second)]
+    assert printed == [
         "0 Headset ALSA 48000 Hz 1 in, 0 out used as microphone",
         "1 Loud speaker ALSA 44100 Hz 0 in, 2 out used as speaker",
     ]
@@ -53,47 +53,47 @@ def test_the_name_of_a_device_gives_the_terminal_no_command(monkeypatch):
     assert [device.name for device in audio.list_devices()] == ["]0;titleHeadset"]
 
 
-def test_a_device_that_is_configured_and_not_there_is_said(listed):
-    said = listed(Probe((MICROPHONE, SPEAKER)), AudioConfig(input="Hedset"))
-    assert said.err == (
+def test_a_configured_device_that_is_missing_is_reported(listed):
+    printed = listed(Probe((MICROPHONE, SPEAKER)), AudioConfig(input="Hedset"))
+    assert printed.err == (
         "There is no microphone 'Hedset' (audio.input). Did you mean 'Headset'? "
         "`voxtui devices` lists them.\n"
         "A device that another program holds alone is not seen.\n"
     )
-    assert "Level" not in said.out
+    assert "Level" not in printed.out
 
 
-def test_a_microphone_that_gives_digital_silence_is_muted(listed):
+def test_digital_silence_is_reported_as_a_muted_microphone(listed):
     microphone = FakeMicrophone()
-    said = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
-    assert said.startswith("Only digital silence comes from 'fake microphone': it is muted")
+    printed = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
+    assert printed.startswith("Only digital silence comes from 'fake microphone': it is muted")
     assert microphone.closed
 
 
-def test_a_microphone_that_is_lost_meanwhile_is_said_and_not_taken_for_silence(listed):
+def test_a_microphone_lost_during_the_check_is_not_reported_as_silent(listed):
     class Lost(FakeMicrophone):
         def open(self, sink, lost):
             super().open(sink, lost)
             self.unplug()
 
     microphone = Lost()
-    said = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
-    assert said == "The microphone was unplugged."
+    printed = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
+    assert printed == "The microphone was unplugged."
     assert microphone.closed
 
 
-def test_a_microphone_that_is_busy_is_said(listed):
+def test_a_busy_microphone_is_reported(listed):
     busy = FakeMicrophone(fails=DeviceError("The microphone is in use."))
     assert listed(Probe((MICROPHONE,)), microphone=busy).out.endswith("The microphone is in use.\n")
 
 
-def test_no_device_is_no_failure_and_no_sound_system_is_one(listed):
+def test_no_device_is_no_failure_but_no_sound_system_is(listed):
     assert "There is no sound device" in listed(Probe(())).out
     with pytest.raises(DeviceError, match="crashed"):
         listed(Probe((), CRASHED))
 
 
-def test_playing_without_a_speaker_says_so_and_goes_on(monkeypatch, capsys):
+def test_without_a_speaker_play_is_skipped_with_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(devices, "probe", lambda: Probe((MICROPHONE,)))
     assert not devices.can_play(AudioConfig())
     assert capsys.readouterr().err.startswith("There is no speaker.")
@@ -101,7 +101,7 @@ def test_playing_without_a_speaker_says_so_and_goes_on(monkeypatch, capsys):
     assert devices.can_play(AudioConfig())
 
 
-def test_playing_on_a_speaker_asked_for_by_name_that_is_not_there_is_refused(monkeypatch):
+def test_play_on_a_named_speaker_that_is_missing_is_refused(monkeypatch):
     monkeypatch.setattr(devices, "probe", lambda: Probe((SPEAKER,)))
     with pytest.raises(DeviceError, match="There is no speaker 'USB'"):
         devices.can_play(AudioConfig(output="USB"))

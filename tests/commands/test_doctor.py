@@ -74,7 +74,7 @@ def test_without_the_weights_the_command_that_fetches_them_is_named(machine, cap
     assert "brain.embedded.model" in mend
 
 
-def test_weights_that_are_damaged_are_said(machine, capsys, monkeypatch):
+def test_damaged_weights_are_reported(machine, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "check_content", damaged)
     possible, (what, mend) = machine.examine(capsys)
     assert not possible
@@ -85,7 +85,7 @@ def damaged(path):
     raise ModelError("Damaged.", "Delete it.")
 
 
-def test_memory_that_is_there_and_not_free_is_said(machine, capsys, monkeypatch):
+def test_too_little_free_memory_is_reported(machine, capsys, monkeypatch):
     monkeypatch.setattr(Path, "read_text", lambda path: "MemAvailable:    50000 kB\n")
     possible, lines = machine.examine(capsys)
     assert possible
@@ -112,7 +112,7 @@ def test_a_system_without_control_groups_has_no_limit_of_theirs(tmp_path):
     assert doctor.control_group_limit(tmp_path / "none", tmp_path) is None
 
 
-def test_a_voice_that_cannot_be_is_missing(machine, capsys):
+def test_an_impossible_voice_is_missing(machine, capsys):
     machine.voice_fails = ModelError("No such voice.", "Take another.")
     possible, lines = machine.examine(capsys)
     assert not possible
@@ -130,23 +130,23 @@ def test_a_voice_that_cannot_be_is_missing(machine, capsys):
 )
 def test_without_sound_a_conversation_is_possible_in_text(machine, capsys, probe, lines):
     machine.probe = probe
-    possible, said = machine.examine(capsys)
+    possible, printed = machine.examine(capsys)
     assert possible
-    assert said[::2] == [f"note     {line}" for line in lines]
+    assert printed[::2] == [f"note     {line}" for line in lines]
     without = "Text and sample clips work without."
     known = [] if probe.problem else ["A device that another program holds alone is not seen."]
-    assert {line.strip() for line in said[1::2]} == {" ".join([*known, without])}
+    assert {line.strip() for line in printed[1::2]} == {" ".join([*known, without])}
 
 
 @pytest.mark.parametrize(("figure", "word"), [("MEMORY_GB", "memory"), ("DISK_GB", "disk")])
-def test_too_little_room_is_said(machine, capsys, monkeypatch, figure, word):
+def test_too_little_memory_or_disk_is_reported(machine, capsys, monkeypatch, figure, word):
     monkeypatch.setattr(doctor, figure, 1e9)
     possible, lines = machine.examine(capsys)
     assert possible
     assert lines[0].startswith(f"note     {word}: ")
 
 
-def test_a_terminal_that_cannot_show_the_screen_is_said(machine, capsys, monkeypatch):
+def test_a_terminal_without_a_screen_is_reported(machine, capsys, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     assert machine.examine(capsys)[1][0].startswith("note     terminal: ")
 
@@ -162,7 +162,7 @@ def gpu(monkeypatch):
     return install
 
 
-def test_a_gpu_is_told_with_what_voxtral_and_kokoro_still_need(machine, capsys, gpu):
+def test_a_gpu_is_listed_with_what_voxtral_and_kokoro_still_need(machine, capsys, gpu):
     gpu(150)
     assert machine.examine(capsys) == (
         True,
@@ -175,7 +175,7 @@ def test_a_gpu_is_told_with_what_voxtral_and_kokoro_still_need(machine, capsys, 
     )
 
 
-def test_a_gpu_that_is_too_small_and_a_torch_that_does_not_know_it_are_said(machine, capsys, gpu):
+def test_a_small_gpu_and_a_torch_without_cuda_are_reported(machine, capsys, gpu):
     def no_cuda():
         raise ModelError("torch 2.13.0+cpu is a build without CUDA.", "Take another.")
 
@@ -190,7 +190,7 @@ def test_a_gpu_that_is_too_small_and_a_torch_that_does_not_know_it_are_said(mach
     ]
 
 
-def test_a_gpu_that_others_use_is_said(machine, capsys, gpu):
+def test_a_gpu_with_too_little_free_memory_is_reported(machine, capsys, gpu):
     gpu(24, free=3)
     assert machine.examine(capsys)[1][:2] == [
         "note     GPU: NVIDIA X, 24.0 GB of memory, 3.0 GB free",
@@ -198,9 +198,7 @@ def test_a_gpu_that_others_use_is_said(machine, capsys, gpu):
     ]
 
 
-def test_where_voxtral_is_asked_for_its_weights_are_needed_and_the_embedded_brain_is_not(
-    machine, capsys
-):
+def test_with_voxtral_configured_only_its_weights_are_needed(machine, capsys):
     machine.config = Config(brain=BrainConfig(name="voxtral"))
     machine.lacking = ("xllamacpp",)
     possible, lines = machine.examine(capsys)

@@ -30,7 +30,7 @@ def test_a_segment_lasts_from_its_first_to_its_last_speech():
     assert spans("...xxxxxxxxxx....") == [(3, 13)]
 
 
-def test_a_pause_of_half_a_second_ends_a_segment_and_a_shorter_one_does_not():
+def test_a_pause_of_half_a_second_ends_a_segment():
     speech = "x" * 10
     assert spans(f"..{speech}{'.' * 15}{speech}") == [(2, 37)]
     assert spans(f"..{speech}{'.' * 16}{speech}") == [(2, 12), (28, 38)]
@@ -40,7 +40,7 @@ def test_speech_after_minutes_of_silence_is_found():
     assert spans("." * 2000 + "x" * 20) == [(2000, 2020)]
 
 
-def test_a_short_noise_neither_is_a_segment_nor_begins_one():
+def test_a_short_noise_is_not_part_of_a_segment():
     assert spans("x.." + "." * 40 + "x" * 10) == [(43, 53)]
 
 
@@ -51,14 +51,14 @@ def test_a_long_stretch_is_cut_at_its_longest_pause():
     assert lead == 4  # half of the pause is left before the speech after it
 
 
-def test_a_segment_is_one_line_whatever_the_recogniser_says():
+def test_a_segment_is_one_line_even_if_the_recogniser_returns_two():
     (segment,) = segments(
         "clip.wav", [sound("x" * 20)], VadConfig(), LoudIsSpeech(), lambda samples: " One\n\ntwo.\n"
     )
     assert segment.text == "One two."
 
 
-def test_a_stretch_without_any_pause_is_cut_where_the_recogniser_must_have_it():
+def test_speech_without_a_pause_is_cut_at_the_longest_length():
     longest = 782  # 25 s
     assert spans("x" * 1000) == [(0, longest), (longest, 1000)]
 

@@ -93,7 +93,7 @@ def test_headlines_have_their_own_targets_and_speed_has_none():
     assert of_turn == [110, 300, 510, 25]
 
 
-def test_the_window_forgets_all_but_the_last_turns():
+def test_the_window_keeps_the_last_turns():
     window = Window(size=20)
     for n in range(1, 31):
         window.add(turn(n, first_token=n / 1000, released=0.0))
@@ -109,7 +109,7 @@ def test_a_turn_without_a_first_token_is_not_in_the_window():
     assert window.percentile(TTFT, 50) is None
 
 
-def test_a_number_a_turn_did_not_reach_is_left_out_and_never_zero():
+def test_a_number_that_a_turn_did_not_reach_is_left_out():
     window = Window()
     window.add(turn(1, released=0.0, first_token=0.1))
     window.add(turn(2))
@@ -124,7 +124,7 @@ def test_a_headline_also_counts_from_the_end_of_speech():
     assert TTFT.from_speech_end(turn(1, released=0.0, first_token=0.1)) is None
 
 
-def test_a_spread_is_over_the_values_that_are_there():
+def test_a_spread_ignores_missing_values():
     assert spread([None, None]) is None
     found = spread([None, *(float(n) for n in range(100, 0, -1))])
     assert found == Spread(n=100, p50=50, p95=95, p99=99, min=1, max=100)
@@ -169,7 +169,7 @@ def test_stages_follow_each_other_from_the_release_to_the_first_sound():
     assert path[-1].end == MARKS["first_sound"]
 
 
-def test_writing_and_speaking_run_beside_the_path():
+def test_writing_and_speaking_overlap_the_other_stages():
     beside = [(stage.name, stage.start, stage.end) for stage in stages(MARKS)[-2:]]
     assert beside == [("writing", 0.11, 0.51), ("speaking", 0.3, 2.4)]
 
@@ -189,7 +189,7 @@ def test_a_stage_that_was_over_before_the_release_takes_no_time_after_it():
     ]
 
 
-def test_a_turn_that_is_under_way_has_the_stages_it_has_reached():
+def test_an_unfinished_turn_has_the_stages_it_has_reached():
     sent = {"released": 0.0, "captured": 0.05, "sent": 0.06, "first_token": 0.2}
     assert [stage.name for stage in stages(sent)] == ["listen", "send", "token"]
     assert stages({}) == []
