@@ -1,4 +1,4 @@
-"""Deterministic stand-ins for what a test does not want to be real. One per seam, each named so."""
+"""Deterministic fakes, one for each protocol of the engine and one for the engine itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from voxtui.settings.schema import Config
 
 Flag = threading.Event
 SECONDS = 30.0
-"""How long a test waits for something that should happen at once."""
+"""Time-out of a test for something that happens at once."""
 
 
 LONG_AGO = time.monotonic() - 1000.0
@@ -46,7 +46,7 @@ LONG_AGO = time.monotonic() - 1000.0
 
 
 def frames(pattern: str, start: float = 1000.0, source: str = "microphone") -> list[Frame]:
-    """A frame per character: `x` is speech for LoudIsSpeech, anything else is silence."""
+    """Return a frame per character: `x` is speech for LoudIsSpeech, anything else is silence."""
     return [
         Frame(
             np.full(FRAME_SAMPLES, 0.5 if c == "x" else 0.0, np.float32),
@@ -80,7 +80,7 @@ class ScriptedBrain:
         heard: str | None = "what was said",
         transcript: list[str | Flag | Exception] | None = None,
     ) -> None:
-        self._scripts = list(scripts)
+        self.scripts = list(scripts)
         self._heard = heard
         self._transcript = transcript or []
         self.transcribing = Flag()
@@ -115,7 +115,7 @@ class ScriptedBrain:
             yield UserTranscript(said)
         elif self._heard is not None:
             yield UserTranscript(self._heard)
-        yield from self._play(self._scripts.pop(0) if self._scripts else ["Yes."], cancelled)
+        yield from self._play(self.scripts.pop(0) if self.scripts else ["Yes."], cancelled)
 
     def _play(self, script: list[str | Flag | Exception], cancelled: Flag) -> Iterator[Token]:
         for step in script:
@@ -171,7 +171,7 @@ class FakeSpeaker:
         self.chunks: list[SpeechChunk] = []
         self.playing = Flag()
         self.finishing = Flag()
-        self._held = held
+        self.held = held
         self._heard = heard
         self._queued = 0.0
         self.fails: Exception | None = None
@@ -194,7 +194,7 @@ class FakeSpeaker:
     def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
         self.finishing.set()
         poll = Flag()
-        while self._held and not stopped():
+        while self.held and not stopped():
             poll.wait(0.001)
         marks.mark(Mark.LAST_SOUND)
         heard = self._heard if stopped() and self._heard is not None else self._queued
@@ -250,7 +250,7 @@ class Events:
         self._queue.put(event)
 
     def until(self, kind: type, where: Callable[[Event], bool] = lambda event: True) -> Event:
-        """The next event of `kind`. Raises what the engine died of."""
+        """Return the next event of `kind`. Raises the exception that ended the engine."""
         while True:
             event = self._queue.get(timeout=SECONDS)
             self.seen.append(event)
@@ -273,7 +273,7 @@ OUT_OF_MEMORY = ModelError("Out of memory.")
 
 
 def engine_on_fakes(emit: Callable[[Event], object], **parts: Any) -> Engine:
-    """The real engine; `parts` are its arguments, and without them it hears and says nothing."""
+    """Return the real engine with `parts` as its arguments; by default without any device."""
     silent = {"microphone": None, "speaker": None, "voice": None}
     fakes = {"detector": LoudIsSpeech(), "brain": ScriptedBrain(), "config": Config()}
     return Engine(emit=emit, **{**silent, **fakes, **parts})

@@ -1,16 +1,16 @@
-"""What can go wrong and be explained in one sentence.
+"""The errors that a user can understand, each one sentence and a hint.
 
-VoxtuiError(message, hint)   shown to the user: what happened, what to do about it
-+-- ConfigError              config.toml, --set or an environment variable says something unusable
+VoxtuiError(message, hint)   shown to the user: what failed and why; what to do
++-- ConfigError              config.toml, --set or an environment variable is invalid
 +-- InputError               a file, clip or text the user gave cannot be used
 +-- DeviceError              microphone, speaker or PortAudio missing, busy, lost, wrong format
 +-- ModelError               a model cannot be found, fetched, loaded or run
-    +-- ModelMissing         it is not here, but can be fetched
-    +-- ModelLost            it will not run again before a restart
-    +-- RemoteError          the server that has it fails, refuses or cannot be reached
+    +-- ModelMissing         not on this machine, but can be fetched
+    +-- ModelLost            will not run again before a restart
+    +-- RemoteError          the server fails, refuses or cannot be reached
 
-Foreign exceptions become one of these at the seam where they appear. Three places catch them:
-the command line, the engine around one turn, the engine around start-up.
+The module that calls a library turns its exceptions into one of these. Three places catch them:
+the command line, the engine around one turn, the engine around the start.
 """
 
 import re
@@ -51,7 +51,7 @@ class VoxtuiError(Exception):
 
 
 class ConfigError(VoxtuiError):
-    """The configuration says something unusable; the message starts with where it says it."""
+    """The configuration is invalid; the message starts with the place."""
 
 
 class InputError(VoxtuiError):
@@ -59,7 +59,7 @@ class InputError(VoxtuiError):
 
 
 class DeviceError(VoxtuiError):
-    """A microphone or speaker is missing, busy, lost or will not do what is asked."""
+    """A microphone or speaker is missing, busy, lost or does not support the format."""
 
 
 class ModelError(VoxtuiError):
@@ -75,13 +75,13 @@ class ModelMissing(ModelError):
 
 
 class ModelLost(ModelError):
-    """A model that worked will not do so again before a restart."""
+    """A model stopped working until a restart."""
 
 
 class RemoteError(ModelError):
-    """A server that answers for a model fails, refuses or cannot be reached."""
+    """A server that runs a model fails, refuses or cannot be reached."""
 
 
 def how_to_install(extra: str) -> str:
-    """A hint for what an extra of voxtui brings, which is on no package index."""
+    """Return the hint that installs an extra of voxtui from a clone."""
     return f"In a clone of voxtui: {shlex.quote(sys.executable)} -m pip install '.[{extra}]'"

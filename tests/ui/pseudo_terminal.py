@@ -34,6 +34,7 @@ KEYBOARD = re.compile(rb"\x1b\[([>=<?])([\d;]*)u")
 MODE = re.compile(rb"\x1b\[\?(\d+)([hl])")
 ALTERNATE_SCREEN, CURSOR, PASTE, FOCUS = 1049, 25, 2004, 1004
 MOUSE = (1000, 1003, 1006)
+MOUSE_IN_PIXELS = 1016
 
 
 def until(true: Callable[[], object], shown: Callable[[], str] = lambda: "") -> None:

@@ -31,7 +31,7 @@ from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.settings.schema import Config, UiConfig
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.terminal.keyboard import KeyboardAnswer
-from voxtui.ui.terminal.restore import terminal_given_back
+from voxtui.ui.terminal.restore import terminal_restored
 
 
 class NotingEngine(ScriptedEngine):
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--pieces", type=int, default=0)
     options = parser.parse_args()
     app = NotingApp(options)
-    with native_stderr_in(options.log.with_suffix(".native")), terminal_given_back():
+    with native_stderr_in(options.log.with_suffix(".native")), terminal_restored():
         app.run()
     raise SystemExit(app.return_code)
 

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -14,6 +15,7 @@ from tests.ui.pseudo_terminal import (
     ENVIRONMENT,
     FOCUS,
     MOUSE,
+    MOUSE_IN_PIXELS,
     PASTE,
     REPOSITORY,
     AppInTerminal,
@@ -229,6 +231,58 @@ def test_a_terminal_that_is_closed_ends_it(log, started_by):
     with terminal:
         terminal.hang_up()
         assert terminal.ends() in (1, 130)
+
+
+def test_a_stray_sigcont_changes_nothing_that_is_restored_at_the_end(log):
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.until(lambda: terminal.told.count("releases") == 2)
+        assert terminal.flags == [0, 27]
+        terminal.send(DOWN, UP)
+        terminal.until(lambda: b"Paris" in terminal.output)
+        terminal.send(QUIT)
+        assert terminal.ends() == 0
+        terminal.until(terminal.restored)
+
+
+def test_the_mouse_in_pixels_is_restored_at_the_end(log):
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send("\x1b[?2048;2$y")  # in-band resize is supported
+        terminal.until(lambda: terminal.modes.get(MOUSE_IN_PIXELS))
+        terminal.send(QUIT)
+        assert terminal.ends() == 0
+        terminal.until(terminal.restored)
+
+
+def test_a_frame_that_a_kill_cut_off_is_ended():
+    code = "print('\\x1b[?2026h', end='', flush=True); os.kill(os.getpid(), 9)"
+    program = (
+        f"import os; from voxtui.ui.terminal.restore import *\nwith terminal_restored(): {code}"
+    )
+    shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", program]
+    with PseudoTerminal(shell) as terminal:
+        assert terminal.ends() == 128 + signal.SIGKILL
+        terminal.until(lambda: terminal.modes.get(2026) is False)
+
+
+def test_text_typed_without_bracketed_paste_is_taken_whole(log):
+    text = "a few words " * 1600
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send(*(f"/{text}"[i : i + 1000] for i in range(0, len(text) + 1, 1000)), "\r")
+        terminal.until(lambda: "say" in terminal.told)
+        assert terminal.calls_of("say")[0][0] == text.strip()
+
+
+def test_after_a_paste_without_its_end_keys_are_obeyed_again(log):
+    with AppInTerminal(log) as terminal:
+        terminal.until(lambda: "releases" in terminal.told)
+        terminal.send("\x1b[200~", "a paste", QUIT)
+        threading.Event().wait(3)  # longer than a paste may be silent
+        terminal.send(QUIT)
+        assert terminal.ends() == 0
 
 
 # tmux passes no releases on, whatever the terminal around it.

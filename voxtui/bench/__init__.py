@@ -1,1 +1,1 @@
-"""Measurements: front ends that drive the same engine as the screen and report what they saw."""
+"""Measurements of turns: the same engine as the screen, and the times of past turns."""

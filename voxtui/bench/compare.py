@@ -1,4 +1,4 @@
-"""Two measurements side by side, turn by turn of the same clip: what changed, and how surely."""
+"""Compare two measurements turn by turn of the same clip, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from voxtui.errors import InputError
 from voxtui.records.metrics import SPEED, Headline
 
 FEWEST = 5
-"""Pairs; with fewer, chance alone decides."""
+"""Fewest pairs of turns for a statement."""
 
 RESAMPLES = 10_000
 
@@ -31,7 +31,7 @@ class OldTurn(msgspec.Struct, frozen=True):
 
 
 class OldReport(msgspec.Struct, frozen=True):
-    """What is needed of a report written by `voxtui bench --json`."""
+    """The part of a report of `voxtui bench --json` that is compared."""
 
     brain: str
     speaker: str
@@ -47,18 +47,18 @@ class OldReport(msgspec.Struct, frozen=True):
 
 
 def load(path: Path) -> OldReport:
-    """Raises InputError, one sentence naming the file."""
+    """Read a report of `voxtui bench --json`. Raises InputError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=OldReport)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
     except (msgspec.MsgspecError, ValueError) as error:
-        raise InputError(f"{path}: is no report of `voxtui bench --json`.") from error
+        raise InputError(f"{path}: is not a report of `voxtui bench --json`.") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of the new from the old, over pairs of turns."""
+    """New minus old, over pairs of turns."""
 
     pairs: int
     median: float
@@ -72,8 +72,11 @@ class Difference:
 
 
 def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> Difference | None:
-    """Pairs the n-th turns of each clip; the interval is a bootstrap over the pairs (percentiles
-    of resampled medians: B. Efron, R. Tibshirani, An Introduction to the Bootstrap, 1993)."""
+    """Compare the n-th turns of each clip; None without a pair.
+
+    The interval is a bootstrap over the pairs: percentiles of resampled medians (B. Efron,
+    R. Tibshirani, An Introduction to the Bootstrap, 1993).
+    """
     values = [
         after - before
         for clip, turns in _by_clip(new, headline).items()
@@ -89,18 +92,18 @@ def difference(old: Sequence[Turn], new: Sequence[Turn], headline: Headline) -> 
 
 
 def _by_clip(turns: Sequence[Turn], headline: Headline) -> Mapping[str | None, list[float]]:
-    found: defaultdict[str | None, list[float]] = defaultdict(list)
+    by_clip: defaultdict[str | None, list[float]] = defaultdict(list)
     for turn in turns:
         value = headline.of(turn)
         if value is not None:
-            found[turn.clip].append(value)
-    return found
+            by_clip[turn.clip].append(value)
+    return by_clip
 
 
 def compare(
     old: OldReport, path: Path, turns: Sequence[Turn], about: Mapping[str, Any]
 ) -> list[str]:
-    """A line per headline; says so where there is no difference, or nothing to compare."""
+    """Return a line per headline, and lines for what differs between the measurements."""
     lines = [f"Compared with {path} of {old.machine.get('date', 'an unknown day')}, turn by turn:"]
     for name, before, after in (
         ("brain", old.brain, about["brain"]),
@@ -109,9 +112,9 @@ def compare(
     ):
         if before != after:
             lines.append(f"  Not alike: {name} was {before}, is {after}.")
-    found = [(h, difference(old.measured, turns, h)) for h in MEASURED]
-    lines += [_line(headline, diff) for headline, diff in found if diff]
-    if not any(diff for _, diff in found):
+    compared = [(h, difference(old.measured, turns, h)) for h in MEASURED]
+    lines += [_line(headline, diff) for headline, diff in compared if diff]
+    if not any(diff for _, diff in compared):
         lines.append("  No clip is in both.")
     return lines
 

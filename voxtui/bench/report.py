@@ -1,4 +1,4 @@
-"""What a measurement says: to a person, and as JSON to a script."""
+"""Report a measurement as text and as JSON, and judge it against limits."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ from voxtui.records.metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict,
 from voxtui.settings.schema import Targets
 
 UNSTEADY = 0.2
-"""Runs whose medians lie further apart than ± this share were not measured under one condition."""
+"""Largest steady share: half the distance of the outermost medians over the middle one."""
 
 UNSTEADY_MS = 10.0
-"""Nor is a difference this small a sign of anything."""
+"""A smaller half distance, in ms, is always steady."""
 
 
 def stage_times(turns: Sequence[Turn]) -> dict[str, list[float]]:
-    """Stage -> its milliseconds in each turn that has it, in the order of a turn."""
-    found: dict[str, list[float]] = {}
+    """Return stage -> its milliseconds in each turn that has it, in the order of a turn."""
+    times: dict[str, list[float]] = {}
     for turn in turns:
         for stage in stages(turn.marks, turn.speculative_s):
-            found.setdefault(stage.name, []).append(stage.seconds * 1000)
-    return found
+            times.setdefault(stage.name, []).append(stage.seconds * 1000)
+    return times
 
 
 def stage_spreads(turns: Sequence[Turn]) -> dict[str, Spread]:
-    """Stage -> how its milliseconds are distributed over the turns that have it."""
+    """Return stage -> the distribution of its milliseconds over the turns that have it."""
     spreads = {name: spread(values) for name, values in stage_times(turns).items()}
     return {name: about for name, about in spreads.items() if about}
 
 
 @dataclass(frozen=True, slots=True)
 class Steadiness:
-    """How far the runs agree on a headline."""
+    """The agreement of the runs on a headline."""
 
     medians: Sequence[float]
     """p50 of each run, ms"""
 
     @property
     def share(self) -> float:
-        """Half the distance of the outermost medians, as a share of the middle one."""
+        """Return half the distance of the outermost medians over the middle one."""
         return self._half / statistics.median(self.medians)
 
     @property
@@ -70,14 +70,14 @@ class Steadiness:
 
 
 def steadiness(runs: Sequence[Sequence[Turn]], headline: Headline) -> Steadiness | None:
-    """None where fewer than two of `runs` have this headline."""
+    """Compare the medians of `runs`; None if fewer than two have this headline."""
     spreads = [spread(map(headline.of, run)) for run in runs]
     medians = [found.p50 for found in spreads if found]
     return Steadiness(medians) if len(medians) > 1 else None
 
 
 def report(measured: Measured, machine: Mapping[str, Any], targets: Targets) -> list[str]:
-    """The lines for a person: what was measured on what, headlines, stages, how far runs agree."""
+    """Return the lines of the report: machine, headlines, stages, agreement of the runs."""
     turns = measured.turns
     lines = [
         f"{measured.brain}; voice {measured.voice}; speaker: {measured.speaker}",
@@ -106,15 +106,15 @@ def _count(things: Sequence[object], name: str) -> str:
 
 
 def _warm_up(turns: Sequence[Turn]) -> str:
-    said: list[str] = []
+    parts: list[str] = []
     for headline in (TTFT, FIRST_SOUND):
         values = [number(headline.of(turn)) for turn in turns]
-        said.append(f"{headline.name} {' '.join(values)}")
-    return f"Warm-up, not counted above: {', '.join(said)}"
+        parts.append(f"{headline.name} {' '.join(values)}")
+    return f"Warm-up, not counted above: {', '.join(parts)}"
 
 
 def as_json(measured: Measured, machine: Mapping[str, Any], targets: Targets) -> dict[str, Any]:
-    """Names are stable; additions are allowed."""
+    """Return the report as JSON. Its names are stable; additions are allowed."""
     turns = measured.turns
     return {
         "voxtui": __version__,
@@ -145,7 +145,7 @@ def as_json(measured: Measured, machine: Mapping[str, Any], targets: Targets) ->
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A line of PASS or FAIL."""
+    """A limit and whether it was met; printed as a line of PASS or FAIL."""
 
     name: str
     passed: bool
@@ -156,34 +156,34 @@ class Judgement:
 
 
 def check(measured: Measured, targets: Targets) -> list[Judgement]:
-    """Each target for each clip, the agreement of the runs, and that every turn was answered."""
-    found: list[Judgement] = []
+    """Judge each target for each clip, the agreement of the runs, and the answered turns."""
+    judged: list[Judgement] = []
     for clip in measured.clips:
         turns = [turn for turn in measured.turns if turn.clip == clip.name]
         for headline in MEASURED:
             target = headline.target(targets)
             if target is not None:
                 name = f"{headline.name}, {clip.name}, {clip.seconds:.1f} s"
-                found.append(_kept(name, spread(map(headline.of, turns)), target))
+                judged.append(_judge(name, spread(map(headline.of, turns)), target))
     for headline in (TTFT, FIRST_SOUND):
         if steady := steadiness(measured.runs, headline):
             why = f"p50 of {len(steady.medians)} runs within ± {steady.share:.0%}"
-            found.append(Judgement(f"{headline.name}, stability", steady.steady, why))
+            judged.append(Judgement(f"{headline.name}, stability", steady.steady, why))
     answered = sum(turn.outcome is Outcome.ANSWERED for turn in measured.turns)
     count = len(measured.turns)
-    return [*found, Judgement("Answered", answered == count, f"{answered} of {count} turns")]
+    return [*judged, Judgement("Answered", answered == count, f"{answered} of {count} turns")]
 
 
-def budgets(measured: Measured, asked: Mapping[str, float]) -> list[Judgement]:
-    """Each budget (headline's key -> ms) over all turns."""
+def budgets(measured: Measured, limits: Mapping[str, float]) -> list[Judgement]:
+    """Judge each limit (headline's key -> ms) over all turns."""
     by_key = {headline.key: headline for headline in MEASURED}
     return [
-        _kept(f"budget {key}", spread(map(by_key[key].of, measured.turns)), limit)
-        for key, limit in asked.items()
+        _judge(f"budget {key}", spread(map(by_key[key].of, measured.turns)), limit)
+        for key, limit in limits.items()
     ]
 
 
-def _kept(name: str, found: Spread | None, limit: float) -> Judgement:
-    kept = judge(found, limit) is Verdict.WITHIN
-    value = f"p95 {number(found.p95)} ms" if found else "no turn reached it"
-    return Judgement(name, kept, f"{value}, at most {limit:g} ms")
+def _judge(name: str, times: Spread | None, limit: float) -> Judgement:
+    passed = judge(times, limit) is Verdict.WITHIN
+    value = f"p95 {number(times.p95)} ms" if times else "no turn reached it"
+    return Judgement(name, passed, f"{value}, at most {limit:g} ms")

@@ -29,14 +29,14 @@ class Group:
 
 
 def groups(lines: Sequence[Line]) -> list[Group]:
-    """For each brain all of its turns, then those of each day, in local time, oldest first."""
-    found: list[Group] = []
+    """Return for each brain all its turns, then those of each day (local time), oldest first."""
+    made: list[Group] = []
     for brain in dict.fromkeys(line.brain for line in lines):
         of_brain = [line for line in lines if line.brain == brain]
-        found.append(Group(brain, None, of_brain))
+        made.append(Group(brain, None, of_brain))
         for day in dict.fromkeys(map(_day, of_brain)):
-            found.append(Group(brain, day, [line for line in of_brain if _day(line) == day]))
-    return found
+            made.append(Group(brain, day, [line for line in of_brain if _day(line) == day]))
+    return made
 
 
 def _day(line: Line) -> date:
@@ -55,7 +55,7 @@ def run(config: Config, as_json: bool) -> None:
 
 
 def show(past: Past, path: Path, targets: TargetsConfig, as_json: bool) -> None:
-    """Print what the file remembers."""
+    """Print past turns as text or as JSON."""
     if as_json:
         click.echo(json.dumps(_json(past, path, targets), ensure_ascii=False))
         return
@@ -66,10 +66,10 @@ def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:
     lines = [f"{path}: turns: {len(past.lines)}, sessions: {_sessions(past.lines)}"]
     if past.damaged:
         lines.append(f"Damaged lines, left out: {past.damaged}")
-    found = groups(past.lines)
-    for group in found:
+    grouped = groups(past.lines)
+    for group in grouped:
         if group.day is None:
-            days = [other for other in found if other.brain == group.brain and other.day]
+            days = [other for other in grouped if other.brain == group.brain and other.day]
             own = targets.resolved(group.brain)
             lines += ["", _title(group), *_overall(group, own), "", *_daily(days, own)]
     return lines
@@ -84,7 +84,7 @@ def _overall(group: Group, targets: Targets) -> list[str]:
 
 
 def _daily(days: Sequence[Group], targets: Targets) -> list[str]:
-    """A line per day, with a sign for whether p95 is within its target."""
+    """Return a line per day, with ✓ or ✗ for p95 against its target."""
     names = "".join(f" {headline.name:^19}" for headline in TIMES)
     heads = f"   {'p50':>5} {'p95':>5} {'p99':>5}" * len(TIMES)
     lines = [f"{'':16}{names}".rstrip(), f"{'ms':<10} {'turns':>5}{heads}"]
@@ -96,10 +96,10 @@ def _daily(days: Sequence[Group], targets: Targets) -> list[str]:
 
 
 def _cell(turns: Sequence[Turn], headline: Headline, targets: Targets) -> str:
-    found = spread(map(headline.of, turns))
-    kept = judge(found, headline.target(targets))
-    values = (found.p50, found.p95, found.p99) if found else (None,) * 3
-    sign = kept.sign if kept else " "
+    times = spread(map(headline.of, turns))
+    verdict = judge(times, headline.target(targets))
+    values = (times.p50, times.p95, times.p99) if times else (None,) * 3
+    sign = verdict.sign if verdict else " "
     return f" {sign} " + " ".join(f"{number(value):>5}" for value in values)
 
 

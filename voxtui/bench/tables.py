@@ -1,4 +1,4 @@
-"""Turns as tables of numbers: each headline against its target, from both origins."""
+"""Tables of turns: each headline against its target, from the release and the end of speech."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from voxtui.records.metrics import (
     Spread,
     Verdict,
     spread,
-    verdict,
 )
+from voxtui.records.metrics import verdict as compare
 from voxtui.settings.schema import Targets
 
 PROCESSING = Headline(
@@ -27,24 +27,24 @@ PROCESSING = Headline(
     lambda turn: turn.ms(Mark.FIRST_TOKEN, since=Mark.CAPTURED),
     lambda targets: targets.processing_ms,
 )
-"""From the complete utterance to the first token: TTFT without the listening past the release."""
+"""From the complete utterance to the first token: TTFT without the listening after the release."""
 
 MEASURED = (TTFT, PROCESSING, FIRST_SOUND, TOTAL, SPEED)
 
 NETWORK = Headline("Network", "ms", lambda turn: turn.network_ms, lambda targets: None)
-"""How much of TTFT was the network, at least; of a remote brain only."""
+"""The least share of TTFT that was the network; remote brain only."""
 
 HEAD = "p50", "p95", "p99", "min", "max"
 
 
 def measured_of(turns: Sequence[Turn]) -> Sequence[Headline]:
-    """The headlines that these turns have."""
+    """Return the headlines that these turns have."""
     remote = any(turn.network_ms is not None for turn in turns)
     return (*MEASURED, NETWORK) if remote else MEASURED
 
 
 def headline_lines(turns: Sequence[Turn], targets: Targets) -> list[str]:
-    """A table with a line per headline, then another from the end of the speech."""
+    """Return a table with a line per headline, then a second one from the end of speech."""
     headlines = measured_of(turns)
     lines = [table_head("ms from the release")]
     lines += [_line(turns, headline, headline.of, targets) for headline in headlines]
@@ -56,21 +56,21 @@ def headline_lines(turns: Sequence[Turn], targets: Targets) -> list[str]:
 
 
 def outcomes_line(outcomes: Iterable[Outcome]) -> str:
-    """How many turns ended in which way, the most frequent first."""
+    """Return the number of turns per outcome, the most frequent first."""
     counted = Counter(outcome.value.replace("_", " ") for outcome in outcomes)
     return ", ".join(f"{count} {outcome}" for outcome, count in counted.most_common())
 
 
-def row(name: str, found: Spread | None, verdict_and_goal: str = "") -> str:
-    """A line under `table_head`."""
-    values = (found.p50, found.p95, found.p99, found.min, found.max) if found else [None] * 5
-    count = found.n if found else 0
+def row(name: str, times: Spread | None, verdict_and_goal: str = "") -> str:
+    """Return a line of the table under `table_head`."""
+    values = (times.p50, times.p95, times.p99, times.min, times.max) if times else [None] * 5
+    count = times.n if times else 0
     cells = " ".join(f"{number(value):>6}" for value in values)
     return f"{name:<26} {verdict_and_goal:<9} {cells} {count:>6}".rstrip()
 
 
 def number(value: float | None) -> str:
-    """`value` to a tenth below 100, else whole; a dash where there is none."""
+    """Format `value` with one decimal below 100, else with none; a dash for None."""
     if value is None:
         return "–"
     return f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
@@ -86,20 +86,20 @@ def _line(
     of: Callable[[Turn], float | None],
     targets: Targets | None,
 ) -> str:
-    found = spread(map(of, turns))
+    times = spread(map(of, turns))
     target = headline.target(targets) if targets else None
-    kept = judge(found, target)
-    goal = "" if target is None else f"{kept.sign if kept else ' '} ≤ {target:g}"
-    return row(f"  {headline.name}", found, goal)
+    verdict = judge(times, target)
+    goal = "" if target is None else f"{verdict.sign if verdict else ' '} ≤ {target:g}"
+    return row(f"  {headline.name}", times, goal)
 
 
-def judge(found: Spread | None, target: float | None) -> Verdict | None:
-    """The verdict on p95: a promise holds nearly always, not half of the time."""
-    return verdict(found.p95 if found else None, target)
+def judge(times: Spread | None, target: float | None) -> Verdict | None:
+    """Compare p95 with `target`, because half of the turns may exceed a median."""
+    return compare(times.p95 if times else None, target)
 
 
 def headlines_json(turns: Sequence[Turn], targets: Targets) -> dict[str, Any]:
-    """Headline -> its spread from both origins, its target, the share within it, its verdict."""
+    """Return headline -> its spread from both origins, its target, share within it and verdict."""
     return {headline.key: _json(turns, headline, targets) for headline in measured_of(turns)}
 
 
@@ -117,8 +117,8 @@ def _json(turns: Sequence[Turn], headline: Headline, targets: Targets) -> dict[s
     return about
 
 
-def spread_json(found: Spread | None) -> dict[str, float] | None:
-    """`found` by its names in JSON, rounded to a tenth."""
-    if found is None:
+def spread_json(times: Spread | None) -> dict[str, float] | None:
+    """Return `times` as JSON, rounded to a tenth."""
+    if times is None:
         return None
-    return {name: round(value, 1) for name, value in asdict(found).items()}
+    return {name: round(value, 1) for name, value in asdict(times).items()}

@@ -43,7 +43,7 @@ from voxtui.voices.kokoro import check_installed
 from voxtui.wiring import check_voice
 
 MEMORY_GB = 3.0
-"""What the embedded brain takes with its default model, and room for the rest."""
+"""Memory of the embedded brain with its default model, and of the rest of voxtui."""
 
 DISK_GB = 1.2
 """The size of the default chat model, with the part that is being fetched."""

@@ -1,4 +1,4 @@
-"""Turns without a screen: clips are spoken to the engine, one turn each."""
+"""Turns without a screen: each clip is fed to the engine as one turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from voxtui.errors import DeviceError
 
 @dataclass(frozen=True, slots=True)
 class Headless:
-    """A loaded engine that hears clips."""
+    """A loaded engine that clips are fed to."""
 
     engine: Engine
     loaded: Loaded
@@ -31,12 +31,12 @@ class Headless:
         self,
         clip: Clip,
         paced: bool = True,
-        see: Callable[[Event], object] = lambda event: None,
+        on_event: Callable[[Event], object] = lambda event: None,
         held: float | None = None,
     ) -> Turn:
-        """Speak `clip`; the finished turn. `see` is called with every event until then.
+        """Feed `clip` and return the finished turn; `on_event` gets every event until then.
 
-        `held`: the key comes up after so many seconds of it.
+        `held`: seconds of the clip after which the key is released. Raises the error of a bug.
         """
         speaking = threading.Thread(
             target=speak,
@@ -49,7 +49,7 @@ class Headless:
             event = self._events.get()
             if isinstance(event, Died):
                 raise event.error
-            see(event)
+            on_event(event)
             if isinstance(event, TurnFinished):
                 speaking.join()
                 return event.turn
@@ -57,9 +57,9 @@ class Headless:
 
 @contextmanager
 def headless(make_engine: Callable[[Callable[[Event], object]], Engine]) -> Generator[Headless]:
-    """Start an engine and close it at the end; a terminal is shown each step of the start.
+    """Start an engine, show each step of the start on a terminal, and close it at the end.
 
-    Raises what start-up failed with, and DeviceError for a device that could not be opened.
+    Raises the error of a start that failed, and DeviceError if a device cannot be opened.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     engine = make_engine(events.put)
@@ -71,7 +71,7 @@ def headless(make_engine: Callable[[Callable[[Event], object]], Engine]) -> Gene
         stopped.set()
         engine.close()
         raise
-    # Not after Ctrl-C: a model that is being loaded cannot be hurried, and the process ends anyway.
+    # Not after Ctrl-C: a model that loads cannot be stopped, and the process ends anyway.
     engine.close()
 
 

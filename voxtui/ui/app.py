@@ -530,7 +530,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._first, self._words_due = None, 0.0
         self.when_written(partial(self._first_shown, marks))
         if isinstance(self._driver, KeyboardDriver):
-            self._driver.let_out()
+            self._driver.wait_written()
 
     def when_written(self, tell: Callable[[float], object]) -> None:
         """Call `tell` with the time at which what was painted so far has left for the terminal.

@@ -12,7 +12,7 @@ from voxtui.records.metrics_log import metrics_log
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.menu import Parts
-from voxtui.ui.terminal.restore import terminal_given_back
+from voxtui.ui.terminal.restore import terminal_restored
 from voxtui.wiring import (
     VOXTRAL,
     build_brain,
@@ -38,7 +38,7 @@ def run(config: Config) -> int:
     )
     with (
         native_stderr_in(native_log()),
-        terminal_given_back(),
+        terminal_restored(),
         metrics_log(config.metrics.enabled) as log,
     ):
         app = VoxtuiApp(

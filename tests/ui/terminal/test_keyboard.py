@@ -1,7 +1,9 @@
 """The bytes of a terminal, and the keys they are."""
 
+import tomllib
 from io import BytesIO, TextIOWrapper
 from itertools import pairwise
+from pathlib import Path
 from threading import Event, Timer
 
 import pytest
@@ -12,12 +14,12 @@ from textual.keys import Keys
 
 from tests.fakes import SECONDS
 from voxtui.ui.terminal.keyboard import (
+    FlushMarker,
     Key,
     KeyboardAnswer,
     KeyboardDriver,
     KeyParser,
     KeyUp,
-    Note,
     Output,
 )
 
@@ -121,7 +123,7 @@ def test_what_is_pasted_is_text_whatever_it_looks_like():
     ]
 
 
-def test_a_terminal_of_old_sends_the_same_keys_as_ever():
+def test_legacy_key_sequences_are_understood():
     assert parse(" ", "   ", "\x1bOA", "\r", "\x1b[24~") == [
         *[("key", "space")] * 4,
         ("key", "up"),
@@ -155,33 +157,68 @@ def test_after_any_noise_the_talk_key_is_understood(pieces):
     assert parse(*settled)[-1] == ("up", "space")
 
 
-def test_what_was_painted_counts_as_shown_once_it_was_written_and_flushed() -> None:
+def test_text_that_comes_faster_than_any_hand_types_is_a_paste() -> None:
+    text = "some words of it " * 1000
+    messages = parse(*(f"/{text}\r"[i : i + 4096] for i in range(0, len(text) + 2, 4096)))
+    assert messages[0] == ("key", "slash") and messages[-1] == ("key", "enter")
+    assert len(messages) < 300
+    spelled = "".join(
+        what if kind == "paste" else {"space": " "}.get(what, what) for kind, what in messages[1:-1]
+    )
+    assert spelled == text
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_a_paste_without_its_end_is_over_after_a_silence(monkeypatch, size) -> None:
+    monkeypatch.setattr("voxtui.ui.terminal.keyboard.PASTE_SILENCE_SECONDS", -1.0)
+    parser, data = KeyParser(), "\x1b[200~lost text"
+    for start in range(0, len(data), size):
+        assert not list(parser.feed(data[start : start + size]))
+    assert [told(message) for message in parser.tick()] == [("paste", "lost text")]
+    assert [told(message) for message in parser.feed("\x11")] == [("key", "ctrl+q")]
+
+
+def test_a_paste_without_its_end_is_over_at_its_largest_size(monkeypatch) -> None:
+    monkeypatch.setattr("voxtui.ui.terminal.keyboard.LONGEST_PASTE", 10_000)
+    parser = KeyParser()
+    for piece in ("\x1b[200~", *["x" * 4096] * 3):
+        list(parser.feed(piece))
+    assert told(list(parser.feed("\x11"))[-1]) == ("key", "ctrl+q")
+
+
+def test_the_pinned_textual_is_the_one_whose_private_parts_are_used() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    (pin,) = [d for d in project["project"]["dependencies"] if d.startswith("textual")]
+    assert pin == "textual>=8.2.8,<8.3"
+
+
+def test_a_frame_counts_as_shown_once_it_was_written_and_flushed() -> None:
     file, told = TextIOWrapper(BytesIO()), list[float]()
     output = Output(file)
-    note = Note()
-    note.tell = told.append
+    marker = FlushMarker()
+    marker.reached = told.append
     output.write("painted")
-    output.write(note)
+    output.write(marker)
     assert not told and file.buffer.getvalue() == b""
     output.flush()
     output.flush()
     assert len(told) == 1 and file.buffer.getvalue() == b"painted"
 
 
-def test_what_was_painted_is_let_out_before_the_screen_goes_on(monkeypatch):
+def test_the_screen_waits_until_a_frame_is_written(monkeypatch):
     driver, read = KeyboardDriver.__new__(KeyboardDriver), Event()
 
-    def write(note: Note) -> None:
-        Timer(0.1, lambda: (read.set(), note.tell(1.0))).start()
+    def write(marker: FlushMarker) -> None:
+        Timer(0.1, lambda: (read.set(), marker.reached(1.0))).start()
 
     monkeypatch.setattr(driver, "write", write)
     monkeypatch.setattr("voxtui.ui.terminal.keyboard.WRITE_SECONDS", SECONDS)
-    driver.let_out()
+    driver.wait_written()
     assert read.is_set()
 
 
-def test_a_terminal_that_reads_nothing_holds_the_screen_for_a_frame_only(monkeypatch):
-    driver, notes = KeyboardDriver.__new__(KeyboardDriver), []
-    monkeypatch.setattr(driver, "write", notes.append)
-    driver.let_out()
-    assert len(notes) == 1
+def test_a_terminal_that_reads_nothing_delays_the_screen_by_one_frame_at_most(monkeypatch):
+    driver, markers = KeyboardDriver.__new__(KeyboardDriver), []
+    monkeypatch.setattr(driver, "write", markers.append)
+    driver.wait_written()
+    assert len(markers) == 1

@@ -1,36 +1,35 @@
-"""When Python looks for garbage: between turns only, and not at what stays."""
+"""Runs Python's garbage collector between turns, and not over the models."""
 
 from __future__ import annotations
 
 import gc
 
 THRESHOLDS = gc.get_threshold()
-RARELY_ALL = (*THRESHOLDS[:2], 1000)
-"""A look through everything that is not frozen comes between turns only."""
+SELDOM_FULL = (*THRESHOLDS[:2], 1000)
+"""Full collections run between turns instead."""
 
-YOUNG, ALL = 1, 2
-ALL_TURNS = 20
-"""A look through all there is takes 20 ms after a thousand turns, so it follows every twentieth."""
+YOUNG, FULL = 1, 2
+FULL_TURNS = 20
+"""Turns between full collections, because one takes 20 ms after 1,000 turns."""
 
 
 def freeze() -> None:
-    """What is there now stays: modules, models.
+    """Exempt all live objects, modules and models, from collection.
 
-    Looking through it again and again would stop every thread for some 60 ms in the middle of an
-    answer. Done once: what is frozen is never freed where it is part of a circle, as what Textual
-    has drawn is.
+    A collection over them would stop every thread for 60 ms in the middle of an answer. Call it
+    once: frozen garbage is never freed if it is cyclic, as what Textual has drawn is.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*RARELY_ALL)
+    gc.set_threshold(*SELDOM_FULL)
 
 
 def collect(turns: int) -> None:
-    """Turn number `turns` is over."""
-    gc.collect(YOUNG if turns % ALL_TURNS else ALL)
+    """Collect garbage after turn number `turns`."""
+    gc.collect(YOUNG if turns % FULL_TURNS else FULL)
 
 
 def restore() -> None:
-    """As it was before `keep`."""
+    """Undo `freeze`."""
     gc.unfreeze()
     gc.set_threshold(*THRESHOLDS)

@@ -1,15 +1,15 @@
-"""Key releases: Textual neither asks for them nor can it parse them, so both is done here.
+"""Key releases, which Textual neither requests nor parses.
 
-Good for Textual 8.2.8 on Linux and macOS, by the kitty keyboard protocol. It leans on four private
-things: `linux_driver.XTermParser` and its `getincrementaldecoder`, which the driver looks up when
-its input thread starts, `XTermParser._sequence_to_key_events`, and the driver's `_file`, which its
-output thread writes to.
-The tests of this file fail where one changes. Once Textual delivers releases and says when a frame
-has been written, this file goes.
+Uses the kitty keyboard protocol. Relies on private parts of Textual 8.2, which pyproject.toml pins:
+`linux_driver.XTermParser` and `getincrementaldecoder`, which the driver looks up when its input
+thread starts; `XTermParser._sequence_to_key_events`; and of the driver `_file`, which its output
+thread writes to, `_must_signal_resume` and `_mouse_pixels`. The tests of this file fail if one of
+them changes. Delete this file once Textual delivers releases and reports written frames.
 """
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import os
 import re
@@ -17,6 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, auto
 from functools import partial
 from typing import Any, TextIO
 
@@ -29,33 +30,50 @@ from textual.message import Message
 from voxtui.commands.terminal import EVENT_TYPES
 
 REQUEST = f"\x1b[={EVENT_TYPES};2u\x1b[?u\x1b[5n"
-"""Adds the flag to what Textual has pushed, so that Textual's own pop takes it back; asks what was
-granted; and asks for the status, which every terminal answers in turn: no flags before it means no
-protocol, and there is no time-out to guess."""
+"""Requests key releases, then the flags in force, then the terminal's status.
+
+The flag is added to those that Textual has pushed, so that Textual's own pop removes it. Every
+terminal answers the status request, and in turn: a status without flags before it means that the
+terminal has no keyboard protocol. No time-out is needed.
+"""
 
 _TYPED_KEY = re.compile(r"(\x1b\[[\d:]*;\d*):(\d)((?:;[\d:]*)?[u~A-HPQRS])")
 _GRANTED = re.compile(r"\x1b\[\?(\d+)u")
 _STATUS = "\x1b[0n"
 _REPEAT, _RELEASE = "2", "3"
 
+PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+
+PASTE_SILENCE_SECONDS = 2.0
+"""A bracketed paste without its end is over after so long without input, or takes every key."""
+
+LONGEST_PASTE = 2**20
+"""Characters after which a bracketed paste is over."""
+
+TYPED_CHARACTERS = 33
+"""Characters of a burst that stay keys: `/` may open the text field, and an escape sequence that
+began before the burst ends within 32 characters."""
+
+_BURST = re.compile(r"[^\x00-\x1f\x7f-\x9f]{100,}")
+"""Text that no hand types between two reads. Key by key, 20,000 letters took 15 s."""
 
 WRITE_SECONDS = 1 / 60
 
 
 class KeyUp(Message):
-    """A key came up. `time` is when its bytes arrived."""
+    """A key was released. `time` is when its bytes arrived."""
 
     def __init__(self, key: str) -> None:
         super().__init__()
         self.key = key.rpartition("+")[2]
-        """without modifiers, which may have come up before it"""
+        """without modifiers, which may have been released before it"""
 
 
 class KeyboardAnswer(Message):
-    """The terminal has said whether it reports releases. Comes at the start and after a suspend."""
+    """Tells if the terminal reports releases. Sent at the start and after each suspend."""
 
     key = ""
-    """Whatever a parser yields has one."""
+    """Textual expects one of all that a parser yields."""
 
     def __init__(self, releases: bool) -> None:
         super().__init__()
@@ -63,7 +81,7 @@ class KeyboardAnswer(Message):
 
 
 class Key(events.Key):
-    """A key that says whether it went down or repeats. Named so that Textual handles it as any."""
+    """A key press or its repetition. Its name makes Textual handle it as any other key."""
 
     __slots__ = ["repeated"]
 
@@ -73,9 +91,56 @@ class Key(events.Key):
 
 
 class KeyParser(XTermParser):
-    """Textual's parser, which dies on `ESC [ 32 ; 1 : 3 u` and types the answer to `CSI ? u`."""
+    """Parses key releases, bounds a paste that never ends, and merges bursts of text.
+
+    Textual's own parser dies on `ESC [ 32 ; 1 : 3 u` and types the answer to `CSI ? u`.
+    """
 
     _granted = False
+    _pasting = False
+    _pasted = 0
+    """characters of the paste so far"""
+    _fed_at = 0.0
+    _last = ""
+    """the last characters fed: a marker may be split over two reads"""
+
+    def feed(self, data: str) -> Iterable[Message]:
+        if self._pasting or "\x1b[20" in self._last + data[:6] or "\x1b[20" in data:
+            yield from super().feed(data)
+            self._watch_paste(data)
+        else:
+            yield from self._merge_bursts(data)
+        self._last = (self._last + data)[-len(PASTE_BEGINS) :]
+        if self._pasting and self._pasted > LONGEST_PASTE:
+            yield from self._end_paste()
+
+    def tick(self) -> Iterable[Message]:
+        yield from super().tick()
+        if self._pasting and time.monotonic() - self._fed_at > PASTE_SILENCE_SECONDS:
+            yield from self._end_paste()
+
+    def _watch_paste(self, data: str) -> None:
+        seen = self._last + data
+        begins, ends = seen.rfind(PASTE_BEGINS), seen.rfind(PASTE_ENDS)
+        if begins != ends:  # one of them is there
+            self._pasting, self._pasted = begins > ends, 0
+        self._pasted += len(data)
+        self._fed_at = time.monotonic()
+
+    def _end_paste(self) -> Iterator[Message]:
+        self._pasting, self._last = False, ""
+        yield from super().feed(PASTE_ENDS)
+
+    def _merge_bursts(self, data: str) -> Iterator[Message]:
+        """Parse `data`; make a paste of each burst but for its first TYPED_CHARACTERS."""
+        start = 0
+        for burst in _BURST.finditer(data):
+            typed = burst.start() + TYPED_CHARACTERS
+            yield from super().feed(data[start:typed])
+            yield events.Paste(data[typed : burst.end()])
+            start = burst.end()
+        if start < len(data) or not data:  # an empty piece is the end of the input
+            yield from super().feed(data[start:])
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         # The parser passes on whatever has a `key`, as all of these do.
@@ -105,51 +170,61 @@ class KeyParser(XTermParser):
             return [events.Key(Keys.Ignore, sequence)]
 
 
-def _forgiving(encoding: str) -> Callable[[], codecs.IncrementalDecoder]:
-    """A byte that is no text costs that character: Textual's own decoder would end the app.
+def lenient_decoder(encoding: str) -> Callable[[], codecs.IncrementalDecoder]:
+    """Return a decoder that replaces bad bytes. Textual's own decoder would end the app.
 
     Terminals send such bytes for keys in another encoding, and for a mouse beyond column 95.
     """
     return partial(codecs.getincrementaldecoder(encoding), "replace")
 
 
-class Note(str):
-    """An empty piece of output; `tell` is called once all output before it has been flushed."""
+class FlushMarker(str):
+    """An empty piece of output. `reached` is called once all output before it was flushed."""
 
-    tell: Callable[[float], object]
+    reached: Callable[[float], object]
 
 
 class Output:
-    """The terminal as Textual's output thread writes to it; each flush calls the notes so far."""
+    """The terminal as Textual's output thread writes to it. Each flush reaches the markers."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        self._notes: list[Note] = []
+        self._markers: list[FlushMarker] = []
 
     def write(self, text: str) -> None:
-        if isinstance(text, Note):
-            self._notes.append(text)
+        if isinstance(text, FlushMarker):
+            self._markers.append(text)
         else:
             self._file.write(text)
 
     def flush(self) -> None:
         self._file.flush()
         now = time.monotonic()
-        for note in self._notes:
-            note.tell(now)
-        self._notes.clear()
+        for marker in self._markers:
+            marker.reached(now)
+        self._markers.clear()
 
     def fileno(self) -> int:
         return self._file.fileno()
 
 
-def _tell_others(what: signal.Signals) -> None:
-    """Send `what` to the rest of this process group. Only on the main thread."""
+def _signal_others(what: signal.Signals) -> None:
+    """Send `what` to the other processes of this group. Main thread."""
     obeyed = signal.signal(what, signal.SIG_IGN)
     try:
         os.killpg(0, what)
     finally:
         signal.signal(what, obeyed)
+
+
+class Phase(Enum):
+    """What the terminal is used for."""
+
+    SHELL = auto()
+    """not by this program: before the start and after the end"""
+    STARTING = auto()
+    APPLICATION = auto()
+    SUSPENDED = auto()
 
 
 class KeyboardDriver(linux_driver.LinuxDriver):
@@ -158,38 +233,65 @@ class KeyboardDriver(linux_driver.LinuxDriver):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)  # pyright: ignore[reportUnknownMemberType]
         self._file: Any = Output(self._file)
+        self._phase = Phase.SHELL
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def when_written(self, tell: Callable[[float], object]) -> None:
-        """Call `tell` with the time at which all that was written so far had left.
+    def when_written(self, reached: Callable[[float], object]) -> None:
+        """Call `reached` with the time at which all output so far was flushed. Output thread."""
+        marker = FlushMarker()
+        marker.reached = reached
+        self.write(marker)
 
-        On the output thread.
+    def wait_written(self) -> None:
+        """Block until all output so far is flushed, at most WRITE_SECONDS.
+
+        Otherwise the UI thread holds the interpreter, and the output thread waits milliseconds.
         """
-        note = Note()
-        note.tell = tell
-        self.write(note)
-
-    def let_out(self) -> None:
-        """Wait until what was written so far has left, but no longer than a frame.
-
-        Going on at once would keep the interpreter from the output thread for milliseconds.
-        """
-        left = threading.Event()
-        self.when_written(lambda at: left.set())
-        left.wait(WRITE_SECONDS)
+        written = threading.Event()
+        self.when_written(lambda at: written.set())
+        written.wait(WRITE_SECONDS)
 
     def suspend_application_mode(self) -> None:
-        """What started this, `make` or `uv run`, stops too: the shell waits for that."""
-        super().suspend_application_mode()
-        _tell_others(signal.SIGTSTP)
+        """Suspend, and stop the parent (`make`, `uv run`) too: the shell waits for that."""
+        if self._phase is Phase.APPLICATION:
+            super().suspend_application_mode()
+            self._phase = Phase.SUSPENDED
+        _signal_others(signal.SIGTSTP)
 
     def resume_application_mode(self) -> None:
-        _tell_others(signal.SIGCONT)
-        super().resume_application_mode()
+        """Resume after a suspend, or after a SIGCONT at any other time.
+
+        A SIGCONT without a suspend comes from `kill -CONT`, from systemd, or after a SIGSTOP, where
+        the shell may have changed the terminal. Starting again would take the terminal's raw
+        settings for those to restore at the end. So it is left first, and by the event loop:
+        the signal may have interrupted a write, whose lock the restart needs.
+        """
+        if self._phase is Phase.SUSPENDED:
+            _signal_others(signal.SIGCONT)
+            super().resume_application_mode()
+        elif self._phase is not Phase.SHELL and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._restart)
+
+    def _restart(self) -> None:
+        if self._phase is Phase.APPLICATION:
+            super().suspend_application_mode()
+            self._must_signal_resume = True  # everything is painted again
+            super().resume_application_mode()
 
     def start_application_mode(self) -> None:
+        self._phase = Phase.STARTING
+        self._loop = asyncio.get_running_loop()
         linux_driver.XTermParser = KeyParser  # pyright: ignore[reportPrivateImportUsage]
-        linux_driver.getincrementaldecoder = _forgiving  # type: ignore[assignment]
+        linux_driver.getincrementaldecoder = lenient_decoder  # type: ignore[assignment]
         super().start_application_mode()
         if not constants.DISABLE_KITTY_KEY:
             self.write(REQUEST)
             self.flush()
+        self._phase = Phase.APPLICATION
+
+    def stop_application_mode(self) -> None:
+        self._phase = Phase.SHELL
+        if self._mouse_pixels:  # Textual never resets it
+            self.write("\x1b[?1016l")
+            self._mouse_pixels = False
+        super().stop_application_mode()

@@ -1,4 +1,4 @@
-"""Painting at once, where Textual would wait for its next tick and paint all that has changed."""
+"""Paints one widget at once, where Textual would wait for its next tick and paint everything."""
 
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false
 
@@ -8,10 +8,10 @@ from textual.widget import Widget
 
 
 def paint_now(widget: Widget) -> None:
-    """Paint what has changed of `widget`, and nothing else, if its screen is in view.
+    """Paint what has changed of `widget` and nothing else, if its screen is in view.
 
-    Good for Textual 8.2.8: leans on the compositor of its screen, and on `App._display`. What else
-    has changed stays marked, and is painted with the next tick.
+    Other changes stay marked and are painted with the next tick. Relies on private parts of Textual
+    8.2, which pyproject.toml pins: the compositor of the screen, and `App._display`.
     """
     screen = widget.screen
     if widget.app.screen is screen and not widget.app._batch_count:

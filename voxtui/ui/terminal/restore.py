@@ -1,4 +1,4 @@
-"""Gives the terminal back where nothing else can: after a kill, or a crash in native code."""
+"""Restores the terminal where Textual cannot: after a kill, or a crash in native code."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from contextlib import contextmanager, suppress
 
 RESTORE = "".join(
     (
+        "\x1b[?2026l",  # the end of a frame, first: until then the terminal shows nothing
         "\x1b[<u",  # the keyboard protocol's flags, before the screen they belong to
         *(f"\x1b[?{mode}l" for mode in (1000, 1003, 1015, 1006, 1016, 2048, 2004, 1004, 1049)),
         "\x1b[?7h\x1b[?25h\x1b[0m\r",  # wrapping, the cursor, plain text
     )
 )
 
-# A pipe that closes without a word means that its writer is gone. The settings are read before the
-# screen changes them; nothing that is meant for the screen ends the guard before it.
+# The guard reads one line. If the pipe closes without it, the writer has died. The guard saves the
+# settings before the screen changes them, and ignores the signals that end the screen.
 SCRIPT = """\
 trap '' HUP INT QUIT TERM TSTP TTOU
 exec 3<&1
@@ -27,8 +28,8 @@ read -r word || { printf %s "$1"; stty "$saved" <&3; }
 
 
 @contextmanager
-def terminal_given_back() -> Generator[None, None, None]:
-    """Within, a small process waits for the end of this one, to undo what Textual did to stdout."""
+def terminal_restored() -> Generator[None, None, None]:
+    """Run a small process that restores the terminal on stdout if this one dies in the block."""
     try:
         guard = subprocess.Popen(
             ["/bin/sh", "-c", SCRIPT, "voxtui-guard", RESTORE],
@@ -45,7 +46,7 @@ def terminal_given_back() -> Generator[None, None, None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # somebody has ended the guard
+        with suppress(OSError):  # the guard was killed
             guard.stdin.write(b"done\n")
             guard.stdin.close()
         guard.wait()

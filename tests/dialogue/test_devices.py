@@ -1,0 +1,235 @@
+"""Microphone and speaker: lost, missing, replaced."""
+
+from __future__ import annotations
+
+from tests.dialogue.talking import SPEECH, talking
+from tests.fakes import (
+    LONG_AGO,
+    BeepVoice,
+    FakeMicrophone,
+    FakeSpeaker,
+    Flag,
+    ScriptedBrain,
+    frames,
+)
+from voxtui.dialogue.commands import ReplaceParts
+from voxtui.dialogue.data import FRAME_SECONDS
+from voxtui.dialogue.events import (
+    Loaded,
+    MicrophoneLost,
+    Notice,
+    State,
+    StateChanged,
+    TurnStarted,
+)
+from voxtui.dialogue.marks import Outcome
+from voxtui.errors import DeviceError
+from voxtui.settings.schema import (
+    Config,
+)
+
+
+def test_a_lost_speaker_costs_the_sound_and_nothing_else() -> None:
+    speaker = FakeSpeaker()
+    with talking(speaker=speaker) as talk:
+        speaker.fails = DeviceError("The speaker was unplugged.")
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert "unplugged" in str(talk.events.of(Notice)[0])
+
+
+def test_an_unplugged_microphone_keeps_what_was_captured() -> None:
+    with talking() as talk:
+        talk.engine.talk(LONG_AGO)
+        talk.microphone.push(frames(SPEECH, LONG_AGO))
+        talk.microphone.unplug()
+        assert talk.events.until(MicrophoneLost)
+        assert talk.turn().outcome is Outcome.ANSWERED
+        talk.engine.talk(LONG_AGO + 500)
+        notice = talk.events.until(Notice, lambda e: "no microphone" in str(e))
+        assert notice
+        talk.engine.send_text("still there?")
+        assert talk.turn().outcome is Outcome.ANSWERED
+
+
+def test_a_lost_microphone_is_replaced_and_the_speaker_stays() -> None:
+    spare, last = FakeMicrophone(), FakeMicrophone()
+    fallback_devices = iter((spare, last))
+    with talking(fallback_devices=lambda: (next(fallback_devices), FakeSpeaker())) as talk:
+        talk.engine.talk(LONG_AGO)
+        talk.microphone.push(frames(SPEECH, LONG_AGO))
+        talk.microphone.unplug()
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert talk.microphone.closed and talk.speaker.chunks
+        assert "Listening to fake microphone now." in str(talk.events.of(Notice)[1])
+        talk.engine.talk(LONG_AGO + 500)
+        spare.push(frames(SPEECH, LONG_AGO + 500))
+        talk.engine.release(LONG_AGO + 500 + len(SPEECH) * FRAME_SECONDS)
+        spare.push(frames("....", LONG_AGO + 500 + len(SPEECH) * FRAME_SECONDS))
+        assert talk.turn().outcome is Outcome.ANSWERED
+        spare.unplug()  # it has been heard, so it may be replaced too
+        talk.events.until(Notice, lambda e: "Listening to" in str(e))
+        assert last.opened and not talk.events.of(MicrophoneLost)
+
+
+def test_an_unplugged_headset_is_replaced_once_although_both_devices_report_it() -> None:
+    """The microphone's loss waits behind the answer; by then the speaker's has replaced both."""
+    spare, loud, go = FakeMicrophone(), FakeSpeaker(), Flag()
+    with talking(ScriptedBrain([go, "One."]), fallback_devices=lambda: (spare, loud)) as talk:
+        talk.engine.send_text("tell me")
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.THINKING))
+        talk.microphone.fails = talk.speaker.fails = DeviceError("It is not there.")
+        talk.microphone.unplug()
+        go.set()
+        assert talk.turn().outcome is Outcome.ANSWERED
+        talk.engine.talk(LONG_AGO)
+        talk.events.until(TurnStarted)
+        spare.push(frames(SPEECH, LONG_AGO))
+        talk.engine.release(LONG_AGO + len(SPEECH) * FRAME_SECONDS)
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert loud.chunks and not spare.closed and not talk.events.of(MicrophoneLost)
+
+
+def test_an_old_loss_does_not_close_a_microphone_that_was_opened_again() -> None:
+    go = Flag()
+    with talking(
+        ScriptedBrain([go, "One."]), fallback_devices=lambda: (FakeMicrophone(), FakeSpeaker())
+    ) as talk:
+        talk.engine.send_text("tell me")
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.THINKING))
+        talk.speaker.fails = DeviceError("The sound server has gone.")
+        talk.microphone.unplug()  # and the server is back once the answer is over
+        go.set()
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert talk.ask(at=LONG_AGO).outcome is Outcome.ANSWERED
+        assert talk.microphone.opened == 2 and not talk.microphone.closed
+
+
+def test_a_replacement_that_delivers_no_frame_is_not_replaced_again() -> None:
+    made: list[FakeMicrophone] = []
+
+    def fallback_devices() -> tuple[FakeMicrophone, FakeSpeaker]:
+        made.append(FakeMicrophone())
+        return made[-1], FakeSpeaker()
+
+    with talking(fallback_devices=fallback_devices) as talk:
+        talk.microphone.unplug()
+        talk.events.until(Notice, lambda e: "Listening to" in str(e))
+        talk.engine.talk(1000.0, source="clip.wav")
+        talk.engine.push_frame(*frames("x", source="clip.wav"))  # which proves nothing
+        made[0].unplug()
+        assert talk.events.until(MicrophoneLost)
+        assert len(made) == 1
+
+
+def test_a_failed_voice_and_a_lost_speaker_cost_only_the_sound() -> None:
+    class Unplugged(FakeSpeaker):
+        def finish(self, marks, stopped):  # type: ignore[no-untyped-def]
+            raise DeviceError("The speaker was unplugged.")
+
+    def broken(clause: str) -> None:
+        raise ValueError
+
+    brain, speaker = ScriptedBrain(["One."], ["Two."]), FakeSpeaker()
+    fallback_devices = (FakeMicrophone(), speaker)
+    with talking(
+        brain,
+        voice=BeepVoice(broken),
+        speaker=Unplugged(),
+        fallback_devices=lambda: fallback_devices,
+    ) as talk:
+        assert talk.ask().reply == "One."
+        talk.events.until(Notice, lambda e: "Speaking through fake speaker" in str(e))
+        assert talk.ask(at=2000.0).reply == "Two."
+
+
+def test_a_lost_speaker_is_replaced_once_for_the_later_answers() -> None:
+    spare, made = FakeSpeaker(), list[FakeMicrophone]()
+
+    def fallback_devices() -> tuple[FakeMicrophone, FakeSpeaker]:
+        made.append(FakeMicrophone())
+        return made[-1], spare
+
+    with talking(fallback_devices=fallback_devices) as talk:
+        talk.speaker.fails = DeviceError("The speaker was unplugged.")
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert talk.events.until(Notice, lambda e: "Speaking through fake speaker now" in str(e))
+        for text in ("once more", "and again"):
+            talk.engine.send_text(text)
+            assert talk.turn().outcome is Outcome.ANSWERED
+        assert [chunk.text for chunk in spare.chunks] == ["Yes.", "Yes."] and len(made) == 1
+
+
+def test_a_microphone_that_does_not_open_leaves_text_working() -> None:
+    with talking(
+        microphone=FakeMicrophone(DeviceError("Busy.", "Close the other program."))
+    ) as talk:
+        talk.engine.send_text("hello")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert "Busy. Close the other program." in str(talk.events.of(Notice)[0])
+
+
+def test_a_speaker_that_does_not_open_leaves_text_working() -> None:
+    speaker = FakeSpeaker()
+    speaker.fails = DeviceError("Busy.", "Close the other program.")
+    with talking(speaker=speaker) as talk:
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert [str(e) for e in talk.events.of(Notice)] == [str(Notice(str(speaker.fails)))]
+
+
+def test_a_new_speaker_is_heard_by_a_tone_and_then_by_the_next_answer() -> None:
+    new = FakeSpeaker()
+    with talking() as talk:
+        talk.engine.replace_parts(ReplaceParts(Config(), speaker=new))
+        assert talk.events.until(Loaded, lambda loaded: loaded.changed)
+        talk.engine.send_text("hello")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert [chunk.text for chunk in new.chunks] == ["", "Yes."]
+        assert talk.speaker.closed and not talk.speaker.chunks
+
+
+def test_a_rescan_keeps_devices_that_are_still_there() -> None:
+    with talking(fallback_devices=lambda: (FakeMicrophone(), FakeSpeaker())) as talk:
+        talk.engine.rescan_devices()
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert talk.speaker.chunks
+        assert talk.microphone.opened == 2
+        assert not talk.events.of(Notice)
+
+
+def test_a_rescan_uses_a_microphone_that_came_back() -> None:
+    def none() -> tuple[FakeMicrophone, FakeSpeaker]:
+        return FakeMicrophone(DeviceError("There is no microphone.")), FakeSpeaker()
+
+    with talking(fallback_devices=none) as talk:
+        talk.microphone.fails = DeviceError("It is not there.")
+        talk.microphone.unplug()
+        talk.events.until(MicrophoneLost)
+        talk.engine.rescan_devices()
+        talk.events.until(MicrophoneLost)
+        talk.microphone.fails = None
+        talk.engine.rescan_devices()
+        talk.events.until(Notice, lambda e: "Listening to fake microphone now." in str(e))
+        assert talk.ask().outcome is Outcome.ANSWERED
+
+
+def test_the_default_replaces_a_missing_microphone_until_a_rescan_finds_it() -> None:
+    absent, spare = FakeMicrophone(DeviceError("It is not there.")), FakeMicrophone()
+    with talking(microphone=absent, fallback_devices=lambda: (spare, FakeSpeaker())) as talk:
+        said = [str(notice) for notice in talk.events.of(Notice)]
+        assert "It is not there." in said[0] and "Listening to fake microphone now." in said[1]
+        assert spare.opened and not absent.opened and not talk.events.of(MicrophoneLost)
+        absent.fails = None
+        talk.engine.rescan_devices()
+        assert talk.events.until(Loaded)
+        assert absent.opened and spare.closed
+
+
+def test_the_default_replaces_a_speaker_that_is_missing_at_the_start() -> None:
+    absent, spare = FakeSpeaker(), FakeSpeaker()
+    absent.fails = DeviceError("It is not there.")
+    with talking(speaker=absent, fallback_devices=lambda: (FakeMicrophone(), spare)) as talk:
+        said = [str(notice) for notice in talk.events.of(Notice)]
+        assert "It is not there." in said[0] and "Speaking through" in said[1] and len(said) == 2
+        assert talk.ask().outcome is Outcome.ANSWERED
+        assert spare.chunks and not absent.chunks
