@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from voxtui.audio.file_speaker import FileSpeaker, TeeSpeaker
+from tests.fakes import FakeSpeaker
+from voxtui.audio.file_speaker import FileSpeaker
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.interfaces import Speaker
 from voxtui.dialogue.marks import Marks
@@ -100,12 +101,14 @@ def test_a_full_disk_is_named_as_the_cause(tmp_path: Path) -> None:
         speaker.abandon()
 
 
-def test_beside_a_speaker_the_same_speech_is_played_and_written(tmp_path: Path) -> None:
-    played, written = FileSpeaker(tmp_path / "played.wav"), FileSpeaker(tmp_path / "written.wav")
-    tee = TeeSpeaker(played, written)
-    tee.open()
-    assert play(tee) == pytest.approx(100 / 24_000)
-    tee.close()
-    for speaker in (played, written):
-        speaker.keep()
-    assert (tmp_path / "played.wav").read_bytes() == (tmp_path / "written.wav").read_bytes()
+def test_speech_is_written_and_played_on_the_speaker_beside_the_file(tmp_path: Path) -> None:
+    path, beside = tmp_path / "out.wav", FakeSpeaker()
+    speaker = FileSpeaker(path)
+    speaker.open()
+    speaker.speaker = beside
+    speaker.open()
+    assert speaker.name == beside.name
+    assert play(speaker) == pytest.approx(100 / 24_000)
+    speaker.keep()
+    samples, _ = soundfile.read(path)
+    assert len(samples) == 100 and len(beside.chunks) == 1 and beside.closed

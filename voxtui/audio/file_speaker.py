@@ -1,4 +1,4 @@
-"""Speakers without a device: discard speech, write it to a file, or write it beside a real one."""
+"""Speakers without a device: discard speech, or write it to a file."""
 
 from __future__ import annotations
 
@@ -53,24 +53,30 @@ class NullSpeaker(SilentSpeaker):
             marks.mark(Mark.FIRST_SOUND, time.monotonic() + heard[0] / chunk.rate)
 
 
-class FileSpeaker(SilentSpeaker):
-    """Writes speech to a 16-bit WAV, in order, without pacing.
+class FileSpeaker:
+    """Writes speech to a 16-bit WAV, and plays it on `speaker`, which discards it by default.
 
     The file appears, whole, when `keep` is called. Until then there is a hidden one beside it.
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
+        self.speaker: Speaker = SilentSpeaker()
         self._path = path
         # Not to be guessed, because others may write to the directory.
         self._partial = path.parent / f".{path.name}.{secrets.token_hex(8)}.partial"
         self._file: Any = None
-        self.name = str(path)
+
+    @property
+    def name(self) -> str:
+        return self.speaker.name
 
     def open(self) -> None:
-        """Create the hidden file. Raises InputError. Opening again does nothing."""
-        if self._file is not None:
-            return
+        """Create the hidden file, unless it is open, and open `speaker`. Raises InputError."""
+        if self._file is None:
+            self._create()
+        self.speaker.open()
+
+    def _create(self) -> None:
         import soundfile
 
         if self._path.exists() and not self._path.is_file():
@@ -94,14 +100,18 @@ class FileSpeaker(SilentSpeaker):
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
         import numpy as np
 
-        super().play(chunk, marks, stopped)
         samples = resample(chunk.samples, chunk.rate, FILE_RATE)
         try:
             self._file.write(np.clip(samples, -1, 1))
         except RuntimeError as error:  # libsndfile's, on a full disk
             raise InputError(f"{self._path}: cannot be written; is the disk full?") from error
+        self.speaker.play(chunk, marks, stopped)
+
+    def finish(self, marks: Marks, stopped: Stopped) -> float:
+        return self.speaker.finish(marks, stopped)
 
     def close(self) -> None:
+        self.speaker.close()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -119,30 +129,3 @@ class FileSpeaker(SilentSpeaker):
         """Close and delete the file."""
         self.close()
         self._partial.unlink(missing_ok=True)
-
-
-class TeeSpeaker:
-    """Plays on `speaker`, and writes the same speech to `copy`."""
-
-    def __init__(self, speaker: Speaker, copy: FileSpeaker) -> None:
-        self._speaker = speaker
-        self._copy = copy
-
-    @property
-    def name(self) -> str:
-        return self._speaker.name
-
-    def open(self) -> None:
-        self._copy.open()
-        self._speaker.open()
-
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
-        self._copy.play(chunk, marks, stopped)
-        self._speaker.play(chunk, marks, stopped)
-
-    def finish(self, marks: Marks, stopped: Stopped) -> float:
-        return self._speaker.finish(marks, stopped)
-
-    def close(self) -> None:
-        self._speaker.close()
-        self._copy.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from voxtui.audio.clips import Clip, load_clip
-from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, TeeSpeaker
+from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker
 from voxtui.commands.devices import can_play
 from voxtui.commands.headless import headless
 from voxtui.commands.stderr import native_log, native_stderr_in
@@ -76,7 +76,9 @@ def _speaker(
     if not (options.play and can_play(audio)):
         return file or SilentSpeaker(), False
     loud = build_speaker(audio.output)
-    return (TeeSpeaker(loud, file) if file else loud), True
+    if file:
+        file.speaker = loud
+    return file or loud, True
 
 
 def answer(
