@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order: what always holds of the engine's turns."""
+"""Invariants of the engine's turns under random commands in random order."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class HalfHeard(FakeSpeaker):
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Somebody with two hands, a bad microphone and no patience."""
+    """Random presses, frames, texts, losses and changes."""
 
     @initialize(hands_free=st.booleans(), turns=st.integers(0, 2))
     def start(self, hands_free: bool, turns: int) -> None:
@@ -216,7 +216,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(loud=st.booleans(), count=st.sampled_from([1, 3, 8]))
     def hear(self, loud: bool, count: int) -> None:
-        """A clip is heard while the microphone hears nothing."""
+        """Push frames; while a clip plays, the microphone is silent."""
         for _ in range(count):
             self.frame += 1
             self.now += FRAME_SECONDS
@@ -238,7 +238,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(clip=st.booleans(), words=st.integers(8, 20), late=st.sampled_from([0.0, 0.1]))
     def talk(self, clip: bool, words: int, late: float) -> None:
-        """The usual: press, speak, let go."""
+        """Press the key, speak, release."""
         if clip:
             self.begin_a_clip()
         else:
@@ -250,7 +250,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(words=st.integers(8, 20))
     def speak(self, words: int) -> None:
-        """The usual without a key."""
+        """Speak without a key."""
         self.hear(True, words)
         self.hear(False, 30)
 
@@ -415,7 +415,7 @@ class AnyOrder(RuleBasedStateMachine):
             assert turn.error == "Out of memory."
 
     def check_history(self, log: list[Event]) -> None:
-        """What each reply was given as its past is what had been heard until then."""
+        """Check that the past of each reply is what had been heard until then."""
         for at, past in self.asked:
             assert [turn.reply_text for turn in past] == past_of_the_last_turn(log[:at])
 
@@ -445,7 +445,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 def past_of_the_last_turn(log: list[Event]) -> list[str]:
-    """The replies that the turn which `log` ends in may know of, as far as they were heard."""
+    """Return the heard replies that the last turn of `log` may know."""
     past: list[tuple[Utterance | None, str]] = []
     source, said, heard = "", None, None
     for event in log:
@@ -473,7 +473,7 @@ def past_of_the_last_turn(log: list[Event]) -> list[str]:
 
 
 def kept_of(turn: Turn, heard: str | None) -> str:
-    """The whole tokens of its reply that were heard."""
+    """Return the whole tokens of its reply that were heard."""
     if turn.outcome not in (Outcome.ANSWERED, Outcome.CANCELLED):
         return ""
     whole = ""
@@ -497,11 +497,11 @@ def explore(examples: int, steps: int, *, afresh: bool = True) -> None:
     )
 
 
-def test_whatever_is_done_each_turn_ends_once_and_history_is_what_was_heard() -> None:
+def test_each_turn_ends_once_and_the_history_is_what_was_heard() -> None:
     explore(examples=30, steps=25, afresh=False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_whatever_is_done_for_long_each_turn_ends_once_and_history_is_what_was_heard() -> None:
+def test_each_turn_ends_once_over_long_random_conversations() -> None:
     explore(examples=1000, steps=50)

@@ -1,11 +1,24 @@
+"""Frames to utterances, without an engine."""
+
 from __future__ import annotations
 
 import pytest
 
 from tests.fakes import LoudIsSpeech, frames
-from voxtui.dialogue.listening import Endpointer, SpeechGate, VoiceBargeIn
+from voxtui.dialogue.data import FRAME_SECONDS, MICROPHONE
+from voxtui.dialogue.listening import (
+    Endpointer,
+    Finished,
+    Found,
+    Listener,
+    Recorded,
+    SpeechGate,
+    Started,
+    TooQuiet,
+    VoiceBargeIn,
+)
 from voxtui.dialogue.recording import Recording
-from voxtui.settings.schema import VadConfig
+from voxtui.settings.schema import Config, VadConfig
 
 
 def record(pattern: str) -> Recording:
@@ -61,3 +74,54 @@ def test_voice_over_the_end_of_one_answer_does_not_interrupt_the_next() -> None:
     heard = zip(frames("xxxxx"), (1, 1, 2, 2, 2), strict=True)
     assert [overhearing.interrupts(*one) for one in heard] == [False] * 4 + [True]
     assert detector.resets == 2
+
+
+def listener(**vad: object) -> Listener:
+    return Listener(LoudIsSpeech(), Config(vad=VadConfig(**vad)))  # type: ignore[arg-type]
+
+
+def push(listener: Listener, pattern: str, start: float = 1000.0) -> list[Found]:
+    """Push the frames of `pattern` and return the results but `Recorded`."""
+    found = [listener.push(frame) for frame in frames(pattern, start)]
+    return [one for one in found if one is not None and not isinstance(one, Recorded)]
+
+
+def test_a_listener_returns_the_utterance_of_a_released_key() -> None:
+    ears = listener()
+    assert ears.begin(MICROPHONE, 1000.0) == []
+    assert push(ears, "xxxxxxxxxx...") == []
+    found = ears.release(1000.0 + 13 * FRAME_SECONDS)
+    assert isinstance(found, Finished) and not found.too_long
+    assert found.utterance.ended_at == pytest.approx(1000.0 + 10 * FRAME_SECONDS)
+    assert ears.recording is None
+
+
+def test_a_listener_returns_a_tap_and_gives_its_frames_back_as_preroll() -> None:
+    ears = listener()
+    ears.begin(MICROPHONE, 1000.0)
+    push(ears, "....")
+    found = ears.release(1000.0 + 3.5 * FRAME_SECONDS)
+    assert isinstance(found, TooQuiet) and found.tap and found.peak == 0.0
+    assert len(ears.begin(MICROPHONE, 1000.0 + 4 * FRAME_SECONDS)) == 4
+
+
+def test_hands_free_a_listener_reports_speech_and_begins_nothing_itself() -> None:
+    ears = listener(hands_free=True)
+    (started,) = push(ears, "." * 20 + "x" * 7)
+    assert isinstance(started, Started) and ears.recording is None
+    preroll = ears.begin(MICROPHONE, started.at, hands_free=True)
+    assert [frame.captured_at for frame in preroll] == sorted(f.captured_at for f in preroll)
+
+
+def test_a_release_that_is_older_than_the_recording_returns_nothing() -> None:
+    ears = listener()
+    ears.begin(MICROPHONE, 1000.0)
+    assert ears.release(999.0) is None and ears.recording is not None
+
+
+def test_an_abandoned_recording_returns_nothing() -> None:
+    ears = listener()
+    ears.begin(MICROPHONE, 1000.0)
+    push(ears, "xxxxxxxxxx")
+    ears.abandon()
+    assert ears.finish() is None

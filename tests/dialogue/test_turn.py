@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from tests.dialogue.talking import WITHOUT_TRANSCRIPTS, talking, text
+from tests.dialogue.talking import WITHOUT_TRANSCRIPTS, notices, talking, text
 from tests.fakes import (
     OUT_OF_MEMORY,
     SECONDS,
@@ -31,9 +31,11 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.dialogue.turn import CHARACTERS_PER_TOKEN
 from voxtui.errors import ModelError
 from voxtui.settings.schema import (
     Config,
+    GenerationConfig,
     HistoryConfig,
     StreamingConfig,
     VoiceConfig,
@@ -534,3 +536,23 @@ def test_a_key_press_after_the_answer_does_not_mark_it_cancelled() -> None:
         assert isinstance(started, TurnStarted)
         talk.engine.talk(2000.0)
         assert started.marks.at(Mark.CANCELLED) is None
+
+
+SMALL = Config(generation=GenerationConfig(max_new_tokens=10))
+
+
+@pytest.mark.parametrize(
+    "pieces", [["x" * 100_000], ["word " * 10] * 100], ids=["one huge piece", "many large pieces"]
+)
+def test_an_answer_ends_at_its_largest_size_and_says_so(pieces: list[str]) -> None:
+    with talking(ScriptedBrain(pieces), silent=True, config=SMALL) as talk:
+        turn = talk.ask()
+        assert turn.outcome is Outcome.ANSWERED and turn.total_ms is not None
+        assert turn.reply == text(talk.events) == "".join(pieces)[: 10 * CHARACTERS_PER_TOKEN]
+        assert "too long" in notices(talk.events)
+
+
+def test_an_answer_of_the_usual_size_is_not_cut() -> None:
+    with talking(ScriptedBrain(["words "] * 10), silent=True, config=SMALL) as talk:
+        assert talk.ask().tokens == 10
+        assert not talk.events.of(Notice)

@@ -145,7 +145,7 @@ def test_a_release_that_is_meant_for_the_clip_before_does_not_end_the_talk() -> 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The frames after a release come from the test, which may be kept waiting."""
+    """Wait long for the frames after a release, because the test pushes them late."""
     monkeypatch.setattr("voxtui.dialogue.listening.RELEASED_SOURCE_SECONDS", SECONDS)
 
 

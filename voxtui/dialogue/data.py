@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 SAMPLE_RATE = 16_000
-"""Hz. What every detector and brain is given."""
+"""Hz, of the input of every detector and brain."""
 
 FRAME_SAMPLES = 512
 """Samples in a frame: 32 ms, the window Silero VAD is trained on."""
@@ -26,7 +26,7 @@ FRAME_SAMPLES = 512
 FRAME_SECONDS = FRAME_SAMPLES / SAMPLE_RATE
 
 AUDIBLE = 10 ** (-50 / 20)
-"""-50 dBFS: what is quieter is not heard, so it is neither a first nor a last sound."""
+"""-50 dBFS. A quieter sample counts as inaudible, so it is neither a first nor a last sound."""
 
 MICROPHONE = "microphone"
 
@@ -40,7 +40,7 @@ OWN_SOURCES = (MICROPHONE, TYPED, REPLAY)
 
 
 def audible(samples: Samples) -> Indices:
-    """The indices of the samples that can be heard: shape (k,), ascending, none for silence."""
+    """Return the indices of the audible samples: shape (k,), ascending, empty for silence."""
     import numpy as np
 
     return np.flatnonzero(np.abs(samples) > AUDIBLE)
@@ -48,14 +48,14 @@ def audible(samples: Samples) -> Indices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """32 ms of sound as it was captured."""
+    """32 ms of captured sound."""
 
     samples: Samples
     """shape (512,), float32, 16 kHz"""
     captured_at: float
     """monotonic seconds at which its last sample was captured"""
     source: str = MICROPHONE
-    """`microphone`, or the name of the clip that is being spoken instead"""
+    """`microphone`, or the name of the clip that replaces it"""
     overflow: bool = False
     """sound just before it was lost: the device was not read in time"""
 
@@ -74,7 +74,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Utterance:
-    """What was said: from the first to the last speech frame, plus fixed padding."""
+    """The user's speech, from the first to the last speech frame, plus fixed padding."""
 
     samples: Samples
     """shape (n,), float32, 16 kHz; the padding at the end is digital zeros"""
@@ -108,7 +108,7 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One step of a brain, with the text it made visible (which may be empty)."""
+    """One step of a brain, with the text that it completed. The text may be empty."""
 
     text: str
     id: int | None = None
@@ -123,14 +123,14 @@ class UserTranscript:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpeechChunk:
-    """A piece of spoken reply, and the text it says."""
+    """A piece of a spoken reply, and its text."""
 
     samples: Samples
     """shape (n,), float32, mono"""
     rate: int
     """Hz"""
     text: str
-    """the clause this chunk says; for a clause in several chunks, on its first chunk only"""
+    """the clause of this chunk; of several chunks of a clause, only the first has it"""
 
     @property
     def seconds(self) -> float:

@@ -224,7 +224,7 @@ class Engine:
         threading.excepthook = self._excepthook
 
     def _enqueue(self, handle: TurnHandle, command: Talk | SendText | Replay) -> int:
-        """Number a new turn and put it into the inbox; cancel the turn before it."""
+        """Give a new turn its number, put it into the inbox, and cancel the turn before it."""
         with self._creating:
             self._create(handle)
             self._inbox.put(command)

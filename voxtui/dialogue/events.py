@@ -14,7 +14,7 @@ from voxtui.dialogue.marks import Marks, Turn
 
 
 class State(StrEnum):
-    """What the engine is doing. The engine alone changes it."""
+    """The activity of the engine. Only the engine changes it."""
 
     LOADING = "loading"
     READY = "ready"
@@ -30,7 +30,7 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """A step of start-up; `fraction` 0..1 where it is known."""
+    """A step of loading; `fraction` 0..1 where it is known."""
 
     step: str
     fraction: float | None = None
@@ -38,37 +38,37 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Everything is in place, after start-up or after another part was chosen."""
+    """The parts in use, after start-up or after a change."""
 
     brain: str
     """the brain in words, e.g. `embedded (small local model, English)`"""
     voice: str
     microphone: str | None
-    """its device name, or None: no microphone, clips and text only"""
+    """its device name; None: clips and text only"""
     speaker: str | None
     sends_to: str = ""
     """where the user's voice and words go; empty: they stay on this machine"""
     brain_name: str = ""
     """the brain's short name, such as `embedded`"""
     changed: bool = False
-    """the part that was asked for is among them"""
+    """a requested change succeeded"""
 
 
 @dataclass(frozen=True, slots=True)
 class MicrophoneOpened:
-    """At start-up, before the models are loaded: its level can be seen from now on."""
+    """The microphone delivers sound. At start-up, this comes before the models are loaded."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class MicrophoneLost:
-    """There is no microphone (any more). What was captured is answered; clips and text go on."""
+    """No microphone is in use (any more). Clips and text still work."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """The key went down, a clip began, or a text was sent."""
+    """A turn began: by the key, by speech, by a clip, by a text or by a replay."""
 
     turn: int
     source: str
@@ -78,7 +78,7 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What was said is complete, and goes to the brain."""
+    """The utterance is complete and goes to the brain."""
 
     turn: int
     said: Utterance = field(compare=False)
@@ -86,7 +86,7 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class UserWords:
-    """What the user said or typed in this turn."""
+    """The user's words in this turn, spoken or typed."""
 
     turn: int
     text: str
@@ -94,7 +94,7 @@ class UserWords:
 
 @dataclass(frozen=True, slots=True)
 class ReplyText:
-    """The next piece of the reply, as the chunker lets it out."""
+    """The next piece of the reply."""
 
     turn: int
     text: str
@@ -102,7 +102,7 @@ class ReplyText:
 
 @dataclass(frozen=True, slots=True)
 class SpokenUpTo:
-    """After a barge-in: the part of the reply that was heard, which is what history keeps."""
+    """The heard part of a reply that was cut off. The history keeps that part."""
 
     turn: int
     text: str
@@ -110,7 +110,7 @@ class SpokenUpTo:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One sentence for the user that belongs to no reply."""
+    """A sentence for the user."""
 
     message: str
     severity: Literal["information", "warning", "error"] = "warning"
@@ -123,21 +123,21 @@ class TurnFinished:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """Start-up failed for a reason the user can do something about."""
+    """Start-up failed for a reason that the user can change."""
 
     error: VoxtuiError
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeFailed:
-    """What was chosen cannot be used, for this reason: every part is as it was."""
+    """A requested change failed. Every part is as before."""
 
     error: VoxtuiError
 
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A bug on the engine's or any other thread. The front end raises it."""
+    """An unexpected exception on a thread of ours. The front end raises it."""
 
     error: BaseException
 

@@ -1,4 +1,4 @@
-"""The seams. Everything the engine drives is one of these five, and nothing else."""
+"""The protocols of the parts that the engine drives."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.recording import Recording
 
 Progress = Callable[[str, float | None], None]
-"""Reports a step of start-up in words, and how much of it is done (0..1) where that is known.
+"""Reports a step of loading in words, and its fraction done (0..1) where that is known.
 
-A long step calls it again and again. It raises when nobody waits any more; that is let through.
+A long step calls it repeatedly. It may raise to abort the step; let the exception propagate.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PastTurn:
-    """A turn the conversation remembers: what was said, and what was heard of the reply."""
+    """A past turn: the user's part, and the heard part of the reply."""
 
     said: Utterance | str
-    """the audio while it is within `history.turns`, then the placeholder text; or typed text"""
+    """the audio of the latest `history.turns` turns; else the words, or a placeholder"""
     words: str | None
-    """what the user said in words, where that is known"""
+    """the user's words, where they are known"""
     reply: tuple[Token, ...]
-    """the tokens of the part of the reply that was heard"""
+    """the tokens of the heard part of the reply"""
 
     @property
     def user_text(self) -> str:
@@ -44,55 +44,55 @@ Past = Sequence[PastTurn]
 
 
 def placeholder(said: Utterance) -> str:
-    """What stands in the history for audio that was never put into words."""
+    """Return the text that replaces audio without a transcript in the history."""
     return f"[User audio input - {len(said.samples)} samples, {said.seconds:.2f}s]"
 
 
 class Microphone(Protocol):
-    """Where frames come from. The hardware pushes; everything else is pulled."""
+    """A source of frames, which it pushes."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def level(self) -> float:
-        """Peak of the latest block, 0..1. Cheap; any thread."""
+        """Peak of the latest block, 0..1. Cheap. Any thread."""
         ...
 
     def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
-        """Call `sink` with every frame from now on; `lost(sentence)` once if the device goes away.
+        """Call `sink` with every frame from now on, and `lost(message)` once if the device is lost.
 
         Both are called on the audio thread. Raises DeviceError.
         """
         ...
 
     def close(self) -> None:
-        """Stop; no call to `sink` after this returns. May be called twice."""
+        """Stop. `sink` is not called after this returns. May be called twice."""
         ...
 
 
 class Speaker(Protocol):
-    """One long-lived output stream, used by the engine's thread alone."""
+    """One long-lived output stream. Only the engine's thread uses it."""
 
     @property
     def name(self) -> str: ...
 
     def open(self) -> None:
-        """Raises DeviceError."""
+        """Open the stream. Raises DeviceError."""
         ...
 
     def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
-        """Queue `chunk` behind what is playing, without a gap; blocks while enough is queued.
+        """Queue `chunk` without a gap; block while enough is queued.
 
-        Writes FIRST_SOUND. Returns early, and the speaker is silent within 50 ms, once `stopped`
-        turns true. Raises DeviceError when the device is lost.
+        Writes FIRST_SOUND. Once `stopped` is true, it returns, and the speaker is silent within
+        50 ms. Raises DeviceError when the device is lost.
         """
         ...
 
     def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
-        """Block until all that was queued has been heard, or `stopped`. Writes LAST_SOUND.
+        """Block until everything queued was played, or `stopped`. Writes LAST_SOUND.
 
-        Returns the seconds of speech that were heard since the last `finish`.
+        Returns the seconds of speech that were audible since the last `finish`.
         """
         ...
 
@@ -104,7 +104,7 @@ class Speaker(Protocol):
 class SpeechDetector(Protocol):
     """Voice activity detection, frame by frame.
 
-    May load at the first call of either, and then raises ModelError where it cannot.
+    May load at the first call. Raises ModelError if that fails.
     """
 
     def reset(self) -> None:
@@ -112,26 +112,26 @@ class SpeechDetector(Protocol):
         ...
 
     def probability(self, frame: Frame) -> float:
-        """How likely this frame holds speech, 0..1, given the frames since `reset`."""
+        """Return the probability of speech in this frame, 0..1, given the frames since `reset`."""
         ...
 
 
 class Brain(Protocol):
-    """Turns what was said into tokens. Called from the engine thread, except as noted."""
+    """Turns an utterance or a text into tokens. Called on the engine's thread, except as noted."""
 
     @property
     def name(self) -> str:
-        """The short name of the config: `embedded`, `voxtral`, `remote`."""
+        """The value of `brain.name`: `embedded`, `voxtral` or `remote`."""
         ...
 
     @property
     def description(self) -> str:
-        """In words, for the screen."""
+        """The brain in words, for the screen."""
         ...
 
     @property
     def sends_to(self) -> str:
-        """Where the user's voice and words go; empty: they stay on this machine."""
+        """The host that gets the user's voice and words; empty: they stay on this machine."""
         ...
 
     def warm_up(self, progress: Progress) -> None:
@@ -155,20 +155,20 @@ class Brain(Protocol):
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[UserTranscript | Token]:
-        """Answer. Pulled on a worker thread; ends within one step of `cancelled`.
+        """Yield the answer, pulled on a worker thread. Ends within one step of `cancelled`.
 
         A brain that knows the user's words yields one UserTranscript before its first Token.
-        The answer is the same whether or not anything was worked out ahead. Writes ENCODED or
+        Speculative work does not change the answer. Writes ENCODED or
         TRANSCRIBED, PREFILLED and `marks.speculative_s`. Raises ModelError.
         """
         ...
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
-        """The words of `said`. Raises ModelError."""
+        """Yield the words of `said`. Raises ModelError."""
         ...
 
     def close(self) -> None:
-        """End what it started. May be called twice, and where `warm_up` has failed."""
+        """Release what `warm_up` loaded. May be called twice, and if `warm_up` failed."""
         ...
 
 

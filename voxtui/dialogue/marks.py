@@ -1,4 +1,4 @@
-"""When each moment of a turn was reached, and the finished turn.
+"""The moments of a turn, and the result of a finished turn.
 
 Every time is `time.monotonic()` seconds."""
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Mark(StrEnum):
-    """A moment of a turn, written where it happens. In the order of a usual turn."""
+    """A moment of a turn, written where it happens. Listed in the order of a usual turn."""
 
     SPEECH_ENDED = "speech_ended"
     RELEASED = "released"
@@ -35,35 +35,35 @@ class Mark(StrEnum):
 
 
 class Marks:
-    """When each mark of one turn was reached. Any thread may write; the first write wins."""
+    """The time of each mark of one turn. Any thread may write; the first write wins."""
 
     def __init__(self) -> None:
         self._times: dict[Mark, float] = {}
         self._lock = threading.Lock()
         self.speculative_s = 0.0
-        """seconds of work on this turn that were done before `released` and kept"""
+        """seconds of work before `released` whose result was used"""
         self.speech_s = 0.0
-        """seconds of speech the voice has made so far"""
+        """seconds of speech synthesised so far"""
         self.gpu_bytes: int | None = None
-        """GPU memory the brain holds, where it knows"""
+        """GPU memory of the brain, where it is known"""
         self.network_s: float | None = None
-        """seconds to the first token that were the network's, where the brain uses one"""
+        """the network's share of the time to the first token, in seconds, for a remote brain"""
 
         self.tokens: int | None = None
         """tokens of the reply as the brain's server counts them; None: one per Token"""
 
     def mark(self, name: Mark, at: float | None = None) -> None:
-        """`name` was reached at `at` (monotonic seconds), or just now; unless it was before."""
-        at = time.monotonic() if at is None else float(at)  # it may come out of an array
+        """Write the mark `name` at `at` (monotonic seconds; None: now), unless it is written."""
+        at = time.monotonic() if at is None else float(at)  # a numpy float is not JSON
         with self._lock:
             self._times.setdefault(name, at)
 
     def at(self, name: Mark) -> float | None:
-        """Monotonic seconds, or None for a mark that was not reached."""
+        """Return monotonic seconds, or None for a mark that was not reached."""
         return self._times.get(name)
 
     def since_release(self) -> dict[str, float]:
-        """Mark name -> seconds since `released` (negative before it), unreached ones absent."""
+        """Return mark name -> seconds since `released`, negative before it. Unreached: absent."""
         with self._lock:
             times = dict(self._times)
         released = times.get(Mark.RELEASED)
@@ -81,7 +81,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A finished turn. Durations are derived from the marks, never stored."""
+    """The result of a turn. Durations are derived from the marks, never stored."""
 
     number: int
     brain: str
@@ -89,7 +89,7 @@ class Turn:
     marks: Mapping[str, float]
     """seconds relative to `released`"""
     clip: str | None = None
-    """the name of the clip that was heard in place of the microphone"""
+    """the name of the clip that replaced the microphone"""
     heard: str | None = None
     """the user's words, where the brain knows them"""
     reply: str = ""
@@ -100,11 +100,11 @@ class Turn:
     network_s: float | None = None
     """these three as in Marks"""
     paced: bool = True
-    """False: a clip that was not played in real time, so its times compare with no other's"""
+    """False: a clip that was not played in real time; its times are not comparable"""
     error: str | None = None
 
     def ms(self, mark: Mark, since: Mark = Mark.RELEASED) -> float | None:
-        """Milliseconds from `since` to `mark`, or None where either was not reached."""
+        """Return milliseconds from `since` to `mark`; None if either was not reached."""
         if mark.value not in self.marks or since.value not in self.marks:
             return None
         return (self.marks[mark.value] - self.marks[since.value]) * 1000
@@ -123,17 +123,17 @@ class Turn:
 
     @property
     def network_ms(self) -> float | None:
-        """How much of TTFT was the network, at least."""
+        """The network's share of TTFT, in milliseconds: a lower bound."""
         return None if self.network_s is None else self.network_s * 1000
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Between first and last token."""
+        """Tokens per second between the first and the last token."""
         span = self.ms(Mark.LAST_TOKEN, since=Mark.FIRST_TOKEN)
         return (self.tokens - 1) / (span / 1000) if span and self.tokens > 1 else None
 
     def as_json(self) -> dict[str, Any]:
-        """The one shape in which a turn is written anywhere. Names are stable."""
+        """Return the JSON form of a turn, the same everywhere. Its names are stable."""
 
         def rounded(value: float | None) -> float | None:
             return None if value is None else round(value, 1)
