@@ -135,7 +135,7 @@ def test_every_command_refuses_an_invalid_setting(voxtui, command):
 
 
 def bad_inputs(folder):
-    """(name, what is printed of it) of files that are no question."""
+    """Make unusable sound files; return (name, printed sentence) of each."""
     wav = QUESTION.read_bytes()
     silent = np.zeros((16_000, 1), np.float32)
     (folder / "empty.wav").write_bytes(b"")
@@ -370,13 +370,14 @@ def test_a_full_disk_behind_stdout_is_one_sentence(voxtui, command):
         )  # fmt: skip
     assert (ran.returncode, ran.stderr) == (
         2,
-        "voxtui: No space left on device: its output, or a file, was not written.\n",
+        "voxtui: The output was not written: No space left on device. "
+        "Free some space and try again.\n",
     )
 
 
 @pytest.mark.slow
 def test_closed_standard_streams_are_not_reused_for_files(voxtui):
-    """What is opened first gets the number of the stream, and what is printed lands in it."""
+    """Without /dev/null in its place, the next file gets the number of the stream."""
     command = f"{VOXTUI} ask {QUESTION} <&- >&- 2>&-"
     ran = subprocess.run(command, shell=True, check=False)
     assert ran.returncode == 2  # there is no model

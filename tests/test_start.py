@@ -90,7 +90,8 @@ def main(monkeypatch, capfd):
         ),
         (
             OSError(errno.ENOSPC, "No space left on device"),
-            "voxtui: No space left on device: its output, or a file, was not written.\n",
+            "voxtui: The output was not written: No space left on device. "
+            "Free some space and try again.\n",
         ),
         (
             PermissionError(errno.EACCES, "Permission denied", "a\nb\x1b[31m.wav"),

@@ -319,7 +319,9 @@ def main() -> NoReturn:
             refuse(f"voxtui: {one_line(os.fsdecode(error.filename))}: {error.strerror}.")
         if error.errno not in DISK_FULL:
             raise
-        refuse(f"voxtui: {error.strerror}: its output, or a file, was not written.")
+        refuse(
+            f"voxtui: The output was not written: {error.strerror}. Free some space and try again."
+        )
     except MemoryError:
         refuse("voxtui: Out of memory. `voxtui doctor` shows how much is free.")
     except RuntimeError as error:
