@@ -1,4 +1,5 @@
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from tests.models.tiny_model import CONTENT, PART, PARTIAL, TINY, place_tiny
 from voxtui.commands import models as fetch_command
 from voxtui.errors import InputError, ModelError, ModelMissing
+from voxtui.models import store
 from voxtui.models.catalogue import chat_model, models_directory
 from voxtui.models.download import download
 from voxtui.models.installed import check_content, kokoro_files, model_file, voxtral_directory
@@ -60,6 +62,29 @@ def test_an_unreadable_directory_is_one_sentence(find, monkeypatch):
             ModelError, match=r"cannot be read: Permission denied, EACCES\. `ls -ld /"
         ):
             find()
+
+
+def test_a_disk_that_cannot_read_the_file_is_one_sentence(monkeypatch):
+    path = place_tiny()
+
+    def broken(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(store, "open_regular", broken)
+    for read in (lambda: model_file("tiny"), lambda: check_content(path)):
+        with pytest.raises(ModelError, match=r"cannot be read: Input/output error, EIO\."):
+            read()
+
+
+def test_the_list_does_not_fail_on_an_unreadable_directory(monkeypatch, capsys):
+    def forbidden(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", forbidden)
+        patch.setattr(os, "stat", forbidden)
+        fetch_command.show_models(Config())
+    assert "needed, not here" in capsys.readouterr().out
 
 
 def test_a_model_file_of_the_wrong_size_is_damaged():

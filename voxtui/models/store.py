@@ -198,13 +198,15 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def access_errors() -> Generator[None, None, None]:
-    """Raise ModelError for a PermissionError within."""
+    """Raise ModelError for an OSError within."""
     try:
         yield
-    except PermissionError as error:
+    except OSError as error:
+        path = Path(error.filename or models_directory())
+        hint = f"`ls -ld {path.parent}` shows its owner."
         raise ModelError(
-            f"{error.filename} cannot be read: {reason(error)}.",
-            f"`ls -ld {Path(error.filename).parent}` shows its owner.",
+            f"{path} cannot be read: {reason(error)}.",
+            hint if isinstance(error, PermissionError) else "",
         ) from error
 
 
