@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
 PERIOD_SECONDS = 0.01
-"""How often the device takes sound, where that can be chosen. A sound server begins to play at the
-end of a period: PortAudio's own 50 ms would add 25 ms to every first sound."""
+"""Interval at which the device takes sound, where it can be set. A sound server begins to play at
+the end of a period: PortAudio's default of 50 ms would add 25 ms to every first sound."""
 
 WATCH_SECONDS = 0.001
 """Polling interval while waiting for playback to begin. It bounds the error of `first_sound`."""

@@ -218,8 +218,8 @@ class Speech:
     def play(self, tokens: Iterator[Token]) -> None:
         """Speak `tokens`, each clause once it is complete; block until the last sound was played.
 
-        Raises DeviceError, and VoiceFailed at once: `finish` plays what was made before. What
-        `tokens` raise is raised after what was made before it was played.
+        Raises DeviceError. Raises VoiceFailed at once; `finish` then plays the speech made so far.
+        An error of `tokens` is raised after that speech was played.
         """
         speaking = False
         try:
