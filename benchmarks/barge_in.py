@@ -71,11 +71,13 @@ def screen() -> None:
 
     with native_stderr_in(Path(os.devnull)):
         clips = [("tell me", Path())]
-        app = VoxtuiApp(
-            make_engine, Config(), clips, lambda engine, *_: engine.send_text("tell me")
-        )
+
+        def open_clip(path):
+            return lambda listener, stopped: listener.send_text("tell me")
+
+        app = VoxtuiApp(make_engine, Config(), clips, open_clip)
         app.run()
-        app.engine.close()
+        app.controls.close()
 
 
 def measure(turns: int) -> list[float]:

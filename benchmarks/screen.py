@@ -42,7 +42,7 @@ from voxtui.dialogue.events import Event, ReplyText, State, StateChanged
 from voxtui.records.metrics import percentile
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
-from voxtui.wiring import build_engine, clip_speaker, sample_clips
+from voxtui.wiring import build_engine, clip_opener, sample_clips
 
 TEXT = "The river winds slowly through the middle of the old city, under many bridges."
 WORDS = TEXT.split()
@@ -75,11 +75,11 @@ class MeasuredApp(VoxtuiApp):
 
     async def _measure(self) -> None:
         await asyncio.sleep(0.5)
-        self.engine.load()
+        self.controls.engine.load()
         for n in range(self._turns):
-            self.engine.begin("typed")
-            self.engine.report(ReplyText(n + 1, TEXT * 2))
-            self.engine.finish()
+            self.controls.engine.begin("typed")
+            self.controls.engine.report(ReplyText(n + 1, TEXT * 2))
+            self.controls.engine.finish()
             await asyncio.sleep(0.02)
         await asyncio.sleep(1.0)
         before = time.process_time()
@@ -104,24 +104,29 @@ class MeasuredApp(VoxtuiApp):
         for n in range(int(self._rate * self._seconds)):
             if n % per_turn == 0:
                 if n:
-                    self.engine.finish()
+                    self.controls.engine.finish()
                     time.sleep(PAUSE_SECONDS)
                     begun += PAUSE_SECONDS
-                self.engine.begin("typed")
-                self.engine.report(StateChanged(State.THINKING), StateChanged(State.SPEAKING))
-                number = self.engine.turns
+                self.controls.engine.begin("typed")
+                self.controls.engine.report(
+                    StateChanged(State.THINKING), StateChanged(State.SPEAKING)
+                )
+                number = self.controls.engine.turns
             time.sleep(max(0.0, begun + n / self._rate - time.monotonic()))
-            self.engine.level = 0.1 + n % 7 / 10
-            self.engine.report(ReplyText(number, WORDS[n % len(WORDS)] + " "))
+            self.controls.engine.level = 0.1 + n % 7 / 10
+            self.controls.engine.report(ReplyText(number, WORDS[n % len(WORDS)] + " "))
 
-    def _show_reply(self, view, text) -> None:
-        super()._show_reply(view, text)
-        self._appended += 1
+    def take_event(self, event) -> None:
+        super().take_event(event)
+        if isinstance(event, ReplyText):
+            self._appended += event.text.count(" ")  # each piece is one word; several are merged
 
     def post_display_hook(self) -> None:
         super().post_display_hook()
-        if self._view and self._view.latest and self._view.latest.painted and self._appended:
-            handed_over = [self._handed_over.popleft() for _ in range(self._appended)]
+        view = self.turns.view
+        if view and view.latest and view.latest.painted and self._appended:
+            pieces = min(self._appended, len(self._handed_over))
+            handed_over = [self._handed_over.popleft() for _ in range(pieces)]
             self._appended = 0
             self.when_written(lambda at: self.paints.extend(at - then for then in handed_over))
 
@@ -135,7 +140,7 @@ class LoadingApp(VoxtuiApp):
             lambda emit: build_engine(config, emit, None, None),
             config,
             sample_clips(),
-            clip_speaker(config),
+            clip_opener(config),
         )
         self.while_loading: list[float] = []
         self.while_answering: list[float] = []
@@ -146,13 +151,13 @@ class LoadingApp(VoxtuiApp):
 
     async def _measure(self) -> None:
         began = time.monotonic()
-        await self._watch(self.while_loading, lambda: self._state is not State.LOADING)
+        await self._watch(self.while_loading, lambda: self.controls.state is not State.LOADING)
         self.loaded_after = time.monotonic() - began
         await asyncio.sleep(0.5)
         for number in (1, 2):
             self.action_clip(number)
-            await self._watch(self.while_answering, lambda: self._state is not State.READY)
-            await self._watch(self.while_answering, lambda: self._state is State.READY)
+            await self._watch(self.while_answering, lambda: self.controls.state is not State.READY)
+            await self._watch(self.while_answering, lambda: self.controls.state is State.READY)
         self.exit()
 
     async def _watch(self, late: list[float], over: Callable[[], bool]) -> None:
@@ -187,7 +192,7 @@ def paint(rate: float, turns: int, seconds: float) -> dict[str, Any]:
 def load() -> dict[str, Any]:
     app = LoadingApp()
     app.run()
-    app.engine.close()
+    app.controls.close()
     return {
         "loaded_after_s": round(app.loaded_after, 1),
         "loading_late_ms": spread(app.while_loading),

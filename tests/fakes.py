@@ -6,10 +6,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from voxtui.controls import PartMakers
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
@@ -350,8 +352,9 @@ class ScriptedEngine:
     def rescan_devices(self) -> None:
         self.calls.append(("rescan_devices",))
 
-    def replay(self, at: float | None = None) -> None:
+    def replay(self, at: float | None = None) -> int:
         self.calls.append(("replay",))
+        return self.turns + 1
 
     def new_conversation(self) -> None:
         self.calls.append(("new_conversation",))
@@ -361,3 +364,30 @@ class ScriptedEngine:
 
     def close(self, seconds: float | None = None) -> None:
         self.calls.append(("close",))
+
+
+@dataclass(frozen=True)
+class ListedDevice:
+    """A device as `list_devices` names it, as far as a palette shows it."""
+
+    name: str
+    inputs: int
+    outputs: int
+
+
+DEVICES = [ListedDevice("USB Microphone", 1, 0), ListedDevice("Headphones", 0, 2)]
+
+
+def part_makers(**given: Any) -> PartMakers:
+    """Makers of fakes, but for those that are `given`."""
+    made = {
+        "microphone": lambda config: FakeMicrophone(),
+        "speaker": lambda config: FakeSpeaker(),
+        "brain": lambda config, notify: ScriptedBrain(),
+        "voice": lambda config, notify: None if config.voice.engine == "none" else BeepVoice(),
+        "reload": lambda config, notify, may_download: ReplaceParts(
+            config, brain=ScriptedBrain(), voice=BeepVoice()
+        ),
+        "devices": lambda: DEVICES,
+    }
+    return PartMakers(**{**made, **given})

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,13 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from voxtui.audio.clips import load_clip, speak
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, State
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
-from voxtui.wiring import build_engine, sample_clips
+from voxtui.wiring import build_engine, clip_opener, sample_clips
 
 FONTS = Path("/usr/share/fonts/truetype/dejavu")
 POINTS = 16
@@ -120,10 +118,7 @@ def make_app() -> VoxtuiApp:
             config, emit, SounddeviceMicrophone(""), SounddeviceSpeaker(config.audio.output)
         )
 
-    def speak_clip(engine: Engine, path: Path, stopped: threading.Event) -> None:
-        speak(load_clip(path, config.audio.max_utterance_s), engine, stopped)
-
-    return VoxtuiApp(make_engine, config, sample_clips(), speak_clip)
+    return VoxtuiApp(make_engine, config, sample_clips(), clip_opener(config))
 
 
 async def take(path: Path, size: tuple[int, int], clips: list[int], theme: str) -> None:
@@ -131,7 +126,7 @@ async def take(path: Path, size: tuple[int, int], clips: list[int], theme: str) 
     async with app.run_test(size=size) as pilot:
 
         async def ready(turns: int) -> None:
-            while app._state is not State.READY or app._number < turns:
+            while app.controls.state is not State.READY or app.turns.over < turns:
                 await asyncio.sleep(0.05)
 
         app.theme = theme
@@ -141,7 +136,7 @@ async def take(path: Path, size: tuple[int, int], clips: list[int], theme: str) 
             await ready(turn)
         await pilot.pause(0.3)
         save(app, path)
-    app.engine.close()
+    app.controls.close()
 
 
 def main() -> None:

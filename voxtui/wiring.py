@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from voxtui.errors import ModelError
 
 if TYPE_CHECKING:
-    import threading
-
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
+    from voxtui.controls import OpenClip, PartMakers, Speak
     from voxtui.dialogue.commands import ReplaceParts
     from voxtui.dialogue.data import Samples
     from voxtui.dialogue.engine import Engine
@@ -256,15 +255,30 @@ def recogniser(config: Config, notify: Notify) -> Generator[Callable[[Samples], 
         yield recognise
 
 
-def clip_speaker(config: Config) -> Callable[[Engine, Path, threading.Event], None]:
-    """Return a function that reads a clip and speaks it in real time. It raises InputError."""
+def clip_opener(config: Config) -> OpenClip:
+    """Return a function that reads a clip, and returns another that speaks it in real time."""
 
-    def speak_clip(engine: Engine, path: Path, stopped: threading.Event) -> None:
+    def open_clip(path: Path) -> Speak:
         from voxtui.audio.clips import load_clip, speak
 
-        speak(load_clip(path, config.audio.max_utterance_s), engine, stopped)
+        return partial(speak, load_clip(path, config.audio.max_utterance_s))
 
-    return speak_clip
+    return open_clip
+
+
+def part_makers() -> PartMakers:
+    """Return what makes the parts that a front end lets a person choose."""
+    from voxtui.audio.devices import list_devices
+    from voxtui.controls import PartMakers
+
+    return PartMakers(
+        microphone=lambda config: build_microphone(config.audio.input),
+        speaker=lambda config: build_speaker(config.audio.output),
+        brain=partial(build_brain, may_download=frozenset({VOXTRAL})),
+        voice=build_voice,
+        reload=reload_parts,
+        devices=list_devices,
+    )
 
 
 def sample_clips() -> list[tuple[str, Path]]:

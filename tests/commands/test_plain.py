@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.fakes import ScriptedEngine
+from tests.fakes import ScriptedEngine, part_makers
 from tests.ui.pseudo_terminal import until
 from voxtui.commands.plain import Plain, typed_lines
 from voxtui.dialogue.commands import ReplaceParts
@@ -26,7 +26,7 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.marks import Mark, Outcome
 from voxtui.errors import InputError, ModelError, ModelMissing
-from voxtui.settings.schema import Config, TargetsConfig
+from voxtui.settings.schema import Config, UiConfig
 
 CLIPS = [("a question", Path("question.wav"))]
 MARKS = {"released": 0.0, "first_token": 0.084, "first_sound": 0.512, "last_token": 1.234}
@@ -34,25 +34,27 @@ THINKING, SPEAKING = StateChanged(State.THINKING), StateChanged(State.SPEAKING)
 LISTENING = StateChanged(State.LISTENING)
 
 
+def no_clip(path):
+    return lambda listener, stopped: None
+
+
 @pytest.fixture
 def converse(capsys):
     """Run `script(engine, told)`, which reports events and yields lines, in the order of both."""
 
-    def run(
-        script, live=True, offset=None, speak_clip=lambda engine, path, stopped: None, save_dir="",
-        reload_parts=None,
-    ):  # fmt: skip
+    def run(script, live=True, offset=None, open_clip=no_clip, save_dir="", reload=None):
+        config = Config(ui=UiConfig(save_dir=save_dir))
         plain = Plain(
             ScriptedEngine,
-            TargetsConfig(),
+            config,
             CLIPS,
-            speak_clip,
-            reload_parts,
+            open_clip,
+            part_makers(reload=reload),
             lambda speaker: offset,
             live,
-            save_dir,
         )
-        engine = plain.engine
+        run.controls = plain.controls
+        engine = plain.controls.engine
 
         def told(*names):
             until(lambda: [call[0] for call in engine.calls[1:]][-len(names) :] == list(names))
@@ -119,9 +121,10 @@ def test_text_is_sent_and_not_repeated(converse):
 
 def test_text_typed_while_models_load_is_kept_and_enter_says_that_it_cannot_talk_yet(converse):
     def script(engine, told):
+        yield "\n"
         yield "first\n"
         yield "second\n"
-        yield "\n"
+        until(lambda: len(converse.controls.kept) == 2)
         engine.load()
         told("say")
         engine.begin("typed")
@@ -135,6 +138,9 @@ def test_text_typed_while_models_load_is_kept_and_enter_says_that_it_cannot_talk
 def test_the_lines_of_a_pipe_wait_for_one_another_and_all_are_answered(converse):
     heard = []
 
+    def open_clip(path):
+        return lambda listener, stopped: heard.append(path)
+
     def script(engine, told):
         yield from ("one\n", "\n", "two\n", "/1\n")
         engine.load()
@@ -146,7 +152,7 @@ def test_the_lines_of_a_pipe_wait_for_one_another_and_all_are_answered(converse)
         engine.begin("a question")
         engine.finish(reply="Yes.")
 
-    _, commands = converse(script, live=False, speak_clip=lambda *call: heard.append(call[1]))
+    _, commands = converse(script, live=False, open_clip=open_clip)
     assert commands == ["say", "say"]
     assert heard == [Path("question.wav")]
 
@@ -193,6 +199,8 @@ def test_a_notice_in_the_middle_of_an_answer_stands_on_a_line_of_its_own(convers
 def test_commands(converse):
     def script(engine, told):
         engine.load()
+        engine.begin()
+        engine.report(SPEAKING)
         yield "/stop\n"
         told("cancel")
         yield "/new\n"
@@ -200,12 +208,12 @@ def test_commands(converse):
         yield from ("/mute", "/mute", "/7", "/nonsense", "/quit")
 
     said, commands = converse(script)
-    assert commands == ["cancel"] * 2 + ["new_conversation", "mute", "mute"]
+    assert commands == ["cancel", "new_conversation", "mute", "mute"]
     assert said[-5:] == [
         "New conversation.",
         "The voice is off.",
         "The voice is on.",
-        "There are 1 sample clips.",
+        "There is no sample clip 7. Choose 1 to 1.",
         "/nonsense: there is no such command. /help lists them.",
     ]
 
@@ -255,7 +263,7 @@ def test_without_a_microphone_enter_says_what_to_do(converse):
         yield "\n"
 
     said, commands = converse(script)
-    assert said[-1] == "There is no microphone: type, or let it hear a sample with /1."
+    assert said[-1] == "There is no microphone. Type, or play a sample clip (1 to 1)."
     assert commands == []
 
 
@@ -272,7 +280,7 @@ def test_devices_are_looked_for_again_between_turns(converse):
     assert commands == ["rescan_devices"]
     assert "Microphone: a headset." in " ".join(said)
     assert sum("Enter: start to talk" in line for line in said) == 1
-    assert said[-1] == "Devices are looked for between turns."
+    assert said[-1] == "Devices can be looked for only between turns."
 
 
 def test_a_microphone_that_is_lost_ends_the_talking(converse):
@@ -318,13 +326,14 @@ def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_typed_i
 ):
     made = []
 
-    def reload_parts(say, fetches):
+    def reload_parts(config, notify, fetches):
         made.append(fetches)
         return ReplaceParts(Config())
 
     def script(engine, told):
         yield "hello"
         engine.report(LoadFailed(MISSING))
+        until(lambda: converse.controls.failed)
         yield "/again"
         told("change")
         engine.report(StateChanged(State.LOADING), LoadFailed(MISSING))
@@ -334,7 +343,7 @@ def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_typed_i
         engine.load()
         told("say")
 
-    said, commands = converse(script, reload_parts=reload_parts)
+    said, commands = converse(script, reload=reload_parts)
     assert made == [False, True]
     assert commands == ["change", "change", "say"]
     offer = "The chat model is not here. /fetch: fetch it now (1.1 GB). /again: try again."
@@ -343,7 +352,7 @@ def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_typed_i
 
 
 def test_what_cannot_even_be_made_again_is_said_and_can_be_tried_again(converse):
-    def reload_parts(say, fetches):
+    def reload_parts(config, notify, fetches):
         raise ModelError("Kokoro is not installed.", "Install it.")
 
     def script(engine, told):
@@ -351,10 +360,10 @@ def test_what_cannot_even_be_made_again_is_said_and_can_be_tried_again(converse)
         yield ""
         yield "/again"
 
-    said, commands = converse(script, reload_parts=reload_parts)
+    said, commands = converse(script, reload=reload_parts)
     assert said == [
         "Out of memory. /again: try again.",
-        "No model is loaded. Text is kept until one is. /again: try again.",
+        "No model is loaded. Text is kept until one is.",
         "Kokoro is not installed. Install it. /again: try again.",
     ]
     assert commands == []
@@ -377,14 +386,14 @@ def test_where_nobody_can_try_again_a_start_that_failed_is_raised_and_a_bug_alwa
 
 
 def test_a_clip_that_cannot_be_read_is_said_and_not_waited_for(converse):
-    def broken(engine, path, stopped):
+    def broken(path):
         raise InputError(f"{path} is not audio.")
 
     def script(engine, told):
         engine.load()
         yield "/1\n"
 
-    said, _ = converse(script, live=False, speak_clip=broken)
+    said, _ = converse(script, live=False, open_clip=broken)
     assert said[-1] == "question.wav is not audio."
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from textual import events
 from textual._context import active_app
+from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from tests.fakes import LONG_AGO, ScriptedEngine
@@ -35,8 +36,8 @@ def waits_for_work_and_not_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_level_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines it would change are those that most tests compare."""
-    for name in ("LEVEL_SECONDS", "LEVEL_CHECK_SECONDS"):
-        monkeypatch.setattr(f"voxtui.ui.app.{name}", 1e6)
+    monkeypatch.setattr("voxtui.ui.app.LEVEL_SECONDS", 1e6)
+    monkeypatch.setattr("voxtui.ui.status.LEVEL_CHECK_SECONDS", 1e6)
 
 
 async def nothing_left_to_do(_: float = 0.0) -> None:
@@ -65,7 +66,7 @@ class Screen:
 
     async def settle(self) -> None:
         await self.pilot.pause()
-        while self.app._rest is not None:
+        while self.app.turns.words_first:
             await self.pilot.pause(0.005)
 
     async def press(self, *keys: str, after: float = 2.0) -> float:
@@ -96,6 +97,14 @@ class Screen:
         return next(line for line in self.lines if containing in line)
 
     @property
+    def notifications(self) -> list[Notification]:
+        return list(self.app._notifications)
+
+    @property
+    def toasts(self) -> list[str]:
+        return [notification.message for notification in self.notifications]
+
+    @property
     def commands(self) -> list[str]:
         """What the engine was told, start and close aside."""
         return [str(call[0]) for call in self.engine.calls if call[0] not in ("start", "close")]
@@ -108,11 +117,12 @@ async def screen(
     loaded: bool = True,
     microphone: str | None = "a microphone",
     config: Config | None = None,
-    speak_clip=lambda engine, path, stopped: None,
+    open_clip=lambda path: lambda listener, stopped: None,
     clips=CLIPS,
+    parts=None,
 ) -> AsyncIterator[Screen]:
-    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, speak_clip)
-    engine = app.engine
+    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, parts)
+    engine = app.controls.engine
     assert isinstance(engine, ScriptedEngine)
     async with app.run_test(size=size) as pilot:
         shown = Screen(app, engine, pilot)

@@ -96,8 +96,9 @@ class NotingApp(VoxtuiApp):
 
     def on_keyboard_answer(self, answer: KeyboardAnswer) -> None:
         super().on_keyboard_answer(answer)
-        assert isinstance(self.engine, NotingEngine)
-        self.engine.note("releases" if answer.releases else "no releases")
+        engine = self.controls.engine
+        assert isinstance(engine, NotingEngine)
+        engine.note("releases" if answer.releases else "no releases")
 
 
 def main() -> None:

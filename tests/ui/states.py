@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from voxtui.dialogue.marks import Mark, Marks, Outcome
 from voxtui.errors import ModelMissing
 from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.talkbar import TalkBar
 from voxtui.ui.terminal.keyboard import KeyboardAnswer
 
 Act = Callable[[Screen], Awaitable[None]]
@@ -127,7 +128,9 @@ def _joined(found: re.Match[str]) -> str:
 
 
 def make_app(config: Config | None = None) -> VoxtuiApp:
-    app = PicturedApp(ScriptedEngine, config or Config(), CLIPS, lambda engine, path, stop: None)
+    app = PicturedApp(
+        ScriptedEngine, config or Config(), CLIPS, lambda path: lambda listener, stopped: None
+    )
     app.NOTIFICATION_TIMEOUT = NEVER
     return app
 
@@ -140,39 +143,39 @@ async def loaded(s: Screen, **other: Any) -> None:
 
 async def listening(s: Screen, seconds: float = 1.4, level: float = 0.2) -> None:
     """The key is down."""
-    s.app._talking = s.engine.turns = s.engine.turns + 1
+    s.app.controls.talking = s.engine.turns = s.engine.turns + 1
     s.engine.report(TurnStarted(s.engine.turns, MICROPHONE, Marks()))
     s.engine.report(StateChanged(State.LISTENING))
     await s.settle()
     s.clock.now += seconds
     s.engine.level = level
-    s.app._tick()
+    s.app.tick()
 
 
 async def asked(s: Screen, question: str = QUESTION) -> None:
     """It is up again, and what was said is known."""
     await listening(s)
-    marks = s.app._marks
+    marks = s.app.turns.marks
     marks.mark(Mark.RELEASED, s.clock.now)
     s.engine.report(Captured(s.engine.turns, speech()), StateChanged(State.THINKING))
     s.engine.report(UserWords(s.engine.turns, question))
     s.engine.level = 0.002
     await s.settle()
-    s.app._words_due = 0.0  # and no answer for half a second
+    s.app.turns.stop_waiting_for_words()  # and no answer for half a second
 
 
 async def answering(s: Screen, question: str = QUESTION, answer: str = ANSWER) -> None:
     """Halfway through the answer."""
     await asked(s, question)
-    released = s.app._marks.at(Mark.RELEASED)
+    released = s.app.turns.marks.at(Mark.RELEASED)
     for name, at in MARKS.items():
         if name not in ("last_token", "last_sound", "released"):
-            s.app._marks.mark(Mark(name), released + at)
-    s.app._marks.speculative_s, s.app._marks.speech_s = 0.41, 2.6
+            s.app.turns.marks.mark(Mark(name), released + at)
+    s.app.turns.marks.speculative_s, s.app.turns.marks.speech_s = 0.41, 2.6
     s.engine.report(ReplyText(s.engine.turns, answer), StateChanged(State.SPEAKING))
     await s.settle()
     s.clock.now += 1.0
-    s.app._tick()
+    s.app.tick()
 
 
 def turn(
@@ -235,16 +238,15 @@ async def listening_toggle(s: Screen) -> None:
 
 async def listening_mouse(s: Screen) -> None:
     await loaded(s)
-    s.app._by_mouse = True
-    s.app._show_mode()
+    s.app.post_message(TalkBar.Held())
     await listening(s)
 
 
 async def listening_hands_free(s: Screen) -> None:
     await loaded(s)
     await listening(s)
-    s.app._talking = None
-    s.app._tick()
+    s.app.controls.talking = None
+    s.app.tick()
 
 
 async def thinking(s: Screen) -> None:
@@ -263,7 +265,7 @@ async def answered(s: Screen) -> None:
 
 async def on_a_gpu(s: Screen) -> None:
     """With all that is shown only where it is known."""
-    s.app._device_offset = {"Headphones": 38.0}.get
+    s.app.device_offset = {"Headphones": 38.0}.get
     await loaded(s, brain="voxtral: Voxtral-Mini-3B-2507 on NVIDIA H200", voice="kokoro (af_heart)")
     for times in (1.3, 1.0, 1.1):
         turn(s, times=times * 0.3, gpu=True)
@@ -294,9 +296,9 @@ async def nothing_heard(s: Screen) -> None:
 async def silent_microphone(s: Screen) -> None:
     s.engine.level = 0.0
     await loaded(s)
-    s.app._check_level(LOADED.microphone, False)
+    s.app.status.check_level(LOADED.microphone, False)
     await listening(s, level=0.001)
-    s.app._show_level()  # or the clock decides whether the first complaint is withdrawn by now
+    s.app.status.show_level()  # else the clock decides whether the diagnosis is withdrawn by now
     s.engine.report(Notice(diagnose_level(LOADED.microphone, 0.001)))
     s.engine.finish(Outcome.NO_SPEECH)
 
@@ -330,8 +332,8 @@ async def silent_while_loading(s: Screen) -> None:
     await starting(s)
     s.engine.level = 0.0
     await s.settle()
-    s.app._loudest = 0.0
-    s.app._check_level(LOADED.microphone, False)
+    s.app.status.level.loudest = 0.0
+    s.app.status.check_level(LOADED.microphone, False)
 
 
 async def lost_microphone(s: Screen) -> None:
@@ -370,7 +372,7 @@ async def again(s: Screen) -> None:
     s.engine.begin("replay", at=s.clock.now)
     s.engine.report(Captured(s.engine.turns, speech()), StateChanged(State.THINKING))
     await s.settle()
-    s.app._words_due = 0.0
+    s.app.turns.stop_waiting_for_words()
 
 
 async def copied(s: Screen) -> None:
@@ -425,12 +427,16 @@ STATES: dict[str, tuple[Act, Config]] = {
 
 def frozen(clock: Clock) -> AbstractContextManager[object]:
     """Within, the screen's time is that of `clock`, and nothing happens by itself."""
-    never = dict.fromkeys(("TICK_SECONDS", "LEVEL_SECONDS", "LEVEL_CHECK_SECONDS"), NEVER)
-    return patch.multiple("voxtui.ui.app", time=clock, **never)
+    stack = ExitStack()
+    for module in ("app", "talk", "turns"):
+        stack.enter_context(patch(f"voxtui.ui.{module}.time", clock))
+    for name in ("app.TICK_SECONDS", "app.LEVEL_SECONDS", "status.LEVEL_CHECK_SECONDS"):
+        stack.enter_context(patch(f"voxtui.ui.{name}", NEVER))
+    return stack
 
 
 async def brought_about(pilot: Any, act: Act, clock: Clock) -> None:
-    engine = pilot.app.engine
+    engine = pilot.app.controls.engine
     shown = Screen(pilot.app, engine, pilot)
     shown.clock = clock
     await shown.settle()
@@ -438,8 +444,8 @@ async def brought_about(pilot: Any, act: Act, clock: Clock) -> None:
     await shown.settle()
     for field in pilot.app.screen.query(Input):
         field.cursor_blink = False
-    pilot.app._tick()
-    pilot.app._show_level()
+    pilot.app.tick()
+    pilot.app.status.show_level()
     await shown.settle()
 
 

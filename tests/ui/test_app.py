@@ -1,3 +1,4 @@
+import asyncio
 import threading
 import time
 from pathlib import Path
@@ -40,8 +41,10 @@ MARKS = {
 }
 
 
-def toasts(app):
-    return [notification.message for notification in app._notifications]
+async def until(s, true):
+    async with asyncio.timeout(SECONDS):
+        while not true():
+            await s.pilot.pause(0.005)
 
 
 # The turn, as it is seen.
@@ -213,7 +216,7 @@ async def test_the_first_words_are_painted_before_all_else_that_came_with_them()
         painted = []
 
         def note(tell):
-            painted.append((s.app._view.text, s.app._badge.content))
+            painted.append((s.app.turns.view.text, s.app.status.top.badge.content))
 
         s.app.when_written = note
         s.engine.begin()
@@ -262,7 +265,7 @@ async def test_a_number_that_grows_lays_nothing_out(monkeypatch):
         monkeypatch.setattr(compositor, "reflow", lambda *at: laid_out.append(at) or lay_out(*at))
         for ms in (8, 84, 1234):
             marks = {"released": 0.0, "first_token": ms / 1000}
-            s.app._panel.finish(Turn(1, "b", Outcome.ANSWERED, marks))
+            s.app.panel.finish(Turn(1, "b", Outcome.ANSWERED, marks))
             await s.settle()
             await s.settle()
         assert laid_out == []
@@ -483,11 +486,11 @@ async def test_a_dropped_turn_leaves_the_numbers_of_the_answer_before():
         s.engine.begin()
         s.engine.finish(marks=MARKS, reply="Paris.")
         await s.settle()
-        before = s.app._panel.turn
+        before = s.app.panel.turn
         s.engine.begin()
         s.engine.finish(Outcome.CANCELLED, marks={"released": 0.0, "captured": 0.01})
         await s.settle()
-        assert s.app._panel.turn == before and "84" in s.text
+        assert s.app.panel.turn == before and "84" in s.text
 
 
 async def test_help_is_scrolled_by_its_keys():
@@ -567,7 +570,7 @@ async def test_space_while_loading_says_so():
     async with screen(loaded=False) as s:
         await s.press("space")
         assert s.commands == []
-        assert any("Still loading" in toast for toast in toasts(s.app))
+        assert any("Still loading" in toast for toast in s.toasts)
 
 
 async def test_what_is_typed_while_loading_is_sent_once_ready_one_after_another():
@@ -633,10 +636,10 @@ async def test_a_start_that_failed_says_what_to_do_and_leaves_the_screen_usable(
         assert "NOT LOADED" in s.text
         await s.type("more")
         await s.pilot.press("enter")
-        assert s.app.focused.value == "more"
+        assert list(s.app.controls.kept) == ["waiting", "more"]
         await s.press("escape", "space")
         assert s.commands == []
-        assert any("nobody to answer" in toast for toast in toasts(s.app))
+        assert any("No model is loaded" in toast for toast in s.toasts)
 
 
 async def test_what_was_found_is_named():
@@ -663,7 +666,7 @@ async def test_a_bug_on_the_engine_thread_ends_the_app_with_its_error():
 
 async def test_what_the_engine_reports_while_the_screen_is_taken_down_is_no_error():
     async with screen() as s:
-        await s.app._transcript.remove()
+        await s.app.transcript.remove()
         s.engine.load()
         s.engine.begin()
         await s.settle()
@@ -676,12 +679,12 @@ async def test_what_is_shown_at_intervals_ends_with_the_screen(state):
         s.engine.begin()
         s.engine.report(StateChanged(state))
         await s.settle()
-        s.app._number = 0  # the first lines still stand there, with the level in them
-        s.app._tick()
-        await s.app._transcript.remove()
-        s.app._tick()
-        s.app._show_level()
-        s.app._check_level("a microphone", tell=True)
+        s.app.controls.turn = None  # the first lines still stand there, with the level in them
+        s.app.tick()
+        await s.app.transcript.remove()
+        s.app.tick()
+        s.app.status.show_level()
+        s.app.status.check_level("a microphone", announce=True)
 
 
 # No microphone.
@@ -694,17 +697,20 @@ async def test_without_a_microphone_the_clips_are_offered():
         assert "2  a joke" in s.text
         await s.press("space")
         assert s.commands == []
-        assert any("press 1-2 for a sample" in toast for toast in toasts(s.app))
+        assert any("play a sample clip (1 to 2)" in toast for toast in s.toasts)
 
 
 @pytest.mark.parametrize("how", ["key", "list", "click"])
 async def test_a_clip_is_spoken_by_key_list_or_click(how):
     spoken = []
 
-    def speak(engine, path, stopped):
-        spoken.append((path, threading.current_thread() is threading.main_thread()))
+    def open_clip(path):
+        def speak(listener, stopped):
+            spoken.append((path, threading.current_thread() is threading.main_thread()))
 
-    async with screen(microphone=None, speak_clip=speak) as s:
+        return speak
+
+    async with screen(microphone=None, open_clip=open_clip) as s:
         if how == "key":
             await s.pilot.press("2")
         elif how == "list":
@@ -712,23 +718,23 @@ async def test_a_clip_is_spoken_by_key_list_or_click(how):
             await s.pilot.press("down", "enter")
         else:
             await s.pilot.click(OptionList, offset=(3, 1))
-        await s.app.workers.wait_for_complete()
+        await until(s, lambda: not s.app.controls.clips.playing)
         assert spoken == [(Path("joke.wav"), False)]
 
 
 async def test_a_key_without_a_clip_says_which_there_are():
     async with screen() as s:
         await s.press("9")
-        assert (s.commands, toasts(s.app)) == ([], ["There are samples 1-2."])
+        assert (s.commands, s.toasts) == ([], ["There is no sample clip 9. Choose 1 to 2."])
 
 
 async def test_a_clip_that_cannot_be_read_is_one_sentence():
-    def speak(engine, path, stopped):
+    def open_clip(path):
         raise InputError(f"{path} is not audio.")
 
-    async with screen(size=(120, 40), speak_clip=speak) as s:
+    async with screen(size=(120, 40), open_clip=open_clip) as s:
         await s.pilot.press("1")
-        await s.app.workers.wait_for_complete()
+        await until(s, lambda: not s.app.controls.clips.playing)
         await s.settle()
         assert "✗    question.wav is not audio." in s.text
 
@@ -738,12 +744,15 @@ async def test_a_clip_stops_when_something_else_is_wanted(key):
     flags = []
     going = threading.Event()
 
-    def speak(engine, path, stopped):
-        flags.append(stopped)
-        going.set()
-        stopped.wait(SECONDS)
+    def open_clip(path):
+        def speak(listener, stopped):
+            flags.append(stopped)
+            going.set()
+            stopped.wait(SECONDS)
 
-    async with screen(speak_clip=speak) as s:
+        return speak
+
+    async with screen(open_clip=open_clip) as s:
         await s.pilot.press("1")
         assert going.wait(SECONDS)
         s.engine.begin("a question")
@@ -751,8 +760,8 @@ async def test_a_clip_stops_when_something_else_is_wanted(key):
         await s.settle()
         await s.press(key)
         await s.settle()
-        assert flags[0].is_set()
-        s.app._clip_stopped.set()
+        await until(s, flags[0].is_set)
+        s.app.controls.clips.stop()
 
 
 # Numbers.
@@ -824,7 +833,7 @@ async def test_what_the_devices_add_stands_below_the_first_sound_once_it_is_meas
         s.engine.finish(marks=MARKS, reply="x")
         await s.settle()
         assert "heard at" not in s.text
-        s.app._device_offset = {"a speaker": 38.0}.get
+        s.app.device_offset = {"a speaker": 38.0}.get
         s.engine.load()
         await s.settle()
         assert "heard at 550 ms: the devices add 38" in s.text
@@ -858,29 +867,29 @@ async def test_marks_are_shown_as_they_are_reached():
         s.engine.report(StateChanged(State.THINKING))
         await s.settle()
         marks.mark(Mark.FIRST_TOKEN, 100.084)
-        s.app._tick()
+        s.app.tick()
         await s.settle()
         assert "✓" not in s.line("TTFT ")  # the first words are painted first
         s.engine.report(ReplyText(1, "It is"))
         await s.settle()
-        s.app._tick()
+        s.app.tick()
         await s.settle()
         assert "✓   84" in s.line("TTFT ")
         assert "–" in s.line("First sound ")
         marks.mark(Mark.FIRST_SOUND, 100.512)
-        s.app._tick()
+        s.app.tick()
         await s.settle()
         assert "✗  512" in s.line("First sound ")
 
 
 async def test_an_answer_that_takes_long_to_begin_is_shown_on_its_way(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.app.PANEL_WAITS_SECONDS", 0.0)
+    monkeypatch.setattr("voxtui.ui.turns.PANEL_WAITS_SECONDS", 0.0)
     async with screen(size=(120, 40)) as s:
         marks = s.engine.begin(at=100.0)
         s.engine.report(StateChanged(State.THINKING))
         marks.mark(Mark.TRANSCRIBED, 100.05)
         await s.settle()
-        s.app._tick()
+        s.app.tick()
         await s.settle()
         assert "50 ms" in s.line("recognise ")
 
@@ -986,7 +995,7 @@ async def test_no_sequence_of_sizes_breaks_the_screen(seed):
         (random.randint(1, 200), random.randint(1, 60)) for _ in range(15 if seed == 1 else 80)
     ]
     async with screen(size=(80, 24)) as s:
-        s.app.push_screen(Help(s.app._keys))
+        s.app.push_screen(Help(s.app.keys))
         for n, size in enumerate([(1, 1), *sizes, (1, 60), (200, 1), (80, 24)]):
             if n == 5:
                 await s.pilot.press("escape")
@@ -996,7 +1005,7 @@ async def test_no_sequence_of_sizes_breaks_the_screen(seed):
                 UserWords(s.engine.turns, "Words"), ReplyText(s.engine.turns, "An *answer*.")
             )
             await s.pilot.resize_terminal(*size)
-            s.app._tick()
+            s.app.tick()
             s.engine.finish(marks=MARKS, tokens=8, speculative_s=0.2, reply="x")
             await s.settle()
         assert "An answer." in s.text
@@ -1030,7 +1039,7 @@ async def test_growing_and_shrinking_the_terminal_loses_nothing():
 
 async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("voxtui.ui.app.time", clock)
+    monkeypatch.setattr("voxtui.ui.turns.time", clock)
     async with screen() as s:
         marks = s.engine.begin(at=clock.now)
         marks.mark(Mark.FIRST_AUDIO, clock.now + 0.2)
@@ -1039,11 +1048,11 @@ async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeyp
         await s.settle()
         for now, ahead in ((0.3, "2.0 s ahead"), (1.0, "1.3 s ahead"), (9.0, "0.0 s ahead")):
             clock.now = 1000.0 + now
-            s.app._tick()
+            s.app.tick()
             await s.settle()
             assert f"voice: {ahead} " in s.text
         marks.speech_s = 3.0
-        s.app._tick()
+        s.app.tick()
         await s.settle()
         assert "voice: 1.0 s ahead, 6.7 s too late" in s.text
         s.engine.finish(marks={**marks.since_release(), "first_token": 0.1, "last_sound": 9.9})
@@ -1054,18 +1063,18 @@ async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeyp
 async def test_an_unchanged_level_repaints_nothing():
     async with screen() as s:
         s.engine.level = 0.25
-        s.app._tick()
-        s.app._show_level()
+        s.app.tick()
+        s.app.status.show_level()
         await s.settle()
         await s.settle()
         paints = []
         s.app.post_display_hook = lambda: paints.append(1)
         for _ in range(20):
-            s.app._tick()
+            s.app.tick()
             await s.settle()
         assert paints == []
         s.engine.level = 0.9
-        s.app._tick()
+        s.app.tick()
         await s.settle()
         await s.settle()
         assert "█" in s.lines[-3]
@@ -1076,9 +1085,9 @@ async def test_the_talk_bar_is_not_painted_anew_while_it_says_the_same(
 ) -> None:
     async with screen() as s:
         await s.settle()
-        bar = s.app._bar
+        bar = s.app.bar
         painted: list[object] = []
         monkeypatch.setattr(bar, "refresh", lambda *regions, **how: painted.append(how))
-        s.app._show_state()
-        s.app._show_state()
+        s.app.status.show_state()
+        s.app.status.show_state()
         assert painted == []

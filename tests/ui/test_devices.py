@@ -13,12 +13,13 @@ from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
 from voxtui.audio.devices import list_devices
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.controls import PartMakers
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.menu import LOOK_AGAIN, Parts
+from voxtui.ui.menu import LOOK_AGAIN
 
 pytestmark = [pytest.mark.audio, pytest.mark.slow]
 
@@ -43,7 +44,7 @@ def tone(seconds: float) -> np.ndarray:
 
 class Person(LiveScreen):
     def __init__(self, app: VoxtuiApp, pilot, audio: VirtualAudio) -> None:
-        super().__init__(app, app.engine, pilot)
+        super().__init__(app, app.controls.engine, pilot)
         self.audio = audio
 
     async def until(self, *seen: str) -> None:
@@ -92,12 +93,12 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
             fallback_devices=lambda: (SounddeviceMicrophone(""), SounddeviceSpeaker("")),
         )
 
-    parts = Parts(
+    parts = PartMakers(
         microphone=lambda config: SounddeviceMicrophone(config.audio.input),
         speaker=lambda config: SounddeviceSpeaker(config.audio.output),
         brain=lambda config, say: ScriptedBrain(),
         voice=lambda config, say: BeepVoice(),
-        anew=lambda config, say, fetches: ReplaceParts(config),
+        reload=lambda config, say, fetches: ReplaceParts(config),
         devices=list_devices,
     )
     app = VoxtuiApp(make_engine, config, parts=parts)
@@ -107,7 +108,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
             await there.until("○ READY")
             yield there
     finally:
-        app.engine.close()
+        app.controls.engine.close()
 
 
 async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(audio):
@@ -117,7 +118,7 @@ async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(a
         await s.choose(LOOK_AGAIN)
         await s.until("New: Microphone: headset", "○ READY")
         await s.choose("Microphone headset")
-        await s.until("Mic! Only digital silence", "headset  digital silence", "○ READY")
+        await s.until("No signal. Only digital silence", "headset  digital silence", "○ READY")
         await s.says(1.0)
         await s.until("Heard you.", "○ READY")
         assert brain.said[0].seconds > 0.8
@@ -126,10 +127,10 @@ async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(a
 async def test_the_microphone_that_is_in_use_can_be_chosen_once_more(audio):
     brain = ScriptedBrain(["Still heard."])
     async with person(audio, brain) as s:
-        before = s.app.engine._parts.devices.microphone
+        before = s.app.controls.engine._parts.devices.microphone
         await s.choose(f"Microphone {MICROPHONE}")
         async with asyncio.timeout(SECONDS):
-            while s.app.engine._parts.devices.microphone is before:
+            while s.app.controls.engine._parts.devices.microphone is before:
                 await s.pilot.pause(0.02)
         await s.until("○ READY")
         await s.says(1.0)
@@ -179,6 +180,6 @@ async def test_what_the_microphone_hears_is_seen_while_models_load(audio):
             await s.until("○ READY")
     finally:
         loaded.set()
-        app.engine.close()
+        app.controls.engine.close()
         saying.terminate()
         saying.wait()

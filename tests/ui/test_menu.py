@@ -1,14 +1,22 @@
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from textual.command import CommandList
+from textual.command import CommandList, DiscoveryHit, Hit
 from textual.content import Content
 from textual.widgets._toast import Toast
 
-from tests.fakes import SECONDS, BeepVoice, FakeMicrophone, FakeSpeaker, ScriptedBrain
+from tests.fakes import (
+    DEVICES,
+    SECONDS,
+    BeepVoice,
+    FakeMicrophone,
+    FakeSpeaker,
+    ListedDevice,
+    ScriptedBrain,
+    part_makers,
+)
 from tests.ui.conftest import Screen, screen
 from tests.ui.test_with_engine import live
 from voxtui.dialogue.commands import ReplaceParts
@@ -30,44 +38,33 @@ from voxtui.settings.schema import (
     VoxtralBrainConfig,
 )
 from voxtui.settings.sources import load_config
-from voxtui.ui.menu import Choice, Choices, Parts
+from voxtui.ui.menu import Choice
 
 
-@dataclass
-class Listed:
-    name: str
-    inputs: int
-    outputs: int
-
-
-DEVICES = [Listed("USB Microphone", 1, 0), Listed("Headphones", 0, 2)]
-
-
-class Anew:
+class Reload:
     """Makes brain and voice after a start that failed."""
 
     def __init__(self) -> None:
         self.made: list[bool] = []
-        """for each time, whether a chat model was to be fetched"""
+        """for each time, whether a chat model may be downloaded"""
         self.fails: ModelError | None = None
 
-    def __call__(self, config, say, fetches) -> ReplaceParts:
+    def __call__(self, config, notify, may_download) -> ReplaceParts:
         if self.fails:
             raise self.fails
-        self.made.append(fetches)
+        self.made.append(may_download)
         return ReplaceParts(config, brain=ScriptedBrain(), voice=BeepVoice())
 
 
-def parts(**given) -> Parts:
-    made = {
-        "microphone": lambda config: FakeMicrophone(),
-        "speaker": lambda config: FakeSpeaker(),
-        "brain": lambda config, say: ScriptedBrain(),
-        "voice": lambda config, say: None if config.voice.engine == "none" else BeepVoice(),
-        "anew": Anew(),
-        "devices": lambda: DEVICES,
-    }
-    return Parts(**{**made, **given})
+async def palette(s: Screen, query: str = "") -> list[Hit | DiscoveryHit]:
+    """The hits of the opened palette for `query`."""
+    provider = s.app.menu.provider()(s.app.screen)
+    await provider.startup()
+    return [hit async for hit in (provider.search(query) if query else provider.discover())]
+
+
+async def titles(s: Screen) -> list[str]:
+    return [str(hit.text) for hit in await palette(s)]
 
 
 @pytest.fixture(autouse=True)
@@ -78,9 +75,8 @@ def own_config(tmp_path, monkeypatch):
 
 
 async def test_everything_that_can_be_chosen_is_in_the_palette_and_marked_if_chosen():
-    async with screen() as s:
-        s.app._parts = parts()
-        titles = [hit.text async for hit in Choices(s.app.screen).discover()]
+    async with screen(parts=part_makers()) as s:
+        found = await titles(s)
         for title in (
             "Microphone: the system's default ✓", "Microphone: USB Microphone",
             "Speaker: the system's default ✓", "Speaker: Headphones", "Brain: auto ✓",
@@ -88,23 +84,17 @@ async def test_everything_that_can_be_chosen_is_in_the_palette_and_marked_if_cho
             "Preset: ultra", "Preset: balanced ✓", "Theme: textual-light",
             "Theme: textual-dark ✓", "Look for devices again", "Save settings",
         ):  # fmt: skip
-            assert title in titles
-        assert "Speaker: USB Microphone" not in titles
-        found = [hit async for hit in Choices(s.app.screen).search("ultra")]
-        assert [hit.text for hit in found] == ["Preset: ultra"]
+            assert title in found
+        assert "Speaker: USB Microphone" not in found
+        assert [hit.text for hit in await palette(s, "ultra")] == ["Preset: ultra"]
 
 
 async def test_a_server_is_in_the_palette_once_it_is_named_and_says_where_the_voice_goes():
-    def brains(s):
-        return [choice.title for choice, _ in s.app.offered() if choice.key == "brain.name"]
-
-    async with screen() as s:
-        s.app._parts = parts()
-        assert not any("remote" in title for title in brains(s))
+    async with screen(parts=part_makers()) as s:
+        assert not any("remote" in title for title in await titles(s))
     there = RemoteBrainConfig(url="https://far.example:8000/v1")
-    async with screen(config=Config(brain=BrainConfig(remote=there))) as s:
-        s.app._parts = parts()
-        assert "Brain: remote, your voice goes to far.example:8000" in brains(s)
+    async with screen(config=Config(brain=BrainConfig(remote=there)), parts=part_makers()) as s:
+        assert "Brain: remote, your voice goes to far.example:8000" in await titles(s)
 
 
 async def test_the_palette_says_how_much_choosing_voxtral_would_fetch(tmp_path, monkeypatch):
@@ -114,9 +104,8 @@ async def test_the_palette_says_how_much_choosing_voxtral_would_fetch(tmp_path, 
     for brain, title in (
         (BrainConfig(), "Brain: voxtral, fetches 9.4 GB"), (own, "Brain: voxtral"),
     ):  # fmt: skip
-        async with screen(config=Config(brain=brain)) as s:
-            s.app._parts = parts()
-            assert title in [choice.title for choice, _ in s.app.offered()]
+        async with screen(config=Config(brain=brain), parts=part_makers()) as s:
+            assert title in await titles(s)
 
 
 async def test_the_palette_opens_and_chooses_by_key():
@@ -142,9 +131,8 @@ async def test_the_palette_opens_and_chooses_by_key():
     ],
 )
 async def test_a_choice_makes_the_part_it_concerns_anew(key, value, part):
-    async with screen() as s:
-        s.app._parts = parts()
-        s.app.choose(Choice("", key, value))
+    async with screen(parts=part_makers()) as s:
+        s.app.menu.choose(Choice("", key, value))
         ((_, change),) = [call for call in s.engine.calls if call[0] == "change"]
         assert isinstance(change, ReplaceParts)
         assert [n for n in ("microphone", "speaker", "brain", "voice") if getattr(change, n)] == [
@@ -153,20 +141,18 @@ async def test_a_choice_makes_the_part_it_concerns_anew(key, value, part):
 
 
 async def test_no_voice_is_a_choice_too():
-    async with screen() as s:
-        s.app._parts = parts()
-        s.app.choose(Choice("", "voice.engine", "none"))
+    async with screen(parts=part_makers()) as s:
+        s.app.menu.choose(Choice("", "voice.engine", "none"))
         assert s.engine.calls[-1][1].voice == "none"
 
 
 async def test_what_was_chosen_stands_in_the_conversation():
-    async with screen() as s:
-        s.app._parts = parts()
-        s.app.choose(Choice("Speed of the voice: 1.2", "voice.speed", 1.2))
+    async with screen(parts=part_makers()) as s:
+        s.app.menu.choose(Choice("Speed of the voice: 1.2", "voice.speed", 1.2))
         s.engine.load(None)  # the microphone was lost meanwhile
         await s.settle()
         assert "Speed of the voice: 1.2." not in s.text
-        assert s.app._config == Config()
+        assert s.app.controls.config == Config()
         s.engine.load(changed=True)
         await s.settle()
         assert "Speed of the voice: 1.2." in s.text
@@ -176,26 +162,24 @@ async def test_a_choice_that_cannot_be_made_changes_nothing_and_says_why():
     def refused(config, say):
         raise ModelError("There is no such voice.")
 
-    async with screen() as s:
-        s.app._parts = parts(voice=refused)
-        s.app.choose(Choice("", "voice.speed", 1.2))
+    async with screen(parts=part_makers(voice=refused)) as s:
+        s.app.menu.choose(Choice("", "voice.speed", 1.2))
         await s.settle()
-        assert s.app._config == Config()
-        assert "There is no such voice." in [n.message for n in s.app._notifications]
+        assert s.app.controls.config == Config()
+        assert "There is no such voice." in s.toasts
 
 
 async def test_save_writes_only_what_was_chosen_and_keeps_comments(own_config):
     own_config.parent.mkdir(parents=True)
     own_config.write_text("# mine\n[voice]\nspeed = 1.0  # calm\n")
-    async with screen(size=(200, 24)) as s:
-        s.app._parts = parts()
-        s.app.action_save_settings()
+    async with screen(size=(200, 24), parts=part_makers()) as s:
+        s.app.menu.save_settings()
         assert "# mine" in own_config.read_text()
-        s.app.choose(Choice("", "voice.speed", 1.2))
-        s.app.choose(Choice("", "ui.theme", "nord"))
+        s.app.menu.choose(Choice("", "voice.speed", 1.2))
+        s.app.menu.choose(Choice("", "ui.theme", "nord"))
         s.engine.load(changed=True)
         await s.settle()
-        s.app.action_save_settings()
+        s.app.menu.save_settings()
         await s.settle()
         assert "Saved ui.theme, voice.speed to" in s.text
     text = own_config.read_text()
@@ -209,8 +193,8 @@ async def test_what_is_saved_is_said_to_be_hidden_only_where_another_file_is_in_
     for name, hidden in ("config.toml", False), ("voxtui.toml", True):
         Path(name).write_text("[ui]\ntheme = 'nord'\n", "utf-8")
         async with screen(size=(400, 24)) as s:
-            s.app.choose(Choice("", "ui.theme", "nord"))
-            s.app.action_save_settings()
+            s.app.menu.choose(Choice("", "ui.theme", "nord"))
+            s.app.menu.save_settings()
             await s.settle()
             assert "Saved ui.theme to" in s.text
             assert ("./voxtui.toml is used instead of it here." in s.text) == hidden
@@ -220,8 +204,8 @@ async def test_a_config_file_that_cannot_be_read_is_left_as_it_is(own_config):
     own_config.parent.mkdir(parents=True)
     own_config.write_text("[voice\n")
     async with screen(size=(400, 24)) as s:
-        s.app.choose(Choice("", "ui.theme", "nord"))
-        s.app.action_save_settings()
+        s.app.menu.choose(Choice("", "ui.theme", "nord"))
+        s.app.menu.save_settings()
         await s.settle()
         assert "it was not changed" in s.text
     assert own_config.read_text() == "[voice\n"
@@ -250,8 +234,8 @@ async def test_the_level_is_shown_while_models_load():
         s.engine.level = 0.1
         s.engine.report(MicrophoneOpened("USB Microphone"), Loading("Chat model", 0.45))
         await s.settle()
-        s.app._tick()
-        s.app._show_level()
+        s.app.tick()
+        s.app.status.show_level()
         await s.settle()
         assert "◌ LOADING" in s.lines[0]
         assert "Mic  USB Microphone, −20 dBFS." in s.text
@@ -263,27 +247,27 @@ async def test_a_microphone_of_pure_zeros_is_named_while_models_load_until_it_is
         s.engine.level = 0.0
         s.engine.report(MicrophoneOpened("USB Microphone"), Loading("Chat model"))
         await s.settle()
-        s.app._check_level("USB Microphone", False)
+        s.app.status.check_level("USB Microphone", False)
         await s.settle()
-        assert "Mic! Only digital silence comes from 'USB Microphone'" in s.text
+        assert "No signal. Only digital silence comes from 'USB Microphone'" in s.text
         s.engine.level = 0.1
-        s.app._tick()
-        s.app._show_level()
+        s.app.tick()
+        s.app.status.show_level()
         await s.settle()
         assert "Only digital silence" not in s.text
 
 
 async def test_a_microphone_that_was_silent_until_the_first_turn_is_no_longer_complained_of():
     async with screen(size=(200, 40)) as s:
-        s.app._loudest = s.engine.level = 0.0
-        s.app._check_level("a microphone", False)
+        s.app.status.level.loudest = s.engine.level = 0.0
+        s.app.status.check_level("a microphone", False)
         await s.settle()
-        assert "Mic! Only digital silence" in s.text
+        assert "No signal. Only digital silence" in s.text
         s.engine.begin()
         s.engine.level = 0.1
         await s.settle()
-        s.app._tick()
-        s.app._show_level()
+        s.app.tick()
+        s.app.status.show_level()
         await s.settle()
         assert "Only digital silence" not in s.text
 
@@ -293,24 +277,29 @@ async def test_nothing_of_a_microphone_is_shown_where_no_model_could_be_loaded()
         s.engine.report(MicrophoneOpened("USB Microphone"))
         s.engine.report(LoadFailed(ModelError("There is no model.")))
         await s.settle()
-        s.app._tick()
-        s.app._show_level()
+        s.app.tick()
+        s.app.status.show_level()
         await s.settle()
         assert "dBFS" not in s.text and "USB Microphone" not in s.lines[-2]
 
 
 async def test_looking_for_devices_again_says_what_is_new():
     there = list(DEVICES)
-    async with screen(size=(120, 40)) as s:
-        s.app._parts = parts(devices=lambda: there)
-        s.app.rescan_devices()
+    async with screen(size=(120, 40), parts=part_makers(devices=lambda: there)) as s:
+        s.app.menu.rescan()
+        await s.app.workers.wait_for_complete()
         assert s.commands == ["rescan_devices"]
-        there.append(Listed("Headset", 1, 2))
+        there.append(ListedDevice("Headset", 1, 2))
         s.engine.load()
         await s.settle()
+        await s.app.workers.wait_for_complete()
+        await s.settle()
         assert "New: Microphone: Headset; Speaker: Headset." in " ".join(s.text.split())
-        s.app.rescan_devices()
+        s.app.menu.rescan()
+        await s.app.workers.wait_for_complete()
         s.engine.load()
+        await s.settle()
+        await s.app.workers.wait_for_complete()
         await s.settle()
         assert "No other device was found." in s.text
 
@@ -321,8 +310,10 @@ async def test_devices_are_not_looked_for_in_the_middle_of_a_turn(state):
         s.engine.begin()
         s.engine.report(StateChanged(state))
         await s.settle()
-        s.app.rescan_devices()
+        s.app.menu.rescan()
+        await s.app.workers.wait_for_complete()
         assert s.commands == []
+        assert s.toasts == ["Devices can be looked for only between turns."]
 
 
 async def test_where_the_voice_goes_is_said_from_the_start_and_as_it_changes():
@@ -346,12 +337,12 @@ async def test_where_the_voice_goes_is_said_from_the_start_and_as_it_changes():
 
 async def test_a_microphone_of_pure_zeros_is_named_with_its_likely_cause():
     async with screen(size=(200, 30)) as s:
-        s.app._tick()
-        s.app._check_level("a microphone", False)
+        s.app.tick()
+        s.app.status.check_level("a microphone", False)
         await s.settle()
         assert "digital silence" not in s.text
-        s.app._loudest = s.engine.level = 0.0
-        s.app._check_level("a microphone", False)
+        s.app.status.level.loudest = s.engine.level = 0.0
+        s.app.status.check_level("a microphone", False)
         await s.settle()
         assert "it is muted, or this terminal has no permission" in s.text
 
@@ -359,49 +350,47 @@ async def test_a_microphone_of_pure_zeros_is_named_with_its_likely_cause():
 async def test_the_level_is_told_as_a_number_beside_the_microphones_name():
     async with screen(size=(100, 30)) as s:
         for level, told in ((0.1, "−20 dBFS"), (0.0, "digital silence")):
-            s.app._peak, s.engine.level = None, level
-            s.app._tick()
-            s.app._show_level()
+            s.app.status.level.peak, s.engine.level = None, level
+            s.app.tick()
+            s.app.status.show_level()
             await s.settle()
             assert f"a microphone  {told}" in s.text
 
 
 async def test_a_microphones_name_is_never_read_as_markup():
     async with screen(size=(100, 30), microphone="HDA [/mic] [red]Analog") as s:
-        s.app._show_level()
+        s.app.status.show_level()
         await s.settle()
         assert "HDA [/mic] [red]Analog" in s.lines[-2]
 
 
 async def test_what_the_palette_offers_is_never_read_as_markup():
     title = "Microphone: HDA [/mic] [red]Analog"
-    async with screen() as s:
-        s.app._parts = parts(devices=lambda: [Listed("HDA [/mic] [red]Analog", 1, 0)])
-        hits = [hit async for hit in Choices(s.app.screen).discover()]
-        hits += [hit async for hit in Choices(s.app.screen).search("hda mic")]
+    async with screen(
+        parts=part_makers(devices=lambda: [ListedDevice("HDA [/mic] [red]Analog", 1, 0)])
+    ) as s:
+        hits = [*await palette(s), *await palette(s, "hda mic")]
         shown = [Content.from_markup(hit.prompt).plain for hit in hits]
         assert shown.count(title) == [hit.text for hit in hits].count(title) == 2
         assert hits[-1].prompt.spans
         await s.press("ctrl+p")
-        await s.settle()
-        assert title in s.text
+        assert await in_time(s, lambda: title in s.text)
 
 
 async def test_why_nothing_was_changed_is_never_read_as_markup():
-    async with screen() as s:
-        reason = ModelError("/models/[/new] is no [red]model.")
+    reason = ModelError("/models/[/new] is no [red]model.")
 
-        def brain(config, say):
-            raise reason
+    def brain(config, notify):
+        raise reason
 
-        s.app._parts = parts(brain=brain)
-        s.app.choose(Choice("Brain: voxtral", "brain.name", "voxtral"))
+    async with screen(parts=part_makers(brain=brain)) as s:
+        s.app.menu.choose(Choice("Brain: voxtral", "brain.name", "voxtral"))
         await s.settle()
-        assert [Toast(toast).render().plain for toast in s.app._notifications] == [str(reason)]
+        assert [Toast(toast).render().plain for toast in s.notifications] == [str(reason)]
 
 
 async def test_another_microphone_is_checked_and_its_level_told(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.app.LEVEL_CHECK_SECONDS", 0.2)
+    monkeypatch.setattr("voxtui.ui.status.LEVEL_CHECK_SECONDS", 0.2)
     monkeypatch.setattr("voxtui.ui.app.TICK_SECONDS", 1e6)
     async with screen(size=(100, 30)) as s:
         s.engine.level = 0.1
@@ -418,7 +407,7 @@ async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
     old, new = FakeMicrophone(), FakeMicrophone()
     new.name = "new microphone"
     async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
-        s.app.engine.replace_parts(ReplaceParts(Config(), microphone=new))
+        s.app.controls.engine.replace_parts(ReplaceParts(Config(), microphone=new))
         await s.until("new microphone", "○ READY")
         assert old.closed and not new.closed
 
@@ -426,27 +415,26 @@ async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
 async def test_a_microphone_that_does_not_open_leaves_the_old_one():
     old, new = FakeMicrophone(), FakeMicrophone(DeviceError("It is in use."))
     async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
-        s.app.engine.replace_parts(ReplaceParts(Config(), microphone=new))
+        s.app.controls.engine.replace_parts(ReplaceParts(Config(), microphone=new))
         await s.until("Nothing was changed. It is in use.", "○ READY")
         assert new.closed and not old.closed
 
 
 async def test_what_was_chosen_and_cannot_be_used_is_neither_marked_nor_saved(own_config):
     broken = FakeMicrophone(DeviceError("It is in use."))
-    async with live(ScriptedBrain(), FakeMicrophone(), FakeSpeaker()) as s:
-        s.app._parts = parts(microphone=lambda config: broken)
-        s.app.choose(Choice("", "audio.input", "USB Microphone"))
+    parts = part_makers(microphone=lambda config: broken)
+    async with live(ScriptedBrain(), FakeMicrophone(), FakeSpeaker(), parts) as s:
+        s.app.menu.choose(Choice("", "audio.input", "USB Microphone"))
         await s.until("Nothing was changed. It is in use.", "○ READY")
-        marked = [choice.title for choice, chosen in s.app.offered() if chosen]
-        assert "Microphone: the system's default" in marked
-        s.app.action_save_settings()
+        assert "Microphone: the system's default ✓" in await titles(s)
+        s.app.menu.save_settings()
         assert not own_config.exists()
 
 
 async def test_a_new_speaker_is_heard_at_once():
     old, new = FakeSpeaker(), FakeSpeaker()
     async with live(ScriptedBrain(), None, old) as s:
-        s.app.engine.replace_parts(ReplaceParts(Config(), speaker=new))
+        s.app.controls.engine.replace_parts(ReplaceParts(Config(), speaker=new))
         assert await in_time(s, lambda: old.closed)
         (tone,) = new.chunks
         assert 0.05 < float(np.abs(tone.samples).max()) < 0.2
@@ -455,9 +443,9 @@ async def test_a_new_speaker_is_heard_at_once():
 async def test_a_new_brain_answers_the_next_turn():
     old, new = ScriptedBrain(["Old."]), ScriptedBrain(["New."])
     async with live(old, None, FakeSpeaker()) as s:
-        s.app.engine.replace_parts(ReplaceParts(Config(), brain=new))
+        s.app.controls.engine.replace_parts(ReplaceParts(Config(), brain=new))
         assert await in_time(s, lambda: old.closed)
-        s.app._say("who?")
+        s.app.controls.say("who?")
         await s.until("New.")
         assert new.warmed
 
@@ -466,11 +454,11 @@ async def test_a_lost_microphone_gives_way_to_the_systems_default():
     microphone, spare = FakeMicrophone(), FakeMicrophone()
     spare.name = "built-in microphone"
     async with live(ScriptedBrain(), microphone, FakeSpeaker()) as s:
-        s.app.engine._parts.devices._fallback_devices = lambda: (spare, FakeSpeaker())
+        s.app.controls.engine._parts.devices._fallback_devices = lambda: (spare, FakeSpeaker())
         microphone.unplug()
         await s.until("The microphone was unplugged.", "Listening to built-in microphone now.")
-        assert s.app._microphone == "built-in microphone"
-        assert s.app._state is State.READY
+        assert s.app.controls.microphone == "built-in microphone"
+        assert s.app.controls.state is State.READY
 
 
 async def in_time(s: Screen, true) -> bool:
@@ -481,8 +469,7 @@ async def in_time(s: Screen, true) -> bool:
 
 
 async def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_typed_is_answered():
-    async with screen(loaded=False) as s:
-        s.app._parts = parts(anew=(anew := Anew()))
+    async with screen(loaded=False, parts=part_makers(reload=(reload := Reload()))) as s:
         await s.press("f")
         assert s.commands == []
         await s.press("slash")
@@ -495,10 +482,10 @@ async def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_t
         assert "f: fetch it now (1.1 GB). r: try again." in s.text
         assert "f: fetch 1.1 GB" in s.text
         await s.press("r")
-        assert anew.made == [False]
+        assert reload.made == [False]
         s.engine.report(LoadFailed(missing))
         await s.press("f")
-        assert anew.made == [False, True]
+        assert reload.made == [False, True]
         s.engine.report(StateChanged(State.LOADING), Loading("fetching it", 0.25))
         await s.settle()
         assert "fetching it 25%" in s.text
@@ -507,29 +494,31 @@ async def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_t
         await s.settle()
         assert "Check it. r: try again." in s.text
         await s.press("r")  # what was wanted: to have it fetched
-        assert anew.made == [False, True, True]
+        assert reload.made == [False, True, True]
         s.engine.load()
         await s.settle()
         assert s.commands == ["change", "change", "change", "say"]
         assert s.engine.calls[-1] == ("say", "waiting")
         await s.press("r", "f")
-        assert s.commands[4:] == ["replay"]
+        assert s.toasts[-2:] == [
+            "Nothing has been said yet that could be answered again.",
+            "There is no model to fetch.",
+        ]
 
 
 async def test_other_parts_can_be_chosen_where_nothing_could_be_loaded():
-    async with screen(loaded=False) as s:
-        s.app._parts = parts(anew=(anew := Anew()))
+    async with screen(loaded=False, parts=part_makers(reload=(reload := Reload()))) as s:
         s.engine.report(LoadFailed(ModelError("Kokoro's weights are damaged.")))
         await s.settle()
-        s.app.choose(Choice("Voice: embedded", "voice.engine", "embedded"))
+        s.app.menu.choose(Choice("Voice: embedded", "voice.engine", "embedded"))
         assert s.commands == ["change"]
         change = s.engine.calls[-1][1]
         assert change.config.voice.engine == "embedded" and change.brain and change.voice
         s.engine.report(LoadFailed(ModelError("No.")))
         await s.settle()
-        s.app.choose(Choice("Microphone: x", "audio.input", "x"))
+        s.app.menu.choose(Choice("Microphone: x", "audio.input", "x"))
         assert s.engine.calls[-1][1].microphone
-        anew.fails = ModelError("That is not installed.")
+        reload.fails = ModelError("That is not installed.")
         s.engine.report(LoadFailed(ModelError("No.")))
         await s.press("r")
         assert s.commands == ["change", "change"]

@@ -117,7 +117,7 @@ async def test_r_answers_the_same_utterance_in_place_of_the_last_answer():
     brain = ScriptedBrain(["First."], ["Second."], heard="Hello?")
     async with live(brain, microphone, FakeSpeaker()) as s:
         await s.press("r")
-        await s.until("Nothing has been said yet")
+        assert s.toasts == ["Nothing has been said yet that could be answered again."]
         down = await s.press("space")
         await s.until("● LISTENING")
         spoken = frames("..xxxxxxxxxxxxxxxxxxx......", start=down)
@@ -128,9 +128,9 @@ async def test_r_answers_the_same_utterance_in_place_of_the_last_answer():
         await s.press("r")
         await s.until("Second.", "again")
         async with asyncio.timeout(SECONDS):
-            while len(s.app._record.finished) < 2:
+            while len(s.app.controls.record.finished) < 2:
                 await s.pilot.pause(0.01)
         assert brain.said[0] is brain.said[1]
         assert brain.pasts == [(), ()]
-        replayed = s.app._record.finished[1].result
+        replayed = s.app.controls.record.finished[1].result
         assert replayed and not replayed.paced and replayed.clip is None

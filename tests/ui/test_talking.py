@@ -13,6 +13,7 @@ from voxtui.dialogue.events import MicrophoneLost, Notice, ReplyText, State, Sta
 from voxtui.dialogue.marks import Outcome
 from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.talkbar import Meter, TalkBar
+from voxtui.ui.talkkey import Mode
 from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
 
 HANDS_FREE = Config(vad=VadConfig(hands_free=True))
@@ -224,9 +225,9 @@ async def test_whatever_happened_before_a_key_that_is_tapped_ends_the_talk(seed)
             down(s, at)
             up(s, at + 0.3)
             await s.settle()
-            talked.append(s.app._talking is not None)
+            talked.append(s.app.controls.talking is not None)
         assert not all(talked)
-        assert not s.app._by_mouse or s.app._talking is None
+        assert s.app.talk.mode is not Mode.MOUSE or s.app.controls.talking is None
 
 
 # Toggle.

@@ -13,7 +13,8 @@ from tests.fakes import (
     engine_on_fakes,
     frames,
 )
-from tests.ui.conftest import Screen
+from tests.ui.conftest import CLIPS, Screen
+from voxtui.controls import OpenClip, PartMakers
 from voxtui.dialogue.events import State
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
@@ -28,20 +29,26 @@ class LiveScreen(Screen):
 
 
 @asynccontextmanager
-async def live(brain: ScriptedBrain, microphone: FakeMicrophone | None, speaker: FakeSpeaker):
+async def live(
+    brain: ScriptedBrain,
+    microphone: FakeMicrophone | None,
+    speaker: FakeSpeaker,
+    parts: PartMakers | None = None,
+    open_clip: OpenClip | None = None,
+):
     def make_engine(emit):
         return engine_on_fakes(
             emit, microphone=microphone, speaker=speaker, brain=brain, voice=BeepVoice()
         )
 
-    app = VoxtuiApp(make_engine, Config())
+    app = VoxtuiApp(make_engine, Config(), CLIPS, open_clip, parts)
     try:
         async with app.run_test(size=(120, 40)) as pilot:
-            shown = LiveScreen(app, app.engine, pilot)
+            shown = LiveScreen(app, app.controls.engine, pilot)
             await shown.until("○ READY")
             yield shown
     finally:
-        app.engine.close()
+        app.controls.engine.close()
 
 
 async def test_a_spoken_turn_from_space_to_the_numbers():
@@ -57,9 +64,9 @@ async def test_a_spoken_turn_from_space_to_the_numbers():
         await s.until("What is the capital?", "It is Paris.", "○ READY")
         assert "–" not in s.line("Total").split("≤")[0]
         async with asyncio.timeout(SECONDS):  # a turn this short is over before it is painted
-            while "first_shown" not in s.app._panel.turn.marks:
+            while "first_shown" not in s.app.panel.turn.marks:
                 await s.pilot.pause(0.01)
-        assert s.app._panel.turn.marks["first_shown"] > 0
+        assert s.app.panel.turn.marks["first_shown"] > 0
 
 
 async def test_a_typed_turn_is_answered_aloud():
@@ -75,11 +82,11 @@ async def test_a_typed_turn_is_answered_aloud():
 async def test_escape_silences_the_answer_and_what_was_not_heard_is_shown():
     speaker = FakeSpeaker(held=True, heard=0.0)
     async with live(ScriptedBrain(["A long story."]), None, speaker) as s:
-        s.app.engine.send_text("tell")
+        s.app.controls.engine.send_text("tell")
         await s.until("♪ SPEAKING", "A long story.")
         await s.press("escape")
         await s.until("(interrupted)", "○ READY")
-        assert s.app._state is State.READY
+        assert s.app.controls.state is State.READY
 
 
 async def test_a_new_text_cuts_off_the_answer_before():
@@ -102,5 +109,5 @@ async def test_a_microphone_that_is_lost_is_one_sentence_and_typing_goes_on():
     async with live(ScriptedBrain(["Still here."]), microphone, FakeSpeaker()) as s:
         microphone.unplug()
         await s.until("✗    The microphone was unplugged.")
-        s.app._say("there?")
+        s.app.controls.say("there?")
         await s.until("there?", "Still here.")

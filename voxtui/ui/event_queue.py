@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from voxtui.dialogue.events import Event, ReplyText
+from voxtui.controls import ControlEvent
+from voxtui.dialogue.events import ReplyText
 
 CHARACTERS_AT_ONCE = 4000
 """Answer text shown before keys are looked at again: about 10 ms of wrapping."""
@@ -21,15 +22,15 @@ class EventQueue:
     def __init__(self, wake: Callable[[], bool]) -> None:
         """`wake` makes the UI thread call `take` soon. It returns False if there is no UI."""
         self._wake = wake
-        self._events: deque[Event] = deque()
+        self._events: deque[ControlEvent] = deque()
         self._woken = False
 
-    def put(self, event: Event) -> None:
+    def put(self, event: ControlEvent) -> None:
         """Add an event. Any thread."""
         self._events.append(event)
         self._wake_up()
 
-    def take(self) -> Iterator[Event]:
+    def take(self) -> Iterator[ControlEvent]:
         """Yield the events that wait, up to CHARACTERS_AT_ONCE of answer text. UI thread.
 
         Wakes the UI again for the rest.

@@ -1,4 +1,4 @@
-"""The keys, from the same list as the footer, and the words of the panel."""
+"""The help screen: the keys of the footer, and the words of the panel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PANEL: Sequence[tuple[str, str]] = (
 
 
 class Help(ModalScreen[None]):
-    """What each key does, and what the panel says."""
+    """Explains each key, and each line of the panel."""
 
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar = [Binding("escape,question_mark,f1,q,enter", "dismiss", "Close")]

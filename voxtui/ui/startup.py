@@ -1,4 +1,4 @@
-"""What is said before the first turn: what loads, what was found; and the sample clips."""
+"""The first lines of the screen: how to talk, what loads, what was found; and the sample clips."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from voxtui.ui.talkkey import Mode
 TITLE = "Talk to your computer, and hear it answer."
 
 Line: TypeAlias = tuple[str, str]
-"""A label, and what stands beside it."""
+"""A label and the text beside it."""
 
 DONE, UNDER_WAY, FAILED = "✓", "◌", "✗"
 
-COMPLAINT = "Mic!"
-"""The label of a microphone that is probably silent."""
+NO_SIGNAL = "No signal."
+"""Precedes the diagnosis of a microphone that is probably silent."""
 
 HOW_LOUD = "The bar below shows how loud you are."
 
 
-def first_steps(mode: Mode | None, key: str, ears: Line, sends_to: str) -> list[Line]:
-    """All that has to be known before the first word. `mode` None: there is no microphone."""
+def first_steps(mode: Mode | None, key: str, microphone: Line, sends_to: str) -> list[Line]:
+    """Return what a newcomer needs before the first word. `mode` None: there is no microphone."""
     match mode:
         case Mode.HOLD | Mode.MOUSE:
             talk = [("Talk", f"Hold {key}, speak, let go.")]
@@ -41,31 +41,31 @@ def first_steps(mode: Mode | None, key: str, ears: Line, sends_to: str) -> list[
     here = " here" if sends_to else ""
     return [
         *talk,
-        ears,
+        microphone,
         ("Data", f"{where}, and only `s` stores words{here}."),
         ("Keys", "? lists them; Ctrl+P: voice, brain, devices, theme."),
     ]
 
 
-def ears(microphone: str | None, level: str, silence: str | None) -> Line:
-    """What listens, how loud it is, or why it is probably silent."""
+def microphone_line(microphone: str | None, level: str, diagnosis: str | None) -> Line:
+    """Return the microphone's name with its level, or with the reason why it is silent."""
     if microphone is None:
         return "Mic", "None in use. Type with /, or plug one in and press Ctrl+P."
-    if silence:
-        return COMPLAINT, silence
+    if diagnosis:
+        return "Mic", f"{NO_SIGNAL} {diagnosis}"
     return "Mic", f"{microphone}, {level}." if level else f"{microphone}. {HOW_LOUD}"
 
 
 class Steps:
-    """Start-up, step by step."""
+    """The steps of loading."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self.latest = ""
-        """the step under way, and how much of it is done"""
+        """the step in progress, with its percentage"""
 
     def add(self, step: str, fraction: float | None) -> list[Line]:
-        """The lines to show: the latest step is under way, the ones before it are done."""
+        """Return the lines to show: the latest step is in progress, the others are done."""
         if step not in self._names:
             self._names.append(step)
         self.latest = step if fraction is None else f"{step} {fraction:.0%}"
@@ -73,22 +73,22 @@ class Steps:
         return [*done, (UNDER_WAY, self.latest)]
 
     def failed(self) -> list[Line]:
-        """The lines to show: the latest step is the one that failed."""
+        """Return the lines to show: the latest step failed."""
         signs = [DONE] * (len(self._names) - 1) + [FAILED]
         return list(zip(signs, self._names, strict=False))  # there may be no step yet
 
 
 def summary(loaded: Loaded) -> list[Line]:
-    """Who is talking, and with what."""
-    mouth = f"speaker {loaded.speaker}" if loaded.speaker else "no speaker, text only"
-    return [(DONE, loaded.brain), (DONE, f"voice {loaded.voice}, {mouth}")]
+    """Return the parts in use, as lines."""
+    speaker = f"speaker {loaded.speaker}" if loaded.speaker else "no speaker, text only"
+    return [(DONE, loaded.brain), (DONE, f"voice {loaded.voice}, {speaker}")]
 
 
 class Samples(Vertical):
-    """The sample clips to choose from where there is no microphone."""
+    """A list of the sample clips, shown where there is no microphone."""
 
     class Chosen(Message):
-        """A clip was picked from the list; they count from 1."""
+        """A clip was picked from the list. Clips count from 1."""
 
         def __init__(self, number: int) -> None:
             super().__init__()

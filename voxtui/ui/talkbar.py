@@ -1,4 +1,4 @@
-"""The bottom line: how loud it is, what a key does now, or the text field. Held, it talks."""
+"""The bottom line: the microphone's level and a hint, or the text field. Held, it talks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ TYPING = "type: Enter sends, Esc "
 
 
 def loudness(level: float) -> float:
-    """A peak of 0..1 as a share of the meter: 0 at -60 dBFS, 1 at full scale."""
+    """Convert a peak of 0..1 to a share of the meter: 0 at -60 dBFS, 1 at full scale."""
     if level <= 0:
         return 0.0
     return max(0.0, min(1.0, 1 - 20 * math.log10(level) / QUIETEST_DB))
 
 
 class Meter(Widget):
-    """A bar from 0 to 1 that repaints only when it would look different."""
+    """A bar from 0 to 1. It repaints only when it would look different."""
 
     ALLOW_SELECT = False
 
@@ -49,28 +49,28 @@ class Meter(Widget):
 
 
 class Hint(Static):
-    """What a key does now."""
+    """The action of the talk key, or progress."""
 
     ALLOW_SELECT = False
 
 
 class TalkBar(Horizontal):
-    """Meter and hint; or, while text is typed, the field."""
+    """Shows meter and hint, or the text field while one types."""
 
     ALLOW_SELECT = False
 
     class Held(Message):
-        """The mouse button went down on the bar. `time` is when."""
+        """The mouse button went down on the bar, at `time`."""
 
     class LetGo(Message):
-        """It came up again, wherever."""
+        """The mouse button came up again, anywhere."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._how = self._title = ""
+        self._usage = self._title = ""
         self._source = ""
         self.begun = False
-        """whether a key has arrived for the field, which may not have taken it yet"""
+        """a key has arrived for the field, which may not have taken it yet"""
         self.meter = Meter()
         self.field = Input(compact=True)
         self._hint = Hint(markup=False)
@@ -80,20 +80,20 @@ class TalkBar(Horizontal):
         yield self._hint
         yield self.field
 
-    def explain(self, how: str, instead_of_typing: str = "") -> None:
-        """What talks now, and how; and what an empty field says of it."""
-        self._how = how
+    def explain(self, usage: str, instead_of_typing: str = "") -> None:
+        """Show how to talk; `instead_of_typing` stands in an empty field."""
+        self._usage = usage
         self.field.placeholder = f"Ask something{instead_of_typing}"
-        self._entitle()
+        self._show_title()
 
     def name_source(self, text: str) -> None:
-        """What listens, and how loud it is."""
+        """Show the microphone and its level."""
         if text != self._source:
             self._source = text
             self.border_subtitle = Content(text)  # pyright: ignore[reportAttributeAccessIssue]
 
     def hint(self, text: str) -> None:
-        self._entitle()
+        self._show_title()
         if text != self._hint.content:
             self._hint.update(text, layout=False)
 
@@ -103,18 +103,18 @@ class TalkBar(Horizontal):
 
     def open_field(self) -> None:
         self.add_class("typing")
-        self._entitle()
+        self._show_title()
         self.screen.set_focus(self.field)  # now: the next key is the first letter
 
     def close_field(self) -> None:
         self.remove_class("typing")
-        self._entitle()
+        self._show_title()
         self.begun = False
         self.field.clear()
 
-    def _entitle(self) -> None:
+    def _show_title(self) -> None:
         esc = "stops" if self.has_class("-thinking") or self.has_class("-speaking") else "leaves"
-        title = TYPING + esc if self.typing else self._how
+        title = TYPING + esc if self.typing else self._usage
         if title != self._title:  # each time it is set, all of the bar is painted
             self._title = self.border_title = title
 
@@ -123,12 +123,12 @@ class TalkBar(Horizontal):
             return
         event.stop()
         self.capture_mouse()  # the button may come up elsewhere
-        self._tell(self.Held(), event)
+        self._post(self.Held(), event)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         self.release_mouse()
-        self._tell(self.LetGo(), event)
+        self._post(self.LetGo(), event)
 
-    def _tell(self, message: Message, event: events.MouseEvent) -> None:
+    def _post(self, message: Message, event: events.MouseEvent) -> None:
         message.time = event.time
         self.post_message(message)

@@ -1,8 +1,8 @@
-"""When talking begins and ends, from what a terminal reports of one key. Knows no clock of its own.
+"""Derives the beginning and end of talking from what a terminal reports of one key. Has no clock.
 
-A terminal that reports releases makes it simple: down begins, up ends. Elsewhere there are only
-presses, and the keyboard's repeats look the same: a tap begins and a tap ends, and a run of presses
-too fast for a finger is a hold, which ends when the run does.
+In a terminal that reports key releases, down begins and up ends. Other terminals report presses
+only, and a keyboard's repeats look the same: a tap begins and the next tap ends. Presses too fast
+for a finger are repeats of a held key, and talking ends with the last of them.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from statistics import median
 from typing import TypeAlias
 
 CONFIRM_SECONDS = 0.15
-"""Two presses within this time are the keyboard's, not a finger's."""
+"""Two presses within this time are repeats of a held key."""
 
 LONGEST_DELAY_SECONDS = 1.1
-"""A key that is held repeats for the first time within this time; a later press is a second tap."""
+"""A held key repeats for the first time within this time; a later press is a second tap."""
 
 SETTLE_SECONDS = 0.35
-"""Presses that follow the end of a talk at this distance belong to it: a slow or late repeat."""
+"""Presses this soon after the end of a talk belong to it: slow or late repeats."""
 
 LEAST_WINDOW_SECONDS, MOST_WINDOW_SECONDS = 0.12, 0.5
-"""A run of repeats has ended after three of its own gaps, within these bounds."""
+"""Repeats have ended after three of their own gaps, within these bounds."""
 
 
 class Mode(StrEnum):
-    """What talks now."""
+    """The way of talking in force."""
 
     HOLD = "hold"
     TOGGLE = "toggle"
@@ -43,7 +43,7 @@ class Begin:
 @dataclass(frozen=True, slots=True)
 class End:
     at: float
-    """the physical release as best known, which may be a moment ago"""
+    """the estimated time of the physical release, which may be in the past"""
 
 
 Act: TypeAlias = Begin | End
@@ -51,7 +51,7 @@ Act: TypeAlias = Begin | End
 
 class Phase(Enum):
     DOWN = auto()
-    """as reported, by a terminal that will report the release"""
+    """talking: the terminal will report the release"""
     PRESSED = auto()
     """talking: a tap, or a hold that does not repeat yet"""
     AGAIN = auto()
@@ -59,15 +59,15 @@ class Phase(Enum):
     HELD = auto()
     """talking: the key repeats"""
     SPENT = auto()
-    """not talking; the key is perhaps not up yet"""
+    """not talking; the key may still be down"""
 
 
 class TalkKey:
-    """Feed it presses, releases and deadlines with their times; do what it returns."""
+    """Takes presses, releases and deadlines with their times, and returns what to do."""
 
     def __init__(self) -> None:
         self.releases = False
-        """whether the terminal reports when a key comes up"""
+        """the terminal reports when a key comes up"""
         self._phase = Phase.SPENT
         self._last = float("-inf")
         """the latest press or repeat"""
@@ -75,7 +75,7 @@ class TalkKey:
 
     @property
     def deadline(self) -> float | None:
-        """When `settle` is to be called if no press comes before."""
+        """The time at which `settle` must be called if no press comes before."""
         match self._phase:
             case Phase.AGAIN:
                 return self._last + CONFIRM_SECONDS
@@ -86,7 +86,7 @@ class TalkKey:
                 return None
 
     def press(self, at: float, repeated: bool = False) -> list[Act]:
-        """The key went down, or repeats; `repeated` where the terminal says so."""
+        """Take a press. `repeated`: the terminal calls it a repeat."""
         if self.releases:
             return self._reported(at, repeated)
         acts = self.settle(at)
@@ -94,22 +94,22 @@ class TalkKey:
         return [*acts, *self._guessed(at, gap)]
 
     def release(self, at: float) -> list[Act]:
-        """The key came up, says the terminal."""
+        """Take a release that the terminal reported."""
         self.releases = True
         return self._over(at)
 
     def settle(self, at: float) -> list[Act]:
-        """Conclude what no press until `at` means."""
+        """Take the absence of presses until `at`."""
         if self.deadline is None or at < self.deadline:
             return []
         return self._over(self._last)
 
     def lose_focus(self, at: float) -> list[Act]:
-        """The release will be reported to another window."""
+        """End the talk: its release will be reported to another window."""
         return self._over(at) if self.releases else []
 
     def abandon(self) -> None:
-        """The talk is over for another reason, or was never begun."""
+        """Forget a talk that ended otherwise, or was never begun."""
         self._phase = Phase.SPENT
 
     def _reported(self, at: float, repeated: bool) -> list[Act]:

@@ -1,0 +1,555 @@
+"""What a person can do, written once for every front end.
+
+`Controls` drives an engine and needs no device: frames may come from any source. `LocalControls`
+adds what a front end on this machine offers: the microphone, devices, clips, settings, the record.
+Both belong to one thread, the front end's. It passes each event to `take` before it shows it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from voxtui.dialogue.data import MICROPHONE, Frame
+from voxtui.dialogue.events import (
+    ChangeFailed,
+    Event,
+    Loaded,
+    LoadFailed,
+    MicrophoneLost,
+    MicrophoneOpened,
+    Notice,
+    State,
+    StateChanged,
+    TurnFinished,
+    TurnStarted,
+)
+from voxtui.errors import DeviceError, InputError, ModelMissing, VoxtuiError
+from voxtui.records.session import Record, saved_sessions
+from voxtui.settings.save import save_values
+from voxtui.settings.sources import with_value
+
+if TYPE_CHECKING:
+    from voxtui.audio.clips import Listener
+    from voxtui.audio.devices import Device
+    from voxtui.dialogue.commands import ReplaceParts
+    from voxtui.dialogue.engine import Engine
+    from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
+    from voxtui.dialogue.loaders import Loaders
+    from voxtui.settings.schema import Config
+
+Severity: TypeAlias = Literal["information", "warning", "error"]
+
+MakeEngine: TypeAlias = Callable[[Callable[[Event], object]], "Engine"]
+"""Makes an engine that reports its events to the given function."""
+
+Speak: TypeAlias = Callable[["Listener", threading.Event], object]
+"""Speaks a clip in real time, on the calling thread, until it ends or the flag is set."""
+
+OpenClip: TypeAlias = Callable[[Path], Speak]
+"""Reads a clip. Raises InputError."""
+
+
+MODEL_KEYS = frozenset(("brain.name", "generation.preset", "voice.engine"))
+"""Config keys whose new value loads a model."""
+
+
+class Refused(Exception):
+    """Something cannot be done now. The message is one sentence or two for the user."""
+
+    def __init__(self, message: str, severity: Severity = "warning") -> None:
+        super().__init__(message)
+        self.severity: Severity = severity
+
+
+@dataclass(frozen=True, slots=True)
+class ClipEnded:
+    """A sample clip was spoken, was stopped, or could not be read."""
+
+    clip: threading.Event = field(repr=False)
+    """the flag that would have stopped it"""
+    error: str = ""
+
+
+ControlEvent: TypeAlias = Event | ClipEnded
+
+
+@dataclass(frozen=True, slots=True)
+class PartMakers:
+    """Make each part as a configuration wants it. Each raises VoxtuiError.
+
+    The function that brain and voice get shows a sentence to the user, from any thread. `reload`
+    makes both after a failed start; its last argument allows it to download the chat model.
+    """
+
+    microphone: Callable[[Config], Microphone]
+    speaker: Callable[[Config], Speaker]
+    brain: Callable[[Config, Callable[[str], object]], Brain | Loaders[Brain]]
+    voice: Callable[[Config, Callable[[str], object]], Voice | Loaders[Voice] | None]
+    reload: Callable[[Config, Callable[[str], object], bool], ReplaceParts]
+    devices: Callable[[], Sequence[Device]]
+
+
+class Controls:
+    """Drives an engine for any front end, also for one without microphone, clips or screen."""
+
+    def __init__(self, make_engine: MakeEngine, deliver: Callable[[ControlEvent], object]) -> None:
+        """`deliver` gets every event, on several threads, and returns at once."""
+        self.engine = make_engine(deliver)
+        self.failed: VoxtuiError | None = None
+        """why no model is loaded"""
+        self._unfinished: set[int] = set()
+
+    @property
+    def state(self) -> State:
+        return self.engine.state
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn that was begun here has not finished yet."""
+        return bool(self._unfinished)
+
+    def start(self) -> None:
+        """Load the models, on the engine's thread."""
+        self.engine.start()
+
+    def close(self, seconds: float | None = None) -> None:
+        """End everything. Wait for the parts no longer than `seconds`."""
+        self.engine.close(seconds)
+
+    def take(self, event: ControlEvent) -> None:
+        """Follow what the engine reports."""
+        match event:
+            case LoadFailed(error):
+                self.failed = error
+            case Loaded():
+                self.failed = None
+            case TurnFinished(turn):
+                # A turn finishes before the next one begins.
+                older = {number for number in tuple(self._unfinished) if number <= turn.number}
+                self._unfinished -= older
+            case _:
+                pass
+
+    def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
+        """Begin an utterance whose frames come from `source`. Returns the number of its turn.
+
+        It ends an answer in progress. `at`: in monotonic seconds, as everywhere here. `paced`
+        False: the frames come faster than in real time. Raises Refused.
+        """
+        self._require_model()
+        return self._began(self.engine.talk(at, source, paced))
+
+    def push_frame(self, frame: Frame) -> None:
+        """Add the next frame of any source. Any thread."""
+        self.engine.push_frame(frame)
+
+    def release(self, at: float | None = None, turn: int | None = None) -> None:
+        """End the utterance of `turn`, or the one in progress, at `at`, and answer it."""
+        self.engine.release(at, turn)
+
+    def cancel(self, turn: int | None = None) -> None:
+        """Discard the utterance of `turn` or end its answer; None: of the newest turn."""
+        self.engine.cancel(turn)
+
+    def send_text(self, text: str, at: float | None = None) -> int:
+        """Answer `text`. Returns the number of its turn. Raises Refused."""
+        self._require_model()
+        return self._began(self.engine.send_text(text, at))
+
+    def replay(self, at: float | None = None) -> int:
+        """Answer the last utterance once more. Returns the turn's number. Raises Refused."""
+        self._require_model()
+        return self._began(self.engine.replay(at))
+
+    def new_conversation(self) -> None:
+        """End an answer in progress and forget what was said."""
+        self.engine.new_conversation()
+
+    def _began(self, turn: int) -> int:
+        self._unfinished.add(turn)
+        return turn
+
+    def _require_model(self) -> None:
+        if self.failed:
+            raise Refused("No model is loaded. Text is kept until one is.", "error")
+        if self.state is State.LOADING:
+            raise Refused("Still loading. Text is kept until that is done.", "information")
+
+
+class ClipPlayer:
+    """Plays sample clips, each on a thread of its own, as if they were spoken."""
+
+    def __init__(
+        self,
+        clips: Sequence[tuple[str, Path]],
+        open_clip: OpenClip | None,
+        listener: Listener,
+        deliver: Callable[[ControlEvent], object],
+    ) -> None:
+        self.names = [name for name, _ in clips] if open_clip else []
+        self._paths = [path for _, path in clips]
+        self._open_clip = open_clip
+        self._listener = listener
+        self._deliver = deliver
+        self._running: set[threading.Event] = set()
+
+    @property
+    def playing(self) -> bool:
+        return bool(self._running)
+
+    def check(self, number: int) -> None:
+        """Raise Refused unless there is a clip of this number, counted from 1."""
+        if not self.names:
+            raise Refused("There are no sample clips.")
+        if not 0 < number <= len(self.names):
+            raise Refused(f"There is no sample clip {number}. Choose 1 to {len(self.names)}.")
+
+    def play(self, number: int) -> None:
+        """Read a clip, then stop the ones before it and speak it. Return at once."""
+        stopped = threading.Event()
+        earlier = tuple(self._running)
+        self._running.add(stopped)
+        threading.Thread(
+            target=self._play,
+            args=(self._paths[number - 1], stopped, earlier),
+            name="voxtui-clip",
+            daemon=True,
+        ).start()
+
+    def stop(self) -> None:
+        """Stop every clip, also one that is being read."""
+        for stopped in self._running:
+            stopped.set()
+
+    def take(self, ended: ClipEnded) -> None:
+        self._running.discard(ended.clip)
+
+    def _play(
+        self, path: Path, stopped: threading.Event, earlier: Sequence[threading.Event]
+    ) -> None:
+        assert self._open_clip is not None
+        error = ""
+        try:
+            speak = self._open_clip(path)  # first: a clip that cannot be read stops no other
+            for clip in earlier:
+                clip.set()
+            speak(self._listener, stopped)
+        except (InputError, Refused) as why:
+            error = str(why)
+        self._deliver(ClipEnded(stopped, error))
+
+
+class LocalControls(Controls):
+    """Adds what belongs to this machine: microphone, devices, clips, settings and the record."""
+
+    def __init__(
+        self,
+        make_engine: MakeEngine,
+        deliver: Callable[[ControlEvent], object],
+        config: Config,
+        clips: Sequence[tuple[str, Path]] = (),
+        open_clip: OpenClip | None = None,
+        parts: PartMakers | None = None,
+    ) -> None:
+        super().__init__(make_engine, deliver)
+        self.config = config
+        """the settings in force; after a failed start those that are tried"""
+        self.clips = ClipPlayer(clips, open_clip, self, deliver)
+        self.record = Record(datetime.now())
+        self.microphone: str | None = ""
+        """the name of the microphone; empty: not known yet; None: there is none"""
+        self.talking: int | None = None
+        """the turn for which a key or a mouse button is down"""
+        self.turn: TurnStarted | None = None
+        """the newest turn that the engine began"""
+        self.kept: deque[str] = deque()
+        """texts that wait until the models are loaded"""
+        self.muted = False
+        self.chosen: dict[str, Any] = {}
+        """values in use that were chosen here and are not saved, by key"""
+        self._trying: dict[str, Any] = {}
+        """values whose parts are being loaded, by key"""
+        self.models_are_new = False
+        """whether the newest Loaded brought models that were not in use before"""
+        self._loaded: Loaded | None = None
+        self._parts = parts
+        self._may_download = False
+        self._deliver = deliver
+
+    # Events.
+
+    def take(self, event: ControlEvent) -> None:
+        """Follow what the engine reports; send the next kept text when it is ready."""
+        if isinstance(event, ClipEnded):
+            self.clips.take(event)
+            return
+        super().take(event)
+        self.record.take(event)
+        match event:
+            case MicrophoneOpened(name):
+                self.microphone = name
+            case Loaded():
+                self._take_loaded(event)
+            case MicrophoneLost():
+                self.microphone = self.talking = None
+            case LoadFailed():
+                self.microphone, self._loaded = "", None
+            case ChangeFailed():
+                self._trying.clear()
+            case TurnStarted():
+                self.turn = event
+            case StateChanged(State.THINKING) if self.turn and self.talking == self.turn.turn:
+                self.talking = None
+            case StateChanged(State.READY):
+                self._send_kept()
+            case TurnFinished(turn) if self.talking == turn.number:
+                self.talking = None
+            case _:
+                pass
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn or a clip that was begun here has not finished yet."""
+        return super().busy or self.clips.playing
+
+    # Talking.
+
+    @property
+    def listens_by_itself(self) -> bool:
+        """Whether hands-free listening has begun an utterance."""
+        return (
+            self.config.vad.hands_free
+            and self.talking is None
+            and self.state is State.LISTENING
+            and self.turn is not None
+            and self.turn.source == MICROPHONE
+        )
+
+    def begin_talking(self, at: float) -> None:
+        """Begin an utterance at the microphone, or end the one that began hands-free.
+
+        Raises Refused.
+        """
+        if self.listens_by_itself and self.turn is not None:
+            self.release(at, self.turn.turn)
+            return
+        self._require_model()
+        if self.microphone is None:
+            count = len(self.clips.names)
+            others = f"Type, or play a sample clip (1 to {count})." if count else "Type instead."
+            raise Refused(f"There is no microphone. {others}")
+        self.clips.stop()
+        self.talking = self.talk(at)
+
+    def end_talking(self, at: float) -> None:
+        """End the utterance that a key or button began. Do nothing if there is none."""
+        if self.talking is not None:
+            self.release(at, self.talking)
+            self.talking = None
+
+    def stop(self) -> bool:
+        """Discard the utterance or end the answer. Return False if there was neither."""
+        if not (self.busy or self.state in (State.LISTENING, State.THINKING, State.SPEAKING)):
+            return False
+        self._let_go()
+        self.cancel()
+        return True
+
+    def say(self, text: str, at: float | None = None) -> int | None:
+        """Answer `text`, or keep it until a model is loaded and return None."""
+        if self.failed or self.state is State.LOADING:
+            self.kept.append(text)
+            return None
+        self._let_go()
+        return self.send_text(text, at)
+
+    def answer_again(self, at: float | None = None) -> None:
+        """Answer the last utterance once more; after a failed start, try it again.
+
+        Raises Refused, VoxtuiError.
+        """
+        if self.failed:
+            self.retry()
+            return
+        self._require_model()
+        if not any(turn.utterance for turn in self.record.finished):
+            raise Refused("Nothing has been said yet that could be answered again.")
+        self._let_go()
+        self.replay(at)
+
+    def new_conversation(self) -> None:
+        self._let_go()
+        super().new_conversation()
+
+    def play_clip(self, number: int) -> str:
+        """Speak a sample clip, counted from 1. Return its name. Raises Refused."""
+        self.clips.check(number)
+        self._require_model()
+        self.talking = None
+        self.clips.play(number)
+        return self.clips.names[number - 1]
+
+    def toggle_mute(self) -> bool:
+        """Turn the voice off or on. Return whether it is off."""
+        self.muted = not self.muted
+        self.engine.mute(self.muted)
+        return self.muted
+
+    def save(self) -> Path:
+        """Write the record to disk, which may take a while. Return the place. Any thread.
+
+        Raises Refused, InputError.
+        """
+        if not self.record.finished:
+            raise Refused("There is nothing to save yet.")
+        return self.record.save(saved_sessions(self.config.ui.save_dir))
+
+    # Models and devices.
+
+    def retry(self) -> None:
+        """Load the models again after a failed start. Raises VoxtuiError, kept in `failed`."""
+        try:
+            self._start_again(self.config)
+        except VoxtuiError as error:
+            self.failed = error
+            raise
+
+    def fetch(self) -> None:
+        """Allow the download of the missing chat model, and retry.
+
+        Raises Refused, VoxtuiError.
+        """
+        if not isinstance(self.failed, ModelMissing):
+            raise Refused("There is no model to fetch.")
+        self._may_download = True
+        self.retry()
+
+    def devices(self) -> Sequence[Device]:
+        """List every device; empty where there is no sound system.
+
+        It initialises PortAudio and may block: call it on a thread of its own.
+        """
+        try:
+            return self._parts.devices() if self._parts else ()
+        except DeviceError:
+            return ()
+
+    def check_rescan(self) -> None:
+        """Raise Refused unless devices can be looked for now."""
+        self._require_model()
+        if self.state is not State.READY:
+            raise Refused("Devices can be looked for only between turns.", "information")
+
+    def rescan_devices(self) -> None:
+        """Find devices that were plugged in. Raises Refused."""
+        self.check_rescan()
+        self._let_go()
+        self.engine.rescan_devices()
+
+    @property
+    def can_choose_parts(self) -> bool:
+        return self._parts is not None
+
+    def choose(self, key: str, value: Any) -> None:
+        """Use this value of a config key from now on. Raises Refused.
+
+        A value that needs another part is in use once Loaded says so.
+        """
+        try:
+            config = with_value(self.config, key, value)
+            if key == "ui.theme":
+                self.config, self.chosen[key] = config, value
+            elif self.failed:
+                self._start_again(config, **self._device(key, config))
+                self.config, self._trying[key] = config, value
+            else:
+                self._require_model()
+                change = self._change(key, config)
+                self._let_go()
+                self._trying[key] = value
+                self.engine.replace_parts(change)
+        except VoxtuiError as error:
+            raise Refused(str(error), "error") from error
+
+    def save_settings(self) -> tuple[Path, Sequence[str]]:
+        """Write what was chosen to the user's config file. Return the file and the keys.
+
+        Raises Refused, ConfigError.
+        """
+        if not self.chosen:
+            raise Refused("No setting was changed here.", "information")
+        path, keys = save_values(self.chosen), tuple(self.chosen)
+        self.chosen.clear()
+        return path, keys
+
+    def _require_model(self) -> None:
+        super()._require_model()
+        if self._trying:  # the engine has not taken the command yet
+            raise Refused("Still loading. Text is kept until that is done.", "information")
+
+    def _let_go(self) -> None:
+        """Another thing begins: a key that is still down no longer talks, a clip is stopped."""
+        self.clips.stop()
+        self.talking = None
+
+    def _send_kept(self) -> None:
+        if self.kept and self.talking is None and self.state is State.READY and not self.busy:
+            self.say(self.kept.popleft())
+
+    def _start_again(self, config: Config, **devices: Any) -> None:
+        """Load what `config` names in place of what could not be loaded. Raises VoxtuiError."""
+        assert self._parts is not None
+        change = self._parts.reload(config, self._notify, self._may_download)
+        self.failed = None
+        self.engine.replace_parts(replace(change, **devices))
+
+    def _change(self, key: str, config: Config) -> ReplaceParts:
+        """The parts that another value of `key` needs. Raises VoxtuiError."""
+        from voxtui.dialogue.commands import ReplaceParts
+
+        assert self._parts is not None
+        match key.split("."):
+            case ["audio", _]:
+                return ReplaceParts(config, **self._device(key, config))
+            case ["voice", _]:
+                voice = self._parts.voice(config, self._notify)
+                return ReplaceParts(config, voice=voice or "none")
+            case _:
+                return ReplaceParts(config, brain=self._parts.brain(config, self._notify))
+
+    def _device(self, key: str, config: Config) -> dict[str, Any]:
+        """The device that `key` chooses, as an argument of ReplaceParts; empty for other keys."""
+        assert self._parts is not None
+        match key:
+            case "audio.input":
+                return {"microphone": self._parts.microphone(config)}
+            case "audio.output":
+                return {"speaker": self._parts.speaker(config)}
+            case _:
+                return {}
+
+    def _take_loaded(self, loaded: Loaded) -> None:
+        before, self._loaded = self._loaded, loaded
+        self.microphone = loaded.microphone
+        adopted = self._trying if loaded.changed or before is None else {}
+        for key, value in adopted.items():
+            self.config = with_value(self.config, key, value)
+        self.chosen.update(adopted)
+        # A lost brain was replaced if the name changed; a voice at another speed is the same model.
+        self.models_are_new = (
+            before is None
+            or (loaded.brain, loaded.voice) != (before.brain, before.voice)
+            or not MODEL_KEYS.isdisjoint(adopted)
+        )
+        if adopted:
+            self._trying.clear()
+
+    def _notify(self, sentence: str) -> None:
+        """Show a sentence. Any thread."""
+        self._deliver(Notice(sentence, "information"))

@@ -1,0 +1,111 @@
+"""Turns the talk key, the mouse and the focus into the beginning and the end of an utterance."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from textual.timer import Timer
+from textual.widget import Widget
+
+from voxtui.controls import LocalControls, Refused
+from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
+
+
+class Talk:
+    """Follows one key and one mouse button, and drives the controls."""
+
+    def __init__(
+        self,
+        controls: LocalControls,
+        timers: Widget,
+        changed: Callable[[], object],
+        refuse: Callable[[Refused], object],
+    ) -> None:
+        """`timers` lends its timers. `changed` is called when talking or its mode may differ."""
+        self._controls = controls
+        self._timers = timers
+        self._changed = changed
+        self._refuse = refuse
+        self._key = TalkKey()
+        self._by_mouse = False
+        self._settling: Timer | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """The way of talking that is in force."""
+        if self._by_mouse:
+            return Mode.MOUSE
+        if self._controls.config.vad.hands_free:
+            return Mode.HANDS_FREE
+        return Mode.HOLD if self._key.releases else Mode.TOGGLE
+
+    def press(self, at: float | None = None, repeated: bool = False) -> None:
+        """The key went down at `at` (monotonic seconds), or repeats."""
+        at = time.monotonic() if at is None else at
+        self._obey(self._key.press(at, repeated), at)
+
+    def key_up(self, at: float) -> None:
+        self._obey(self._key.release(at), at)
+
+    def mouse_down(self, at: float) -> None:
+        if self._controls.talking is None:
+            self._by_mouse = True
+            self._begin(at)
+
+    def mouse_up(self, at: float) -> None:
+        if self._by_mouse:
+            self._by_mouse = False
+            self._controls.end_talking(at)
+            self._changed()
+
+    def let_go(self, at: float | None = None) -> None:
+        """End what key and button hold: their release will not be reported here."""
+        at = time.monotonic() if at is None else at
+        self._obey(self._key.lose_focus(at), at)
+        self.mouse_up(at)
+
+    def use_keyboard(self, releases: bool, at: float) -> None:
+        """Follow a terminal that reports key releases, or does not."""
+        self.let_go(at)
+        self._key.releases = releases
+
+    def follow(self) -> None:
+        """Forget a key or button that is still down if its utterance is over."""
+        if self._controls.talking is None:
+            self._key.abandon()
+            if self._by_mouse:
+                self._by_mouse = False
+                self._changed()
+
+    def _begin(self, at: float) -> None:
+        if self._controls.talking is not None:
+            self._key.abandon()
+            if not self._by_mouse:
+                self._controls.end_talking(at)
+            return
+        try:
+            self._controls.begin_talking(at)
+        except Refused as refused:
+            self._refuse(refused)
+        if self._controls.talking is None:  # refused, or it ended what began hands-free
+            self._key.abandon()
+        self._changed()
+
+    def _obey(self, acts: Sequence[Act], now: float) -> None:
+        for act in acts:
+            match act:
+                case Begin(at):
+                    self._begin(at)
+                case End(at):
+                    self._controls.end_talking(at)
+        if self._settling is not None:
+            self._settling.stop()
+            self._settling = None
+        if (deadline := self._key.deadline) is not None:
+            settle = partial(self._settle, deadline)
+            self._settling = self._timers.set_timer(max(0.001, deadline - now), settle)
+
+    def _settle(self, deadline: float) -> None:
+        self._obey(self._key.settle(deadline), deadline)

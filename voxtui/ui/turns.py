@@ -1,0 +1,154 @@
+"""Shows the turn in progress, in the conversation and in the panel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from textual.timer import Timer
+
+from voxtui.dialogue.data import TYPED, Utterance
+from voxtui.dialogue.events import TurnStarted
+from voxtui.dialogue.marks import Mark, Marks, Turn
+from voxtui.ui.conversation.transcript import Entry, Transcript
+from voxtui.ui.conversation.turn_view import TurnView
+from voxtui.ui.panel.panel import LatencyPanel
+from voxtui.ui.terminal.painting import paint_now
+
+WORDS_FIRST_SECONDS = 1 / 60
+"""Nothing but words is painted for this long after an utterance: a reply that was worked out ahead
+may come at once, and its first words must find the screen free."""
+
+PANEL_WAITS_SECONDS = 0.5
+"""The panel, the largest thing to paint, waits for the first words at most this long."""
+
+
+class Turns:
+    """The view of the newest turn, and the marks that the panel follows."""
+
+    def __init__(
+        self, transcript: Transcript, panel: LatencyPanel, show_rest: Callable[[], object]
+    ) -> None:
+        """`show_rest` paints what waited for the first words."""
+        self.view: TurnView | None = None
+        self.marks: Marks | None = None
+        """of the turn in progress"""
+        self.number = 0
+        """of the newest turn; 0: there was none yet"""
+        self.over = 0
+        """how many turns have finished"""
+        self._transcript = transcript
+        self._panel = panel
+        self._show_rest = show_rest
+        self._began_at = 0.0
+        self._first: tuple[Entry, Marks] | None = None
+        """the beginning of a reply, until it is painted, and its turn's marks"""
+        self._words_first: Timer | None = None
+        """runs while nothing but words is painted"""
+        self._words_due = 0.0
+        """until when the panel waits for the first words of a reply"""
+
+    @property
+    def words_first(self) -> bool:
+        """Whether nothing but words may be painted now."""
+        return self._words_first is not None
+
+    @property
+    def spoken_seconds(self) -> float:
+        released = self.marks.at(Mark.RELEASED) if self.marks else None
+        return max(0.0, (released or time.monotonic()) - self._began_at)
+
+    def begin(self, started: TurnStarted) -> None:
+        self.number, self.marks = started.turn, started.marks
+        self._panel.begin()
+        self._began_at = time.monotonic()
+        self._first = None
+        self.view = TurnView(self._transcript, started.source)
+        if started.source != TYPED:
+            self.view.show_speaking(0.0)
+
+    def forget(self) -> None:
+        """Show nothing more of the turn in progress."""
+        self.view = self.marks = self._first = None
+
+    def expect_reply(self) -> None:
+        """Leave the screen to the first words of the reply, for a moment."""
+        self._show_spoken()
+        if self.view:
+            self.view.expect_reply()
+        self._words_due = time.monotonic() + PANEL_WAITS_SECONDS
+        self._words_first = self._transcript.set_timer(WORDS_FIRST_SECONDS, self.paint_rest)
+
+    def paint_rest(self) -> None:
+        if self._words_first is not None:
+            self._words_first.stop()
+            self._words_first = None
+        self._show_rest()
+
+    def stop_waiting_for_words(self) -> None:
+        """Let the panel show marks before the first words are painted."""
+        self._words_due = 0.0
+
+    def show_utterance(self, turn: int, utterance: Utterance) -> None:
+        if view := self._view_of(turn):
+            view.show_utterance(utterance)
+
+    def show_words(self, turn: int, text: str) -> None:
+        if view := self._view_of(turn):
+            view.show_words(text)
+
+    def show_reply(self, turn: int, text: str) -> None:
+        view = self._view_of(turn)
+        if view is None:
+            return
+        begins = view.append(text)
+        if begins and view.latest and self.marks:
+            self._first = (view.latest, self.marks)
+            paint_now(self._transcript)
+
+    def cut(self, turn: int, heard: str) -> None:
+        if view := self._view_of(turn):
+            view.cut(heard)
+
+    def finish(self, turn: Turn) -> bool:
+        """Show the end of a turn. Return False if it is not on the screen."""
+        view = self._view_of(turn.number)
+        if view is None:
+            return False
+        self._show_spoken()
+        view.finish(turn)
+        self._panel.finish(turn)
+        if self.marks and self.marks.at(Mark.FIRST_SHOWN):
+            self._panel.complete(self.marks)  # painted after the engine had noted the turn
+        self.marks = None
+        self.over += 1
+        return True
+
+    def painted(self) -> Marks | None:
+        """Return the marks of a reply whose first word was just painted, once."""
+        if self._first is None or not self._first[0].painted:
+            return None
+        _, marks = self._first
+        self._first, self._words_due = None, 0.0
+        return marks
+
+    def first_shown(self, marks: Marks) -> None:
+        """The first word of a reply is on the screen, as its marks say."""
+        if self.marks is None:  # a short reply is over before its first word is painted
+            self._panel.complete(marks)
+
+    def tick(self, listening: bool) -> None:
+        """Show how the turn goes on."""
+        now = time.monotonic()
+        if self.marks is not None and now >= self._words_due:
+            self._panel.follow(self.marks, now)
+        if listening and self.view is not None:
+            self.view.show_speaking(self.spoken_seconds)
+
+    def _view_of(self, turn: int) -> TurnView | None:
+        """The view of this turn; None for one that is over or no longer on the screen."""
+        return self.view if turn == self.number else None
+
+    def _show_spoken(self) -> None:
+        if self.view is not None and self.view.source != TYPED:
+            self.view.show_spoken(self.spoken_seconds)
