@@ -26,7 +26,7 @@ from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.errors import InputError, ModelError
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
-from voxtui.ui.panel.panel import Waterfall
+from voxtui.ui.panel.waterfall import Waterfall
 
 MARKS = {
     "released": 0.0,

@@ -36,7 +36,7 @@ def test_a_bar_that_begins_within_a_cell_fills_its_right_part():
     assert (left.style.color, left.style.bgcolor) == (STYLE.bgcolor, STYLE.color)
 
 
-def test_a_trend_ends_with_the_latest_value_and_fills_no_cell():
+def test_a_trend_ends_with_the_latest_value_and_no_column_fills_its_cell():
     assert trend([1.0, 2.0, 4.0], 10) == "▂▄▇"
     assert trend([9.0, 1.0, 2.0, 4.0], 3) == "▂▄▇"
     assert trend([], 10) == ""
@@ -46,5 +46,5 @@ def test_a_trend_ends_with_the_latest_value_and_fills_no_cell():
 @pytest.mark.parametrize(
     ("level", "share"), [(0, 0), (1, 1), (0.001, 0), (0.1, 2 / 3), (2, 1), (1e-9, 0)]
 )
-def test_the_meter_is_in_decibels(level, share):
+def test_the_meter_shows_decibels(level, share):
     assert loudness(level) == pytest.approx(share)

@@ -20,9 +20,9 @@ LOWER_EIGHTHS = "▁▂▃▄▅▆▇█"
 
 
 def bar(start: float, end: float, style: Style, ground: Sequence[Segment]) -> list[Segment]:
-    """A bar from `start` to `end` (in cells) over the cells of `ground`.
+    """Draw a bar from `start` to `end`, in cells, over the cells of `ground`.
 
-    Whatever is longer than nothing is at least an eighth of a cell, so that it can be seen.
+    A bar longer than zero is at least an eighth of a cell wide, so that it is visible.
     """
     width = len(ground)
     first = max(0, min(round(start * 8), width * 8 - 1))
@@ -34,7 +34,7 @@ def bar(start: float, end: float, style: Style, ground: Sequence[Segment]) -> li
             return ground[i]
         if left == 0:
             return Segment(LEFT_EIGHTHS[right], style)
-        # No glyph fills a cell from the right: the empty left part is drawn over a filled cell.
+        # No character fills a cell from the right: draw the empty left part in inverse colours.
         inverse = Style(color=style.bgcolor, bgcolor=style.color)
         return Segment(LEFT_EIGHTHS[left], inverse if style.bgcolor else style)
 
@@ -42,21 +42,21 @@ def bar(start: float, end: float, style: Style, ground: Sequence[Segment]) -> li
 
 
 def wave(samples: NDArray[np.float32], width: int) -> str:
-    """Sound as one row of columns, the loudest full."""
+    """Draw sound as one row of columns, the loudest of full height."""
     import numpy as np
 
     if not len(samples) or width < 1:
         return ""
     peaks = [float(np.abs(part).max(initial=0.0)) for part in np.array_split(samples, width)]
     top = max(peaks)
-    # The root: what is half as loud to the ear is far less than half as large.
+    # The root, because a sound that seems half as loud has a tenth of the power.
     return _columns([math.sqrt(peak / top) for peak in peaks], LOWER_EIGHTHS) if top else ""
 
 
 def trend(values: list[float], width: int) -> str:
-    """The last `width` values as one row of columns, the tallest the largest.
+    """Draw the last `width` values as one row of columns.
 
-    Not even the tallest fills its cell, so that rows one above the other stay apart.
+    No column fills its cell, so that rows one above the other stay apart.
     """
     return _columns(values[-width:], LOWER_EIGHTHS[:-1])
 

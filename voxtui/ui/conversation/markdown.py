@@ -1,4 +1,4 @@
-"""A finished answer as it was meant: Markdown as styled text."""
+"""Renders the Markdown of a finished answer as styled text."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ INDENT = "  "
 
 
 def rendered(text: str) -> Content:
-    """`text` without its marks, and styled as they say. Words are never lost."""
+    """Return `text` without its Markdown, styled by it. Loses no word."""
     pieces: list[Piece] = []
     lists: list[int | None] = []
-    """for each list around the block its next number, or None for bullets"""
+    """for each list around the block: its next number, or None for bullets"""
     quotes, heading, first_of_item = 0, False, False
     tokens = _parser().parse(text)
     for token, after in zip_longest(tokens, tokens[1:]):
@@ -106,4 +106,4 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
-    return parser.disable("reference")  # `[Vox]: Yes` is none, and would not be seen
+    return parser.disable("reference")  # `[Vox]: Yes` is text, and must be shown

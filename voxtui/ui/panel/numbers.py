@@ -1,0 +1,143 @@
+"""The headlines of a turn as numbers, and how numbers are written in the panel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+from textual.widgets import Static
+
+from voxtui.dialogue.marks import Mark, Outcome, Turn
+from voxtui.records.metrics import (
+    FIRST_SOUND,
+    HEADLINES,
+    SPEED,
+    TIMES,
+    TTFT,
+    WINDOW,
+    Headline,
+    SessionTimes,
+    Verdict,
+    downsample_max,
+    verdict,
+)
+from voxtui.settings.schema import Targets
+from voxtui.ui.bars import trend
+
+NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
+"""on display before the first turn"""
+
+VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-error", None: ""}
+
+LABEL_CELLS = 10
+VALUE_CELLS = 8
+TABLE_CELLS = 39
+TREND_CELLS = 10
+
+
+def number(value: float | None, thousand: str = "s") -> str:
+    """Format a headline in four cells. `thousand`: the unit for values of 10,000 and more."""
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if value < 9999.5 else f"{value / 1000:.0f}{thousand}"
+
+
+def short_ms(seconds: float) -> str:
+    """Format a duration in at most eight cells: `1.5 ms`, `150 ms`, `12.3 s`."""
+    ms = seconds * 1000
+    if ms >= 9999.5:
+        return f"{seconds:.1f} s"
+    return f"{ms:.0f} ms" if ms >= 9.95 or ms == 0 else f"{ms:.1f} ms"
+
+
+class Numbers(Static):
+    """Each headline of this turn, its target, and the percentiles of the last turns."""
+
+    def __init__(self, targets: Targets) -> None:
+        super().__init__(markup=False)
+        self.targets = targets
+        self.device_ms: float | None = None
+        """measured delay of the speaker, which the first sound does not include"""
+        self.queue = ""
+        """speech that is synthesised and not played yet; empty if there is none"""
+
+    def show(self, turn: Turn, session: SessionTimes) -> None:
+        wide = self.content_size.width >= TABLE_CELLS + 2 + TREND_CELLS
+        lines = [self._head(session, wide)]
+        lines += [self._line(headline, turn, session, wide) for headline in HEADLINES]
+        lines += self._notes(turn, session, wide)
+        if self.device_ms is not None and turn.first_sound_ms is not None:
+            lines.append(_quiet(
+                f"heard at {number(turn.first_sound_ms + self.device_ms)} ms: "
+                f"the devices add {number(self.device_ms)}"
+            ))  # fmt: skip
+        self.update(Content("\n").join(lines), layout=False)
+
+    def _head(self, session: SessionTimes, wide: bool) -> Content:
+        trends = f"  {'session':<{TREND_CELLS}}" if wide and len(session.all) else ""
+        return Content.styled(f"{'ms':<11}   turn  goal  p50  p95  p99{trends}", "dim")
+
+    def _line(self, headline: Headline, turn: Turn, session: SessionTimes, wide: bool) -> Content:
+        value, target = headline.of(turn), headline.target(self.targets)
+        kept = verdict(value, target)
+        sign = kept.sign if kept else " "
+        goal = f"≤{number(target)}" if target is not None else ""
+        # No p95 for a speed: the slow turns are those with a low speed.
+        shown, thousand = ((50,), "k") if headline is SPEED else ((50, 95, 99), "s")
+        warm = [number(session.warm.percentile(headline, p), thousand) for p in shown]
+        past = " ".join(f"{text:>4}" for text in warm)
+        values = downsample_max(session.all.values(headline), TREND_CELLS)
+        return Content.assemble(
+            f"{headline.name:<11} ",
+            (f"{sign}{number(value, thousand):>5}", f"bold {VERDICT_STYLES[kept]}".strip()),
+            (f" {goal:>5} ", "dim"),
+            f"{past:<14}",
+            (f"  {trend(values, TREND_CELLS)}", "$text-secondary") if wide else "",
+        )
+
+    def _notes(self, turn: Turn, session: SessionTimes, wide: bool) -> list[Content]:
+        if not len(session.all):
+            about = _quiet(f"p50, p95, p99: of the last {WINDOW} turns")
+            return [about, _quiet(self.queue)] if self.queue else [about]
+        cold = [number(session.cold.percentile(headline, 50)) for headline in TIMES]
+        used = _used(turn)
+        if not wide:
+            room = TABLE_CELLS - LABEL_CELLS - (len(used) + 1 if used else 0)
+            values = downsample_max(session.all.values(main_headline(session)), room)
+            return [
+                Content.assemble(
+                    (f"{'session':<{LABEL_CELLS}}", "dim"),
+                    (f"{trend(values, room):<{room}}", "$text-secondary"),
+                    (f" {used}" if used else "", "dim"),
+                ),
+                _quiet(self.queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
+            ]
+        several = f"s, p50 of {len(session.cold)}" if len(session.cold) > 1 else ""
+        since_speech = [number(headline.from_speech_end(turn)) for headline in TIMES]
+        painted = f"first word painted at {number(turn.ms(Mark.FIRST_SHOWN))} ms"
+        return [
+            _three(f"p50… of {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
+            _quiet(self.queue) if self.queue else _three(f"cold turn{several}", cold),
+            _three("since the last word", since_speech),
+            _quiet(f"{painted:<33}{used:>16}"),
+        ]
+
+
+def _used(turn: Turn) -> str:
+    """Return the network share of TTFT, or the GPU memory, if one of them is known."""
+    if turn.network_ms is not None:
+        return f"network {number(turn.network_ms)} ms"
+    return f"GPU {turn.gpu_bytes / 1e9:.1f} GB" if turn.gpu_bytes is not None else ""
+
+
+def _quiet(text: str) -> Content:
+    return Content.styled(text, "dim")
+
+
+def _three(name: str, values: Sequence[str]) -> Content:
+    return _quiet(f"{name:<22}{values[0]:>6}{values[1]:>13}{values[2]:>8}")
+
+
+def main_headline(session: SessionTimes) -> Headline:
+    """Return the headline that sums up a session: first sound, or TTFT if nothing is spoken."""
+    return FIRST_SOUND if session.all.values(FIRST_SOUND) else TTFT

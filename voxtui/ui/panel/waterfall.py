@@ -1,0 +1,171 @@
+"""The stages of a turn as bars on one time axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+from textual.widget import Widget
+
+from voxtui.dialogue.marks import Turn
+from voxtui.records.metrics import SPEAKING, TIMES, Headline, Stage, Verdict, stages, verdict
+from voxtui.settings.schema import Targets
+from voxtui.ui.bars import bar
+from voxtui.ui.panel.numbers import LABEL_CELLS, NO_TURN, VALUE_CELLS, short_ms
+
+GOAL = "┊"
+
+
+class Waterfall(Widget):
+    """The stages as bars on a time axis from the release. Speculative work lies left of zero."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "waterfall--hidden",
+        "waterfall--wait",
+        "waterfall--brain",
+        "waterfall--writing",
+        "waterfall--voice",
+        "waterfall--sound",
+        "waterfall--label",
+        "waterfall--within",
+        "waterfall--over",
+    }
+
+    KINDS: ClassVar[dict[str, str]] = {
+        "hidden": "hidden",
+        "listen": "wait",
+        "send": "wait",
+        "encode": "brain",
+        "recognise": "brain",
+        "prefill": "brain",
+        "token": "brain",
+        "writing": "writing",
+        "clause": "voice",
+        "voice": "voice",
+        "device": "sound",
+        "speaking": "sound",
+    }
+
+    def __init__(self, targets: Targets) -> None:
+        super().__init__()
+        self.targets = targets
+        self._stages: Sequence[Stage] = ()
+        self._turn = NO_TURN
+
+    def show(self, turn: Turn, speculative_s: float) -> None:
+        found = stages(turn.marks, speculative_s)
+        if found != self._stages or turn.marks.keys() != self._turn.marks.keys():
+            self._stages, self._turn = found, turn
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        label = self.get_component_rich_style("waterfall--label")
+        cells = width - LABEL_CELLS - VALUE_CELLS
+        if cells < 4 or self._turn is NO_TURN:
+            return Strip([Segment(self._empty(y)[:width].ljust(width), label)], width)
+        goals = [(target / 1000, headline) for headline in TIMES
+                 if (target := headline.target(self.targets)) is not None]  # fmt: skip
+        axis = Axis(self._stages, cells, at_least=max(seconds for seconds, _ in goals[:2]))
+        rows = self._rows(self.size.height - 2)
+        if y < len(rows):
+            return self._stage_line(rows[y], axis, cells, label, [at for at, _ in goals])
+        if y == len(rows):
+            return self._goal_line(axis, cells, label, goals)
+        if y == len(rows) + 1:
+            line = f"{'':<{LABEL_CELLS}}{axis.labels()}{'':<{VALUE_CELLS}}"
+            return Strip([Segment(line, label)], width)
+        return Strip.blank(width, self.rich_style)
+
+    def _empty(self, y: int) -> str:
+        lines = ("The stages of a turn are drawn here,", "on a time axis from the release on.")
+        return lines[y] if y < len(lines) else ""
+
+    def _rows(self, room: int) -> Sequence[Stage]:
+        """Return the stages that fit; the shortest are left out first."""
+        if len(self._stages) <= room:
+            return self._stages
+        longest = sorted(self._stages, key=lambda stage: stage.seconds, reverse=True)[:room]
+        return [stage for stage in self._stages if stage in longest]
+
+    def _stage_line(
+        self, stage: Stage, axis: Axis, cells: int, label: Style, goals: Sequence[float]
+    ) -> Strip:
+        style = self.get_component_rich_style(f"waterfall--{self.KINDS[stage.name]}")
+        ground = [Segment(" ", label)] * cells
+        for seconds in goals:
+            if (at := axis.column(seconds)) is not None:
+                ground[at] = Segment(GOAL, label)
+        ground[axis.zero] = Segment("▏", label)
+        bars = bar(axis.cell(stage.start), axis.cell(stage.end), style, ground)
+        value = f"{short_ms(stage.seconds):>{VALUE_CELLS}}"
+        return Strip(
+            [
+                Segment(f"{stage.name:<{LABEL_CELLS}}", label),
+                *bars,
+                Segment(value, self.rich_style),
+            ],
+            cells + LABEL_CELLS + VALUE_CELLS,
+        )
+
+    def _goal_line(
+        self, axis: Axis, cells: int, label: Style, goals: Sequence[tuple[float, Headline]]
+    ) -> Strip:
+        """Draw the sign of each verdict at its target, and the target if there is room."""
+        line = [Segment(" ", label)] * cells
+        places = [(axis.column(seconds), seconds, headline) for seconds, headline in goals]
+        places = [(at, seconds, headline) for at, seconds, headline in places if at is not None]
+        ends = [at for at, _, _ in places[1:]] + [cells]
+        for (at, seconds, headline), end in zip(places, ends, strict=True):
+            kept = verdict(headline.of(self._turn), seconds * 1000)
+            style = self._verdict_style(kept) if kept else label
+            text = f"{kept.sign if kept else '▴'}{seconds * 1000:.0f}"
+            for i, character in enumerate(text if at + len(text) < end else text[0]):
+                line[at + i] = Segment(character, style)
+        name = Segment(f"{'goals':<{LABEL_CELLS}}", label)
+        return Strip([name, *Segment.simplify(line), Segment(" " * VALUE_CELLS, label)])
+
+    def _verdict_style(self, kept: Verdict) -> Style:
+        return self.get_component_rich_style(f"waterfall--{kept.name.lower()}")
+
+
+class Axis:
+    """Maps seconds since the release to cells. The scale ends at a round number."""
+
+    HIDDEN_SHARE = 0.3
+    """Longer speculative work is cut off here. Its row gives its duration."""
+
+    def __init__(self, found: Sequence[Stage], cells: int, at_least: float) -> None:
+        hidden = -min((stage.start for stage in found), default=0.0)
+        # Speaking does not set the scale, because its length says nothing about speed.
+        ends = [stage.end for stage in found if stage.name != SPEAKING]
+        self.end = _round_up(max([*ends, at_least]))
+        self._cells = cells
+        left = min(hidden / (hidden + self.end), self.HIDDEN_SHARE) * cells
+        self.zero = math.ceil(left)
+        self._per_second = (cells - self.zero) / self.end
+
+    def cell(self, seconds: float) -> float:
+        return max(0.0, self.zero + seconds * self._per_second)
+
+    def column(self, seconds: float) -> int | None:
+        """Return the cell that holds this time, or None beyond the end."""
+        at = int(self.cell(seconds))
+        return at if at < self._cells else None
+
+    def labels(self) -> str:
+        line = [" "] * self._cells
+        end = short_ms(self.end)
+        for at, text in ((self.zero, "0"), (self._cells - len(end), end)):
+            line[at : at + len(text)] = text
+        return "".join(line[: self._cells])
+
+
+def _round_up(seconds: float) -> float:
+    """Return the next round number, so that the bars of a running turn do not jitter."""
+    scale = 10.0 ** math.floor(math.log10(max(seconds, 0.1)))
+    return next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * scale >= seconds)
