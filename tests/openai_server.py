@@ -1,4 +1,4 @@
-"""A small HTTP server that answers as it is told: for what a client must be able to live with."""
+"""A fake OpenAI-compatible server: each test sets its answers, correct and broken ones."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ class Request:
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """One connection; an answer writes what it likes to it."""
+    """One connection. An answer writes any bytes to it."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: Any
 
     def handle(self) -> None:
-        self.server.told.connections += 1
+        self.server.fake.connections += 1
         with suppress(ConnectionError):
             super().handle()
 
     def _do(self) -> None:
         length = int(self.headers.get("content-length", 0))
-        told: Told = self.server.told
+        fake: FakeServer = self.server.fake
         names = {name.lower(): value for name, value in self.headers.items()}
-        told.requests.append(Request(self.command, self.path, names, self.rfile.read(length)))
+        fake.requests.append(Request(self.command, self.path, names, self.rfile.read(length)))
         path = self.path.partition("/v1/")[2]
-        told.answers[path](self)
-        told.answered.set()
+        fake.answers[path](self)
+        fake.answered.set()
 
     do_GET = do_POST = _do  # noqa: N815
 
     def log_message(self, *arguments: Any) -> None: ...
 
-    # What an answer is made of.
+    # Parts of an answer.
 
     def whole(self, body: Any, status: int = 200, kind: str = "application/json", **head: str):
         text = body if isinstance(body, str | bytes) else json.dumps(body)
@@ -94,7 +94,7 @@ class Exchange(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def until_hung_up(self, meanwhile: str | None = None) -> None:
-        """Wait until nobody is there any more; `meanwhile` is sent again and again."""
+        """Block until the client closes the connection; send `meanwhile` again and again."""
         self.connection.settimeout(0.02 if meanwhile else SECONDS)
         with suppress(ConnectionError):
             while True:
@@ -105,18 +105,18 @@ class Exchange(BaseHTTPRequestHandler):
                     assert meanwhile
                     self.chunk(meanwhile)
         self.close_connection = True
-        self.server.told.hung_up.set()
+        self.server.fake.hung_up.set()
 
 
 def event(text: str | None = None, finish: str | None = None) -> str:
-    """As vLLM and others write it."""
+    """Return an event of a stream, in the format of vLLM."""
     delta = {} if text is None else {"content": text}
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n"
 
 
 def says(*texts: str) -> Answer:
-    """An answer of these tokens."""
+    """Return an answer that streams these tokens."""
 
     def answer(exchange: Exchange) -> None:
         exchange.begin()
@@ -129,7 +129,7 @@ def says(*texts: str) -> Answer:
 
 
 def sends(*chunks: bytes | str) -> Answer:
-    """A stream of exactly these chunks."""
+    """Return an answer that streams exactly these chunks."""
 
     def answer(exchange: Exchange) -> None:
         exchange.begin()
@@ -144,8 +144,8 @@ def returns(body: Any, status: int = 200, kind: str = "application/json", **head
     return lambda exchange: exchange.whole(body, status, kind, **head)
 
 
-class Told:
-    """The server's side of a test."""
+class FakeServer:
+    """The requests a server got, and the answers it gives."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -169,13 +169,13 @@ class Told:
 
 class _Server(ThreadingHTTPServer):
     block_on_close = True
-    told: Told
+    fake: FakeServer
 
     def handle_error(self, request: Any, client_address: Any) -> None: ...
 
 
 @contextmanager
-def serving(tls: bool = False) -> Iterator[Told]:
+def serving(tls: bool = False) -> Iterator[FakeServer]:
     server = _Server(("127.0.0.1", 0), Exchange)
     server.daemon_threads = True
     scheme = "http"
@@ -185,11 +185,11 @@ def serving(tls: bool = False) -> Iterator[Told]:
         server.socket = context.wrap_socket(
             server.socket, server_side=True, do_handshake_on_connect=False
         )
-    server.told = Told(f"{scheme}://127.0.0.1:{server.server_port}/v1")
+    server.fake = FakeServer(f"{scheme}://127.0.0.1:{server.server_port}/v1")
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), name="test server")
     thread.start()
     try:
-        yield server.told
+        yield server.fake
     finally:
         server.shutdown()
         thread.join()

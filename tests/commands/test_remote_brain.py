@@ -42,7 +42,7 @@ def run(*arguments):
     return ran
 
 
-def test_ask_is_answered_by_the_server_and_says_what_the_network_took(server):
+def test_ask_prints_the_servers_answer_tokens_and_network_share(server):
     usage = f"data: {json.dumps({'choices': [], 'usage': {'completion_tokens': 7}})}\n\n"
     server.answers["chat/completions"] = sends(
         event("The capital"), event(" of France"), event(" is Paris.", "stop"), usage
@@ -63,21 +63,21 @@ def test_ask_is_answered_by_the_server_and_says_what_the_network_took(server):
     assert read(metrics_folder()).lines[0].network_ms == turn["network_ms"]
 
 
-def test_a_failure_of_the_server_is_a_sentence_and_an_exit_code(server, capfd):
+def test_a_server_error_is_a_sentence_and_exit_code_1(server, capfd):
     server.answers["chat/completions"] = returns({"error": "no GPU"}, 500)
     ran = run("ask", str(QUESTION), "--fast", *remote(server))
     assert ran.exit_code == 1
     assert f"{server.host}: server error (HTTP 500): “no GPU”." in capfd.readouterr().err
 
 
-def test_a_server_that_is_not_there_is_a_sentence_and_an_exit_code(server):
+def test_a_server_that_cannot_be_used_is_an_error_at_the_start(server):
     server.answers["models"] = returns("", 401)
     with pytest.raises(voxtui.cli.VoxtuiError, match="requires an API key"):
         run("ask", str(QUESTION), *remote(server))
 
 
 @pytest.mark.parametrize(("lines", "code"), [("Hello?\n", 1), ("/help\n", 0)])
-def test_who_pipes_lines_is_told_by_the_exit_code_whether_all_were_answered(server, lines, code):
+def test_plain_mode_exits_with_1_if_a_piped_line_got_no_answer(server, lines, code):
     server.answers["models"] = returns("", 401)
     command = [sys.executable, "-m", "voxtui", "--plain", *remote(server)]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
@@ -88,14 +88,14 @@ def test_who_pipes_lines_is_told_by_the_exit_code_whether_all_were_answered(serv
     assert "requires an API key (HTTP 401)" in ran.stdout
 
 
-def test_transcribe_lets_the_server_write_down(server):
+def test_transcribe_uses_the_server(server):
     ran = run("transcribe", str(QUESTION), "--format", "json", *remote(server))
     line = json.loads(ran.stdout)
     assert (line["file"], line["text"]) == (QUESTION.name, "what was said")
 
 
 @pytest.mark.slow
-def test_the_laboratory_measures_the_network_share(server, capfd):
+def test_bench_measures_the_network_share(server, capfd):
     ran = run("bench", str(QUESTION), "--runs", "1", "--warm-up", "0", "--json", *remote(server))
     assert ran.exit_code == 0, ran.stderr
     said = json.loads(ran.stdout)
@@ -109,7 +109,7 @@ def lines_of_doctor(*arguments):
     return [line.strip() for line in run("doctor", *arguments).stdout.splitlines()]
 
 
-def test_doctor_tries_the_server(server):
+def test_doctor_connects_to_the_server(server):
     said = lines_of_doctor(*remote(server))
     assert (
         f"ok       server: it answers; remote: {server.host} gets your voice and words (a-model)"
@@ -119,7 +119,7 @@ def test_doctor_tries_the_server(server):
     assert f"note     server: other is not listed: {server.host} has a-model." in said
 
 
-def test_doctor_says_what_keeps_the_server_from_answering(server):
+def test_doctor_explains_why_the_server_cannot_answer(server):
     server.answers["models"] = returns("", 401)
     said = lines_of_doctor(*remote(server))
     assert f"missing  server: {server.host} requires an API key (HTTP 401)." in said
@@ -127,7 +127,7 @@ def test_doctor_says_what_keeps_the_server_from_answering(server):
     assert said[-1] == "No conversation is possible yet."
 
 
-def test_doctor_tries_what_writes_down_with_silence(server):
+def test_doctor_has_a_second_of_silence_transcribed(server):
     cascade = [*remote(server), "--set", "brain.remote.transcription_model=a-model"]
     assert lines_of_doctor(*cascade)[0].startswith("ok       server: it answers")
     assert bytes(32_000) in server.requests[-1].body
@@ -140,6 +140,32 @@ def test_doctor_tries_what_writes_down_with_silence(server):
     assert said[-1] == "No conversation is possible yet."
 
 
-def test_doctor_says_that_no_server_is_named():
+def test_doctor_reports_a_missing_url():
     said = lines_of_doctor("--set", "brain.name=remote")
     assert "missing  server: brain.remote.url is not set." in said
+
+
+PLANTED = """
+[brain]
+name = "remote"
+[brain.remote]
+url = "{}"
+"""
+
+
+def test_a_config_toml_in_the_current_directory_sends_nothing_to_its_server(server, monkeypatch):
+    monkeypatch.setenv("VOXTUI_API_KEY", "sk-secret")
+    Path("config.toml").write_text(PLANTED.format(server.url))
+    found = lines_of_doctor()
+    assert not any("server:" in line for line in found)
+    assert server.requests == []
+    lines_of_doctor("--config", "config.toml")
+    assert server.requests[0].headers["authorization"] == "Bearer sk-secret"
+
+
+def test_a_voxtui_toml_in_the_current_directory_may_not_name_a_server(server, monkeypatch):
+    monkeypatch.setenv("VOXTUI_API_KEY", "sk-secret")
+    Path("voxtui.toml").write_text(PLANTED.format(server.url))
+    with pytest.raises(voxtui.cli.VoxtuiError, match=r"voxtui\.toml: brain\.name: cannot be set"):
+        run("doctor")
+    assert server.requests == []

@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def user_file(tmp_path, monkeypatch):
-    """The path of the user's config file in an empty home; the current directory is empty too."""
+    """Return the path of the user's config file, in an empty home, from an empty directory."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "here").mkdir()
