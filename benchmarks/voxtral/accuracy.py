@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jiwer
 import numpy as np
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from voxtui.brains.voxtral.prompt import (
     AUDIO,
     EOS,
     Clip,
-    Elements,
+    PromptIds,
     chat,
     token_ids,
     transcription,
@@ -35,7 +36,7 @@ from voxtui.brains.voxtral.weights import best_device, load, parts
 from voxtui.errors import InputError
 
 RANDOM = "random"
-"""In place of a model: the true shape with random weights, without its audio encoder."""
+"""Instead of a model: the true shape with random weights, without its audio encoder."""
 
 REPLY_TOKENS = 64
 CAPACITY = 2048
@@ -47,15 +48,15 @@ DEPTHS = (1, 4, 10, 30)
 
 
 def logits(decoder: Decoder, ids: Sequence[int], heard: Tensor | None = None) -> Tensor:
-    """(n, vocabulary) in float32, of every place of `ids`; `heard` stands at its audio tokens."""
+    """Return (n, vocabulary) float32 for each of `ids`; `heard` replaces the audio tokens."""
     device = decoder.embedding.device
     with torch.inference_mode():
         tokens = torch.tensor(ids, device=device)
         x = decoder.embed(tokens)
         if heard is not None:
             x[tokens == AUDIO] = heard
-        places = torch.arange(len(ids), device=device)
-        hidden = decoder.run(x, places, Cache(decoder, len(ids)), len(ids), masked=True)
+        positions = torch.arange(len(ids), device=device)
+        hidden = decoder.run(x, positions, Cache(decoder, len(ids)), len(ids), masked=True)
         return torch.cat([decoder.logits(part).float() for part in hidden.split(64)])
 
 
@@ -68,7 +69,7 @@ def difference(exact: Tensor, found: Tensor) -> dict[str, Any]:
     first = exact.argmax(-1)
     among = found.topk(5).indices == first[:, None]
     return {
-        "places": len(exact),
+        "positions": len(exact),
         "logit error, rms": round(float(error.norm() / spread.norm()), 4),
         "logit error, largest": round(float(error.abs().max() / spread.std()), 3),
         "top-1 agreement": round(float((found.argmax(-1) == first).float().mean()), 4),
@@ -113,48 +114,45 @@ def of_model(directory: Path, clips: Sequence[Path]) -> list[dict[str, Any]]:
     said = [Clip(number, read(path)) for number, path in enumerate(clips)]
     device = best_device()
     try:
-        decoder, ears = load(directory, device)
+        decoder, embedder = load(directory, device)
     except Exception as error:
         raise InputError(f"{directory}: {str(error).splitlines()[0]}") from error
     rows: list[dict[str, Any]] = []
     before: list[tuple[list[int], Tensor, list[int]]] = []
     for clip in said:
         prompt = chat(lambda text: [], "", [], clip)
-        reply = answered(decoder, ears, prompt, clip, REPLY_TOKENS)
+        reply = answered(decoder, embedder, prompt, clip, REPLY_TOKENS)
         ids = [*token_ids(prompt), *reply]
-        exact = logits(decoder, ids, ears.rows(clip))[len(prompt) - 1 :]
-        before.append((ids, exact.cpu(), written(decoder, ears, clip)))
+        exact = logits(decoder, ids, embedder.rows(clip))[len(prompt) - 1 :]
+        before.append((ids, exact.cpu(), written(decoder, embedder, clip)))
     quantise(decoder)
     for path, clip, (ids, exact, words_) in zip(clips, said, before, strict=True):
-        found = logits(decoder, ids, ears.rows(clip))[-len(exact) :].cpu()
-        other = written(decoder, ears, clip)
-        share = distance(words_, other) / max(1, len(words_))
+        found = logits(decoder, ids, embedder.rows(clip))[-len(exact) :].cpu()
+        other = written(decoder, embedder, clip)
+        share = token_error(words_, other)
         row = {"clip": path.name} | difference(exact, found)
         rows.append(row | {"tokens of the transcript that differ": round(share, 4)})
     return rows
 
 
 def answered(
-    decoder: Decoder, ears: AudioEmbedder, prompt: Elements, clip: Clip, most: int
+    decoder: Decoder, embedder: AudioEmbedder, prompt: PromptIds, clip: Clip, most: int
 ) -> list[int]:
     sampler = Sampler(decoder.head.shape[0], EOS, decoder.embedding.device)
-    loop = ReplyGenerator(decoder, ears, sampler, CAPACITY)
+    loop = ReplyGenerator(decoder, embedder, sampler, CAPACITY)
     return [token for token in loop.reply(prompt, [clip], most) if token is not None]
 
 
-def written(decoder: Decoder, ears: AudioEmbedder, clip: Clip) -> list[int]:
+def written(decoder: Decoder, embedder: AudioEmbedder, clip: Clip) -> list[int]:
     prompt = transcription(lambda text: [], clip, None)
-    return answered(decoder, ears, prompt, clip, 16 + 10 * len(clip.samples) // RATE)
+    return answered(decoder, embedder, prompt, clip, 16 + 10 * len(clip.samples) // RATE)
 
 
-def distance(one: Sequence[int], other: Sequence[int]) -> int:
-    """Tokens to insert, delete or replace (Levenshtein)."""
-    row = list(range(len(other) + 1))
-    for i, token in enumerate(one, 1):
-        last, row[0] = row[0], i
-        for j, wanted in enumerate(other, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (token != wanted))
-    return row[-1]
+def token_error(reference: Sequence[int], hypothesis: Sequence[int]) -> float:
+    """Return the edits per token of `reference` that make it `hypothesis`."""
+    if not reference:
+        return float(len(hypothesis))
+    return jiwer.wer(" ".join(map(str, reference)), " ".join(map(str, hypothesis)))
 
 
 def read(path: Path) -> Any:

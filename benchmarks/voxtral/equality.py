@@ -164,8 +164,8 @@ def captured(directory: Path) -> VoxtralBrain:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place) / "tiny"
+    with tempfile.TemporaryDirectory() as position:
+        directory = Path(position) / "tiny"
         tiny_voxtral.build(directory)
         oracle = Oracle(directory)
         ways = [

@@ -46,7 +46,7 @@ from voxtui.brains.voxtral.fp8 import Fp8Weight, quantise
 from voxtui.brains.voxtral.generate import REHEARSED
 from voxtui.brains.voxtral.graphs import CudaRecorder
 from voxtui.brains.voxtral.prompt import Exchange
-from voxtui.brains.voxtral.step import plain_product, use
+from voxtui.brains.voxtral.step import enable, linear
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class Bench:
     # Building the kinds of our loop.
 
     def _kinds(self, kinds: Sequence[Kind], beside: Sequence[System]) -> Iterator[Row]:
-        """Makes them; from now on they and those `beside` them are measured."""
+        """Make the systems. From now on they and those `beside` them are measured."""
         self._measured = list(beside)
         for kind in kinds:
             yield self._row({"system": kind.name}, partial(self._make, kind))
@@ -292,25 +292,25 @@ class Bench:
     def _make(self, kind: Kind) -> Row:
         began = time.perf_counter()
         if kind.fp8 not in self._decoders:
-            decoder, ears = taken(self._model)
+            decoder, embedder = taken(self._model)
             if kind.fp8:
                 quantise(decoder)
-            self._decoders[kind.fp8] = decoder, ears
-        decoder, ears = self._decoders[kind.fp8]
+            self._decoders[kind.fp8] = decoder, embedder
+        decoder, embedder = self._decoders[kind.fp8]
         if kind.kernels != "none":
             decoder = copy.copy(decoder)
-            use(decoder, kind.kernels)
+            enable(decoder, kind.kernels)
         if kind.graphs:
-            ears = AudioEmbedder(ears.encoder)  # what is captured is its own
+            embedder = AudioEmbedder(embedder.encoder)  # what is captured is its own
         sampling = BALANCED if kind.sampled else {}
-        system = Ours(kind.name, decoder, ears, self._capacity, **sampling)
+        system = Ours(kind.name, decoder, embedder, self._capacity, **sampling)
         if kind.graphs:
             capture(system, kind.cudnn)
         self.ours[kind.name] = system
         return {"built_s": round(time.perf_counter() - began, 2)} | self._first_turn(system)
 
     def _first_turn(self, system: Ours) -> Row:
-        """The first turn after what a start warms up, beside the eleven after it."""
+        """Compare the first turn after the warm-up with the eleven after it."""
         for seconds in REHEARSED:
             self._asked(system, seconds, AHEAD)
         first, *later = (self._asked(system, 5, 2) for _ in range(12))
@@ -397,7 +397,7 @@ class Bench:
         )
 
     def _rated(self, name: str, context: int, moments: Callable[[], list[float]]) -> Row:
-        """The median of three, after one that does not count."""
+        """Return the median of three, after one that does not count."""
         rates: list[float] = []
         for _ in range(4):
             at = moments()
@@ -411,11 +411,11 @@ class Bench:
         }
 
     def _parts(self) -> Iterator[Row]:
-        """What a step is made of, by each way there is, without the rest: microseconds a layer.
+        """Time the parts of a step, each variant alone, in microseconds per layer.
 
         A part is done for every layer in turn, which have more weights than a GPU has cache.
         """
-        products: dict[str, Callable[[torch.Tensor, Any], torch.Tensor]] = {"torch": plain_product}
+        products: dict[str, Callable[[torch.Tensor, Any], torch.Tensor]] = {"torch": linear}
         looks: dict[str, Callable[[Decoder, torch.Tensor, int], Work]] = {"torch, masked": masked}
         if self._cuda:
             products |= {f"kernel {block}": partial(product, block=block) for block in BLOCKS}
@@ -453,14 +453,14 @@ class Bench:
         rounds = 1 if self._tiny else max(1, math.ceil(CACHE_BYTES / least_bytes))
         caches = [Cache(decoder, context) for _ in range(rounds)]
         for cache in caches:
-            cache.both.copy_(self._drawn(*cache.both.shape[1:]))
+            cache.kv.copy_(self._drawn(*cache.kv.shape[1:]))
         qkv = self._drawn(1, (decoder.heads + 2 * decoder.kv_heads) * decoder.head_size)
         look_up = way(decoder, qkv, context)
 
         def work() -> None:
             for cache in caches:
-                for both in cache.both:
-                    look_up(both)
+                for kv in cache.kv:
+                    look_up(kv)
 
         return self._part(work, least_bytes, rounds)
 
@@ -524,7 +524,7 @@ class Bench:
         return {name: round(statistics.median(times[1:]) * 1e3, 3) for name, times in found.items()}
 
     def _kernels(self) -> Iterator[Row]:
-        """What each stage spends its time in, for a short and a long clip, without graphs."""
+        """Profile each stage for a short and a long clip, without graphs."""
         system = self.ours.get(PLAIN)
         if system is None:
             return
@@ -560,7 +560,7 @@ class Bench:
             yield about | {"kernel": event.key[:56], "calls": event.count, "us": us}
 
     def _accuracy(self) -> Iterator[Row]:
-        """What rounding does to the logits of random weights: no measure of answers."""
+        """Measure how rounding changes the logits of random weights. Says nothing about answers."""
 
         def work() -> Row:
             exact, small = (self.ours[name].loop.decoder for name in (PLAIN, FP8))
@@ -599,7 +599,7 @@ class Bench:
         return self.ours.get(GRAPHS, self.ours.get(PLAIN))
 
     def _compiled(self) -> Iterator[Row]:
-        """transformers compiles its step where the cache is static, on CUDA only."""
+        """Return True if transformers compiles its step: with a static cache, on CUDA only."""
         if not self._cuda:
             return
         name = "generate, static cache, compiled"
@@ -636,15 +636,15 @@ class Bench:
         return at
 
 
-# Ways of a step's attention at the last place of a context. What they look at is written already.
+# Variants of a step's attention at the last position of a context that is in the cache.
 
 
 def masked(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
     """torch's, as a captured step has it: a mask hides what is not used."""
-    place = torch.tensor([context - 1], device=qkv.device)
-    cos, sin = decoder.cos[place][:, None], decoder.sin[place][:, None]
+    position = torch.tensor([context - 1], device=qkv.device)
+    cos, sin = decoder.cos[position][:, None], decoder.sin[position][:, None]
     mask = qkv.new_zeros(decoder.heads // decoder.kv_heads, context)
-    return lambda both: decoder.attend(qkv, place, cos, sin, both, context, mask)
+    return lambda kv: decoder.attend(qkv, position, cos, sin, kv, context, mask)
 
 
 def varlen(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
@@ -657,8 +657,8 @@ def varlen(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
     grouped = "enable_gqa" in inspect.signature(varlen_attn).parameters
     more: Any = {"enable_gqa": True} if grouped else {}
 
-    def look_up(both: torch.Tensor) -> torch.Tensor:
-        keys, values = both.transpose(0, 1).chunk(2, dim=1)
+    def look_up(kv: torch.Tensor) -> torch.Tensor:
+        keys, values = kv.transpose(0, 1).chunk(2, dim=1)
         return cast("torch.Tensor", varlen_attn(query, keys, values, one, used, 1, context, **more))
 
     return look_up
@@ -668,8 +668,8 @@ def split(decoder: Decoder, qkv: torch.Tensor, context: int, cut: tuple[int, int
     """Ours."""
     from voxtui.brains.voxtral.kernels import attend
 
-    place = torch.tensor([context - 1], device=qkv.device)
-    return lambda both: attend(qkv, place, decoder.cos, decoder.sin, both, decoder.heads, cut)
+    position = torch.tensor([context - 1], device=qkv.device)
+    return lambda kv: attend(qkv, position, decoder.cos, decoder.sin, kv, decoder.heads, cut)
 
 
 def product(x: torch.Tensor, weight: Any, block: tuple[int, int, int]) -> torch.Tensor:
@@ -681,7 +681,7 @@ def product(x: torch.Tensor, weight: Any, block: tuple[int, int, int]) -> torch.
 
 
 def capture(system: Ours, cudnn: bool) -> None:
-    """Raises RuntimeError where there is no CUDA."""
+    """Raise RuntimeError without CUDA."""
     gc.collect()
     gc.freeze()  # some versions of torch look for garbage before each of the captures
     torch.backends.cuda.enable_cudnn_sdp(cudnn)
@@ -711,7 +711,7 @@ def busy(work: Callable[[], object]) -> Generator[None, None, None]:
 
 
 def signalling(system: Ours, drafted: threading.Event) -> Generator[int | None, None, None]:
-    """A reply to 5 s of audio; `drafted` when as much of it is there as a draft goes."""
+    """Reply to 5 s of audio. Sets `drafted` once the speculative tokens are computed."""
     system.ready(())
     count = 0
     for item in system.stages((), noise(5), TOKENS):

@@ -66,7 +66,7 @@ def ratios(found: Sections) -> list[Row]:
 
 
 def goals(found: Sections, judged: bool) -> list[Row]:
-    """What was aimed at on an H200, and what came out. `judged`: whether this run can tell."""
+    """Compare the goals for an H200 with the results. `judged`: whether this run can tell."""
     rows: list[Row] = []
 
     def add(goal: str, most: bool, limit: float, measured: float | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from voxtui.brains.voxtral.prompt import WINDOW_TOKENS
 
 WINDOW_FRAMES, PLACES, BINS, FREQUENCIES = 3000, 1500, 128, 201
-"""Of 30 s: frames of features, places in the encoder after its second convolution."""
+"""Of 30 s: frames of features, positions in the encoder after its second convolution."""
 
 FLOAT = 2
 """Bytes of a bfloat16."""
@@ -124,13 +124,13 @@ class Shape:
         stages.append(self.prefill(windows * WINDOW_TOKENS + 1, before))
         return sum(stage.seconds(ceilings) for stage in stages)
 
-    def _read(self, places: int) -> float:
+    def _read(self, positions: int) -> float:
         layers = self.layers * self.layer_weights * self.weight_bytes
-        return layers + self.head_weights * self.float_bytes + places * self.place_bytes
+        return layers + self.head_weights * self.float_bytes + positions * self.place_bytes
 
 
 def shape_of(config: Any, float_bytes: int, weight_bytes: int) -> Shape:
-    """That of a transformers configuration."""
+    """Return the shape of a transformers configuration."""
     audio, text = config.audio_config, config.text_config
     return Shape(
         audio.num_hidden_layers, audio.hidden_size, audio.intermediate_size,

@@ -20,7 +20,7 @@ import transformers
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.generate import ReplyGenerator
-from voxtui.brains.voxtral.prompt import EOS, Clip, Elements, Exchange, chat, token_ids
+from voxtui.brains.voxtral.prompt import EOS, Clip, Exchange, PromptIds, chat, token_ids
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import best_dtype, parts
 
@@ -77,7 +77,7 @@ def tiny_config() -> Any:
 
 
 def random_model(config: Any, device: torch.device, dtype: torch.dtype | str = "auto") -> Any:
-    """A transformers model of that shape, in `dtype` or what suits the device."""
+    """Make a transformers model of that shape, in `dtype` or what suits the device."""
     from transformers import VoxtralForConditionalGeneration
 
     suits = best_dtype(device) if dtype == "auto" else dtype
@@ -100,7 +100,7 @@ def taken(model: Any) -> tuple[Decoder, AudioEmbedder]:
 
 
 def noise(seconds: float) -> Clip:
-    """A clip nobody has heard before."""
+    """Make a clip that no other call returned."""
     number = next(_numbers)
     random = np.random.default_rng(number)
     return Clip(number, random.normal(0, 0.1, round(seconds * RATE)).astype(np.float32))
@@ -112,7 +112,7 @@ def words(count: int) -> list[int]:
 
 
 def encode(text: str) -> list[int]:
-    """A stand-in for the tokenizer: a token for every four characters."""
+    """Return a token for every four characters, in place of a tokenizer."""
     return words(-(-len(text) // 4))
 
 
@@ -122,16 +122,16 @@ def clips_in(past: Sequence[Exchange]) -> list[Clip]:
 
 class Ours:
     def __init__(
-        self, name: str, decoder: Decoder, ears: AudioEmbedder, capacity: int, **sampling: Any
+        self, name: str, decoder: Decoder, embedder: AudioEmbedder, capacity: int, **sampling: Any
     ) -> None:
         self.name = name
         device = decoder.embedding.device
         vocabulary = decoder.head.shape[0]
         sampler = Sampler(vocabulary, EOS, device, **(sampling | {"min_new_tokens": 2**31}))
-        self.loop = ReplyGenerator(decoder, ears, sampler, capacity)
+        self.loop = ReplyGenerator(decoder, embedder, sampler, capacity)
 
     def ready(self, past: Sequence[Exchange]) -> None:
-        """What happens when the key goes down."""
+        """Do the work of a key press."""
         prompt = chat(encode, INSTRUCTION, past, None)
         for _ in self.loop.prepare(prompt, clips_in(past)):
             pass
@@ -139,12 +139,12 @@ class Ours:
     def stages(
         self, past: Sequence[Exchange], said: Clip, most: int
     ) -> Generator[int | None, None, None]:
-        """None after each clip is encoded, then tokens. Raises if more than needed is reused."""
+        """Yield None after each encoded clip, then tokens. Raises if too much was reused."""
         prompt = chat(encode, INSTRUCTION, past, said)
         before = self.loop.calls.prefilled
         yield from self.loop.reply(prompt, [*clips_in(past), said], most)
         new = self.loop.calls.prefilled - before
-        if new <= len(list(said.elements())):
+        if new <= len(list(said.prompt_ids())):
             raise AssertionError(f"only {new} tokens were prefilled")
 
     def tokens(self, past: Sequence[Exchange], said: Clip, most: int) -> Iterator[int]:
@@ -165,7 +165,7 @@ class Generate:
         self._extractor: Any = transformers.WhisperFeatureExtractor(feature_size=128)
 
     def ready(self, past: Sequence[Exchange]) -> None:
-        """It does nothing ahead."""
+        """Do nothing: transformers prepares nothing."""
 
     def tokens(self, past: Sequence[Exchange], said: Clip, most: int) -> Iterator[str]:
         prompt = chat(encode, INSTRUCTION, past, said)
@@ -200,10 +200,10 @@ class Generate:
             )  # fmt: skip
         return at
 
-    def _ids(self, prompt: Elements) -> torch.Tensor:
+    def _ids(self, prompt: PromptIds) -> torch.Tensor:
         return torch.tensor([token_ids(prompt)], device=self._model.device)
 
-    def _generate(self, prompt: Elements, clips: list[Clip], most: int) -> Iterator[str]:
+    def _generate(self, prompt: PromptIds, clips: list[Clip], most: int) -> Iterator[str]:
         device = self._model.device
         ids = self._ids(prompt)
         self._forget_length()
@@ -244,5 +244,5 @@ class Generate:
         return found.input_features.reshape(128, -1, 3000).transpose(0, 1)
 
 
-def _text(context: int) -> Elements:
+def _text(context: int) -> PromptIds:
     return [1, 3, *words(context - 3), 4]

@@ -48,7 +48,7 @@ SHORT_PHONEMES = -3.0
 
 @contextmanager
 def random_voice() -> Generator[KokoroVoice, None, None]:
-    """Raises RuntimeError where it is not installed."""
+    """Raise RuntimeError if it is not installed."""
     lacking = [name for name in NEEDED if find_spec(name) is None]
     if lacking:
         raise RuntimeError(f"not installed: {', '.join(lacking)}")
@@ -65,7 +65,7 @@ def random_voice() -> Generator[KokoroVoice, None, None]:
 
 
 def random_files(directory: Path, config: dict[str, Any] = CONFIG) -> Any:
-    """The three files of Kokoro, in `directory`."""
+    """Write the three files of Kokoro into `directory`."""
     import hibari
 
     from voxtui.models.installed import KokoroFiles

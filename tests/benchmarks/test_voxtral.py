@@ -25,7 +25,7 @@ from benchmarks.voxtral.systems import (
     tiny_config,
 )
 from tests.brains.voxtral.taped import TapeRecorder
-from voxtui.brains.voxtral.step import Step, plain_product
+from voxtui.brains.voxtral.step import DecodeKernels, linear
 from voxtui.errors import InputError
 from voxtui.settings.schema import Config
 
@@ -137,14 +137,14 @@ def test_a_static_cache_of_generate_is_no_longer_than_its_own_context(model):
     static = {"cache_implementation": "static", "disable_compile": True}
     one, other = (Generate(model, "theirs", **static) for _ in range(2))
 
-    def places(ask):
+    def positions(ask):
         ask()
         return model._previous_max_cache_length
 
-    assert places(lambda: list(one.behind(64, 4))) == 67
-    assert places(lambda: one.moments(256, 4)) == 259
-    assert places(lambda: list(other.behind(64, 4))) == 67
-    assert places(lambda: one.moments(64, 4)) == 67
+    assert positions(lambda: list(one.behind(64, 4))) == 67
+    assert positions(lambda: one.moments(256, 4)) == 259
+    assert positions(lambda: list(other.behind(64, 4))) == 67
+    assert positions(lambda: one.moments(64, 4)) == 67
 
 
 def test_a_row_that_fails_tells_why_and_the_next_goes_on():
@@ -256,11 +256,12 @@ def test_the_same_logits_are_no_different_and_others_are():
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "apart"), [("", "", 0), ("abc", "abc", 0), ("abc", "axc", 1), ("abc", "", 3),
-                                ("abc", "zabc", 1), ("kitten", "sitting", 3)]
+    ("one", "other", "edits"), [("", "", 0), ("", "ab", 2), ("abc", "abc", 0), ("abc", "axc", 1),
+                                ("abc", "", 3), ("abc", "zabc", 1), ("kitten", "sitting", 3)]
 )  # fmt: skip
-def test_how_many_tokens_differ(one, other, apart):
-    assert accuracy.distance([*map(ord, one)], [*map(ord, other)]) == apart
+def test_the_token_error_is_edits_per_token_of_the_reference(one, other, edits):
+    error = accuracy.token_error([*map(ord, one)], [*map(ord, other)])
+    assert error == pytest.approx(edits / max(1, len(one)))
 
 
 def wav(path: Path, rate: int, seconds: float = 1.0) -> Path:
@@ -319,11 +320,11 @@ def test_a_rehearsal_reports_every_measure(tmp_path):
 def test_with_captured_work_no_row_fails_either(monkeypatch):
     """As on a GPU: what is captured is played back by a tape, and torch does what kernels would."""
 
-    def some(qkv, place, cos, sin, both, heads):
-        return qkv[:, : heads * both.shape[2]] * 1.0
+    def some(qkv, position, cos, sin, kv, heads):
+        return qkv[:, : heads * kv.shape[2]] * 1.0
 
     def use(decoder, which):
-        decoder.single = Step(some, plain_product)
+        decoder.decode_step = DecodeKernels(some, linear)
 
     monkeypatch.setattr(measure, "use", use)
     monkeypatch.setattr(measure, "CudaRecorder", TapeRecorder)

@@ -28,7 +28,7 @@ class Question:
     answer: str
 
     def frames(self, silence: int = 8) -> list[Frame]:
-        """The clip and `silence` frames of zeros after it."""
+        """Return the clip and `silence` frames of zeros after it."""
         padded = np.concatenate([self.samples, np.zeros((silence + 1) * FRAME_SAMPLES, np.float32)])
         return [
             Frame(padded[i : i + FRAME_SAMPLES], 1000 + (i + FRAME_SAMPLES) / SAMPLE_RATE)
@@ -36,7 +36,7 @@ class Question:
         ]
 
     def verdicts(self) -> list[tuple[Frame, bool]]:
-        """Its frames, and whether each is speech."""
+        """Return its frames, and True for each that is speech."""
         detector, gate = PySilero(), SpeechGate(0.5)
         return [(f, gate.verdict(detector.probability(f))) for f in self.frames()]
 
@@ -58,7 +58,7 @@ def speak(
     past: Past = (),
     cancelled: Flag | None = None,
 ) -> Recording:
-    """Hold the key while `verdicts`, frames and whether each is speech, are recorded."""
+    """Hold the key while `verdicts` are recorded: frames, and True for speech."""
     recording = Recording()
     brain.listen(past, recording, cancelled or Flag())
     for frame, speech in verdicts:

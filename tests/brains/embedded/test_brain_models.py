@@ -64,7 +64,7 @@ def chat() -> NotingLlama:
 
 @pytest.fixture(scope="module")
 def brain(recogniser: CountingMoonshine, chat: NotingLlama) -> Iterator[EmbeddedBrain]:
-    """The smallest chat model: its plumbing is real, its answers are nonsense."""
+    """Load the smallest chat model, whose answers make no sense."""
     config = small("smollm2-135m", max_new_tokens=24, temperature=0.0)
     brain = EmbeddedBrain(config, recogniser=recogniser, chat=chat)
     brain.warm_up(lambda step, fraction: None)

@@ -87,7 +87,7 @@ def test_a_prompt_has_the_same_numbers_in_whatever_pieces_it_was_evaluated(
     server = load(model_file(model), 1024)
 
     def evaluate(prompt: str) -> list[tuple[str, float]]:
-        """The likeliest next tokens and their chances."""
+        """Return the most likely next tokens and their probabilities."""
         found: list[tuple[str, float]] = []
 
         def take(event: Any) -> bool:

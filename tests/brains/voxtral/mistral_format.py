@@ -85,7 +85,7 @@ def parameters(text: dict[str, Any], audio: dict[str, Any]) -> dict[str, Any]:
         "vocab_size": audio["vocab_size"],
         "max_source_positions": 1500,
     }
-    ears = {"encoder_args": encoder, "downsample_args": {"downsample_factor": 4}}
+    embedder = {"encoder_args": encoder, "downsample_args": {"downsample_factor": 4}}
     return {
         "dim": text["hidden_size"],
         "n_layers": text["num_hidden_layers"],
@@ -97,5 +97,5 @@ def parameters(text: dict[str, Any], audio: dict[str, Any]) -> dict[str, Any]:
         "norm_eps": 1e-5,
         "vocab_size": text["vocab_size"],
         "max_position_embeddings": 32_768,
-        "multimodal": {"whisper_model_args": ears},
+        "multimodal": {"whisper_model_args": embedder},
     }

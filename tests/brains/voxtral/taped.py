@@ -24,7 +24,7 @@ ASKS = {
 """What waits for the device to know what to do next, or brings it what only the host has."""
 
 MAKES = {torch.arange, torch.empty, torch.full, torch.linspace, torch.ones, torch.zeros}
-"""What makes a tensor of the host, unless a device is named or the place it goes to."""
+"""What makes a tensor of the host, unless a device is named or the position it goes to."""
 
 
 class Unasked(TorchFunctionMode):
@@ -39,7 +39,7 @@ class Unasked(TorchFunctionMode):
 
 
 def _brings(into: torch.Tensor, at: object, what: object) -> bool:
-    """A number fills a stretch on the device, but to a single place it is brought from the host."""
+    """A number fills a range on the device, but a single position gets it from the host."""
     return not isinstance(what, torch.Tensor) and not into[at].dim()  # type: ignore[index]
 
 

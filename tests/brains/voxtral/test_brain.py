@@ -88,7 +88,7 @@ def test_the_features_are_those_of_the_processor(
     brain: VoxtralBrain, oracle: Oracle, seconds: float
 ) -> None:
     samples = sound(seconds)
-    mel = brain.generator.ears.mel
+    mel = brain.generator.embedder.mel
     ours = mel(mel.filled(samples, Clip(0, samples).windows))
     assert torch.equal(ours, oracle.features(samples))
 
@@ -231,12 +231,12 @@ def test_after_eviction_old_turns_are_text_and_the_newest_stay_sound(
 
 def test_a_turn_is_one_prefill_and_a_step_for_each_token(brain: VoxtralBrain) -> None:
     said = utterance(2.0, 5)
-    calls, windows = brain.generator.calls, brain.generator.ears.windows
+    calls, windows = brain.generator.calls, brain.generator.embedder.windows
     before = (calls.prefills, calls.steps)
     reply = answered(brain, (), said)
     assert calls.prefills - before[0] == 1
     assert calls.steps - before[1] <= len(ids(reply))
-    assert brain.generator.ears.windows - windows == 1
+    assert brain.generator.embedder.windows - windows == 1
 
 
 def test_a_transcription_is_what_generate_says(
@@ -341,10 +341,10 @@ def test_the_first_window_of_a_long_hold_is_encoded_while_the_key_is_held(
         brain, ((Frame(whole[s : s + FRAME_SAMPLES], 1000 + s / SAMPLE_RATE), True) for s in starts)
     )
     computed(brain)
-    windows = brain.generator.ears.windows
+    windows = brain.generator.embedder.windows
     said = Utterance(whole, ((0.0, 33.0),), 33.0)
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
-    assert brain.generator.ears.windows - windows == 1
+    assert brain.generator.embedder.windows - windows == 1
 
 
 def test_the_history_is_in_the_cache_before_the_user_has_spoken(
@@ -363,18 +363,18 @@ def test_the_history_is_in_the_cache_before_the_user_has_spoken(
 def test_a_transcription_leaves_the_conversation_in_the_cache(brain: VoxtralBrain) -> None:
     said = utterance(1.0, 23)
     answered(brain, (), said)
-    held, windows = list(brain.generator.cache.held), brain.generator.ears.windows
+    held, windows = list(brain.generator.cache.held), brain.generator.embedder.windows
     assert list(brain.transcribe(said, Flag()))
     assert brain.generator.cache.held == held
-    assert brain.generator.ears.windows == windows
+    assert brain.generator.embedder.windows == windows
 
 
 def test_the_parts_of_a_long_file_are_not_kept(brain: VoxtralBrain) -> None:
     answered(brain, (), utterance(1.0, 26))
-    kept = brain.generator.ears.known
+    kept = brain.generator.embedder.known
     for seed in (27, 28):
         assert list(brain.transcribe(utterance(1.0, seed), Flag()))
-    assert brain.generator.ears.known == kept
+    assert brain.generator.embedder.known == kept
 
 
 def test_a_loading_that_is_interrupted_leaves_no_thread(directory: Path) -> None:
@@ -565,9 +565,9 @@ def test_a_cache_that_grew_is_emptied_all_the_same() -> None:
     loop = ReplyGenerator(*parts(model()), Sampler(4096, EOS, torch.device("cpu")), 16)
     for _ in loop.prepare([1] * 100, []):
         pass
-    assert loop.cache.capacity > 100 and loop.cache.both.any()
+    assert loop.cache.capacity > 100 and loop.cache.kv.any()
     loop.forget()
-    assert not loop.cache.held and not loop.cache.both.any()
+    assert not loop.cache.held and not loop.cache.kv.any()
 
 
 def test_torch_may_not_take_the_attention_that_is_planned_anew_for_every_length() -> None:

@@ -92,14 +92,14 @@ def answered(brain: VoxtralBrain, past: tuple[PastTurn, ...], words: Utterance) 
 def test_the_products_of_the_language_model_are_small_and_all_else_is_as_it_was(
     brain: VoxtralBrain,
 ) -> None:
-    decoder, ears = brain.generator.decoder, brain.generator.ears
+    decoder, embedder = brain.generator.decoder, brain.generator.embedder
     for layer in decoder.layers:
         for weight in (layer.qkv, layer.out, layer.gate_up, layer.down):
             assert isinstance(weight, Fp8Weight) and weight.element_size() == 1
         assert layer.norm.dtype == torch.float32
     assert decoder.head.dtype == decoder.embedding.dtype == torch.float32
-    assert ears.encoder.dtype == torch.float32
-    assert {layer.qkv[0].dtype for layer in ears.encoder._layers} == {torch.float32}
+    assert embedder.encoder.dtype == torch.float32
+    assert {layer.qkv[0].dtype for layer in embedder.encoder._layers} == {torch.float32}
     assert "fp8" in brain.description
 
 

@@ -26,8 +26,8 @@ from voxtui.brains.voxtral.prompt import (
     EOS,
     WINDOW_SAMPLES,
     Clip,
-    Elements,
     Exchange,
+    PromptIds,
     chat,
     token_ids,
 )
@@ -61,9 +61,9 @@ def weights():
 
 
 def loop_of(weights, captured: bool, **sampling: float) -> ReplyGenerator:
-    decoder, ears = parts(copy.deepcopy(weights))
+    decoder, embedder = parts(copy.deepcopy(weights))
     sampler = Sampler(decoder.head.shape[0], EOS, DEVICE, **sampling)  # type: ignore[arg-type]
-    loop = ReplyGenerator(decoder, ears, sampler, CAPACITY)
+    loop = ReplyGenerator(decoder, embedder, sampler, CAPACITY)
     if captured:
         assert [*loop.capture(CudaRecorder())][-1] == 1.0
     return loop
@@ -102,7 +102,7 @@ def answered(
 def generated(weights, past: list[Exchange], said: Clip) -> list[int]:
     from transformers import WhisperFeatureExtractor
 
-    prompt: Elements = chat(encode, "Be brief.", past, said)
+    prompt: PromptIds = chat(encode, "Be brief.", past, said)
     extractor = WhisperFeatureExtractor(feature_size=128)
     features = []
     for heard in clips_in(past, said):
@@ -126,7 +126,7 @@ def test_one_turn_is_what_generate_says(weights, captured, plain, seconds) -> No
     said = clip(1, seconds)
     wanted = generated(weights, [], said)
     for loop in (captured, plain):
-        loop.ears.forget_all_but(set())
+        loop.embedder.forget_all_but(set())
         loop.forget()
         assert answered(loop, [], said) == wanted
     assert len(wanted) > 2
@@ -164,7 +164,7 @@ def test_nothing_waits_for_the_device_but_the_reading_of_a_token(weights, captur
 def test_turns_leave_no_memory_behind(captured) -> None:
     def turn(number: int) -> int:
         answered(captured, [], clip(number, 1.0))
-        captured.ears.forget_all_but(set())
+        captured.embedder.forget_all_but(set())
         return torch.cuda.memory_allocated()
 
     first = [turn(40 + number) for number in range(3)][-1]
@@ -185,7 +185,7 @@ def test_half_precision_says_the_same_each_time(weights, dtype) -> None:
     loop = loop_of(copy.deepcopy(weights).to(dtype), captured=True)
     said = clip(80, 3.0)
     first = answered(loop, [], said)
-    loop.ears.forget_all_but(set())
+    loop.embedder.forget_all_but(set())
     loop.forget()
     assert answered(loop, [], said) == first
     assert len(first) > 2
@@ -219,10 +219,10 @@ def test_kernels_do_what_torch_does_at_the_real_width(true_shape, which, fp8) ->
     decoder.layers = decoder.layers[:]
     if fp8:
         quantise(decoder)
-    step.use(decoder, which)
+    step.enable(decoder, which)
     x = torch.randn(decoder.embedding.shape[1]).to(DEVICE, torch.bfloat16)
     found = decoder.logits(x)
-    decoder.single = None
+    decoder.decode_step = None
     wanted = decoder.logits(x)
     assert (found - wanted).norm() < 1e-2 * wanted.norm()
 
@@ -235,40 +235,44 @@ def test_the_product_of_fp8_weights_is_that_of_what_they_stand_for(rows, columns
 
     weight = Fp8Weight(torch.randn(rows, columns).to(DEVICE), None)
     x = torch.randn(1, columns).to(DEVICE, torch.bfloat16)
-    wanted = quantized.plain(x.double(), weight.values, weight.scales)
+    wanted = quantized.dequantised_linear(x.double(), weight.values, weight.scales)
     found = product(x, weight.values, weight.scales)
     assert (found - wanted).norm() < 1e-2 * wanted.norm()
 
 
-@pytest.mark.parametrize("place", [0, 1, 511, 512, 4095, 20_479])
-def test_attention_by_kernels_is_that_of_torch_however_full_the_cache_is(true_shape, place) -> None:
+@pytest.mark.parametrize("position", [0, 1, 511, 512, 4095, 20_479])
+def test_attention_by_kernels_is_that_of_torch_however_full_the_cache_is(
+    true_shape, position
+) -> None:
     from voxtui.brains.voxtral.kernels import attend
 
     heads, size = true_shape.heads, true_shape.head_size
-    both = torch.randn(2 * true_shape.kv_heads, 20_480, size).to(DEVICE, torch.bfloat16)
-    both[:, place:] = torch.nan  # what was never written is never looked at
-    other = both.clone()
+    kv = torch.randn(2 * true_shape.kv_heads, 20_480, size).to(DEVICE, torch.bfloat16)
+    kv[:, position:] = torch.nan  # what was never written is never looked at
+    other = kv.clone()
     qkv = torch.randn(1, (heads + 2 * true_shape.kv_heads) * size).to(DEVICE, torch.bfloat16)
-    at = torch.tensor([place], device=DEVICE)
+    at = torch.tensor([position], device=DEVICE)
     with torch.inference_mode():
         cos, sin = true_shape.cos[at][:, None], true_shape.sin[at][:, None]
-        found = attend(qkv, at, true_shape.cos, true_shape.sin, both, heads)
-        wanted = true_shape.attend(qkv.clone(), at, cos, sin, other, place + 1, None)
+        found = attend(qkv, at, true_shape.cos, true_shape.sin, kv, heads)
+        wanted = true_shape.attend(qkv.clone(), at, cos, sin, other, position + 1, None)
     assert (found - wanted).norm() < 1e-2 * wanted.norm()
-    written = both[:, place].float()
-    assert (written - other[:, place].float()).norm() < 1e-2 * written.norm()
+    written = kv[:, position].float()
+    assert (written - other[:, position].float()).norm() < 1e-2 * written.norm()
 
 
 @pytest.mark.parametrize("fp8", [False, True])
 @pytest.mark.parametrize("which", ["none", "attention", "all", OVERLAPS])
 def test_captured_steps_of_every_kind_say_what_the_plain_loop_says(weights, fp8, which) -> None:
     def made(kernels: str, captured: bool) -> ReplyGenerator:
-        decoder, ears = parts(copy.deepcopy(weights))
+        decoder, embedder = parts(copy.deepcopy(weights))
         if fp8:
             quantise(decoder)
         if kernels != "none":
-            step.use(decoder, kernels)  # type: ignore[arg-type]
-        loop = ReplyGenerator(decoder, ears, Sampler(decoder.head.shape[0], EOS, DEVICE), CAPACITY)
+            step.enable(decoder, kernels)  # type: ignore[arg-type]
+        loop = ReplyGenerator(
+            decoder, embedder, Sampler(decoder.head.shape[0], EOS, DEVICE), CAPACITY
+        )
         if captured:
             assert [*loop.capture(CudaRecorder())][-1] == 1.0
         return loop

@@ -24,7 +24,7 @@ from voxtui.brains.voxtral.fp8 import quantise
 from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import EOS
 from voxtui.brains.voxtral.sampling import Sampler
-from voxtui.brains.voxtral.step import Step, plain_product
+from voxtui.brains.voxtral.step import DecodeKernels, linear
 from voxtui.brains.voxtral.weights import parts
 from voxtui.errors import ModelError
 from voxtui.settings.schema import BrainConfig, Config, VoxtralBrainConfig
@@ -37,32 +37,32 @@ PROMPT = [1, 3, *range(1000, 1100), 4]
 
 
 def slow_attend(
-    qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int
+    qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int
 ) -> Tensor:
-    """What `kernels.attend` does, one place after the other, in words of its own."""
-    key_heads, size, here = both.shape[0] // 2, both.shape[2], int(place)
+    """What `kernels.attend` does, one position after the other, in words of its own."""
+    key_heads, size, here = kv.shape[0] // 2, kv.shape[2], int(position)
     query, new = qkv.view(-1, size).split((heads, 2 * key_heads))
 
     def turned(x: Tensor) -> Tensor:
         return x * cos[here] + torch.cat((x[:, size // 2 :], x[:, : size // 2]), -1) * sin[here]
 
-    both[:key_heads, here] = turned(new[:key_heads])
-    both[key_heads:, here] = new[key_heads:]
+    kv[:key_heads, here] = turned(new[:key_heads])
+    kv[key_heads:, here] = new[key_heads:]
     found: list[Tensor] = []
     for number, q in enumerate(turned(query)):
         head = number * key_heads // heads
-        keys, values = both[head, : here + 1], both[key_heads + head, : here + 1]
+        keys, values = kv[head, : here + 1], kv[key_heads + head, : here + 1]
         found.append((keys @ q / size**0.5).softmax(0) @ values)
     return torch.cat(found)[None]
 
 
-def loop_with(single: Step | None, fp8: bool = False) -> ReplyGenerator:
-    decoder, ears = parts(model())
+def loop_with(single: DecodeKernels | None, fp8: bool = False) -> ReplyGenerator:
+    decoder, embedder = parts(model())
     if fp8:
         quantise(decoder)
-    decoder.single = single
+    decoder.decode_step = single
     return ReplyGenerator(
-        decoder, ears, Sampler(decoder.head.shape[0], EOS, torch.device("cpu")), 700
+        decoder, embedder, Sampler(decoder.head.shape[0], EOS, torch.device("cpu")), 700
     )
 
 
@@ -74,7 +74,7 @@ def reply(loop: ReplyGenerator, tokens: int = 12) -> list[int | None]:
 def test_a_step_of_parts_says_what_the_plain_step_says(fp8: bool) -> None:
     plain = reply(loop_with(None, fp8))
     assert len(set(plain)) > 3
-    assert reply(loop_with(Step(slow_attend, plain_product), fp8)) == plain
+    assert reply(loop_with(DecodeKernels(slow_attend, linear), fp8)) == plain
 
 
 def test_where_the_place_is_read_on_the_device_one_captured_step_serves_all_lengths() -> None:
@@ -83,12 +83,12 @@ def test_where_the_place_is_read_on_the_device_one_captured_step_serves_all_leng
             pass
         return [name for name in loop._graphs._replays if name[0] == "step"]
 
-    def attend(qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int):
-        """As `slow_attend`, without asking for the place."""
-        return qkv[:, : heads * both.shape[2]] * 1.0
+    def attend(qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int):
+        """As `slow_attend`, without asking for the position."""
+        return qkv[:, : heads * kv.shape[2]] * 1.0
 
     assert captured(loop_with(None)) == [("step", 512, True), ("step", 700, True)]
-    single = Step(attend, plain_product)
+    single = DecodeKernels(attend, linear)
     loop = loop_with(single)
     assert captured(loop) == [("step", 700, True)]
     assert reply(loop) == reply(loop_with(single))
@@ -96,14 +96,14 @@ def test_where_the_place_is_read_on_the_device_one_captured_step_serves_all_leng
 
 def test_kernels_that_are_right_are_told_from_wrong_ones() -> None:
     decoder, _ = parts(model())
-    assert step.is_right(decoder, Step(slow_attend, plain_product))
+    assert step.is_right(decoder, DecodeKernels(slow_attend, linear))
 
     def forgetful(*rest) -> Tensor:
         rest[4].zero_()
         return slow_attend(*rest)
 
-    assert not step.is_right(decoder, Step(forgetful, plain_product))
-    wrong = Step(slow_attend, lambda *rest, **more: plain_product(*rest, **more) * 1.1)
+    assert not step.is_right(decoder, DecodeKernels(forgetful, linear))
+    wrong = DecodeKernels(slow_attend, lambda *rest, **more: linear(*rest, **more) * 1.1)
     assert not step.is_right(decoder, wrong)
     assert len(decoder.layers) == 2
 
@@ -112,21 +112,21 @@ def test_kernels_that_round_once_where_torch_rounds_twice_are_right() -> None:
     """In bfloat16, with weights so small that a layer adds little to what it was given."""
 
     def attend(
-        qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int
+        qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int
     ) -> Tensor:
-        exact = both.float()
-        found = slow_attend(qkv.float(), place, cos.float(), sin.float(), exact, heads)
-        both.copy_(exact)
+        exact = kv.float()
+        found = slow_attend(qkv.float(), position, cos.float(), sin.float(), exact, heads)
+        kv.copy_(exact)
         return found.to(qkv.dtype)
 
     def product(x: Tensor, weight: Tensor, **more: Any) -> Tensor:
         more |= {name: each.float() for name, each in more.items() if isinstance(each, Tensor)}
-        return plain_product(x.float(), weight.float(), **more).to(x.dtype)
+        return linear(x.float(), weight.float(), **more).to(x.dtype)
 
     decoder, _ = parts(random_model(tiny_config(), torch.device("cpu"), torch.bfloat16))
     for seed in range(6):
         torch.manual_seed(seed)
-        assert step.is_right(decoder, Step(attend, product))
+        assert step.is_right(decoder, DecodeKernels(attend, product))
 
 
 # Who may have them.
@@ -142,7 +142,7 @@ def refused(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     on_gpu = SimpleNamespace(embedding=SimpleNamespace(device=torch.device("cuda")), single=None)
     with pytest.raises(ModelError) as caught:
-        step.use(on_gpu, which)  # type: ignore[arg-type]
+        step.enable(on_gpu, which)  # type: ignore[arg-type]
     assert on_gpu.single is None
     return caught.value.message
 
@@ -160,7 +160,7 @@ def test_without_triton_or_on_an_old_gpu_they_are_refused_with_the_reason(
 def test_kernels_that_fail_are_refused_with_the_first_line_of_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def failing(decoder: Decoder, single: Step) -> bool:
+    def failing(decoder: Decoder, single: DecodeKernels) -> bool:
         raise RuntimeError("no compiler\nand much more")
 
     monkeypatch.setattr(step, "is_right", failing)
@@ -198,7 +198,7 @@ def test_the_product_says_what_torch_says() -> None:
     code = """
 import itertools, torch
 from voxtui.brains.voxtral.quantized import Fp8Weight
-from voxtui.brains.voxtral.step import by_kernel, plain_product
+from voxtui.brains.voxtral.step import by_kernel, linear
 torch.manual_seed(0)
 for rows, columns in ((6, 8), (36, 1000), (130, 3072)):
     for dtype, off in ((torch.float32, 1e-5), (torch.bfloat16, 1e-2)):
@@ -212,7 +212,7 @@ for rows, columns in ((6, 8), (36, 1000), (130, 3072)):
                 x, exact if small else weight, norm=norm if normed else None,
                 added=added if adds else None, **options,
             )
-            wanted = plain_product(
+            wanted = linear(
                 x.double(), exact, norm=norm.double() if normed else None,
                 added=added.double() if adds else None, **options,
             )
@@ -233,23 +233,23 @@ from voxtui.brains.voxtral.kernels import attend
 torch.manual_seed(0)
 for dtype, off in ((torch.float32, 1e-5), (torch.float16, 2e-3)):
     for key_heads, group, size in ((2, 2, 16), (1, 4, 128)):
-        for place in (0, 1, 31, 32, 33, 699):
-            both = torch.randn(2 * key_heads, 700, size).to(dtype)
-            both[:, place:] = torch.nan  # what was never written is never looked at
+        for position in (0, 1, 31, 32, 33, 699):
+            kv = torch.randn(2 * key_heads, 700, size).to(dtype)
+            kv[:, position:] = torch.nan  # what was never written is never looked at
             cos, sin = torch.randn(2, 700, size).to(dtype)
             qkv = torch.randn(1, key_heads * (group + 2) * size).to(dtype)
-            exact = both.double()
+            exact = kv.double()
             wanted = slow_attend(
-                qkv.double(), torch.tensor([place]), cos.double(), sin.double(), exact,
+                qkv.double(), torch.tensor([position]), cos.double(), sin.double(), exact,
                 group * key_heads,
             )
-            found = attend(qkv, torch.tensor([place]), cos, sin, both, group * key_heads)
-            assert (found - wanted).norm() < off * wanted.norm(), (dtype, size, place)
-            written, there = both[:, : place + 1], exact[:, : place + 1]
+            found = attend(qkv, torch.tensor([position]), cos, sin, kv, group * key_heads)
+            assert (found - wanted).norm() < off * wanted.norm(), (dtype, size, position)
+            written, there = kv[:, : position + 1], exact[:, : position + 1]
             assert (written - there).norm() < off * there.norm()
-            assert both[:, place + 1 :].isnan().all()
+            assert kv[:, position + 1 :].isnan().all()
 qkv[0, :size] = torch.nan
-assert attend(qkv, torch.tensor([9]), cos, sin, both, group).isnan()[0, :size].all()
+assert attend(qkv, torch.tensor([9]), cos, sin, kv, group).isnan()[0, :size].all()
 print("equal")
 """
     assert run(code, TRITON_INTERPRET="1") == "equal\n"
@@ -260,11 +260,11 @@ def test_a_reply_by_kernels_is_the_plain_one() -> None:
     code = """
 from tests.brains.voxtral.test_kernels import loop_with, reply
 from voxtui.brains.voxtral import kernels
-from voxtui.brains.voxtral.step import Step, by_kernel, plain_product
+from voxtui.brains.voxtral.step import DecodeKernels, by_kernel, linear
 kernels.BLOCK = (512, 1024, 4)  # the interpreter takes its time for every block
-for fp8, product in ((False, plain_product), (False, by_kernel), (True, by_kernel)):
+for fp8, product in ((False, linear), (False, by_kernel), (True, by_kernel)):
     plain = reply(loop_with(None, fp8), 4)
-    assert reply(loop_with(Step(kernels.attend, product), fp8), 4) == plain
+    assert reply(loop_with(DecodeKernels(kernels.attend, product), fp8), 4) == plain
     assert len(plain) == 4
 print("equal")
 """
@@ -302,7 +302,7 @@ for weight in (half, "*fp8e4nv")[: 1 + ({capability} > 80)]:
     ):
         for early in (False, True)[: 1 + ({capability} >= 90)]:
             ptx = compiled(
-                k._product,
+                k.product_kernel,
                 dict(x=half, weight=weight, scales=single, norm=half, added=half, y=half,
                      rows="i32", eps="fp32"),
                 columns=columns, SCALED=small, NORMED=normed, GATED=gated, ADDED=added,
@@ -316,16 +316,16 @@ for weight in (half, "*fp8e4nv")[: 1 + ({capability} > 80)]:
                 assert "ld.global.v4" in before and "st.global" not in before
                 assert "st.global" in after
 ptx = compiled(
-    k._attend_parts,
-    dict(qkv=half, place="*i64", cos=half, sin=half, both=half, mixed=single, weights=single,
+    k.attend_parts_kernel,
+    dict(qkv=half, position="*i64", cos=half, sin=half, kv=half, mixed=single, weights=single,
          capacity="i32", scale="fp32"),
     KEY_HEADS=8, HEADS=4, SIZE=128, GROUP=k.GROUP, SPLITS=k.CUT[0], PLACES=k.CUT[1],
     EARLY={capability} >= 90,
 )
-assert "mma" in ptx and "cp.async" in ptx  # tensor cores; the next places are read ahead
+assert "mma" in ptx and "cp.async" in ptx  # tensor cores; the next positions are read ahead
 compiled(
-    k._attend_sum, dict(mixed=single, weights=single, y=half), HEADS=4, SIZE=128, SPLITS=k.CUT[0],
-    EARLY={capability} >= 90,
+    k.attend_sum_kernel, dict(mixed=single, weights=single, y=half),
+    HEADS=4, SIZE=128, SPLITS=k.CUT[0], EARLY={capability} >= 90,
 )
 print("compiled")
 """

@@ -66,7 +66,7 @@ class Oracle:
         return found[: found.index(EOS)] if EOS in found else found
 
     def answer(self, instruction: str, past: Past, said: Utterance | str) -> list[int]:
-        """What `generate` replies over the same history, all of it computed anew."""
+        """Return the reply of `generate` over the same history, computed from scratch."""
         clips: list[np.ndarray] = []
         numbers = itertools.count()
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
 LONG_SECONDS = 12.0
-"""A stretch longer than this is cut at its next pause: the cost grows faster than its length."""
+"""A longer stretch is cut at its next pause, because the cost grows faster than its length."""
 
 LONGEST_SECONDS = 28.0
-"""The model was trained on less than 30 s; without any pause a stretch is cut here."""
+"""A stretch without any pause is cut here: the model was trained on less than 30 s."""
 
 PAUSE_SECONDS = 0.25
-"""Silence between two stretches of speech that is a place to cut."""
+"""Shortest silence between two stretches of speech at which they may be cut."""
 
 
 class Moonshine:
@@ -32,7 +32,7 @@ class Moonshine:
         self._transcriber: Any = None
 
     def load(self) -> None:
-        """Raises ModelError."""
+        """Load the weights. Raises ModelError."""
         try:
             from moonshine_voice import Transcriber, get_assets_path
             from moonshine_voice.errors import MoonshineError
@@ -42,7 +42,7 @@ class Moonshine:
                 "The embedded recogniser is not installed or does not run here.",
                 f"{how_to_install('embedded')} (Linux: glibc 2.34 or newer; macOS: Apple silicon)",
             ) from error
-        # Its threads spin on each other: two are slower than one as soon as anything else runs.
+        # Its threads poll for each other: two are slower than one as soon as anything else runs.
         os.environ.setdefault("MOONSHINE_ORT_SINGLE_THREAD", "1")
         Transcriber._handle = None  # else the `__del__` of one that did not load raises
         try:
@@ -59,7 +59,7 @@ class Moonshine:
             ) from error
 
     def recognise(self, samples: Samples) -> str:
-        """The words in `samples` (float32, 16 kHz, up to about 30 s). Raises ModelError."""
+        """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError."""
         from moonshine_voice.errors import MoonshineError, check_error
         from moonshine_voice.moonshine_api import TranscriptC
 
@@ -92,7 +92,7 @@ class Moonshine:
 
 
 def stretches(said: Utterance) -> list[tuple[int, int]]:
-    """(start, end) samples of the parts of `said` to recognise one by one, cut at pauses.
+    """Return (start, end) samples of the parts of `said` to recognise, cut at pauses.
 
     Only the last part changes while `said` grows.
     """

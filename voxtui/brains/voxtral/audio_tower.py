@@ -24,7 +24,7 @@ Affine: TypeAlias = "tuple[Tensor, Tensor | None]"
 class Layer:
     norm: Affine
     qkv: Affine
-    """query, key and value in one: one product instead of three"""
+    """query, key and value weights joined: one product instead of three"""
     out: Affine
     mlp_norm: Affine
     wide: Affine
@@ -32,9 +32,9 @@ class Layer:
 
 
 class AudioTower:
-    """One window of features to what the language model is shown of it.
+    """Turns one window of features into embeddings for the language model.
 
-    Takes the weights out of `model`, whose own encoder is of no use afterwards.
+    Takes the weights out of `model`, whose own encoder is unusable afterwards.
     """
 
     def __init__(self, model: VoxtralForConditionalGeneration) -> None:
@@ -45,7 +45,7 @@ class AudioTower:
         self._stacked: int = audio.intermediate_size
         self._convolutions = (_affine(tower.conv1), _affine(tower.conv2))
         self._positions: Tensor = tower.embed_positions.weight.data
-        self._layers = [_taken(layer) for layer in tower.layers]
+        self._layers = [extract_weights(layer) for layer in tower.layers]
         self._norm = _affine(tower.layer_norm)
         self._projector = (_affine(projector.linear_1), _affine(projector.linear_2))
         self.device: torch.device = self._positions.device
@@ -53,7 +53,7 @@ class AudioTower:
         self.width: int = self._projector[1][0].shape[0]
 
     def __call__(self, features: Tensor) -> Tensor:
-        """(1, 128, 3000) features to (375, hidden) embeddings."""
+        """Compute (375, hidden) embeddings from (1, 128, 3000) features."""
         first, second = self._convolutions
         x = functional.gelu(functional.conv1d(features.to(self.dtype), *first, padding=1))
         x = functional.gelu(functional.conv1d(x, *second, stride=2, padding=1))
@@ -85,8 +85,8 @@ def _affine(module: Any) -> Affine:
     return module.weight.data, None if module.bias is None else module.bias.data
 
 
-def _taken(layer: Any) -> Layer:
-    """The weights of a transformers layer, which gives its own up: no two copies at a time."""
+def extract_weights(layer: Any) -> Layer:
+    """Take the weights of a transformers layer out of it, so that no two copies exist."""
     attention = layer.self_attn
     modules = (attention.q_proj, attention.k_proj, attention.v_proj)
     weight = torch.cat([module.weight.data for module in modules])

@@ -25,8 +25,8 @@ from voxtui.brains.speculation import Speculation, SpeculationThread
 from voxtui.brains.voxtral.prompt import (
     EOS,
     Clip,
-    Elements,
     Exchange,
+    PromptIds,
     chat,
     transcription,
     without_trailing_zeros,
@@ -238,11 +238,11 @@ class VoxtralBrain:
         if self._config.brain.voxtral.quantization == "fp8":
             quantized.check(device)
         try:
-            decoder, ears = weights.load(self._directory, device)
+            decoder, embedder = weights.load(self._directory, device)
             self._change(decoder)
             capacity = CAPTURED_CAPACITY if captured else CAPACITY
-            self.generator = self._loop(decoder, ears, self._sampling, capacity)
-            self.transcriber = self._loop(decoder, ears, GREEDY, WRITING_CAPACITY)
+            self.generator = self._loop(decoder, embedder, self._sampling, capacity)
+            self.transcriber = self._loop(decoder, embedder, GREEDY, WRITING_CAPACITY)
         except Exception as error:
             if _is_full(error):
                 raise ModelError(
@@ -271,13 +271,13 @@ class VoxtralBrain:
                 self._say(f"Voxtral keeps its weights as they are. {error.message}")
         if wanted.kernels != "none":
             try:
-                step.use(decoder, wanted.kernels)
+                step.enable(decoder, wanted.kernels)
                 self._device += ", kernels"
             except ModelError as error:
                 self._say(f"Voxtral does without kernels. {error.message}")
 
     def _loop(
-        self, decoder: Decoder, ears: AudioEmbedder, sampling: Sampling, capacity: int
+        self, decoder: Decoder, embedder: AudioEmbedder, sampling: Sampling, capacity: int
     ) -> ReplyGenerator:
         from voxtui.brains.voxtral.generate import ReplyGenerator
         from voxtui.brains.voxtral.sampling import Sampler
@@ -293,7 +293,7 @@ class VoxtralBrain:
             min_new_tokens=sampling.min_new_tokens,
             seed=sampling.seed,
         )
-        return ReplyGenerator(decoder, ears, sampler, capacity)
+        return ReplyGenerator(decoder, embedder, sampler, capacity)
 
     def _capture(self, progress: Progress) -> None:
         """Capture CUDA graphs. If that fails, the same operations answer without graphs.
@@ -352,7 +352,7 @@ class VoxtralBrain:
         self._prepare(past, cancelled)
 
     def _prepare(self, past: Past, cancelled: Flag) -> None:
-        """Bring the history into the cache, up to the place of the user's voice."""
+        """Bring the history into the cache, up to the position of the user's voice."""
 
         def work() -> Generator[int | None, None, None]:
             prompt, clips = self._prompt(past, None)
@@ -449,7 +449,7 @@ class VoxtralBrain:
                 yield from self.transcriber.reply(prompt, [clip], most)
             finally:  # a long file is transcribed in many parts, none of which is needed again
                 self._clips = before
-                self.generator.ears.forget_all_but({clip.number for _, clip in before})
+                self.generator.embedder.forget_all_but({clip.number for _, clip in before})
 
         written = self._request(ModelWork(self._guarded(work), cancelled))
         text = Detokenizer(self.tekken)
@@ -472,7 +472,7 @@ class VoxtralBrain:
 
     # On the model's thread.
 
-    def _prompt(self, past: Past, said: Utterance | str | None) -> tuple[Elements, list[Clip]]:
+    def _prompt(self, past: Past, said: Utterance | str | None) -> tuple[PromptIds, list[Clip]]:
         """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
         longest = self.generator.longest - self._sampling.max_new_tokens
         while True:
@@ -485,7 +485,7 @@ class VoxtralBrain:
         clips = [s for s in (*(e.said for e in exchanges), now) if isinstance(s, Clip)]
         numbers = {clip.number for clip in clips}
         self._clips = [(whose, clip) for whose, clip in self._clips if clip.number in numbers]
-        self.generator.ears.forget_all_but(numbers)
+        self.generator.embedder.forget_all_but(numbers)
         return prompt, clips
 
     def _said(self, said: Utterance | str) -> Clip | str:
@@ -524,7 +524,7 @@ class VoxtralBrain:
         import torch
 
         self._clips = []
-        self.generator.ears.forget_all_but(set())
+        self.generator.embedder.forget_all_but(set())
         for loop in (self.generator, self.transcriber):
             loop.forget()
         if torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""What was said, as embeddings: front end, encoder and projector, each window at most once."""
+"""From sound to embeddings: front end, encoder and projector, each window at most once."""
 
 # torch is typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -16,7 +16,7 @@ from voxtui.brains.voxtral.prompt import WINDOW_SAMPLES, WINDOW_TOKENS, Clip
 
 
 class AudioEmbedder:
-    """Encodes clips and remembers them: a rebuilt cache costs no second encoding."""
+    """Encodes clips and caches the result, so that a rebuilt KV cache costs no second encoding."""
 
     def __init__(self, encoder: AudioTower) -> None:
         self.encoder = encoder
@@ -31,21 +31,21 @@ class AudioEmbedder:
         self._whole: list[tuple[Tensor, Tensor]] = []
         """features and embeddings of the latest clip's windows but the last"""
         self.windows = 0
-        """how many windows were encoded so far"""
+        """windows encoded so far"""
 
     def rows(self, clip: Clip) -> Tensor:
-        """(windows * 375, hidden) embeddings of `clip`."""
+        """Return the (windows * 375, hidden) embeddings of `clip`."""
         if clip.number not in self._known:
             self._known[clip.number] = self._encoded(clip)
         return self._known[clip.number]
 
     def part(self, number: int, start: int, end: int) -> Tensor:
-        """Rows of a clip that was encoded before."""
+        """Return rows of a clip that was encoded before."""
         return self._known[number][start:end]
 
     @property
     def known(self) -> set[int]:
-        """The clips that are remembered."""
+        """Return the numbers of the cached clips."""
         return set(self._known)
 
     def forget_all_but(self, numbers: set[int]) -> None:
@@ -69,7 +69,7 @@ class AudioEmbedder:
         return torch.cat(rows)
 
     def _window(self, features: Tensor) -> Tensor:
-        """A window that sounds the same as in a shorter clip is not encoded again."""
+        """Encode a window, unless a shorter clip had an equal one."""
         for known, rows in self._whole:
             if torch.equal(known, features):
                 return rows
@@ -78,7 +78,7 @@ class AudioEmbedder:
         self.graphs.run("window", self._hear_window)
         return self._rows.clone()
 
-    # Work that is captured: from one fixed tensor to another.
+    # Operations that are captured: from one fixed tensor to another.
 
     def _hear_clip(self) -> None:
         self._features.copy_(self.mel(self._samples))

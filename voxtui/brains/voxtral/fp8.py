@@ -1,8 +1,8 @@
-"""Weights of one byte: e4m3 and a scale for each output channel, for half the reading a token.
+"""fp8 weights: e4m3 values with a scale per output channel, which halve the bytes per token.
 
-Only the weights are rounded; they are multiplied as what they stand for. A decode step reads every
-weight once for one product, so bytes are its time; a prefill is bound by arithmetic, and pays for
-making bfloat16 of each weight anew. The audio encoder and the last layer stay as they are.
+Only the weights are rounded; products use the type of the input. A decode step reads each weight
+once, so its time is proportional to their bytes. A prefill is bound by arithmetic and also has to
+convert each weight to bfloat16. The audio encoder and the last layer keep their weights.
 """
 
 # torch is typed in part only.
@@ -24,10 +24,10 @@ from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.errors import ModelError
 
 LARGEST = 448.0
-"""The largest number of e4m3."""
+"""The largest e4m3 number."""
 
 CAPABILITY = (8, 9)
-"""The first GPUs that convert e4m3 by themselves: Ada and Hopper."""
+"""The first GPUs that convert e4m3 in hardware: Ada and Hopper."""
 
 HINT = 'Set brain.voxtral.quantization = "none".'
 
@@ -35,9 +35,9 @@ Product = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Fp8Weight:
-    """Stands for an (out, in) weight wherever `functional.linear` takes one.
+    """Replaces an (out, in) weight wherever `functional.linear` takes one.
 
-    torch lets any argument with `__torch_function__` answer for itself
+    torch calls `__torch_function__` of any argument that has it
     (https://docs.pytorch.org/docs/stable/notes/extending.html), so the model has no second path.
     """
 
@@ -48,10 +48,10 @@ class Fp8Weight:
         self._single = single
 
     def linear(self, x: Tensor) -> Tensor:
-        """(n, in) to (n, out)."""
+        """Multiply (n, in) by the weight: (n, out)."""
         if self._single is not None and x.shape[0] == 1:
             return self._single(x, self.values, self.scales)
-        return plain(x, self.values, self.scales)
+        return dequantised_linear(x, self.values, self.scales)
 
     def numel(self) -> int:
         return self.values.numel()
@@ -69,16 +69,16 @@ class Fp8Weight:
         return weight.linear(x)
 
 
-def plain(x: Tensor, values: Tensor, scales: Tensor) -> Tensor:
-    """The product by way of a weight in the type of `x`, which holds every e4m3 exactly."""
+def dequantised_linear(x: Tensor, values: Tensor, scales: Tensor) -> Tensor:
+    """Multiply by the weight in the type of `x`, which holds every e4m3 number exactly."""
     product = functional.linear(x, values.to(x.dtype))
     return (product.float() * scales).to(x.dtype)
 
 
 def check(device: torch.device) -> None:
-    """Raises ModelError if `device` cannot do it, or only slower than without."""
+    """Raise ModelError if `device` does not support fp8, or only slowly."""
     if device.type != "cuda":
-        return  # slower there than without: for trying what it does to the answers
+        return  # slower than without fp8; useful to compare answers
     name = torch.cuda.get_device_name(device)
     if (capability := torch.cuda.get_device_capability(device)) < CAPABILITY:
         has, needed = (".".join(map(str, version)) for version in (capability, CAPABILITY))
@@ -88,9 +88,9 @@ def check(device: torch.device) -> None:
 
 
 def quantise(decoder: Decoder) -> None:
-    """Round the products of every layer, one at a time so that memory never holds both.
+    """Convert the weights of every layer, one at a time so that memory never holds both.
 
-    Raises ModelError where `check` does, or where the GPU cannot be made to do the product.
+    Raises ModelError if `check` does, or if the kernel fails.
     """
     device = decoder.embedding.device
     check(device)
@@ -110,11 +110,11 @@ def quantise(decoder: Decoder) -> None:
 
 
 def _kernel(device: torch.device) -> Product:
-    """The product of one row on the GPU, tried once. Raises ModelError if it fails or is wrong."""
+    """Return the kernel for one row, checked once. Raises ModelError if it fails or is wrong."""
     from voxtui.brains.voxtral.kernels import product
 
     try:
-        # Drawn on the CPU: a capture that failed leaves CUDA's own generator out of use.
+        # Drawn on the CPU, because a failed capture leaves CUDA's own generator unusable.
         x = torch.randn(1, 256).to(device, torch.bfloat16)
         weight = Fp8Weight(torch.randn(64, 256).to(device), None)
         mine, theirs = product(x, weight.values, weight.scales), weight.linear(x)

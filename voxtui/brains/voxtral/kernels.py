@@ -14,7 +14,7 @@ Each waits, so when one has ended, so has all before it.
 # pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
 # pyright: reportUnknownArgumentType=false, reportMissingParameterType=false
 # pyright: reportUntypedFunctionDecorator=false, reportIndexIssue=false
-# ruff: noqa: ANN001, ANN202, N803
+# ruff: noqa: ANN001, N803
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ BLOCK = (4, 1024, 4)
 """Rows, columns and warps of a product. Voxtral's smallest has 3072 rows: 768 blocks, 132 SMs."""
 
 CUT = (32, 32)
-"""Stretches that the cache is cut into for each key head, and places a block looks at at a time:
-with Voxtral's 8 key heads 256 blocks for 132 SMs from 1,024 places on, 128 at 512."""
+"""Parts of the cache for each key head, and positions that a block reads at a time:
+with Voxtral's 8 key heads 256 blocks for 132 SMs from 1,024 positions on, 128 at 512."""
 
 GROUP = 16
 """Rows of the smallest product of the tensor cores; a key head has 4 query heads."""
 
 
 @triton.jit
-def _product(
+def product_kernel(  # noqa: ANN201
     x, weight, scales, norm, added, y, rows, eps,
     columns: tl.constexpr, SCALED: tl.constexpr, NORMED: tl.constexpr, GATED: tl.constexpr,
     ADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EARLY: tl.constexpr,
@@ -45,11 +45,11 @@ def _product(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
     column = tl.arange(0, COLUMNS)
-    place = weight + row[:, None] * columns + column[None, :]
+    address = weight + row[:, None] * columns + column[None, :]
     wanted = inside[:, None] & (column < columns)[None, :]
     # Weights are asked for a stretch before they are used, the first before `x` is there.
-    next_one = tl.load(place, mask=wanted, other=0.0)
-    next_up = tl.load(place + rows * columns, mask=wanted, other=0.0) if GATED else next_one
+    next_one = tl.load(address, mask=wanted, other=0.0)
+    next_up = tl.load(address + rows * columns, mask=wanted, other=0.0) if GATED else next_one
     if EARLY:
         tl.extra.cuda.gdc_wait()
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -58,10 +58,10 @@ def _product(
     for start in range(0, columns, COLUMNS):
         one, up = next_one, next_up
         after = start + COLUMNS + column
-        place += COLUMNS
+        address += COLUMNS
         wanted = inside[:, None] & (after < columns)[None, :]
-        next_one = tl.load(place, mask=wanted, other=0.0)
-        next_up = tl.load(place + rows * columns, mask=wanted, other=0.0) if GATED else next_one
+        next_one = tl.load(address, mask=wanted, other=0.0)
+        next_up = tl.load(address + rows * columns, mask=wanted, other=0.0) if GATED else next_one
         within = start + column < columns
         part = tl.load(x + start + column, mask=within, other=0.0).to(tl.float32)
         if NORMED:
@@ -100,7 +100,7 @@ def product(
     if gated:
         rows //= 2
     y = torch.empty((1, rows), dtype=x.dtype, device=x.device)
-    _product[(triton.cdiv(rows, high),)](
+    product_kernel[(triton.cdiv(rows, high),)](
         x, weight, x if scales is None else scales, x if norm is None else norm,
         x if added is None else added, y, rows, eps, columns, scales is not None, norm is not None,
         gated, added is not None, high, wide, early, num_warps=warps, **_launched(early),
@@ -113,15 +113,15 @@ def _launched(early: bool) -> dict[str, bool]:
 
 
 @triton.jit
-def _attend_parts(
-    qkv, place, cos, sin, both, mixed, weights, capacity, scale,
+def attend_parts_kernel(  # noqa: ANN201
+    qkv, position, cos, sin, kv, mixed, weights, capacity, scale,
     KEY_HEADS: tl.constexpr, HEADS: tl.constexpr, SIZE: tl.constexpr, GROUP: tl.constexpr,
     SPLITS: tl.constexpr, PLACES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
     head, split = tl.program_id(0), tl.program_id(1)
-    past = tl.load(place).to(tl.int32)
+    past = tl.load(position).to(tl.int32)
     each = tl.cdiv(tl.cdiv(past, SPLITS), PLACES) * PLACES
     first = split * each
     last = tl.minimum(first + each, past)
@@ -137,19 +137,19 @@ def _attend_parts(
         tl.extra.cuda.gdc_wait()
     query = tl.load(row + column[None, :], mask=there, other=0.0).to(tl.float32) * turned_by
     query += tl.load(row + swapped[None, :], mask=there, other=0.0).to(tl.float32) * across_by
-    query = query.to(both.dtype.element_ty)
+    query = query.to(kv.dtype.element_ty)
 
-    keys = both + head * capacity * SIZE
+    keys = kv + head * capacity * SIZE
     values = keys + KEY_HEADS * capacity * SIZE
     most = tl.full((GROUP,), float("-inf"), tl.float32)
     total = tl.zeros((GROUP,), tl.float32)
     mix = tl.zeros((GROUP, SIZE), tl.float32)
     if split == 0:
-        # The new place itself: nobody reads it from the cache, so nobody waits for it there.
+        # The new position itself is taken from registers, so that no block waits for the cache.
         own = qkv + (KEY_HEADS * HEADS + head) * SIZE
         turned = tl.load(own + column).to(tl.float32) * turned_by
         turned += tl.load(own + swapped).to(tl.float32) * across_by
-        new_key = turned.to(both.dtype.element_ty)
+        new_key = turned.to(kv.dtype.element_ty)
         new_value = tl.load(own + KEY_HEADS * SIZE + column)
         tl.store(keys + past * SIZE + column, new_key)
         tl.store(values + past * SIZE + column, new_value)
@@ -180,7 +180,7 @@ def _attend_parts(
 
 
 @triton.jit
-def _attend_sum(
+def attend_sum_kernel(  # noqa: ANN201
     mixed, weights, y,
     HEADS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -192,7 +192,7 @@ def _attend_sum(
     column = tl.arange(0, SIZE)
     part = (head // HEADS * SPLITS + split) * HEADS + head % HEADS
     most = tl.load(weights + part * 2)
-    share = tl.exp2(most - tl.max(most, axis=0))  # none for a stretch without a place
+    share = tl.exp2(most - tl.max(most, axis=0))  # 0 for a part without a position
     total = tl.sum(share * tl.load(weights + part * 2 + 1), axis=0)
     mix = tl.load(mixed + part[:, None] * SIZE + column[None, :])
     found = tl.sum(mix * share[:, None], axis=0) / total
@@ -203,26 +203,26 @@ LOG2_E = 1.4426950408889634
 
 
 def attend(
-    qkv: Tensor, place: Tensor, cos: Tensor, sin: Tensor, both: Tensor, heads: int,
+    qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int,
     cut: tuple[int, int] = CUT, early: bool = False,
 ) -> Tensor:  # fmt: skip
-    """(1, all heads * size) of one new place to what its `heads` query heads look up.
+    """Return what the `heads` query heads of one new position attend to.
 
-    `both`: (2 * key heads, capacity, size), keys, then values, of which the places before `place`,
-    (1,) on the device, are looked at; those of the new one are turned by its row of `cos` and `sin`
-    and written to it. So how far the cache is used is asked for on the device alone.
+    `qkv`: (1, all heads * size). `kv`: (2 * key heads, capacity, size), keys, then values. The
+    positions before `position`, (1,) on the device, are attended to. The new keys and values are
+    rotated by their row of `cos` and `sin`, and stored. The host never needs the position.
     """
-    key_heads, capacity, size = both.shape[0] // 2, both.shape[1], both.shape[2]
-    group, (splits, places) = heads // key_heads, cut
+    key_heads, capacity, size = kv.shape[0] // 2, kv.shape[1], kv.shape[2]
+    group, (splits, positions) = heads // key_heads, cut
     mixed = torch.empty((key_heads, splits, group, size), dtype=torch.float32, device=qkv.device)
     weights = torch.empty((key_heads, splits, group, 2), dtype=torch.float32, device=qkv.device)
-    _attend_parts[(key_heads, splits)](
-        qkv, place, cos, sin, both, mixed, weights, capacity, LOG2_E * size**-0.5,
-        key_heads, group, size, GROUP, splits, places, early, num_warps=4, num_stages=3,
+    attend_parts_kernel[(key_heads, splits)](
+        qkv, position, cos, sin, kv, mixed, weights, capacity, LOG2_E * size**-0.5,
+        key_heads, group, size, GROUP, splits, positions, early, num_warps=4, num_stages=3,
         **_launched(early),
     )  # fmt: skip
     y = torch.empty((1, heads * size), dtype=qkv.dtype, device=qkv.device)
-    _attend_sum[(heads,)](
+    attend_sum_kernel[(heads,)](
         mixed, weights, y, group, size, splits, early, num_warps=4, **_launched(early)
     )
     return y

@@ -40,9 +40,9 @@ class LogMel:
         self._device = device
 
     def filled(self, samples: Samples, windows: int) -> Tensor:
-        """`samples` on the device, filled up with zeros to whole windows: shape (windows * 30 s,).
+        """Copy `samples` to the device, padded with zeros to whole windows: (windows * 30 s,).
 
-        The copy does not wait for the device.
+        The copy is asynchronous.
         """
         staged = torch.empty(len(samples), pin_memory=self._device.type == "cuda")
         staged.numpy()[:] = samples
@@ -51,7 +51,7 @@ class LogMel:
         return filled
 
     def __call__(self, filled: Tensor) -> Tensor:
-        """(windows * 480000,) samples to (windows, 128, 3000) features.
+        """Compute (windows, 128, 3000) features from (windows * 480000,) samples.
 
         The loudest bin of the whole clip sets the floor of all its windows.
         """

@@ -1,4 +1,4 @@
-"""Which tokens Voxtral is shown. No weights, no tensors."""
+"""Voxtral's prompt as a list of integers. No weights, no tensors."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ AUDIO, BEGIN_AUDIO, TRANSCRIBE = 24, 25, 34
 """Control tokens of the tekken vocabulary, version 7."""
 
 WINDOW_SAMPLES = 480_000
-"""30 s: the encoder takes whole windows, the last one filled up with zeros."""
+"""30 s: the encoder takes whole windows, the last one padded with zeros."""
 
 WINDOW_TOKENS = 375
-"""One audio token for every 80 ms of a window, sound or filling."""
+"""One audio token for every 80 ms of a window, sound or padding."""
 
 _CLIP_BITS = 20
 
-Elements = list[int]
-"""A prompt: token ids, and for each place of an audio token a negative number that tells which
-token of which clip stands there. Two prompts share a prefix where their elements are equal."""
+PromptIds = list[int]
+"""A prompt: token ids, and for each audio token a negative number that encodes its clip and its
+index. Two prompts share a prefix where their ids are equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip:
-    """What was said in one turn, as the model sees it."""
+    """The sound of one turn, as the model sees it."""
 
     number: int
-    """no other clip of this process has it"""
+    """unique in this process"""
     samples: Samples
-    """without zeros at the end, which are the same as the filling of a window"""
+    """without zeros at the end, which equal the padding of a window"""
 
     @property
     def windows(self) -> int:
         return max(1, -(-len(self.samples) // WINDOW_SAMPLES))
 
-    def elements(self) -> Iterable[int]:
+    def prompt_ids(self) -> Iterable[int]:
         first = -(self.number << _CLIP_BITS) - 1
         return range(first, first - self.windows * WINDOW_TOKENS, -1)
 
 
-def clip_of(element: int) -> tuple[int, int]:
-    """The clip's number and the place within it of a negative `element`."""
-    code = -element - 1
+def clip_of(prompt_id: int) -> tuple[int, int]:
+    """Return the clip's number and the index within it of a negative prompt id."""
+    code = -prompt_id - 1
     return code >> _CLIP_BITS, code & ((1 << _CLIP_BITS) - 1)
 
 
-def token_ids(elements: Iterable[int]) -> list[int]:
-    return [element if element >= 0 else AUDIO for element in elements]
+def token_ids(prompt_ids: Iterable[int]) -> list[int]:
+    return [prompt_id if prompt_id >= 0 else AUDIO for prompt_id in prompt_ids]
 
 
 def without_trailing_zeros(samples: Samples) -> Samples:
-    """Zeros at the end must not open a window of their own: the filling is zeros as well."""
+    """Remove zeros at the end, so that they open no window of their own."""
     import numpy as np
 
     sounding = np.flatnonzero(samples)
@@ -76,8 +76,8 @@ def chat(
     instruction: str,
     past: Sequence[Exchange],
     said: Clip | str | None,
-) -> Elements:
-    """The prompt for a reply to `said`, or None: as much as is certain while the user speaks.
+) -> PromptIds:
+    """Return the prompt for a reply to `said`. None: its certain part while the user speaks.
 
     The model refuses a system prompt together with audio, so the instruction is the text before
     the first audio: the same tokens in every conversation.
@@ -99,10 +99,12 @@ def _user(encode: Callable[[str], list[int]], before: str, said: Clip | str) -> 
         text = f"{before}\n\n{said}" if before else said
         return [INST, *encode(text), END_INST]
     head = encode(before) if before else []
-    return chain([INST, *head, BEGIN_AUDIO], said.elements(), [END_INST])
+    return chain([INST, *head, BEGIN_AUDIO], said.prompt_ids(), [END_INST])
 
 
-def transcription(encode: Callable[[str], list[int]], said: Clip, language: str | None) -> Elements:
-    """The prompt for the words of `said`; without `language` the model finds it out."""
+def transcription(
+    encode: Callable[[str], list[int]], said: Clip, language: str | None
+) -> PromptIds:
+    """Return the prompt for a transcript. Without `language` the model detects it."""
     tail = encode(f"lang:{language}") if language else []
-    return [BOS, INST, BEGIN_AUDIO, *said.elements(), END_INST, *tail, TRANSCRIBE]
+    return [BOS, INST, BEGIN_AUDIO, *said.prompt_ids(), END_INST, *tail, TRANSCRIBE]

@@ -1,4 +1,4 @@
-"""Picking a token on the device, as transformers' processors would have it."""
+"""Token sampling on the device, equal to the logits processors of transformers."""
 
 # torch and transformers are typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -12,11 +12,11 @@ from torch import Tensor
 from voxtui.brains.voxtral.decoder import on_device
 
 BROKEN = -1
-"""Picked where the logits are not numbers."""
+"""Token id that stands for logits that are not numbers."""
 
 
 class Sampler:
-    """One reply's choices. All state is on the device, and stays in place for captured steps.
+    """Samples the tokens of one reply. All state stays in fixed tensors for captured steps.
 
     Order and arithmetic are those of transformers' `generate`: repetition penalty, minimum length,
     temperature, top_k, top_p; then a race of exponentials, which is what `torch.multinomial` does.
@@ -50,7 +50,7 @@ class Sampler:
         self._broken = torch.full((1,), BROKEN, device=device)
 
     def start(self, prompt: list[int]) -> None:
-        """A new reply begins, to these token ids. The same prompt makes the same choices."""
+        """Begin a reply to these token ids. The same prompt gives the same choices."""
         self._count.zero_()
         if self.temperature:
             self.generator.manual_seed(self._seed + len(prompt))
@@ -59,12 +59,12 @@ class Sampler:
             self._seen.index_fill_(0, on_device(prompt, self._seen.device), True)
 
     def draw(self) -> None:
-        """Draw for the next pick: apart from it, as a generator is no part of a captured step."""
+        """Draw for the next pick: separately, because a captured step cannot hold a generator."""
         if self.temperature:
             self._race.exponential_(1.0, generator=self.generator)
 
     def pick(self, logits: Tensor) -> Tensor:
-        """(vocabulary,) logits to a token id, shape (1,); BROKEN where a logit is no number."""
+        """Choose a token id, shape (1,), from (vocabulary,) logits. BROKEN if one is no number."""
         sound = logits.isfinite().all()
         token = self._choose(self.process(logits.float())).view(1)
         self._count += 1
@@ -88,10 +88,10 @@ class Sampler:
             floor = logits.topk(self.top_k).values[-1]
             logits = logits.masked_fill(logits < floor, -torch.inf)
         if self.top_p < 1.0:
-            ordered, places = logits.sort()
+            ordered, positions = logits.sort()
             unlikely = ordered.softmax(-1).cumsum(-1) <= 1 - self.top_p
             unlikely[-1:].fill_(False)  # `= False` would copy it from the host, as no graph can
-            removed = torch.zeros_like(unlikely).scatter(0, places, unlikely)
+            removed = torch.zeros_like(unlikely).scatter(0, positions, unlikely)
             logits = logits.masked_fill(removed, -torch.inf)
         return logits
 

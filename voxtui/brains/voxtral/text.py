@@ -23,18 +23,18 @@ class Tekken:
         self.encode = lru_cache(64)(self._encode)
 
     def _encode(self, text: str) -> list[int]:
-        """Text never becomes a control token, whatever it says."""
+        """Encode `text`, which never becomes a control token."""
         return self._tekkenizer.encode(text, bos=False, eos=False)
 
     def piece(self, token: int) -> bytes:
-        """The bytes of `token`; none for a control token."""
+        """Return the bytes of `token`; none for a control token."""
         return self._tekkenizer.id_to_byte_piece(token)
 
 
 class Detokenizer:
-    """Tokens of one reply to text: all that is complete, at once, never a part of a character.
+    """Turns the tokens of one reply into text at once, but never a part of a character.
 
-    What a terminal would obey is left out.
+    Removes control characters, which a terminal would obey.
     """
 
     def __init__(self, tekken: Tekken) -> None:
@@ -45,5 +45,5 @@ class Detokenizer:
         return strip_control_characters(self._decoder.decode(self._tekken.piece(token)))
 
     def rest(self) -> str:
-        """What the end makes of bytes that never became a character."""
+        """Return the replacement for bytes that never became a character."""
         return self._decoder.decode(b"", final=True)

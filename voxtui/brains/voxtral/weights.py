@@ -1,4 +1,4 @@
-"""Bringing a checkpoint onto the device, or making one up for measuring."""
+"""Load a checkpoint onto the device."""
 
 # torch and transformers are typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -21,19 +21,19 @@ def best_device() -> torch.device:
 
 
 def gpu_bytes() -> int | None:
-    """What torch holds of the GPU's memory, other models of this process included."""
+    """Return the GPU memory that torch has reserved in this process; None without a GPU."""
     return torch.cuda.memory_reserved() if torch.cuda.is_available() else None
 
 
 def best_dtype(device: torch.device) -> torch.dtype | str:
-    """bfloat16, or float16 where the GPU lacks it; on a CPU whatever the checkpoint has."""
+    """Return bfloat16, or float16 where the GPU lacks it; the checkpoint's type on a CPU."""
     if device.type != "cuda":
         return "auto"
     return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.half
 
 
 def load(directory: Path, device: torch.device) -> tuple[Decoder, AudioEmbedder]:
-    """The checkpoint in `directory`. Raises OSError, ValueError, RuntimeError, SafetensorError."""
+    """Load `directory`. Raises OSError, ValueError, RuntimeError, SafetensorError."""
     from transformers import VoxtralForConditionalGeneration
     from transformers.utils import logging
 
@@ -48,16 +48,18 @@ def load(directory: Path, device: torch.device) -> tuple[Decoder, AudioEmbedder]
         output_loading_info=True,
     )
     if missing := sorted(report["missing_keys"]):
-        raise ValueError(f"{missing[0]} is missing")  # transformers makes up what it does not find
+        raise ValueError(
+            f"{missing[0]} is missing"
+        )  # transformers fills missing weights with random ones
     found = parts(model.eval().to(device))
-    torch.cuda.empty_cache()  # of weights that became one, the pieces are no use to anybody
+    torch.cuda.empty_cache()  # the pieces of joined weights
     return found
 
 
 def parts(model: Any) -> tuple[Decoder, AudioEmbedder]:
-    """What the loop needs of a transformers model, which is of no further use by itself."""
-    # Where torch prefers cuDNN's attention (Hopper, from cuDNN 9.15.1 on), it would plan anew for
-    # every length it has not seen: at each token of a reply that is not captured.
+    """Split a transformers model into decoder and embedder. The model is unusable afterwards."""
+    # torch prefers cuDNN's attention on Hopper from cuDNN 9.15.1 on. It plans anew for each length
+    # that it has not seen, which is each token of a reply that is not captured.
     torch.backends.cuda.enable_cudnn_sdp(False)
     with torch.inference_mode():
         return Decoder(model), AudioEmbedder(AudioTower(model))
