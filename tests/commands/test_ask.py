@@ -74,6 +74,15 @@ def test_a_notice_of_the_start_goes_to_stderr_and_is_no_failure(ask):
     assert ran.stderr == "Another voice speaks.\n"
 
 
+def test_the_receiver_of_the_voice_is_printed_before_the_first_clip(ask):
+    class Elsewhere(ScriptedBrain):
+        sends_to = "example.org"
+
+    printed = ask("one.wav", brain=Elsewhere()).stderr.splitlines()
+    assert printed[0] == "Your voice and words go to example.org."
+    assert ask("one.wav", "--json", brain=Elsewhere()).stderr == ""
+
+
 def test_several_clips_are_turns_of_one_conversation(ask):
     brain = ScriptedBrain(["First."], ["Second."])
     ran = ask("one.wav", "two.wav", brain=brain)

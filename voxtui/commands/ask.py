@@ -93,6 +93,8 @@ def answer(
     """
     answered = True
     with headless(make_engine) as started:
+        if started.loaded.sends_to and not options.as_json:
+            click.echo(f"Your voice and words go to {started.loaded.sends_to}.", err=True)
         if not audible and not options.as_json:
             click.echo("Silent; --play plays the answers.", err=True)
         for clip in clips:
