@@ -1,4 +1,4 @@
-"""The screen in a terminal: what it asks of it, what its bytes do, and that it is given back."""
+"""The screen in a terminal: requests, keys, signals, and the terminal after the end."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ def log(tmp_path):
     return tmp_path / "calls"
 
 
-def test_a_key_that_is_held_talks_with_the_times_of_its_bytes(log):
+def test_a_held_key_talks_from_the_time_of_its_first_byte_to_that_of_its_release(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         assert terminal.flags == [0, 27]
@@ -51,7 +51,7 @@ def test_a_key_that_is_held_talks_with_the_times_of_its_bytes(log):
 
 
 @pytest.mark.parametrize("releases", [False, None])
-def test_a_terminal_that_reports_no_release_toggles_and_nothing_is_typed(log, releases):
+def test_without_key_releases_the_key_toggles_and_types_nothing(log, releases):
     with AppInTerminal(log, releases=releases) as terminal:
         if releases is False:
             terminal.until(lambda: "no releases" in terminal.told)
@@ -77,7 +77,7 @@ def test_keys_that_arrive_in_one_write_are_obeyed_in_their_order(log):
         assert terminal.calls_of("say")[0][0] == "none of it is a command"
 
 
-def test_ctrl_z_suspends_it_and_who_started_it_and_lets_go_of_the_key(log):
+def test_ctrl_z_suspends_it_and_its_parent_and_ends_the_utterance(log):
     with AppInTerminal(log, by_make=True) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         terminal.send(DOWN)
@@ -92,7 +92,7 @@ def test_ctrl_z_suspends_it_and_who_started_it_and_lets_go_of_the_key(log):
         terminal.until(lambda: terminal.told.count("release") == 2)
 
 
-def test_ctrl_z_does_nothing_where_no_shell_could_bring_it_back(log):
+def test_ctrl_z_does_nothing_without_a_shell_that_could_resume_it(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         terminal.send("\x1b[122;5u")
@@ -101,7 +101,7 @@ def test_ctrl_z_does_nothing_where_no_shell_could_bring_it_back(log):
         terminal.until(lambda: "release" in terminal.told)
 
 
-def test_what_is_taken_of_the_terminal_is_given_back_when_it_is_told_to_end(log):
+def test_sigterm_restores_the_terminal(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         for mode in (ALTERNATE_SCREEN, *MOUSE, PASTE, FOCUS):
@@ -141,7 +141,7 @@ def test_a_long_answer_that_comes_at_once_does_not_delay_the_end(log, ending):
 
 
 @pytest.mark.slow
-def test_a_bug_ends_it_with_its_traceback_on_a_terminal_that_is_given_back(log):
+def test_a_bug_ends_it_with_a_traceback_on_a_restored_terminal(log):
     with AppInTerminal(log, "--die") as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         terminal.send(DOWN)
@@ -151,7 +151,7 @@ def test_a_bug_ends_it_with_its_traceback_on_a_terminal_that_is_given_back(log):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
-def test_a_crash_that_runs_no_cleanup_leaves_a_terminal_that_is_given_back(log, how):
+def test_the_terminal_is_restored_after_a_crash_without_cleanup(log, how):
     with AppInTerminal(log, in_shell=True) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         assert not terminal.restored()
@@ -170,7 +170,7 @@ def test_no_bytes_end_it(log):
         assert "new_conversation" not in terminal.told
 
 
-def test_bytes_that_are_no_text_cost_nothing_but_themselves(log):
+def test_bytes_that_are_not_text_are_replaced(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         terminal.send(b"\xff", b"\x1b[M \xe1!", "/")
@@ -191,7 +191,7 @@ def test_a_terminal_that_changes_its_size_is_followed_down_to_nothing(log):
         terminal.until(lambda: b"Paris" in terminal.output)
 
 
-def test_after_a_suspend_releases_are_asked_for_again_and_all_is_painted(log):
+def test_after_a_suspend_releases_are_requested_again_and_all_is_painted(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         os.kill(terminal.pid, signal.SIGTSTP)
@@ -205,8 +205,8 @@ def test_after_a_suspend_releases_are_asked_for_again_and_all_is_painted(log):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, "\x11"])
-def test_voxtui_gives_the_terminal_back_when_it_is_ended_while_a_model_loads(tmp_path, ending):
-    """A fifo in place of the model's file keeps it loading for as long as nobody writes to it."""
+def test_the_terminal_is_restored_after_an_end_while_a_model_loads(tmp_path, ending):
+    """A FIFO in place of the model file keeps it loading until something is written to it."""
     model = tmp_path / "mine.gguf"
     os.mkfifo(model)
     command = [sys.executable, "-m", "voxtui", "--set", f"brain.embedded.model={model}"]
@@ -222,7 +222,7 @@ def test_voxtui_gives_the_terminal_back_when_it_is_ended_while_a_model_loads(tmp
 
 
 @pytest.mark.parametrize("started_by", ["a shell", "nohup"])
-def test_a_terminal_that_is_closed_ends_it(log, started_by):
+def test_closing_the_terminal_ends_it(log, started_by):
     before = signal.signal(
         signal.SIGHUP, signal.SIG_IGN if started_by == "nohup" else signal.SIG_DFL
     )
@@ -233,7 +233,7 @@ def test_a_terminal_that_is_closed_ends_it(log, started_by):
         assert terminal.ends() in (1, 130)
 
 
-def test_a_stray_sigcont_changes_nothing_that_is_restored_at_the_end(log):
+def test_the_terminal_is_restored_after_a_stray_sigcont(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
         os.kill(terminal.pid, signal.SIGCONT)
@@ -285,7 +285,7 @@ def test_after_a_paste_without_its_end_keys_are_obeyed_again(log):
         assert terminal.ends() == 0
 
 
-# tmux passes no releases on, whatever the terminal around it.
+# tmux does not pass key releases on, whatever the terminal around it.
 
 
 @pytest.fixture

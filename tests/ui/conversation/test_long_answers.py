@@ -22,7 +22,7 @@ class OneTranscript(App[None]):
 
 
 def grown(transcript: Transcript, pieces: list[str]) -> str:
-    """The text in the transcript after `pieces` were appended one by one."""
+    """Return the text in the transcript after `pieces` were appended one by one."""
     transcript.clear()
     entry = Entry("vox", "Vox", Content())
     transcript.add(entry)
@@ -56,7 +56,7 @@ async def test_an_entry_that_grew_looks_like_one_that_was_wrapped_at_once() -> N
 
 @pytest.fixture
 def wrapped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of the texts that the screen has wrapped."""
+    """Return the lengths of the texts that the screen has wrapped."""
     lengths: list[int] = []
     to_strips = Visual.to_strips
 

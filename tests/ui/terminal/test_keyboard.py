@@ -1,4 +1,4 @@
-"""The bytes of a terminal, and the keys they are."""
+"""The keys that the bytes of a terminal stand for."""
 
 import tomllib
 from io import BytesIO, TextIOWrapper
@@ -71,7 +71,7 @@ def test_a_key_goes_down_repeats_and_comes_up(sequence, meaning):
 
 
 @pytest.mark.parametrize(("flags", "releases"), [(27, True), (2, True), (25, False), (0, False)])
-def test_the_terminal_says_what_it_grants(flags, releases):
+def test_the_answer_of_the_terminal_tells_if_it_reports_releases(flags, releases):
     assert parse(f"\x1b[?{flags}u\x1b[0n") == [("answer", releases)]
 
 
@@ -115,8 +115,8 @@ def test_sequences_may_be_split_at_any_places(cuts):
     assert parse(*(SESSION[a:b] for a, b in pairwise(edges))) == MEANT
 
 
-def test_what_is_pasted_is_text_whatever_it_looks_like():
-    """Terminals take the escapes out of what they paste."""
+def test_pasted_text_is_never_parsed_as_keys():
+    """Terminals remove the escape characters from pasted text."""
     assert parse("\x1b[200~ [32;1:1;32u[?27u\n0n\x1b[201~ ") == [
         ("paste", " [32;1:1;32u[?27u\n0n"),
         ("key", "space"),
@@ -151,8 +151,7 @@ def test_no_bytes_break_it(pieces):
 
 @given(st.lists(NOISE, max_size=10))
 def test_after_any_noise_the_talk_key_is_understood(pieces):
-    """The noise may leave a sequence open, which takes the next escape, or a paste, which does
-    not end by itself."""
+    """Noise may open an escape sequence, which the next escape ends, or a paste."""
     settled = [*filter(None, pieces), "\x1b[201~", "\x1b[0n", "\x1b[32;1:3u"]
     assert parse(*settled)[-1] == ("up", "space")
 

@@ -150,20 +150,21 @@ class Transcript(ScrollView, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self._head: list[Entry] = []
-        self._entries: list[Entry] = []
+        self.entries: list[Entry] = []
         self._tops: list[int] = []
         """the first line of each entry"""
         self._total = 0
-        self._look = NO_LOOK
+        self.look = NO_LOOK
+        """what entries in view are wrapped for; the others follow in time slices"""
         self._wrapping: Timer | None = None
-        self._drawn: dict[int, Strip] = {}
+        self.drawn: dict[int, Strip] = {}
         """cache of drawn lines, by line number"""
         self._following = True
         """True while the end is in view and is kept there"""
 
     def show_head(self, title: str, lines: Iterable[tuple[str, str]]) -> None:
         """Show above the conversation: a title, then a label and a sentence per line."""
-        conversation = self._entries[len(self._head) :]
+        conversation = self.entries[len(self._head) :]
         head = [Entry("head", "", Content(title))]
         head += [
             Entry("information", label, Content(line), spaced=not i, muted=True)
@@ -173,17 +174,17 @@ class Transcript(ScrollView, can_focus=True):
             self._wrap(entry)
         with self._rearranging():
             self._head = head
-            self._entries = [*head, *conversation]
+            self.entries = [*head, *conversation]
 
     def add(self, entry: Entry) -> None:
         self._wrap(entry)
-        with self._rearranging(len(self._entries)):
-            self._entries.append(entry)
-        for old in self._entries[-WRAPPED_ENTRIES - 1 : -WRAPPED_ENTRIES]:
+        with self._rearranging(len(self.entries)):
+            self.entries.append(entry)
+        for old in self.entries[-WRAPPED_ENTRIES - 1 : -WRAPPED_ENTRIES]:
             old.lines = []
-        if len(self._entries) - len(self._head) >= KEPT_ENTRIES + DROPPED_ENTRIES:
+        if len(self.entries) - len(self._head) >= KEPT_ENTRIES + DROPPED_ENTRIES:
             with self._rearranging():
-                del self._entries[len(self._head) : -KEPT_ENTRIES]
+                del self.entries[len(self._head) : -KEPT_ENTRIES]
 
     def note(self, message: str, severity: str = "information") -> None:
         """Add a sentence that is not part of a turn."""
@@ -204,7 +205,7 @@ class Transcript(ScrollView, can_focus=True):
         """
         expanded = entry.add(text)
         before = entry.lines
-        if not before or entry.look is not self._look:
+        if not before or entry.look is not self.look:
             self._wrap(entry)
             self._show_lines(entry, 0, before)
             return
@@ -226,11 +227,11 @@ class Transcript(ScrollView, can_focus=True):
         first.content = content
         self._wrap(first)
         with self._rearranging(self._index(first) or 0):
-            self._entries = [entry for entry in self._entries if id(entry) not in gone]
+            self.entries = [entry for entry in self.entries if id(entry) not in gone]
 
     def clear(self) -> None:
         """Drop the conversation, but not the head."""
-        self._entries = list(self._head)
+        self.entries = list(self._head)
         self._following = True
         with self._rearranging():
             pass
@@ -245,11 +246,11 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def text(self) -> str:
-        lines = (line for entry in self._entries for line in entry.lines or self._lines(entry))
+        lines = (line for entry in self.entries for line in entry.lines or self._lines(entry))
         return "\n".join("".join(segment.text for segment in line) for line in lines)
 
     def on_resize(self, event: events.Resize) -> None:
-        self._drawn.clear()
+        self.drawn.clear()
         self._wrap_all()
         if self._following:
             self.to_end()
@@ -269,7 +270,7 @@ class Transcript(ScrollView, can_focus=True):
             self._wrap_all()
 
     def selection_updated(self, selection: Selection | None) -> None:
-        self._drawn.clear()
+        self.drawn.clear()
         self.refresh()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
@@ -296,7 +297,7 @@ class Transcript(ScrollView, can_focus=True):
         index = bisect_right(self._tops, number) - 1
         if not 0 <= number < self._total or index < 0:
             return Strip([])
-        entry = self._entries[index]
+        entry = self.entries[index]
         line = number - self._tops[index]
         if not entry.lines:
             entry.lines = self._lines(entry)
@@ -308,26 +309,26 @@ class Transcript(ScrollView, can_focus=True):
 
     def _drawn_line(self, y: int, width: int) -> Strip:
         """Return line `y` in view, padded to `width`."""
-        ground = self._look.ground.rich_style
+        ground = self.look.ground.rich_style
         if not 0 <= y < self.scrollable_content_region.height:
             return Strip.blank(width, ground)
         number = self._number(y)
-        if number not in self._drawn:
-            in_view = self._numbers()
-            if len(self._drawn) >= DRAWN_SCREENS * len(in_view):
-                self._drawn = {n: self._drawn[n] for n in in_view if n in self._drawn}
+        if number not in self.drawn:
+            in_view = self.lines_in_view()
+            if len(self.drawn) >= DRAWN_SCREENS * len(in_view):
+                self.drawn = {n: self.drawn[n] for n in in_view if n in self.drawn}
             line = self._strip(number)
             before = self.styles.padding.left
             after = width - before - line.cell_length
             segments = [Segment(" " * before, ground), *line, Segment(" " * after, ground)]
-            self._drawn[number] = Strip(segments, width)
-        return self._drawn[number]
+            self.drawn[number] = Strip(segments, width)
+        return self.drawn[number]
 
     def _number(self, y: int) -> int:
         """Return the line number at row `y`; negative above a conversation that is shorter."""
         return y + self.scroll_offset.y - self._space_above()
 
-    def _numbers(self) -> range:
+    def lines_in_view(self) -> range:
         """Return the line numbers in view."""
         first = self._number(0)
         return range(first, first + self.scrollable_content_region.height)
@@ -349,19 +350,19 @@ class Transcript(ScrollView, can_focus=True):
 
     def _index(self, entry: Entry) -> int | None:
         """Return the place of `entry`, or None if it was dropped. Searches from the end."""
-        for index in range(len(self._entries) - 1, -1, -1):
-            if self._entries[index] is entry:
+        for index in range(len(self.entries) - 1, -1, -1):
+            if self.entries[index] is entry:
                 return index
         return None
 
     def _wrap_all(self) -> None:
         """Wrap for the present look: what is in view now, the rest in time slices."""
         look = self._present_look()
-        if look == self._look:
+        if look == self.look:
             return
-        self._look = look
-        self._drawn.clear()
-        while stale := [entry for entry in self._in_view() if entry.look is not look]:
+        self.look = look
+        self.drawn.clear()
+        while stale := [entry for entry in self.in_view() if entry.look is not look]:
             with self._rearranging():
                 for entry in stale:
                     self._wrap(entry)
@@ -370,7 +371,7 @@ class Transcript(ScrollView, can_focus=True):
     def _wrap_more(self) -> None:
         """Wrap stale entries for one time slice, the newest first."""
         until = time.monotonic() + WRAP_SECONDS
-        stale = (entry for entry in reversed(self._entries) if entry.look is not self._look)
+        stale = (entry for entry in reversed(self.entries) if entry.look is not self.look)
         entry = next(stale, None)
         if entry is None:
             return
@@ -385,20 +386,21 @@ class Transcript(ScrollView, can_focus=True):
             self._wrapping.stop()
         self._wrapping = self.set_timer(WRAP_PAUSE_SECONDS, self._wrap_more)
 
-    def _in_view(self) -> Sequence[Entry]:
+    def in_view(self) -> Sequence[Entry]:
+        """Return the entries in view."""
         top = 0 if self._space_above() else self.scroll_offset.y
         first = max(0, bisect_right(self._tops, top) - 1)
         last = bisect_right(self._tops, top + self.scrollable_content_region.height)
-        return self._entries[first:last]
+        return self.entries[first:last]
 
     def _wrap(self, entry: Entry) -> None:
-        entry.look, entry.painted = self._look, False
+        entry.look, entry.painted = self.look, False
         entry.lines = self._lines(entry)
         entry.height = len(entry.lines)
 
     def _lines(self, entry: Entry) -> list[Line]:
         """Wrap the whole content of `entry`; sets its `tail` and `column`."""
-        if self._look.width <= 0:
+        if self.look.width <= 0:
             return []
         content = entry.content
         lines, entry.tail = self._wrapped(entry, content)
@@ -412,7 +414,7 @@ class Transcript(ScrollView, can_focus=True):
 
         `labelled`: the first line carries the label.
         """
-        look = self._look
+        look = self.look
         label_style = look.label(entry.kind)
         style = look.muted if entry.muted else look.ground
         if entry.kind == "head" and not entry.muted:
@@ -449,7 +451,7 @@ class Transcript(ScrollView, can_focus=True):
         top = self._tops[index] + first
         for i, (old, new) in enumerate(zip(before, lines, strict=True)):
             if old != new:
-                self._drawn.pop(top + i, None)
+                self.drawn.pop(top + i, None)
                 self.refresh_lines(top + i + self._space_above())
 
     def _present_look(self) -> Look:
@@ -473,16 +475,16 @@ class Transcript(ScrollView, can_focus=True):
         """
         top = self.scroll_offset.y
         at = bisect_right(self._tops, top) - 1
-        anchor = None if self._following or at < 0 else self._entries[at]
+        anchor = None if self._following or at < 0 else self.entries[at]
         line = top - self._tops[at] if anchor else 0
         yield
         start = self._tops[since] if since < len(self._tops) else self._total
-        heights = [entry.height for entry in self._entries[since:]]
+        heights = [entry.height for entry in self.entries[since:]]
         tops = [start, *accumulate(heights, initial=start)]
         self._tops[since:], self._total = tops[1:-1], tops[-1]
-        for number in [number for number in self._drawn if number >= start]:
-            del self._drawn[number]
-        self._grow(Size(self._look.width, self._total))
+        for number in [number for number in self.drawn if number >= start]:
+            del self.drawn[number]
+        self._grow(Size(self.look.width, self._total))
         if self._following:
             self.to_end()
         elif anchor is not None and (at := self._index(anchor)) is not None and since <= at:

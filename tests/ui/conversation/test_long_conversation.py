@@ -1,8 +1,10 @@
-"""Many turns: what is read stays in view, and only what is in view is worked on."""
+"""Many turns: the lines in view stay there, and the work depends on them alone."""
 
 from __future__ import annotations
 
 import pytest
+from textual.content import Content
+from textual.visual import Visual
 
 from tests.ui.conftest import Screen, screen
 from voxtui.dialogue.events import ReplyText, UserWords
@@ -24,13 +26,27 @@ def transcript(s: Screen) -> Transcript:
     return s.app.query_one(Transcript)
 
 
+def count_wraps(monkeypatch: pytest.MonkeyPatch) -> list[Content]:
+    """Return the list of texts that the transcript wraps from now on."""
+    texts: list[Content] = []
+    to_strips = Visual.to_strips
+
+    def counted(widget, visual, *rest, **options):
+        if isinstance(widget, Transcript):
+            texts.append(visual)
+        return to_strips(widget, visual, *rest, **options)
+
+    monkeypatch.setattr(Visual, "to_strips", counted)
+    return texts
+
+
 def first_line(s: Screen) -> str:
-    """The first line of the conversation that is in view, without the scroll bar."""
+    """Return the first line of the conversation in view, without the scroll bar."""
     return s.lines[2][:70].rstrip()
 
 
 async def scrolled_back(s: Screen, turns: int = 40) -> str:
-    """Talk, then go back some pages; the line that is on top then."""
+    """Talk, then go back some pages; return the line that is then on top."""
     talk(s, turns)
     await s.settle()
     for _ in range(3):
@@ -41,7 +57,7 @@ async def scrolled_back(s: Screen, turns: int = 40) -> str:
     return first_line(s)
 
 
-async def test_what_is_read_stays_in_view_while_an_answer_is_written_and_finished():
+async def test_the_lines_in_view_stay_while_an_answer_is_written_and_finished():
     async with screen() as s:
         read = await scrolled_back(s)
         assert read.strip()
@@ -53,8 +69,7 @@ async def test_what_is_read_stays_in_view_while_an_answer_is_written_and_finishe
         assert first_line(s) == read
 
 
-@pytest.mark.slow
-async def test_what_is_read_stays_in_view_when_the_oldest_turns_are_forgotten(monkeypatch):
+async def test_the_lines_in_view_stay_when_the_oldest_turns_are_forgotten(monkeypatch):
     monkeypatch.setattr("voxtui.ui.conversation.transcript.KEPT_ENTRIES", 60)
     monkeypatch.setattr("voxtui.ui.conversation.transcript.DROPPED_ENTRIES", 10)
     async with screen() as s:
@@ -67,17 +82,16 @@ async def test_what_is_read_stays_in_view_when_the_oldest_turns_are_forgotten(mo
         assert view.scroll_offset.y < place and first_line(s) == read
 
 
-@pytest.mark.slow
-async def test_what_is_read_stays_in_view_in_a_narrower_terminal():
+async def test_the_lines_in_view_stay_in_a_narrower_terminal():
     async with screen(size=(100, 24)) as s:
         talk(s, 40)
         await s.settle()
         await s.pilot.press("pageup", "pageup", "pageup")
         await s.settle()
         view = transcript(s)
-        read = next(entry for entry in view._in_view() if entry.kind == "you").content.plain
+        read = next(entry for entry in view.in_view() if entry.kind == "you").content.plain
         await s.pilot.resize_terminal(70, 24)
-        while any(entry.look is not view._look for entry in view._entries):
+        while any(entry.look is not view.look for entry in view.entries):
             await s.pilot.pause(0.01)
         assert read in s.text
 
@@ -92,15 +106,15 @@ async def test_the_end_key_follows_an_answer_again():
             assert f"token{n}" in s.text
 
 
-async def test_a_new_width_reaches_every_turn_and_what_is_in_view_at_once(monkeypatch):
+async def test_a_new_width_reaches_the_turns_in_view_at_once_and_then_all(monkeypatch):
     monkeypatch.setattr("voxtui.ui.conversation.transcript.WRAP_SECONDS", 0.0005)
     async with screen(size=(100, 24)) as s:
         talk(s, 60)
         await s.settle()
         await s.pilot.resize_terminal(50, 24)
         view = transcript(s)
-        assert all(entry.look is view._look for entry in view._in_view())
-        while any(entry.look is not view._look for entry in view._entries):
+        assert all(entry.look is view.look for entry in view.in_view())
+        while any(entry.look is not view.look for entry in view.entries):
             await s.pilot.pause(0.01)
         longest = max(len(line) for line in view.text.splitlines())
         assert longest <= view.scrollable_content_region.width
@@ -113,42 +127,41 @@ async def test_a_token_costs_the_same_however_long_the_conversation_is(monkeypat
         s.engine.begin("typed")
         s.engine.report(ReplyText(s.engine.turns, "one "))
         await s.settle()
-        view, wrapped, drawn = transcript(s), [], []
-        wrap, draw = view._wrap, view._strip
-        monkeypatch.setattr(view, "_wrap", lambda entry: (wrapped.append(entry), wrap(entry)))
-        monkeypatch.setattr(view, "_strip", lambda number: drawn.append(number) or draw(number))
+        view, wrapped = transcript(s), count_wraps(monkeypatch)
+        before = dict(view.drawn)
         s.engine.report(ReplyText(s.engine.turns, "two "))
         await s.settle()
+        drawn = [number for number, line in view.drawn.items() if line is not before.get(number)]
         assert len(wrapped) == 1 and len(drawn) == 1
 
 
-async def test_lines_that_were_drawn_are_kept_for_a_few_screens_only():
+async def test_drawn_lines_are_kept_for_a_few_screens_only():
     async with screen() as s:
         view = transcript(s)
         for _ in range(40):
             talk(s, 1)
             await s.settle()
-            assert len(view._drawn) <= 2 * len(view._numbers())
-        assert set(view._numbers()) <= set(view._drawn)
+            assert len(view.drawn) <= 2 * len(view.lines_in_view())
+        assert set(view.lines_in_view()) <= set(view.drawn)
 
 
-async def test_another_look_of_what_has_the_focus_wraps_nothing_anew(monkeypatch):
+async def test_a_change_of_focus_wraps_nothing_again(monkeypatch):
     async with screen() as s:
         talk(s, 5)
         await s.settle()
-        monkeypatch.setattr(transcript(s), "_wrap", lambda entry: pytest.fail("wrapped anew"))
+        wrapped = count_wraps(monkeypatch)
         await s.press("slash")
         await s.press("escape")
+        assert not wrapped
 
 
-@pytest.mark.slow
-async def test_turns_that_are_long_past_are_kept_as_text_and_can_be_read_again(monkeypatch):
+async def test_old_turns_are_kept_as_text_and_can_be_read_again(monkeypatch):
     monkeypatch.setattr("voxtui.ui.conversation.transcript.WRAPPED_ENTRIES", 10)
     async with screen() as s:
         talk(s, 40)
         await s.settle()
         view = transcript(s)
-        assert sum(bool(entry.lines) for entry in view._entries) < 25
+        assert sum(bool(entry.lines) for entry in view.entries) < 25
         assert "question 2\n" in view.text
         await s.pilot.press("home")
         for _ in range(2):
@@ -156,6 +169,6 @@ async def test_turns_that_are_long_past_are_kept_as_text_and_can_be_read_again(m
         await s.settle()
         assert "question" in s.text
         await s.pilot.resize_terminal(50, 24)
-        while any(entry.look is not view._look for entry in view._entries):
+        while any(entry.look is not view.look for entry in view.entries):
             await s.pilot.pause(0.01)
-        assert view._total == view.text.count("\n") + 1
+        assert view.virtual_size.height == view.text.count("\n") + 1
