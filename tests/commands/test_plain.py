@@ -412,3 +412,13 @@ def test_what_cannot_be_read_has_no_lines(tmp_path):
     directory = os.open(tmp_path, os.O_RDONLY)
     assert list(typed_lines(directory)) == []
     os.close(directory)
+
+
+def test_control_characters_that_were_typed_are_removed_before_they_are_kept(converse):
+    def script(engine, told):
+        engine.load()
+        yield "red \x1b[31malert\x07\n"
+        told("say")
+        assert engine.calls[-1] == ("say", "red [31malert")
+
+    converse(script)

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -523,3 +524,43 @@ async def test_other_parts_can_be_chosen_where_nothing_could_be_loaded():
         await s.press("r")
         assert s.commands == ["change", "change"]
         assert "✗ That is not installed." in s.text
+
+
+async def test_the_palette_lists_the_devices_once_and_not_on_the_ui_thread():
+    listed_on = []
+
+    def devices():
+        listed_on.append(threading.current_thread())
+        return DEVICES
+
+    async with screen(size=(100, 30), parts=part_makers(devices=devices)) as s:
+        await s.pilot.press("ctrl+p")
+        await s.type("headph")
+        assert await in_time(s, lambda: "Speaker: Headphones" in s.text)
+        assert len(listed_on) == 1
+        assert threading.main_thread() not in listed_on
+
+
+async def test_a_sound_server_that_hangs_hides_only_the_devices():
+    answers = threading.Event()
+
+    def devices():
+        answers.wait(SECONDS)
+        return DEVICES
+
+    async with screen(size=(100, 30), parts=part_makers(devices=devices)) as s:
+        await s.pilot.press("ctrl+p")
+        await s.type("preset")
+        assert await in_time(s, lambda: "Preset: ultra" in s.text)
+        answers.set()
+
+
+async def test_what_is_in_memory_at_the_first_load_is_frozen_and_nothing_later(monkeypatch):
+    frozen = []
+    monkeypatch.setattr("voxtui.ui.terminal.gc_tuning.freeze", lambda: frozen.append(1))
+    async with screen(parts=part_makers()) as s:
+        s.app.menu.choose(Choice("", "voice.engine", "none"))
+        s.engine.load(changed=True)
+        await s.settle()
+        assert s.app.controls.models_are_new
+        assert frozen == [1]

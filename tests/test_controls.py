@@ -1,0 +1,228 @@
+"""What a person can do, without a screen: over the real engine, and over a scripted one."""
+
+import queue
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import (
+    LONG_AGO,
+    SECONDS,
+    Flag,
+    ScriptedBrain,
+    ScriptedEngine,
+    engine_on_fakes,
+    frames,
+    part_makers,
+)
+from tests.ui.pseudo_terminal import until
+from voxtui.controls import ClipEnded, Controls, LocalControls, Refused
+from voxtui.dialogue.events import (
+    ChangeFailed,
+    LoadFailed,
+    State,
+    StateChanged,
+    TurnFinished,
+    TurnStarted,
+)
+from voxtui.dialogue.marks import Outcome
+from voxtui.errors import InputError, ModelError
+from voxtui.settings.schema import Config
+
+SPOKEN = "..xxxxxxxxxxxxxxxxxxx......"
+
+
+class Headless:
+    """A front end without microphone, clips and screen: frames are supplied by call."""
+
+    def __init__(self, brain: ScriptedBrain) -> None:
+        self.events = queue.SimpleQueue()
+        self.controls = Controls(lambda emit: engine_on_fakes(emit, brain=brain), self.events.put)
+
+    def until(self, kind):
+        """Take events until one of `kind`."""
+        while True:
+            event = self.events.get(timeout=SECONDS)
+            self.controls.take(event)
+            if isinstance(event, kind):
+                return event
+
+    def until_ready(self) -> None:
+        while self.until(StateChanged).state is not State.READY:
+            pass
+
+    def speak(self, release: bool = True) -> int:
+        turn = self.controls.talk(LONG_AGO, source="phone")
+        spoken = frames(SPOKEN, start=LONG_AGO, source="phone")
+        for frame in spoken:
+            self.controls.push_frame(frame)
+        if release:
+            self.controls.release(spoken[-1].captured_at, turn)
+            for frame in frames("..........", start=spoken[-1].captured_at, source="phone"):
+                self.controls.push_frame(frame)
+        return turn
+
+
+@contextmanager
+def headless(*scripts):
+    front_end = Headless(brain := ScriptedBrain(*scripts))
+    try:
+        with pytest.raises(Refused, match="Still loading"):
+            front_end.controls.talk()
+        front_end.controls.start()
+        front_end.until_ready()
+        yield front_end, brain
+    finally:
+        front_end.controls.close()
+
+
+def test_frames_from_any_source_are_an_utterance_that_is_answered_and_replayed():
+    with headless(["Paris."], ["Lyon."], ["Typed."], ["New."]) as (there, brain):
+        turn = there.speak()
+        assert there.controls.busy
+        result = there.until(TurnFinished).turn
+        assert (result.number, result.outcome, result.reply) == (turn, Outcome.ANSWERED, "Paris.")
+        assert not there.controls.busy
+        again = there.controls.replay()
+        assert there.until(TurnFinished).turn.number == again
+        assert brain.said[0] is brain.said[1]
+        there.controls.send_text("hello")
+        assert there.until(TurnFinished).turn.reply == "Typed."
+        there.controls.new_conversation()
+        there.controls.send_text("hello")
+        assert there.until(TurnFinished).turn.reply == "New."
+        assert [len(past) for past in brain.pasts] == [0, 0, 1, 0]
+
+
+def test_a_named_turn_is_cancelled_and_no_newer_one():
+    with headless(["Yes."]) as (there, _):
+        first = there.speak(release=False)
+        there.until(TurnStarted)
+        there.controls.cancel(first)
+        assert there.until(TurnFinished).turn.outcome is Outcome.CANCELLED
+        second = there.speak()
+        there.controls.cancel(first)
+        result = there.until(TurnFinished).turn
+        assert (result.number, result.outcome) == (second, Outcome.ANSWERED)
+
+
+def test_the_state_is_the_engines():
+    waiting = Flag()
+    with headless([waiting, "Yes."]) as (there, _):
+        there.controls.send_text("hello")
+        until(lambda: there.controls.state is State.THINKING)
+        waiting.set()
+        until(lambda: there.controls.state is State.READY)
+
+
+# The controls of this machine.
+
+
+class Local:
+    """LocalControls over a scripted engine whose events are taken at once."""
+
+    def __init__(self, **given) -> None:
+        self.events = []
+        made = {"parts": part_makers(), **given}
+        self.controls = LocalControls(ScriptedEngine, self._deliver, Config(), **made)
+        self.engine = self.controls.engine
+
+    def _deliver(self, event) -> None:
+        self.events.append(event)
+        self.controls.take(event)
+
+
+def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing():
+    flags, readable = [], [True]
+
+    def open_clip(path):
+        if not readable[0]:
+            raise InputError("It is too long.")
+
+        def speak(listener, stopped):
+            flags.append(stopped)
+            stopped.wait(SECONDS)
+
+        return speak
+
+    local = Local(clips=[("a question", Path("question.wav"))], open_clip=open_clip)
+    local.engine.load()
+    local.controls.play_clip(1)
+    until(lambda: flags)
+    readable[0] = False
+    local.controls.play_clip(1)
+    until(lambda: any(isinstance(event, ClipEnded) for event in local.events))
+    assert local.events[-1].error == "It is too long."
+    assert not flags[0].is_set() and local.controls.busy
+    assert local.controls.stop()
+    until(lambda: not local.controls.busy)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "new"),
+    [("voice.speed", 1.2, False), ("audio.output", "x", False), ("brain.name", "embedded", True),
+     ("voice.engine", "none", True), ("generation.preset", "ultra", True)],
+)  # fmt: skip
+def test_models_are_new_only_where_one_was_loaded(key, value, new):
+    local = Local()
+    local.engine.load()
+    assert local.controls.models_are_new
+    local.controls.choose(key, value)
+    local.controls.take(ChangeFailed(ModelError("No.")))
+    local.engine.load()
+    assert not local.controls.models_are_new
+    assert local.controls.chosen == {}
+    local.controls.choose(key, value)
+    local.engine.load(changed=True)
+    assert local.controls.models_are_new is new
+    assert local.controls.chosen == {key: value}
+
+
+def test_a_setting_that_never_loaded_is_not_saved():
+    local = Local()
+    local.controls.take(LoadFailed(ModelError("There is no model.")))
+    local.controls.choose("voice.engine", "kokoro")
+    local.controls.take(LoadFailed(ModelError("Kokoro is not installed.")))
+    with pytest.raises(Refused, match="No setting was changed"):
+        local.controls.save_settings()
+    local.controls.choose("voice.engine", "none")
+    local.engine.load()
+    assert local.controls.chosen == {"voice.engine": "none"}
+    assert local.controls.config.voice.engine == "none"
+
+
+def test_nothing_else_is_chosen_while_a_part_is_loaded():
+    local = Local()
+    local.engine.load()
+    local.controls.choose("voice.engine", "none")
+    for act in (lambda: local.controls.choose("voice.speed", 1.2), local.controls.answer_again):
+        with pytest.raises(Refused, match="Still loading"):
+            act()
+
+
+def test_text_is_kept_until_a_model_is_loaded_and_sent_in_order():
+    local = Local()
+    assert local.controls.say("one") is None
+    local.controls.take(LoadFailed(ModelError("No.")))
+    assert local.controls.say("two") is None
+    local.controls.retry()
+    local.engine.load()
+    local.engine.begin("typed")
+    local.engine.finish()
+    assert [call[1] for call in local.engine.calls if call[0] == "say"] == ["one", "two"]
+
+
+def test_listing_devices_on_a_thread_is_the_only_way_to_reach_the_sound_system():
+    listed_on = []
+
+    def devices():
+        listed_on.append(threading.current_thread())
+        return ()
+
+    local = Local(parts=part_makers(devices=devices))
+    local.engine.load()
+    local.controls.rescan_devices()
+    local.controls.choose("voice.speed", 1.2)
+    assert listed_on == []

@@ -1,0 +1,87 @@
+"""The screen and the plain mode offer the same: one script of commands is driven through both."""
+
+import pytest
+
+from tests.fakes import ScriptedEngine, part_makers
+from tests.ui.conftest import CLIPS, screen
+from tests.ui.pseudo_terminal import until
+from voxtui.commands.plain import Plain
+from voxtui.dialogue.events import State, StateChanged
+from voxtui.settings.schema import Config
+from voxtui.ui.app import VoxtuiApp
+
+
+def speaking(engine) -> None:
+    engine.begin()
+    engine.report(StateChanged(State.LISTENING), StateChanged(State.SPEAKING))
+
+
+def finishing(engine) -> None:
+    engine.finish(reply="Yes.")
+
+
+# Keys of the screen, the line of the plain mode, the engine's reaction once it was told.
+SCRIPT = [
+    (("space",), "", None),
+    (("n",), "/new", lambda engine: engine.load()),
+    (("space",), "", speaking),
+    (("escape",), "/stop", finishing),
+    (("m",), "/mute", None),
+    (("m",), "/mute", None),
+    (("r",), "/again", None),
+    (("f",), "/fetch", None),
+    (("9",), "/9", None),
+    (("slash", "h", "i", "enter"), "hi", speaking),
+    (("escape",), "/stop", finishing),
+    (("escape", "n"), "/new", None),
+]
+
+TOLD = ["new_conversation", "talk", "cancel", "mute", "mute", "say", "cancel", "new_conversation"]
+
+REFUSED = [
+    "Still loading. Text is kept until that is done.",
+    "Nothing has been said yet that could be answered again.",
+    "There is no model to fetch.",
+    "There is no sample clip 9. Choose 1 to 2.",
+]
+
+
+def told(engine) -> list[str]:
+    return [str(call[0]) for call in engine.calls if call[0] not in ("start", "close")]
+
+
+async def through_the_screen(monkeypatch) -> tuple[list[str], list[str]]:
+    toasts = []
+    monkeypatch.setattr(VoxtuiApp, "notify", lambda app, message, **_: toasts.append(message))
+    async with screen(loaded=False, parts=part_makers()) as s:
+        for keys, _, react in SCRIPT:
+            await s.press(*keys)
+            if react:
+                react(s.engine)
+            await s.settle()
+        return told(s.engine), toasts
+
+
+def through_the_plain_mode(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:
+    plain = Plain(
+        ScriptedEngine, Config(), CLIPS, lambda path: lambda listener, stopped: None,
+        part_makers(), lambda speaker: None, typed_live=True,
+    )  # fmt: skip
+    engine = plain.controls.engine
+
+    def lines():
+        for _, line, react in SCRIPT:
+            before = len(engine.calls)
+            yield line
+            if react:
+                until(lambda before=before: len(engine.calls) > before)
+                react(engine)
+
+    plain.run(lines())
+    printed = capsys.readouterr().out.splitlines()
+    return told(engine), [line for line in printed if line in REFUSED]
+
+
+async def test_both_front_ends_tell_the_engine_the_same_and_refuse_the_same(capsys, monkeypatch):
+    assert await through_the_screen(monkeypatch) == (TOLD, REFUSED)
+    assert through_the_plain_mode(capsys) == (TOLD, REFUSED)
