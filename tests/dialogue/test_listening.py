@@ -125,3 +125,29 @@ def test_an_abandoned_recording_returns_nothing() -> None:
     push(ears, "xxxxxxxxxx")
     ears.abandon()
     assert ears.finish() is None
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_frame_of_the_microphone_ends_a_clip_whose_source_has_stopped(
+    released: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ears = listener()
+    ears.begin("clip.wav", 1000.0)
+    for frame in frames("xxxxxxxxxx", 1000.0, "clip.wav"):
+        ears.push(frame)
+    if released:
+        assert ears.release(1000.0 + 12 * FRAME_SECONDS) is None
+    assert push(ears, "..") == []
+    monkeypatch.setattr("voxtui.dialogue.listening.RELEASED_SOURCE_SECONDS", -1.0)
+    monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", -1.0)
+    (found,) = push(ears, ".", 1001.0)
+    assert isinstance(found, Finished)
+
+
+def test_a_microphone_that_pauses_before_the_release_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", -1.0)
+    ears = listener()
+    ears.begin(MICROPHONE, 1000.0)
+    assert push(ears, "xxxxxxxxxx") == [] and ears.patience_s is None

@@ -457,41 +457,11 @@ def test_hands_free_an_utterance_that_ends_inside_the_preroll_is_answered_outsid
         assert kinds == [TurnStarted, TurnFinished] * 2
 
 
-@contextmanager
-def busy_microphone(talk: Talk) -> Iterator[None]:
-    """Push frames of the microphone all the time, as a real one does."""
-    stop = Flag()
-
-    def push() -> None:
-        while not stop.wait(0.005):
-            talk.microphone.push(frames(".", time.monotonic()))
-
-    pusher = threading.Thread(target=push)
-    pusher.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        pusher.join()
-
-
-def test_a_released_clip_whose_source_stopped_ends_though_the_microphone_is_busy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("voxtui.dialogue.listening.RELEASED_SOURCE_SECONDS", 0.05)
-    with talking() as talk, busy_microphone(talk):
-        turn = talk.engine.talk(1000.0, source="clip.wav")
-        for frame in frames("xxxxxxxxxx", 1000.0, "clip.wav"):
-            talk.engine.push_frame(frame)
-        talk.engine.release(1000.0 + 12 * FRAME_SECONDS, turn)
-        assert talk.turn().outcome is Outcome.ANSWERED
-
-
 def test_a_clip_whose_source_stopped_without_a_release_ends_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", 0.05)
-    with talking() as talk, busy_microphone(talk):
+    with talking() as talk:
         talk.engine.talk(1000.0, source="clip.wav")
         for frame in frames("xxxxxxxxxx", 1000.0, "clip.wav"):
             talk.engine.push_frame(frame)
@@ -507,3 +477,15 @@ def test_a_clip_that_was_stopped_before_it_began_takes_no_turn() -> None:
         talk.microphone.push(frames(SPEECH, 1000.0))
         talk.engine.release(1000.0 + len(SPEECH) * FRAME_SECONDS, turn)
         assert talk.turn().outcome is Outcome.ANSWERED
+
+
+def test_an_utterance_that_is_cancelled_before_its_answer_is_not_sent_to_the_brain() -> None:
+    go_on = Flag()
+    with talking(ScriptedBrain([go_on, "One."]), silent=True) as talk:
+        talk.engine.send_text("first")
+        talk.events.until(UserWords)
+        talk.speak()
+        talk.engine.cancel()
+        go_on.set()
+        assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED] * 2
+        assert talk.brain.inferences == 1
