@@ -1,5 +1,6 @@
 """Style, types, import direction and pinned versions are clean."""
 
+import ast
 import re
 import subprocess
 import sysconfig
@@ -30,6 +31,21 @@ def test_the_types_are_clean():
 
 def test_the_import_contracts_hold():
     assert complaints(SCRIPTS / "lint-imports", "--no-logo", "--no-cache") == ""
+
+
+def test_every_thread_has_a_name_that_the_leak_check_knows():
+    """The engine, too, ends the program for exceptions of such threads only."""
+    unnamed = []
+    for path in (REPOSITORY / "voxtui").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Thread":
+                names = [word.value for word in node.keywords if word.arg == "name"]
+                known = names and (
+                    isinstance(names[0], ast.Name) or "voxtui-" in ast.unparse(names[0])
+                )
+                if not known:
+                    unnamed.append(f"{path.name}:{node.lineno}")
+    assert unnamed == []
 
 
 def test_the_locks_pin_every_dependency_and_name_no_index():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.dialogue.talking import HANDS_FREE, HEADPHONES, SPEECH, TRAIL, Talk, notices, talking
+from tests.dialogue.talking import HANDS_FREE, HEADPHONES, SPEECH, TRAIL, notices, talking
 from tests.fakes import (
     LONG_AGO,
     SECONDS,
