@@ -205,24 +205,24 @@ class Bench:
         sections: list[tuple[str, float, Callable[[], Iterator[Row]]]] = [
             ("ceilings", 15, self._measure_ceilings),
             ("floor", 5, self._floor),
-            ("kinds", 60, partial(self._kinds, SAFE, self.theirs)),
+            ("kinds", 60, partial(self.kinds, SAFE, self.theirs)),
             ("decode", 60, self._decode),
             ("ttft", 60, self._first_tokens),
-            ("speculation", 20, self._speculation),
+            ("speculation", 20, self.speculation),
             ("turns", 60, self._turns),
             ("voice", 45, self._voice),
-            ("kinds", 90, partial(self._kinds, VARIANTS, [])),
+            ("kinds", 90, partial(self.kinds, VARIANTS, [])),
             ("decode", 40, self._decode),
             ("ttft", 40, self._first_tokens),
-            ("speculation", 10, self._speculation),
+            ("speculation", 10, self.speculation),
             ("turns", 25, self._turns),
             ("accuracy of fp8", 15, self._accuracy),
-            ("memory", 15, self._memory),
+            ("memory", 15, self.memory),
             ("stages", 20, self._stages),
-            ("kinds", 40, partial(self._kinds, LAST, [])),
+            ("kinds", 40, partial(self.kinds, LAST, [])),
             ("decode", 15, self._decode),
             ("ttft", 15, self._first_tokens),
-            ("parts", 70, self._parts),
+            ("parts", 70, self.step_parts),
             # What is compiled clears the workspaces of cuBLAS, which captured work writes to; and a
             # profiler that has run once slows every launch down.
             ("generate, compiled", 150, self._compiled),
@@ -281,7 +281,7 @@ class Bench:
 
     # Building the kinds of our loop.
 
-    def _kinds(self, kinds: Sequence[Kind], beside: Sequence[System]) -> Iterator[Row]:
+    def kinds(self, kinds: Sequence[Kind], beside: Sequence[System]) -> Iterator[Row]:
         """Make the systems. From now on they and those `beside` them are measured."""
         self._measured = list(beside)
         for kind in kinds:
@@ -358,7 +358,7 @@ class Bench:
         whole = statistics.median(wholes[2:]) * 1e3
         return spread(firsts[2:]) | {"whole_turn_ms": round(whole, 3)}
 
-    def _speculation(self) -> Iterator[Row]:
+    def speculation(self) -> Iterator[Row]:
         """From asking for a reply that was drafted at a pause to having its first token."""
         for system in self._measured:
             if isinstance(system, Ours):
@@ -410,7 +410,7 @@ class Bench:
             **self._share(rate * least),
         }
 
-    def _parts(self) -> Iterator[Row]:
+    def step_parts(self) -> Iterator[Row]:
         """Time the parts of a step, each variant alone, in microseconds per layer.
 
         A part is done for every layer in turn, which have more weights than a GPU has cache.
@@ -480,7 +480,7 @@ class Bench:
     def _drawn(self, *shape: int) -> torch.Tensor:
         return torch.randn(shape).to(self.device, self._model.dtype)
 
-    def _memory(self) -> Iterator[Row]:
+    def memory(self) -> Iterator[Row]:
         for system in (*self.ours.values(), *self.theirs):
             yield self._row({"system": system.name}, partial(self._memory_of, system))
 

@@ -149,16 +149,16 @@ def test_a_static_cache_of_generate_is_no_longer_than_its_own_context(model):
 
 def test_a_row_that_fails_tells_why_and_the_next_goes_on():
     bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(600))
-    rows = list(bench._kinds(SAFE, bench.theirs))
+    rows = list(bench.kinds(SAFE, bench.theirs))
     (row,) = [row for row in rows if row["system"] == GRAPHS]
     assert row["failed"] == "there is no CUDA device"
     assert PLAIN in bench.ours
-    assert next(iter(bench._speculation()))["system"] == PLAIN
+    assert next(iter(bench.speculation()))["system"] == PLAIN
 
 
 def test_what_there_is_no_time_for_is_left_out():
     bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(0))
-    assert next(iter(bench._memory()))["failed"] == LEFT_OUT
+    assert next(iter(bench.memory()))["failed"] == LEFT_OUT
 
 
 # The report.

@@ -99,7 +99,7 @@ def test_the_products_of_the_language_model_are_small_and_all_else_is_as_it_was(
         assert layer.norm.dtype == torch.float32
     assert decoder.head.dtype == decoder.embedding.dtype == torch.float32
     assert embedder.encoder.dtype == torch.float32
-    assert {layer.qkv[0].dtype for layer in embedder.encoder._layers} == {torch.float32}
+    assert {layer.qkv[0].dtype for layer in embedder.encoder.layers} == {torch.float32}
     assert "fp8" in brain.description
 
 

@@ -286,8 +286,8 @@ def test_captured_steps_of_every_kind_say_what_the_plain_loop_says(weights, fp8,
 def test_every_kind_of_our_loop_is_measured() -> None:
     bench = Bench(DEVICE, tiny=True, repeats=1, clock=Clock(600))
     variants = (*VARIANTS, *LAST) if HOPPER else VARIANTS
-    rows = [*bench._kinds(SAFE, []), *bench._kinds(variants, []), *bench._speculation()]
-    rows += bench._parts()
+    rows = [*bench.kinds(SAFE, []), *bench.kinds(variants, []), *bench.speculation()]
+    rows += bench.step_parts()
     # An older torch may have no attention for lengths on the device.
     assert not [row for row in rows if "failed" in row and row.get("way") != "torch, varlen"]
     assert list(bench.ours) == [kind.name for kind in (*SAFE, *variants)]

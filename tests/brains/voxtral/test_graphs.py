@@ -167,7 +167,7 @@ def test_after_an_answer_that_was_no_number_the_next_is_sound(
     said = utterance(1.0, 10)
     monkeypatch.setattr(brain, "_failures", 0)
     brain.generator.cache.keys.fill_(torch.nan)
-    brain.generator._x.fill_(torch.nan)
+    brain.generator.embeddings.fill_(torch.nan)
     with pytest.raises(ModelError, match="not a number"):
         answered(brain, (), said)
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
@@ -244,7 +244,7 @@ def test_a_capture_that_fails_half_way_leaves_nothing_captured(
     brain, said, _ = warmed(tiny_voxtral, CAPTURED)
     try:
         assert said == [f"Voxtral answers more slowly, without CUDA graphs: {sentence}"]
-        assert not brain.generator._graphs and not brain.generator.embedder.graphs
+        assert not brain.generator.graphs and not brain.generator.embedder.graphs
         assert brain.generator.longest == brain.generator.decoder.longest
         assert answered(brain, (), "hello")
     finally:

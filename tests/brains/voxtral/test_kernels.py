@@ -81,7 +81,7 @@ def test_where_the_place_is_read_on_the_device_one_captured_step_serves_all_leng
     def captured(loop: ReplyGenerator) -> list[tuple[str | int, ...]]:
         for _ in loop.capture(TapeRecorder()):
             pass
-        return [name for name in loop._graphs._replays if name[0] == "step"]
+        return [name for name in loop.graphs.captured if name[0] == "step"]
 
     def attend(qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int):
         """As `slow_attend`, without asking for the position."""

@@ -45,7 +45,7 @@ class AudioTower:
         self._stacked: int = audio.intermediate_size
         self._convolutions = (_affine(tower.conv1), _affine(tower.conv2))
         self._positions: Tensor = tower.embed_positions.weight.data
-        self._layers = [extract_weights(layer) for layer in tower.layers]
+        self.layers = [extract_weights(layer) for layer in tower.layers]
         self._norm = _affine(tower.layer_norm)
         self._projector = (_affine(projector.linear_1), _affine(projector.linear_2))
         self.device: torch.device = self._positions.device
@@ -58,7 +58,7 @@ class AudioTower:
         x = functional.gelu(functional.conv1d(features.to(self.dtype), *first, padding=1))
         x = functional.gelu(functional.conv1d(x, *second, stride=2, padding=1))
         x = (x[0].T + self._positions).to(self.dtype)
-        for layer in self._layers:
+        for layer in self.layers:
             x = x + self._attend(_normed(x, layer.norm), layer)
             h = functional.linear(_normed(x, layer.mlp_norm), *layer.wide)
             x = x + functional.linear(functional.gelu(h), *layer.narrow)

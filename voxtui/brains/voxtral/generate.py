@@ -72,14 +72,16 @@ class ReplyGenerator:
         self._device = device = decoder.embedding.device
         self._cuda = device.type == "cuda"
         self._queue_ahead = self._cuda if queue_ahead is None else queue_ahead
-        self._graphs = Graphs()
+        self.graphs = Graphs()
         self.kv_buckets: list[int] = []
         """KV lengths of the captured graphs; empty: nothing is captured"""
         # Tensors that graphs read and write, besides the cache and the sampler's state.
-        self._x = decoder.embedding.new_zeros(PREFILL_BUCKETS[-1], decoder.embedding.shape[1])
+        self.embeddings = decoder.embedding.new_zeros(
+            PREFILL_BUCKETS[-1], decoder.embedding.shape[1]
+        )
         self._positions = torch.zeros(PREFILL_BUCKETS[-1], dtype=torch.long, device=device)
         self._last = torch.zeros(1, dtype=torch.long, device=device)
-        self._hidden = self._x.new_zeros(1, self._x.shape[1])
+        self._hidden = self.embeddings.new_zeros(1, self.embeddings.shape[1])
         self.token = torch.zeros(1, dtype=torch.long, device=device)
         self._position = torch.zeros(1, dtype=torch.long, device=device)
         self._next_position = 0
@@ -95,7 +97,7 @@ class ReplyGenerator:
         """Empty the cache, as after an error."""
         with torch.inference_mode():  # as a cache that grew was created
             self.cache.clear()
-            self._x.zero_()
+            self.embeddings.zero_()
 
     def capture(self, record: Record) -> Generator[float, None, None]:
         """Capture everything that a turn launches. Yields the fraction done after each part.
@@ -121,7 +123,7 @@ class ReplyGenerator:
             with torch.inference_mode():
                 self._positions.copy_(torch.arange(len(self._positions)))
                 self._position.zero_()
-                self._graphs.capture(record, name, work, *shape)
+                self.graphs.capture(record, name, work, *shape)
             yield number / len(parts)
         self.kv_buckets = kv_buckets
         self.forget()
@@ -129,7 +131,7 @@ class ReplyGenerator:
     def release(self) -> None:
         """Drop all graphs."""
         self.kv_buckets = []
-        self._graphs.clear()
+        self.graphs.clear()
         self.embedder.graphs.clear()
         self.forget()
 
@@ -156,7 +158,7 @@ class ReplyGenerator:
             self.sampler.start(token_ids(prompt))
             self._prefill(prompt)
             self.sampler.draw()
-            self._graphs.run("first", self._choose_first)
+            self.graphs.run("first", self._choose_first)
             self._position.fill_(len(prompt))
             self._next_position = len(prompt)
         prefilled = self._event()
@@ -206,7 +208,7 @@ class ReplyGenerator:
             self._embed(new)
             torch.arange(first, first + count, out=self._positions[:count])
             self._last.fill_(len(new) - 1)
-            self._graphs.run("prefill", self._fill, count, span, masked)
+            self.graphs.run("prefill", self._fill, count, span, masked)
             self.cache.held += new
         self.calls.prefills += 1
         self.calls.prefilled += len(prompt) - start
@@ -229,7 +231,7 @@ class ReplyGenerator:
     def _embed(self, prompt_ids: PromptIds) -> None:
         """Write the embeddings of `prompt_ids` to the tensor that graphs read."""
         ids = on_device(token_ids(prompt_ids), self._device)
-        self._x[: len(prompt_ids)].copy_(self.decoder.embed(ids))
+        self.embeddings[: len(prompt_ids)].copy_(self.decoder.embed(ids))
         at = 0
         while at < len(prompt_ids):
             if prompt_ids[at] >= 0:
@@ -238,7 +240,7 @@ class ReplyGenerator:
             # The ids of a clip are consecutive.
             number, first = clip_of(prompt_ids[at])
             rows = self.embedder.part(number, first, first + len(prompt_ids) - at)
-            self._x[at : at + len(rows)].copy_(rows)
+            self.embeddings[at : at + len(rows)].copy_(rows)
             at += len(rows)
 
     def _step(self) -> None:
@@ -247,13 +249,13 @@ class ReplyGenerator:
         span = _least(self._of_steps(self.kv_buckets), self._next_position)
         with torch.inference_mode():
             self.sampler.draw()
-            self._graphs.run("step", self._take_step, span, bool(self.kv_buckets))
+            self.graphs.run("step", self._take_step, span, bool(self.kv_buckets))
         self.calls.steps += 1
 
     # Operations that are captured: from fixed tensors to fixed tensors.
 
     def _fill(self, count: int, span: int, masked: bool) -> None:
-        x, positions = self._x[:count], self._positions[:count]
+        x, positions = self.embeddings[:count], self._positions[:count]
         hidden = self.decoder.run(x, positions, self.cache, span, masked)
         self._hidden.copy_(hidden.index_select(0, self._last))
 

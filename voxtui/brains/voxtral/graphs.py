@@ -25,6 +25,11 @@ class Graphs:
     def __len__(self) -> int:
         return len(self._replays)
 
+    @property
+    def captured(self) -> list[tuple[str | int, ...]]:
+        """Return the name and shape of each graph."""
+        return list(self._replays)
+
     def capture(self, record: Record, name: str, work: Work, *shape: int) -> None:
         self._replays[name, *shape] = record(lambda: work(*shape))
 
