@@ -1,4 +1,4 @@
-"""A terminal made of a pseudo-terminal: remembers the modes it is put in, and sends exact bytes."""
+"""A terminal on a pseudo-terminal: tracks the modes that are set, and sends exact bytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MOUSE_IN_PIXELS = 1016
 
 
 def until(true: Callable[[], object], shown: Callable[[], str] = lambda: "") -> None:
-    """Wait for it; says what was `shown` where it does not come."""
+    """Wait until `true` returns true; a failure prints what was `shown`."""
     deadline = time.monotonic() + SECONDS
     while not true():
         assert time.monotonic() < deadline, shown()
@@ -90,7 +90,7 @@ class PseudoTerminal:
         self.hang_up()
 
     def hang_up(self) -> None:
-        """As when its window is closed."""
+        """Close the terminal, as closing its window does."""
         if not self._open:
             return
         self._open = False
@@ -113,13 +113,13 @@ class PseudoTerminal:
         return sent
 
     def ends(self, how: signal.Signals | None = None) -> int:
-        """The exit code, after `how` was sent, where it was."""
+        """Send the signal `how`, if given, and return the exit code."""
         if how is not None:
             os.kill(self.pid, how)
         return self.process.wait(SECONDS)
 
     def until_suspended(self) -> None:
-        """Once it has stopped itself: before that, nothing continues it."""
+        """Wait until the program has stopped itself. An earlier SIGCONT would be lost."""
         self.until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED)
         self.until(self.restored)
 
@@ -127,7 +127,7 @@ class PseudoTerminal:
         until(true, lambda: self.output[-2000:].decode(errors="replace"))
 
     def restored(self) -> bool:
-        """Whether it is as it was before anything ran in it."""
+        """Tell if the terminal is in the state that it had at the start."""
         modes = {mode for mode, on in self.modes.items() if on} - {7}  # 7, wrapping, is usual
         return (
             self.flags == [0]

@@ -58,13 +58,13 @@ class Window:
         return str(self.calls)
 
     def hand(self, *does: str) -> tuple[float, float]:
-        """xdotool; between which two moments it did so."""
+        """Run xdotool; return the times before and after."""
         before = time.monotonic()
         subprocess.run(["xdotool", *does], env=self._environment, check=True)
         return before, time.monotonic()
 
     def picture(self, name: str) -> None:
-        """Needs ImageMagick, and somebody who wants to look."""
+        """Save a screenshot if ImageMagick is installed."""
         if shutil.which("import") is None:
             return
         target = Path(os.environ.get("VOXTUI_PICTURES") or self._pictures) / f"{name}.png"
@@ -104,7 +104,7 @@ def window(tmp_path: Path) -> Iterator[Window]:
 
 @contextmanager
 def display() -> Iterator[str]:
-    """The name of an X display of this test's own."""
+    """Run an X server and yield the name of its display."""
     reading, writing = os.pipe()
     command = ["Xvfb", "-displayfd", str(writing), "-screen", "0", "1060x640x24"]
     server = subprocess.Popen(
