@@ -26,6 +26,7 @@ from voxtui.audio.clips import Clip, speak
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, Frame, SpeechChunk, Utterance
 from voxtui.dialogue.events import (
     Notice,
+    ReplyText,
     State,
     StateChanged,
     TurnFinished,
@@ -382,10 +383,10 @@ def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_n
             return super().probability(frame)
 
     overhearing, go_on = VoiceBargeIn(), Flag()
-    brain = ScriptedBrain([go_on, "One."])
+    brain = ScriptedBrain(["Well", go_on, "One."])
     with talking(brain, silent=True, config=HEADPHONES, overhearing=overhearing) as talk:
         talk.engine.send_text("first")
-        talk.events.until(StateChanged, lambda e: e == StateChanged(State.THINKING))
+        talk.events.until(ReplyText)  # the brain is inside its answer
         overhearing.threads.clear()
         talk.speak()
         go_on.set()
@@ -480,9 +481,9 @@ def test_a_clip_that_was_stopped_before_it_began_takes_no_turn() -> None:
 
 def test_an_utterance_that_is_cancelled_before_its_answer_is_not_sent_to_the_brain() -> None:
     go_on = Flag()
-    with talking(ScriptedBrain([go_on, "One."]), silent=True) as talk:
+    with talking(ScriptedBrain(["Well", go_on, "One."]), silent=True) as talk:
         talk.engine.send_text("first")
-        talk.events.until(UserWords)
+        talk.events.until(ReplyText)
         talk.speak()
         talk.engine.cancel()
         go_on.set()
