@@ -510,7 +510,7 @@ class LocalControls(Controls):
         self.engine.replace_parts(replace(change, **devices))
 
     def _change(self, key: str, config: Config) -> ReplaceParts:
-        """The parts that another value of `key` needs. Raises VoxtuiError."""
+        """Make the parts that another value of `key` needs. Raises VoxtuiError."""
         from voxtui.dialogue.commands import ReplaceParts
 
         assert self._parts is not None
@@ -524,7 +524,7 @@ class LocalControls(Controls):
                 return ReplaceParts(config, brain=self._parts.brain(config, self._notify))
 
     def _device(self, key: str, config: Config) -> dict[str, Any]:
-        """The device that `key` chooses, as an argument of ReplaceParts; empty for other keys."""
+        """Make the device that `key` chooses, as an argument of ReplaceParts."""
         assert self._parts is not None
         match key:
             case "audio.input":

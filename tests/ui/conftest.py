@@ -19,7 +19,7 @@ CLIPS = [("a question", Path("question.wav")), ("a joke", Path("joke.wav"))]
 
 @pytest.fixture(autouse=True)
 def collect_garbage_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The app looks through all there is, once: here that is what every other test left, too."""
+    """Turn garbage collection off: it would look through what every other test left, too."""
     calls = ("collect", "freeze", "unfreeze", "set_threshold")
     still = SimpleNamespace(**dict.fromkeys(calls, lambda *_: 0))
     monkeypatch.setattr("voxtui.ui.terminal.gc_tuning.gc", still)
@@ -35,7 +35,7 @@ def waits_for_work_and_not_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def no_level_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines it would change are those that most tests compare."""
+    """Show no level by the clock, because most tests compare those lines."""
     monkeypatch.setattr("voxtui.ui.app.LEVEL_SECONDS", 1e6)
     monkeypatch.setattr("voxtui.ui.status.LEVEL_CHECK_SECONDS", 1e6)
 

@@ -768,7 +768,7 @@ async def test_a_clip_stops_when_something_else_is_wanted(key):
 
 
 async def warm(s):
-    """The first turn is a cold one, and in no percentile."""
+    """Finish the first turn, which is cold and in no percentile."""
     s.engine.begin()
     s.engine.finish(marks={**MARKS, "first_token": 5.0}, reply="x")
     s.engine.begin()

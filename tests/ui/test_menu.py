@@ -58,7 +58,7 @@ class Reload:
 
 
 async def palette(s: Screen, query: str = "") -> list[Hit | DiscoveryHit]:
-    """The hits of the opened palette for `query`."""
+    """Return the hits of the opened palette for `query`."""
     provider = s.app.menu.provider()(s.app.screen)
     await provider.startup()
     return [hit async for hit in (provider.search(query) if query else provider.discover())]

@@ -244,7 +244,7 @@ class Plain:
                 self._print(self._numbers(turn))
 
     def _numbers(self, turn: Turn) -> str:
-        """The headlines in words."""
+        """Return the headlines in words."""
         known = [
             self._number(headline, name, turn)
             for headline, name in SPOKEN_NAMES.items()

@@ -167,13 +167,13 @@ class Status:
         self.show_state()
 
     def begin_again(self) -> None:
-        """The models are loaded once more."""
+        """Clear what a failed start has shown."""
         self._steps = Steps()
         self.banner.remove_class("shown")
         self.show_state()
 
     def show_head(self) -> None:
-        """The first lines of the screen; they scroll away."""
+        """Show the first lines of the screen, which scroll away."""
         mode = None if self.level.name is None else self._mode()
         steps = first_steps(mode, self._key_name, self._microphone_line, self._sends_to)
         self._transcript.show_head(TITLE, [*steps, *self._found])

@@ -42,7 +42,7 @@ class Talk:
         return Mode.HOLD if self._key.releases else Mode.TOGGLE
 
     def press(self, at: float | None = None, repeated: bool = False) -> None:
-        """The key went down at `at` (monotonic seconds), or repeats."""
+        """Take a press of the key at `at` (monotonic seconds), or a repeat."""
         at = time.monotonic() if at is None else at
         self._obey(self._key.press(at, repeated), at)
 

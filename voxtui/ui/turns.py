@@ -133,7 +133,7 @@ class Turns:
         return marks
 
     def first_shown(self, marks: Marks) -> None:
-        """The first word of a reply is on the screen, as its marks say."""
+        """Complete the panel: the first word of a reply is on the screen, as its marks say."""
         if self.marks is None:  # a short reply is over before its first word is painted
             self._panel.complete(marks)
 
@@ -146,7 +146,7 @@ class Turns:
             self.view.show_speaking(self.spoken_seconds)
 
     def _view_of(self, turn: int) -> TurnView | None:
-        """The view of this turn; None for one that is over or no longer on the screen."""
+        """Return the view of this turn; None if it is over or no longer on the screen."""
         return self.view if turn == self.number else None
 
     def _show_spoken(self) -> None:
