@@ -21,17 +21,17 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         os._exit(INTERRUPTED)
-    finally:  # an exception while Python itself ends would be printed
+    finally:  # Python would print an exception during its shutdown
         for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(ending) is interrupt:
                 signal.signal(ending, signal.SIG_DFL)
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt. During an import, try again every 20 ms until it is over.
+    """Raise KeyboardInterrupt.
 
-    An import must not be cut: numpy turns the exception into an ImportError, and importlib's
-    callbacks swallow it.
+    During an import, try again every 20 ms until it is over, because numpy turns the exception into
+    an ImportError and importlib's callbacks swallow it.
     """
     if _is_importing(frame):
         signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)

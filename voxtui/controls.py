@@ -1,4 +1,4 @@
-"""What a person can do, written once for every front end.
+"""The verbs of the user, written once for every front end.
 
 `Controls` drives an engine and needs no device: frames may come from any source. `LocalControls`
 adds what a front end on this machine offers: the microphone, devices, clips, settings, the record.
@@ -81,7 +81,7 @@ ControlEvent: TypeAlias = Event | ClipEnded
 
 @dataclass(frozen=True, slots=True)
 class PartMakers:
-    """Make each part as a configuration wants it. Each raises VoxtuiError.
+    """Functions that make one part each, as a configuration wants it. Each raises VoxtuiError.
 
     The function that brain and voice get shows a sentence to the user, from any thread. `reload`
     makes both after a failed start; its last argument allows it to download the chat model.
@@ -96,7 +96,7 @@ class PartMakers:
 
 
 class Controls:
-    """Drives an engine for any front end, also for one without microphone, clips or screen."""
+    """Drives an engine for any front end, also without a microphone, clips or a screen."""
 
     def __init__(self, make_engine: MakeEngine, deliver: Callable[[ControlEvent], object]) -> None:
         """`deliver` gets every event, on several threads, and returns at once."""
@@ -111,7 +111,7 @@ class Controls:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn that was begun here has not finished yet."""
+        """True while a turn that was begun here has not finished."""
         return bool(self._unfinished)
 
     def start(self) -> None:
@@ -123,7 +123,7 @@ class Controls:
         self.engine.close(seconds)
 
     def take(self, event: ControlEvent) -> None:
-        """Follow what the engine reports."""
+        """Update the state from an event of the engine. Call it before the event is shown."""
         match event:
             case LoadFailed(error):
                 self.failed = error
@@ -168,7 +168,7 @@ class Controls:
         return self._began(self.engine.replay(at))
 
     def new_conversation(self) -> None:
-        """End an answer in progress and forget what was said."""
+        """End an answer in progress and empty the history."""
         self.engine.new_conversation()
 
     def _began(self, turn: int) -> int:
@@ -236,7 +236,7 @@ class ClipPlayer:
         assert self._open_clip is not None
         error = ""
         try:
-            speak = self._open_clip(path)  # first: a clip that cannot be read stops no other
+            speak = self._open_clip(path)  # an unreadable clip stops no other one
             for clip in earlier:
                 clip.set()
             speak(self._listener, stopped)
@@ -285,7 +285,7 @@ class LocalControls(Controls):
     # Events.
 
     def take(self, event: ControlEvent) -> None:
-        """Follow what the engine reports; send the next kept text when it is ready."""
+        """Update the state from an event; send the next kept text once the engine is ready."""
         if isinstance(event, ClipEnded):
             self.clips.take(event)
             return
@@ -315,14 +315,14 @@ class LocalControls(Controls):
 
     @property
     def busy(self) -> bool:
-        """Whether a turn or a clip that was begun here has not finished yet."""
+        """True while a turn or a clip that was begun here has not finished."""
         return super().busy or self.clips.playing
 
     # Talking.
 
     @property
     def listens_by_itself(self) -> bool:
-        """Whether hands-free listening has begun an utterance."""
+        """True while an utterance is recorded that hands-free listening began."""
         return (
             self.config.vad.hands_free
             and self.talking is None
@@ -441,7 +441,7 @@ class LocalControls(Controls):
             return ()
 
     def check_rescan(self) -> None:
-        """Raise Refused unless devices can be looked for now."""
+        """Raise Refused during a turn, because a rescan closes the devices."""
         self._require_model()
         if self.state is not State.READY:
             raise Refused("Devices can be looked for only between turns.", "information")
@@ -478,7 +478,9 @@ class LocalControls(Controls):
             raise Refused(str(error), "error") from error
 
     def save_settings(self) -> tuple[Path, Sequence[str]]:
-        """Write what was chosen to the user's config file. Return the file and the keys.
+        """Write the values that were chosen here to the user's config file.
+
+        Return the file and the keys.
 
         Raises Refused, ConfigError.
         """
@@ -494,7 +496,7 @@ class LocalControls(Controls):
             raise Refused("Still loading. Text is kept until that is done.", "information")
 
     def _let_go(self) -> None:
-        """Another thing begins: a key that is still down no longer talks, a clip is stopped."""
+        """Stop the clip in progress, and ignore the release of a key that is still down."""
         self.clips.stop()
         self.talking = None
 
@@ -503,7 +505,7 @@ class LocalControls(Controls):
             self.say(self.kept.popleft())
 
     def _start_again(self, config: Config, **devices: Any) -> None:
-        """Load what `config` names in place of what could not be loaded. Raises VoxtuiError."""
+        """Load the models of `config` after a failed start. Raises VoxtuiError."""
         assert self._parts is not None
         change = self._parts.reload(config, self._notify, self._may_download)
         self.failed = None

@@ -28,7 +28,7 @@ marks. None of them reorders the text around it, as the overrides and isolates d
 def strip_control_characters(text: str) -> str:
     """Return `text` without characters that command a terminal or reorder what it shows.
 
-    For every text of somebody else: of a server, a model, a device or a file's name.
+    For every text from outside: a server's, a model's, a device's name, a file's name.
     """
     return _CONTROL.sub("", text)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 BLOCK_SAMPLES = 131_072
 
 RATES = range(1000, 384_001)
-"""Hz. A header with another rate is damaged. A rate in the millions would make a second of sound
-need the memory of hours."""
+"""Hz. A header with another rate is damaged: at millions of Hz, a second of sound would take the
+memory of hours."""
 
 NO_SOUND_FILE = "is not a sound file that can be read"
 
@@ -150,7 +150,7 @@ def frames(sound: Iterable[Samples]) -> Iterator[Samples]:
 
 
 class Listener(Protocol):
-    """The part of the engine that a clip is played to."""
+    """The methods of the engine that `speak` calls."""
 
     def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> int: ...
     def push_frame(self, frame: Frame) -> None: ...

@@ -56,13 +56,14 @@ class NullSpeaker(SilentSpeaker):
 class FileSpeaker:
     """Writes speech to a 16-bit WAV, and plays it on `speaker`, which discards it by default.
 
-    The file appears, whole, when `keep` is called. Until then there is a hidden one beside it.
+    The file appears, whole, when `keep` is called. Until then a hidden file beside it collects the
+    speech.
     """
 
     def __init__(self, path: Path) -> None:
         self.speaker: Speaker = SilentSpeaker()
         self._path = path
-        # Not to be guessed, because others may write to the directory.
+        # A name that cannot be guessed, because others may write to the directory.
         self._partial = path.parent / f".{path.name}.{secrets.token_hex(8)}.partial"
         self._file: Any = None
 
@@ -84,7 +85,7 @@ class FileSpeaker:
         if str(self._path) == "-" or self._path.suffix.lower() not in ("", ".wav", ".wave"):
             raise InputError(f"{self._path}: the sound is a WAV.", "Name it FILE.wav.")
         try:
-            # Never follows a link, and never writes to a file that is already there.
+            # The flags refuse a link and a file that exists already.
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             descriptor = os.open(self._partial, flags, 0o666)
         except OSError as error:

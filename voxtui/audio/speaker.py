@@ -62,7 +62,7 @@ class Segment:
     """monotonic seconds; None until the device has taken some"""
 
     def took(self, samples: int, now: float) -> None:
-        """Note that the device took `samples` since the last look; the latest of them play now."""
+        """Note that the device took `samples` since the last poll; the latest of them play now."""
         if self.written and self.began_at is None:
             self.began_at = now - max(0.0, samples / self.rate - PERIOD_SECONDS)
 
@@ -226,7 +226,7 @@ class SounddeviceSpeaker:
             raise self._lost
 
     def _forget(self) -> None:
-        """End the playback: none of it is heard with the next one."""
+        """Drop the rest of the playback, so that the next one does not begin with it."""
         self._playback = None
         self._resampler = None
         self._queue.clear()
@@ -265,7 +265,7 @@ class SounddeviceSpeaker:
         )
 
     def _feed(self) -> None:
-        """Keep the device 200 ms ahead while there is speech, and let it run dry otherwise.
+        """Keep 200 ms of speech in the device's buffer, and let the buffer run empty otherwise.
 
         A sound server plays a stream that ran dry only once there is something in it again. A
         little silence kept ahead would never be played, and speech would wait behind it.
@@ -316,15 +316,15 @@ class SounddeviceSpeaker:
         stream.stop()
 
     def _interval(self) -> float:
-        """Return the seconds until the next look at the device."""
+        """Return the seconds until the device is polled again."""
         waiting = self._segment.written and self._segment.began_at is None
         return WATCH_SECONDS if waiting else PERIOD_SECONDS / 2
 
     def _draining(self) -> bool:
         """Return whether silence is to be written, so that the device's ring holds only zeros.
 
-        Some devices play their ring again when dry, and a stream that ends may lose its last 40 to
-        50 ms.
+        Some devices repeat their ring when it runs empty, and a stream that ends may lose its last
+        40 to 50 ms.
         """
         return self._drain > 0 and (self._playback is None or self._playback.finishing)
 

@@ -65,11 +65,11 @@ class Origin:
     """The frames that an utterance was made of. Equal origins mean equal samples."""
 
     recording: int
-    """number of the recording: no other of this process has it"""
+    """number of the recording, unique in this process"""
     start: int
     """index of its first frame"""
     end: int
-    """index behind its last frame"""
+    """index after its last frame"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ class Utterance:
     """None for sound that no recording holds, such as a file's"""
 
     def is_same(self, other: Utterance) -> bool:
-        """Tell whether both were made of the same frames. Compares no samples."""
+        """Return True if both were made of the same frames. Compares no samples."""
         return self is other or (self.origin is not None and self.origin == other.origin)
 
     @property

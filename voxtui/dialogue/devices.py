@@ -39,7 +39,7 @@ class SoundDevices:
         self.microphone = microphone
         self.speaker = speaker
         self._wanted = (microphone, speaker)
-        """the devices that were asked for, even while others replace them"""
+        """the configured or chosen devices, even while others replace them"""
         self.speaker_lost = False
         """the speaker failed during an answer"""
         self._fallback_devices = fallback_devices
@@ -94,7 +94,7 @@ class SoundDevices:
         self._openings[microphone] = opening
 
     def is_in_use(self, opening: object) -> bool:
-        """Tell whether the microphone that was lost is still in use.
+        """Return True if the microphone of this `opening` is still in use.
 
         It may have been replaced or opened again since: an unplugged headset loses microphone and
         speaker, and the first loss that is noticed replaces both.
@@ -125,7 +125,7 @@ class SoundDevices:
         return self._open_anew((self.microphone,), ())
 
     def rescan_devices(self) -> list[Event]:
-        """Use the wanted devices if they are back, else the present ones, else the default ones."""
+        """Use the wanted devices if they are back, else those in use, else the default ones."""
         microphone, speaker = self._wanted
         return self._open_anew((microphone, self.microphone), (speaker, self.speaker))
 

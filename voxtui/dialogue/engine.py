@@ -1,8 +1,8 @@
 """One thread, one inbox, one turn at a time.
 
 Frames and commands share the inbox, so that a key press is ordered among the samples around it.
-During an answer the thread is inside that turn. The turn's cancel flag ends it early, and the
-front end sets that flag in the moment of the key press.
+During an answer the thread is inside that turn. The turn's cancel flag ends the turn early; the
+front end sets that flag at the key press.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ from voxtui.errors import ModelError, ModelLost, VoxtuiError
 from voxtui.settings.schema import Config
 
 LEAVING_SECONDS = 0.3
-"""Maximum wait for the parts when quitting. The chat model's process ends sooner."""
+"""Maximum wait for the parts when quitting. The chat model's process ends within it."""
 
 OUR_THREADS = "voxtui-"
-"""Prefix of the name of every thread of ours."""
+"""Prefix of the names of all our threads."""
 
 
 class Engine:
@@ -150,7 +150,7 @@ class Engine:
     def push_frame(self, frame: Frame) -> None:
         """Take the next frame of any source."""
         if self.state is State.LOADING and self._newest is self._taken:
-            return  # no turn waits for it, and loading may last for thousands of frames
+            return  # no turn uses it, and thousands of frames may arrive during the loading
         answering, barge_in = self._answering, self._barge_in
         if (
             answering is not None
@@ -242,7 +242,7 @@ class Engine:
         self._newest = handle
 
     def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
-        """Report an exception of a thread of ours, which ends the program. Runs on that thread."""
+        """Report an exception of one of our threads; it ends the program. Runs on that thread."""
         ours = bug.thread is not None and bug.thread.name.startswith(OUR_THREADS)
         if self._closing or bug.exc_value is None or not ours:
             self._excepthook(bug)
@@ -351,8 +351,8 @@ class Engine:
         self._emit(Loading(step, fraction))
 
     def _replace_parts(self, change: ReplaceParts) -> None:
-        """Use the parts of `change`; if one of them fails, everything stays as it was."""
-        self._end_idle()  # it uses the brain that may be closed
+        """Use the parts of `change`; if one of them fails, keep all present parts."""
+        self._end_idle()  # it uses the brain, which may be closed
         if self.state is State.LOADING:  # the start failed
             self._parts.adopt(change)
             self._listener.use(change.config)
@@ -377,7 +377,7 @@ class Engine:
         self._set_state(State.READY)
 
     def _replace_microphone(self, opening: object, message: str) -> None:
-        """Replace the lost microphone; answer what it captured."""
+        """Replace the lost microphone; answer the speech that it had captured."""
         if self.state is State.LOADING or not self._parts.devices.is_in_use(opening):
             return
         self._emit(Notice(message, "error"))
@@ -484,7 +484,7 @@ class Engine:
             self._emit(Captured(turn.number, found.utterance))
             self._answer(turn)
             return
-        turn.handle.cancelled.set()  # it ends what the brain worked ahead
+        turn.handle.cancelled.set()  # it ends the brain's speculative work
         if not found.tap:
             self._explain_silence(found)
         self._finish(turn, Outcome.CANCELLED if found.tap else Outcome.NO_SPEECH)
@@ -522,7 +522,7 @@ class Engine:
         past = self._history.past
         self._parts.brain.listen(past, Recording(), handle.cancelled)
         self._answer(turn)
-        if self._history.past is past:  # no answer was heard in its place
+        if self._history.past is past:  # nothing was heard of the new answer
             self._history.past = before
 
     def _answer(self, turn: LiveTurn) -> None:
@@ -558,7 +558,7 @@ class Engine:
         if first is not None:
             self._listener.ignore_echo(first, _now(last))
 
-    # The transcription while nothing else happens.
+    # The transcription while the inbox is empty.
 
     def _wants_transcript(self, turn: LiveTurn) -> bool:
         wanted = self._parts.config.brain.idle_transcript and turn.words is None

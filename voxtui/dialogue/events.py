@@ -41,7 +41,7 @@ class Loaded:
     """The parts in use, after start-up or after a change."""
 
     brain: str
-    """the brain in words, e.g. `embedded (small local model, English)`"""
+    """the brain's description, such as `embedded (small local model, English)`"""
     voice: str
     microphone: str | None
     """its device name; None: clips and text only"""

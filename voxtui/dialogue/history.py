@@ -1,4 +1,4 @@
-"""Keep what later turns see of earlier ones."""
+"""The past turns that each new turn sends to the brain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class History:
     def add(
         self, said: Utterance | str, words: str | None, reply: Sequence[Token], heard: str
     ) -> None:
-        """Add a turn and the tokens of `reply` that were `heard`; nothing if none was."""
+        """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard."""
         kept = _tokens_within(reply, len(heard))
         if not any(token.text for token in kept):
             return
@@ -34,7 +34,7 @@ class History:
         self._last = said
 
     def take_back(self, said: Utterance) -> None:
-        """Forget the last turn, if it answered this utterance."""
+        """Remove the last turn, if it answered this utterance."""
         if self._last is said:
             self.past = self.past[:-1]
 

@@ -12,7 +12,7 @@ from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.recording import Recording
 
 Progress = Callable[[str, float | None], None]
-"""Reports a step of loading in words, and its fraction done (0..1) where that is known.
+"""Reports a step of loading as text, and its fraction done (0..1) if that is known.
 
 A long step calls it repeatedly. It may raise to abort the step; let the exception propagate.
 """
@@ -108,7 +108,7 @@ class SpeechDetector(Protocol):
     """
 
     def reset(self) -> None:
-        """Forget the frames so far."""
+        """Discard the state from earlier frames."""
         ...
 
     def probability(self, frame: Frame) -> float:
@@ -126,7 +126,7 @@ class Brain(Protocol):
 
     @property
     def description(self) -> str:
-        """The brain in words, for the screen."""
+        """The description of the brain for the screen, such as `voxtral: MODEL on cuda`."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""The level of a microphone in words, and the likely cause of one that is too low."""
+"""Describe the level of a microphone, and the likely cause of a level that is too low."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def decibels(peak: float) -> str:
 def diagnose_level(name: str, peak: float) -> str | None:
     """Return why `peak`, the loudest sample from `name`, is too low; None if it is not.
 
-    A quiet room is never exactly zero. A microphone that is muted or forbidden is.
+    Only a microphone that is muted or forbidden delivers exact zeros; a quiet room never does.
     """
     if peak >= FAINT:
         return None

@@ -1,4 +1,4 @@
-"""Find utterances in a stream of frames. No thread, no event, and no model but the detector."""
+"""Find utterances in a stream of frames. Starts no thread and emits no event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ECHO_SECONDS = 0.1
 """Reverberation of a room after our own speech."""
 
 CUT_OFF_ECHO_SECONDS = 0.05
-"""The same after an answer was cut off: shorter, because the user may speak at once."""
+"""Reverberation after an answer was cut off: shorter, because the user may speak at once."""
 
 RELEASED_SOURCE_SECONDS = 0.5
 """After the release, wait this long for the source's next frame."""
@@ -84,7 +84,7 @@ _RECORDED = Recorded()
 class Listener:
     """Records one utterance at a time, and keeps the latest frames of the microphone as pre-roll.
 
-    It reports what it found and starts nothing itself. Used by one thread.
+    It returns its findings and starts nothing itself. Used by one thread.
     """
 
     def __init__(self, detector: SpeechDetector, config: Config) -> None:
@@ -110,7 +110,7 @@ class Listener:
 
     @property
     def patience_s(self) -> float | None:
-        """Seconds after which the source counts as stopped; None: wait as long as it takes."""
+        """Seconds after which the source counts as stopped; None: no limit."""
         return self._live.patience_s if self._live else None
 
     def warm_up(self) -> None:
@@ -118,7 +118,7 @@ class Listener:
         warm_up(self._detector)
 
     def use(self, config: Config) -> None:
-        """Obey another configuration from the next frame on."""
+        """Use another configuration from the next frame on."""
         self._config = config
 
     def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
@@ -145,7 +145,7 @@ class Listener:
         return None
 
     def release(self, at: float) -> Found:
-        """End the recording at `at`, unless it began later. It may wait for the frames up to it."""
+        """End the recording at `at`, unless it began later. Earlier frames may still follow."""
         live = self._live
         if live is None or live.released_at is not None or at < live.began_at:
             return None
@@ -206,7 +206,7 @@ class Listener:
             self._recent = deque([*frames, *self._recent], self._recent.maxlen)
 
     def _is_echo(self, frame: Frame, seconds: float) -> bool:
-        """Tell whether our own speech, or its echo of so many `seconds`, was audible in `frame`."""
+        """Return True if `frame` holds our own speech, or its echo of up to `seconds`."""
         if frame.source != MICROPHONE or self._config.vad.listen_while_speaking:
             return False
         first, last = self._echo
@@ -248,7 +248,7 @@ class SpeechGate:
         self._speech = False
 
     def verdict(self, probability: float) -> bool:
-        """Tell whether the next frame, of this probability (0..1), is speech."""
+        """Return True if the next frame, with this probability (0..1), is speech."""
         floor = self._threshold - HYSTERESIS if self._speech else self._threshold
         self._speech = probability >= max(floor, 0.01)
         return self._speech
@@ -269,7 +269,7 @@ class Endpointer:
         self._skipping, self._quiet = True, 0.0
 
     def starts(self, speech: bool) -> bool:
-        """Tell whether this frame's verdict completes the speech that begins a turn."""
+        """Return True if this frame's verdict completes the speech that begins a turn."""
         if self._skipping:
             self._quiet = 0.0 if speech else self._quiet + FRAME_SECONDS
             self._skipping = self._quiet < self._end
@@ -281,7 +281,7 @@ class Endpointer:
         return True
 
     def ends(self, recording: Recording) -> bool:
-        """Tell whether enough silence follows the speech of `recording`."""
+        """Return True if enough silence follows the speech of `recording`."""
         extent = recording.extent
         return extent.speech_frames > 0 and extent.quiet_frames * FRAME_SECONDS >= self._end
 
@@ -300,7 +300,7 @@ class VoiceBargeIn:
         warm_up(self._detector)
 
     def interrupts(self, frame: Frame, turn: int) -> bool:
-        """Tell whether this frame, captured during the answer of `turn`, completes a barge-in."""
+        """Return True if this frame, captured during the answer of `turn`, completes a barge-in."""
         if turn != self._turn:
             self._turn = turn
             self._detector.reset()

@@ -28,10 +28,10 @@ class Loaders(Generic[P]):
 
     makers: tuple[Callable[[], P], ...]
     first_only: bool = False
-    """the user named the first: the others only replace it once it is lost"""
+    """the user named the first loader: the others serve only after its part was lost"""
 
     def map(self, change: Callable[[P], Q]) -> Loaders[Q]:
-        """Return loaders that pass each made part to `change`."""
+        """Return loaders that apply `change` to each part they make."""
         return Loaders(
             tuple(partial(_changed, maker, change) for maker in self.makers), self.first_only
         )
@@ -46,9 +46,9 @@ class Loaders(Generic[P]):
         return self.load(lambda part: None).part
 
     def load(self, warm_up: Callable[[P], None]) -> LoadedPart[P]:
-        """Make and warm up the first part for which both succeed. Raises the last ModelError.
+        """Make and warm up the first part for which both succeed.
 
-        A part that was made and could not be warmed up is closed.
+        Closes a part that was made but could not be warmed up. Raises the last ModelError.
         """
         passed_over: ModelError | None = None
         made = False
@@ -74,9 +74,9 @@ class LoadedPart(Generic[P]):
     number: int
     """index of its loader"""
     passed_over: ModelError | None
-    """the reason why the loader before failed"""
+    """the error of the previous loader"""
     was_made: bool
-    """the loader before made its part, which could not be warmed up"""
+    """the previous loader made its part, but warming it up failed"""
 
 
 def _changed(maker: Callable[[], P], change: Callable[[P], Q]) -> Q:

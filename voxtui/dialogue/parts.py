@@ -48,7 +48,7 @@ class Parts:
 
     @property
     def brain(self) -> Brain:
-        """The brain that is loaded. Raises ModelError where none is."""
+        """The brain that is loaded. Raises ModelError if none is loaded."""
         if self._brain is None:
             raise ModelError("No model is loaded.")
         return self._brain
@@ -126,7 +126,7 @@ class Parts:
     def replace_lost_brain(self, reason: ModelLost) -> None:
         """Load the next brain in the place of the one that was lost.
 
-        Where none can be loaded, the lost one stays, and a notice says so.
+        If none can be loaded, the lost one stays, and a notice reports it.
         """
         try:
             self._use_brain(Loaders(self._brains.makers[1:]))
@@ -136,7 +136,7 @@ class Parts:
         self._emit(Notice(f"The {self.brain.name} brain answers from now on. {reason}"))
 
     def can_speak(self) -> bool:
-        """Tell whether an answer can be spoken now; report a voice that is stuck."""
+        """Return True if an answer can be spoken now; report a voice that is stuck."""
         if self.voice is None or self.devices.speaker is None or self.muted:
             return False
         if self.voice.stuck:
@@ -154,7 +154,7 @@ class Parts:
     def _load_voice(self, voices: Loaders[Voice], config: Config) -> VoiceWorker:
         workers = voices.map(lambda voice: VoiceWorker(voice, config.voice.timeout_s))
         loaded = workers.load(lambda worker: worker.warm_up(self._progress))
-        if loaded.was_made:  # a voice that this machine cannot run is no news
+        if loaded.was_made:  # not reported if it could not even be made
             self._notify(f"The voice is {loaded.part.voice.name}. {loaded.passed_over}")
         return loaded.part
 
@@ -164,7 +164,10 @@ class Parts:
         self._voices, self.voice = voices, worker
 
     def _use_brain(self, brains: Loaders[Brain], patient: bool = False) -> None:
-        """Load one of `brains` and close the brain in use. `patient`: a server may answer later."""
+        """Load one of `brains` and close the brain in use.
+
+        `patient`: keep a remote brain whose server does not answer yet.
+        """
 
         def warm_up(brain: Brain) -> None:
             try:

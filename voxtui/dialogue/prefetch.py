@@ -12,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 TICK_SECONDS = 0.02
-"""Polling interval of a thread that waits for another one and has to notice a cancel meanwhile."""
+"""Polling interval of a thread that waits for another one and must notice a cancel meanwhile."""
 
 
 SWITCH_SECONDS = 0.001

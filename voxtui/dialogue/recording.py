@@ -71,7 +71,7 @@ class Recording:
     def append(self, frame: Frame, speech: bool) -> None:
         self._frames.append(frame)
         self._verdicts.append(speech)
-        self._extent = self._extent.with_frame(speech)  # last: it covers what is stored already
+        self._extent = self._extent.with_frame(speech)  # last: readers rely on it
 
     @property
     def extent(self) -> Extent:
@@ -102,7 +102,7 @@ class Recording:
         return self._extent.quiet_frames
 
     def over(self, released_at: float) -> bool:
-        """Tell whether the utterance is complete.
+        """Return True if the utterance is complete.
 
         It ends at the capture time of the release. While the last 64 ms held speech, recording
         continues for at most 200 ms.
@@ -110,9 +110,9 @@ class Recording:
         return self._end(released_at) is not None
 
     def cut(self, released_at: float) -> list[Frame]:
-        """Set the end of the recording and return the frames behind it.
+        """Set the end of the recording and return the frames after it.
 
-        There are such frames where the release became known late.
+        Such frames exist if the release was reported late.
         """
         end = self._end(released_at)
         if end is None:
@@ -134,7 +134,7 @@ class Recording:
         return None
 
     def origin(self, extent: Extent) -> Origin | None:
-        """Return which frames its utterance consists of; None without speech."""
+        """Return the range of frames of the utterance; None without speech."""
         if extent.first_speech < 0:
             return None
         begin = max(0, extent.first_speech - LEAD_FRAMES)

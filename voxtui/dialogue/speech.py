@@ -1,4 +1,4 @@
-"""Speak a reply: clauses to the voice, speech to the speaker; and how much of it was heard."""
+"""Speak a reply clause by clause, and compute how much of it was heard."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class VoiceFailed(Exception):
-    """The voice raised an error, which costs the sound of one turn. The message is a sentence."""
+    """The voice raised an error, so one turn has no sound. The message is a sentence."""
 
 
 class VoiceTimeout(VoiceFailed):
@@ -98,7 +98,7 @@ class VoiceWorker:
                 result = self._wait(job, None if begun else self._timeout_s)
                 match result:
                     case None:
-                        return begun or not stopped()  # a clause is not begun once it is stopped
+                        return begun or not stopped()  # never begin a clause after the stop
                     case _Stopped():
                         return False
                     case Exception():
@@ -176,7 +176,7 @@ class SpokenClause:
     length: int
     """characters of the reply it covers"""
     text: str
-    """what the voice was given; empty: nothing of it is spoken"""
+    """the text for the voice; empty: nothing of the clause is spoken"""
     seconds: float = 0.0
     """of its speech so far"""
     audible: float = 0.0

@@ -33,13 +33,13 @@ class LiveTurn:
     source: str
     paced: bool
     brain: str
-    """the name of the brain that is asked"""
+    """the name of the brain that answers"""
     said: Utterance | str = ""
     words: str | None = None
     """the user's words, where the brain knows them"""
     tokens: list[Token] = field(default_factory=list[Token])
     complete: bool = False
-    """the brain said everything"""
+    """the brain's reply ended by itself"""
     error: ModelError | None = None
 
     @property
@@ -80,7 +80,7 @@ def take_turn(
 ) -> Turn:
     """Answer `turn.said`. Runs on the engine's thread until the last sound was played.
 
-    A voice or a speaker that fails costs the sound of this turn; a brain that fails costs the turn.
+    If the voice or the speaker fails, the turn goes on as text. If the brain fails, the turn ends.
     """
     set_state(State.THINKING)
     speech = None
@@ -88,7 +88,7 @@ def take_turn(
         with prefetch(_reply_tokens(turn, parts, history, emit), "brain") as tokens:
             if parts.can_speak():
                 speech = _speak(turn, tokens, parts, emit, set_state)
-            for _ in tokens:  # without sound the text goes on
+            for _ in tokens:  # the text goes on without sound
                 pass
     except ModelError as error:
         turn.error = error
@@ -132,7 +132,7 @@ def _reply_tokens(
             if token is not item or not limit:
                 emit(Notice("The answer is too long and was cut (generation.max_new_tokens)."))
                 break
-        if cancelled.is_set():  # the brain ended because of it
+        if cancelled.is_set():  # the brain may have ended because of the cancel
             return
         turn.complete = True
         if last_at is not None:
