@@ -239,6 +239,7 @@ async def listening_toggle(s: Screen) -> None:
 async def listening_mouse(s: Screen) -> None:
     await loaded(s)
     s.app.post_message(TalkBar.Held())
+    await s.settle()
     await listening(s)
 
 
