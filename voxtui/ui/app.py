@@ -153,7 +153,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.menu = Menu(self, self.controls, self.transcript, self._begin_again, self.refuse)
         self.device_offset = device_offset
         self._frozen = False
-        """what is in memory without a conversation is left out of garbage collection"""
+        """`gc_tuning.freeze` was called, which must happen once"""
         talk = Binding(
             config.ui.talk_key, "talk", "Talk", key_display=config.ui.talk_key.capitalize(),
             tooltip="talk: hold it, or tap before and after; cuts an answer off",
@@ -275,7 +275,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.call_after_refresh(gc_tuning.collect, self.turns.over)
 
     def post_display_hook(self) -> None:
-        """Textual has just handed what it painted to the thread that writes it."""
+        """Write the time of the first word once the output thread has written this frame."""
         if (marks := self.turns.painted()) is None:
             return
         self.when_written(partial(self._first_shown, marks))
@@ -283,7 +283,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._driver.wait_written()
 
     def when_written(self, notify: Callable[[float], object]) -> None:
-        """Call `notify` with the time at which all that was painted has left for the terminal.
+        """Call `notify` with the time at which every painted frame was written to the terminal.
 
         It is called on any thread.
         """
@@ -300,7 +300,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.turns.first_shown(shown.marks)
 
     def tick(self) -> None:
-        """Show what goes on without events: the level, the marks, the seconds of speech."""
+        """Show values that change without events: the level, the marks, the seconds of speech."""
         if self.turns.words_first or self._is_taken_down:
             return
         self.status.hear(self.controls.engine.level)
@@ -324,7 +324,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.bar.begun = self.bar.typing
         if isinstance(event, events.Paste):
             self.bar.begun = self.bar.typing
-            # The field would take its first line only, and show the commands that it contains.
+            # The field would keep only the first line, and control characters with it.
             event.text = strip_control_characters(" ".join(event.text.splitlines()))
         await super().on_event(event)
 
@@ -361,22 +361,22 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._leave_field()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave Esc to what lies over the screen, and a letter also to the text field."""
+        """Leave Esc to a screen on top of this one, and a letter also to the text field."""
         if action in IN_ORDER:
             return len(self.screen_stack) == 1 and not self.bar.typing
         return action != "cancel" or len(self.screen_stack) == 1
 
     def refuse(self, refused: Refused) -> None:
-        """Say why something cannot be done now."""
+        """Show the sentence of `refused`."""
         self.notify(str(refused), severity=refused.severity, markup=False)
 
     def _do(self, act: Callable[[], object]) -> None:
-        """Do what a key asks for, and say why if it cannot be done."""
+        """Call `act`; show the sentence if it is refused."""
         try:
             act()
         except Refused as refused:
             self.refuse(refused)
-        except VoxtuiError as error:  # the models could not even be looked for again
+        except VoxtuiError as error:  # the models' files were not even found
             self.status.show_failed(error)
         self.talk.follow()
 
@@ -433,14 +433,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._retry(self.controls.fetch)
 
     def _retry(self, act: Callable[[], object]) -> None:
-        """Do what may load the models again after a failed start."""
+        """Call `act`, which may load the models again after a failed start."""
         failed = self.controls.failed is not None
         self._do(act)
         if failed and self.controls.failed is None:
             self._begin_again()
 
     def _begin_again(self) -> None:
-        """Show the start once more: the notices of the failed one are reported again."""
+        """Show the loading once more. Its notices are reported again."""
         self.transcript.clear()
         for text in self.controls.kept:
             self._note_kept(text)

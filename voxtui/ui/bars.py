@@ -49,7 +49,7 @@ def wave(samples: NDArray[np.float32], width: int) -> str:
         return ""
     peaks = [float(np.abs(part).max(initial=0.0)) for part in np.array_split(samples, width)]
     top = max(peaks)
-    # The root, because a sound that seems half as loud has a tenth of the power.
+    # The root, because a sound that is perceived as half as loud has a tenth of the power.
     return _columns([math.sqrt(peak / top) for peak in peaks], LOWER_EIGHTHS) if top else ""
 
 

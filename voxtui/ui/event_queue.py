@@ -13,14 +13,14 @@ CHARACTERS_AT_ONCE = 4000
 
 
 class EventQueue:
-    """Events in their order, with the pieces of an answer that wait merged into one.
+    """A queue of events in their order. Waiting pieces of one answer are merged.
 
-    The pieces are two words long. A server that sends a whole answer at once makes thousands of
-    them: shown one by one, they would hold up every key behind them.
+    A piece has two words. A server that sends a whole answer at once produces thousands of pieces.
+    Shown one by one, they would delay every key behind them.
     """
 
     def __init__(self, wake: Callable[[], bool]) -> None:
-        """`wake` makes the UI thread call `take` soon. It returns False if there is no UI."""
+        """`wake` makes the UI thread call `take` soon. It returns False after teardown."""
         self._wake = wake
         self._events: deque[ControlEvent] = deque()
         self._woken = False

@@ -1,4 +1,4 @@
-"""The command palette: its entries, and what choosing one does."""
+"""The command palette: its entries and their actions."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _download_of(config: Config) -> str:
 
 
 class Menu:
-    """Offers what can be chosen, and applies a choice through the controls."""
+    """Offers the choices, and applies one through the controls."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Menu:
             self._choice = choice
 
     def take(self, event: Event) -> None:
-        """Show what became of a choice or a rescan."""
+        """Show the result of a choice or a rescan."""
         match event:
             case ChangeFailed(error):
                 self._choice = None
@@ -258,8 +258,8 @@ class MenuProvider(Provider):
 async def in_thread(work: Callable[[], Found]) -> Found:
     """Return the result of `work`, run on a daemon thread.
 
-    An executor's thread would do for work that ends. This work may hang in a sound server, and
-    must not hold up quitting.
+    Not on an executor's thread, because this work may hang in a sound server and an executor would
+    then delay quitting.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Found] = loop.create_future()
@@ -280,7 +280,7 @@ async def in_thread(work: Callable[[], Found]) -> Found:
 def _highlighted(title: str, matcher: Matcher) -> Content:
     """Mark the characters of `title` that match.
 
-    The matcher's own way would read a device's name as markup, and fail on names that are none.
+    The matcher's own method would parse a device's name as markup, and fail on invalid markup.
     """
     content = Content(title)
     for place in matcher.fuzzy_search.match(matcher.query, title)[1]:

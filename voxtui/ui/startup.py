@@ -1,4 +1,4 @@
-"""The first lines of the screen: how to talk, what loads, what was found; and the sample clips."""
+"""The first lines of the screen: how to talk, the loading, the parts; and the sample clips."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOW_LOUD = "The bar below shows how loud you are."
 
 
 def first_steps(mode: Mode | None, key: str, microphone: Line, sends_to: str) -> list[Line]:
-    """Return what a newcomer needs before the first word. `mode` None: there is no microphone."""
+    """Return the lines that a new user needs first. `mode` None: no microphone is in use."""
     match mode:
         case Mode.HOLD | Mode.MOUSE:
             talk = [("Talk", f"Hold {key}, speak, let go.")]
@@ -85,7 +85,7 @@ def summary(loaded: Loaded) -> list[Line]:
 
 
 class Samples(Vertical):
-    """A list of the sample clips, shown where there is no microphone."""
+    """A list of the sample clips, shown while no microphone is in use."""
 
     class Chosen(Message):
         """A clip was picked from the list. Clips count from 1."""

@@ -1,4 +1,4 @@
-"""Shows what voxtui is doing: the top line, the banner, the talk bar and the first lines."""
+"""Shows the state: in the top line, the banner, the talk bar and the first lines."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TopLine(Horizontal):
         yield self._muted
 
     def show_mode(self, mode: Mode | None) -> None:
-        """`mode` None: there is no microphone."""
+        """Show the mode of talking. `mode` None: no microphone is in use."""
         text = WITHOUT if mode is None else mode.value
         if text != self._mode.content:
             self._mode.set_class(mode is None, "without")
@@ -89,7 +89,7 @@ class TopLine(Horizontal):
 
 
 class MicrophoneLevel:
-    """How loud the microphone in use is, and why it is probably silent."""
+    """The level of the microphone in use, and the likely cause of silence."""
 
     def __init__(self) -> None:
         self.name: str | None = ""
@@ -154,7 +154,7 @@ class Status:
         self.top.show_brain(loaded.brain)
 
     def show_failed(self, error: VoxtuiError) -> None:
-        """Say why no model is loaded, and what to do."""
+        """Show the error of a failed start, and the keys that may help."""
         self.level.use("")
         self._bar.name_source("")
         self.samples.offer(False)
@@ -181,7 +181,7 @@ class Status:
     # The microphone.
 
     def use_microphone(self, name: str | None) -> None:
-        """Show the microphone that is in use; None: there is none."""
+        """Show the microphone that is in use; None: no microphone."""
         before = self.level.name
         if name != before:
             self.level.use(name)
@@ -231,7 +231,7 @@ class Status:
         self.level.peak = None
 
     def _show_microphone(self, level: str) -> None:
-        """Change its line at the top. After the first turn only a diagnosis is withdrawn."""
+        """Change the microphone's line at the top; after the first turn only remove a diagnosis."""
         line = self.level.line("" if self._in_conversation else level)
         reported = self._microphone_line[1].startswith(NO_SIGNAL)
         withdrawn = reported and not self.level.diagnosis
@@ -249,7 +249,7 @@ class Status:
         failed, state = self._controls.failed is not None, self._controls.state
         self.top.badge.update(NOT_LOADED if failed else BADGES[state], layout=False)
         shown = "-failed" if failed else f"-{state}"
-        # Not on the screen: a class there restyles the whole conversation.
+        # The class is not set on the screen, because that would restyle the whole conversation.
         for widget in (self.top.badge, self._bar):
             if not widget.has_class(shown):
                 widget.remove_class(*STATE_CLASSES, update=False)
@@ -276,7 +276,7 @@ class Status:
         self.show_hint()
 
     def show_hint(self) -> None:
-        """Say in the talk bar what a key does now."""
+        """Show the present action of the keys in the talk bar."""
         self._bar.hint(self._hint())
 
     def _hint(self) -> str:

@@ -23,7 +23,7 @@ class Talk:
         changed: Callable[[], object],
         refuse: Callable[[Refused], object],
     ) -> None:
-        """`timers` lends its timers. `changed` is called when talking or its mode may differ."""
+        """Timers run on `timers`. `changed` is called when talking or its mode may differ."""
         self._controls = controls
         self._timers = timers
         self._changed = changed

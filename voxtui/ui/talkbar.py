@@ -55,7 +55,7 @@ class Hint(Static):
 
 
 class TalkBar(Horizontal):
-    """Shows meter and hint, or the text field while one types."""
+    """Shows meter and hint, or the text field while the user types."""
 
     ALLOW_SELECT = False
 
@@ -70,7 +70,7 @@ class TalkBar(Horizontal):
         self._usage = self._title = ""
         self._source = ""
         self.begun = False
-        """a key has arrived for the field, which may not have taken it yet"""
+        """a key was sent to the text field, which may not have taken it yet"""
         self.meter = Meter()
         self.field = Input(compact=True)
         self._hint = Hint(markup=False)

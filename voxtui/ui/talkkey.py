@@ -99,13 +99,13 @@ class TalkKey:
         return self._over(at)
 
     def settle(self, at: float) -> list[Act]:
-        """Take the absence of presses until `at`."""
+        """Take note that no press came before `at`."""
         if self.deadline is None or at < self.deadline:
             return []
         return self._over(self._last)
 
     def lose_focus(self, at: float) -> list[Act]:
-        """End the talk: its release will be reported to another window."""
+        """End the talk, because the release will be reported to another window."""
         return self._over(at) if self.releases else []
 
     def abandon(self) -> None:

@@ -16,8 +16,8 @@ from voxtui.ui.panel.panel import LatencyPanel
 from voxtui.ui.terminal.painting import paint_now
 
 WORDS_FIRST_SECONDS = 1 / 60
-"""Nothing but words is painted for this long after an utterance: a reply that was worked out ahead
-may come at once, and its first words must find the screen free."""
+"""For this long after an utterance, only words are painted, because a speculated reply may come at
+once, and other painting would delay its first words."""
 
 PANEL_WAITS_SECONDS = 0.5
 """The panel, the largest thing to paint, waits for the first words at most this long."""
@@ -42,15 +42,15 @@ class Turns:
         self._show_rest = show_rest
         self._began_at = 0.0
         self._first: tuple[Entry, Marks] | None = None
-        """the beginning of a reply, until it is painted, and its turn's marks"""
+        """the first entry of a reply and the turn's marks, until the entry is painted"""
         self._words_first: Timer | None = None
         """runs while nothing but words is painted"""
         self._words_due = 0.0
-        """until when the panel waits for the first words of a reply"""
+        """monotonic seconds until which the panel waits for the first words of a reply"""
 
     @property
     def words_first(self) -> bool:
-        """Whether nothing but words may be painted now."""
+        """True while only words may be painted."""
         return self._words_first is not None
 
     @property
@@ -72,7 +72,7 @@ class Turns:
         self.view = self.marks = self._first = None
 
     def expect_reply(self) -> None:
-        """Leave the screen to the first words of the reply, for a moment."""
+        """Paint only words for WORDS_FIRST_SECONDS."""
         self._show_spoken()
         if self.view:
             self.view.expect_reply()
@@ -138,7 +138,7 @@ class Turns:
             self._panel.complete(marks)
 
     def tick(self, listening: bool) -> None:
-        """Show how the turn goes on."""
+        """Show the marks and the seconds of speech of the turn in progress."""
         now = time.monotonic()
         if self.marks is not None and now >= self._words_due:
             self._panel.follow(self.marks, now)

@@ -439,7 +439,7 @@ class Transcript(ScrollView, can_focus=True):
         return lines, tail
 
     def _show_lines(self, entry: Entry, first: int, before: Sequence[Line]) -> None:
-        """Draw the lines of `entry` from `first` on, which were `before`."""
+        """Draw the lines of `entry` from `first` on that differ from `before`."""
         index = self._index(entry)
         if index is None:
             return
@@ -471,7 +471,7 @@ class Transcript(ScrollView, can_focus=True):
     def _rearranging(self, since: int = 0) -> Generator[None, None, None]:
         """Lay out the entries from index `since` on after the block has changed them.
 
-        Keeps in view what was in view: the end, or the line that the user scrolled to.
+        Keeps the same line in view: the end, or the line that the user scrolled to.
         """
         top = self.scroll_offset.y
         at = bisect_right(self._tops, top) - 1

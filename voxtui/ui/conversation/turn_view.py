@@ -17,7 +17,7 @@ LONGEST_WAVE = 20
 """Cells. The length in seconds has to fit beside it on a screen of 80 cells."""
 
 LONGEST_MARKDOWN = 20_000
-"""Characters. A longer answer stays plain, because parsing it would hold up the keys."""
+"""Characters. A longer answer stays plain, because parsing it would delay the next keys."""
 
 
 class TurnView:
@@ -161,6 +161,6 @@ class TurnView:
         self._transcript.add(entry)
 
     def _stand_in(self, text: str) -> None:
-        """Show `text` in place of the user's words, unless more is known already."""
+        """Show `text` as a placeholder for the user's words, unless more is known already."""
         if self._request.muted and not self._waveform and text != self._request.content.plain:
             self._transcript.change(self._request, Content(text))

@@ -57,9 +57,9 @@ class Numbers(Static):
         super().__init__(markup=False)
         self.targets = targets
         self.device_ms: float | None = None
-        """measured delay of the speaker, which the first sound does not include"""
+        """measured delay of the speaker in ms, which the mark `first_sound` does not include"""
         self.queue = ""
-        """speech that is synthesised and not played yet; empty if there is none"""
+        """a line about speech that is synthesised and not played yet; empty without such speech"""
 
     def show(self, turn: Turn, session: SessionTimes) -> None:
         wide = self.content_size.width >= TABLE_CELLS + 2 + TREND_CELLS

@@ -17,7 +17,7 @@ def freeze() -> None:
     """Exempt all live objects, modules and models, from collection.
 
     A collection over them would stop every thread for 60 ms in the middle of an answer. Call it
-    once: frozen garbage is never freed if it is cyclic, as what Textual has drawn is.
+    once, because frozen cyclic garbage is never freed, and Textual's drawings are cyclic.
     """
     gc.collect()
     gc.freeze()

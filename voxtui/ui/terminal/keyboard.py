@@ -45,7 +45,7 @@ _REPEAT, _RELEASE = "2", "3"
 PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 
 PASTE_SILENCE_SECONDS = 2.0
-"""A bracketed paste without its end is over after so long without input, or takes every key."""
+"""A bracketed paste ends after this much silence. One without an end would swallow every key."""
 
 LONGEST_PASTE = 2**20
 """Characters after which a bracketed paste is over."""
@@ -55,7 +55,7 @@ TYPED_CHARACTERS = 33
 began before the burst ends within 32 characters."""
 
 _BURST = re.compile(r"[^\x00-\x1f\x7f-\x9f]{100,}")
-"""Text that no hand types between two reads. Key by key, 20,000 letters took 15 s."""
+"""More text than anyone types between two reads. Key by key, 20,000 letters took 15 s."""
 
 WRITE_SECONDS = 1 / 60
 
@@ -73,7 +73,7 @@ class KeyboardAnswer(Message):
     """Tells if the terminal reports releases. Sent at the start and after each suspend."""
 
     key = ""
-    """Textual expects one of all that a parser yields."""
+    """Textual requires this attribute of everything that its parser yields."""
 
     def __init__(self, releases: bool) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class KeyParser(XTermParser):
     def _watch_paste(self, data: str) -> None:
         seen = self._last + data
         begins, ends = seen.rfind(PASTE_BEGINS), seen.rfind(PASTE_ENDS)
-        if begins != ends:  # one of them is there
+        if begins != ends:  # one of them was found
             self._pasting, self._pasted = begins > ends, 0
         self._pasted += len(data)
         self._fed_at = time.monotonic()
@@ -218,10 +218,10 @@ def _signal_others(what: signal.Signals) -> None:
 
 
 class Phase(Enum):
-    """What the terminal is used for."""
+    """The owner of the terminal: the shell or this program."""
 
     SHELL = auto()
-    """not by this program: before the start and after the end"""
+    """the shell: before the start and after the end"""
     STARTING = auto()
     APPLICATION = auto()
     SUSPENDED = auto()
@@ -243,7 +243,7 @@ class KeyboardDriver(linux_driver.LinuxDriver):
         self.write(marker)
 
     def wait_written(self) -> None:
-        """Block until all output so far is flushed, at most WRITE_SECONDS.
+        """Block until all output so far is flushed, WRITE_SECONDS at most.
 
         Otherwise the UI thread holds the interpreter, and the output thread waits milliseconds.
         """
