@@ -278,8 +278,10 @@ def test_a_directory_of_the_user_needs_no_download(fetch, machine, tmp_path):
 
 
 def test_voxtral_comes_from_the_hub_only(fetch):
-    assert refusal(fetch("--source", "packages")).startswith("voxtral comes from the hub only.")
-    assert refusal(fetch("--from", "x")).startswith("voxtral comes from the hub only.")
+    assert refusal(fetch("--source", "packages")).startswith(
+        "voxtral can be downloaded from the hub only."
+    )
+    assert refusal(fetch("--from", "x")).startswith("voxtral can be downloaded from the hub only.")
 
 
 KOKORO = "/hexgrad/Kokoro-82M"
@@ -347,7 +349,7 @@ def test_leaving_during_the_download_does_not_wait_for_it(machine, monkeypatch):
         begun.set()
         over.wait(10)
 
-    brain = VoxtralBrain(NAMED, machine, bring=endless)
+    brain = VoxtralBrain(NAMED, machine, download=endless)
     with pytest.raises(Leaving):
         brain.warm_up(leave)
     assert begun.wait(10)

@@ -63,7 +63,7 @@ def run(config: Config, files: Sequence[Path], options: BenchOptions) -> bool:
 
 
 def parse_limits(budgets: Sequence[str]) -> dict[str, float]:
-    """Return `ttft=100` as {"ttft": 100.0}. Raises InputError."""
+    """Parse budgets: `ttft=100` becomes {"ttft": 100.0}. Raises InputError."""
     names = [headline.key for headline in MEASURED if headline.unit == "ms"]
     limits: dict[str, float] = {}
     for budget in budgets:

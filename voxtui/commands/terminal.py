@@ -1,4 +1,4 @@
-"""What this terminal can do, according to its own answers and to terminfo."""
+"""Query the abilities of this terminal: from its own answers and from terminfo."""
 
 from __future__ import annotations
 

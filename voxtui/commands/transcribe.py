@@ -45,7 +45,7 @@ class Segment:
 
 
 def run(config: Config, files: Sequence[Path], form: str) -> None:
-    """Print what is said in `files`, as text, json, srt or vtt (`form`). Raises VoxtuiError."""
+    """Print the transcripts of `files` as text, json, srt or vtt (`form`). Raises VoxtuiError."""
     if form in ("srt", "vtt") and len(files) > 1:
         raise InputError(f"--format {form} takes one file at a time.")
     with native_stderr_in(native_log()):

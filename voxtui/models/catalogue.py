@@ -85,7 +85,7 @@ class Model:
 
     @property
     def directory(self) -> Path:
-        """Where its files are kept."""
+        """The directory of its files, which need not exist."""
         if self.file:
             return models_directory()
         return models_directory() / self.repository.rpartition("/")[2]
@@ -181,7 +181,7 @@ def chat_model(name: str) -> Model:
 
 def voxtral(model: str) -> Model | Path:
     """Return the hub model or the local directory that `brain.voxtral.model` names."""
-    # A name such as `a/..` is no repository, because its directory would be outside of the store.
+    # Rejects a name such as `a/..`, because its directory would be outside of the store.
     if os.path.isdir(model) or not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", model, re.ASCII):
         return user_path(model)
     return Model(

@@ -113,7 +113,7 @@ class Spread:
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return the distribution of the values that are not None; None if there are none."""
+    """Return the distribution of the values, without each None; None for no values."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -195,7 +195,7 @@ class PlaybackLead:
 
     def update(self, made_s: float, playing_s: float) -> float:
         """Return the lead, given seconds of speech made and seconds since the first sound."""
-        if self._made_s and made_s > self._made_s:  # a silence before it was one within the answer
+        if self._made_s and made_s > self._made_s:  # the speaker may have been silent before
             self.underrun_s = max(self.underrun_s, playing_s - self._made_s)
         self._made_s = made_s
         return max(0.0, made_s - (playing_s - self.underrun_s))

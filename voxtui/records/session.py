@@ -1,4 +1,4 @@
-"""The session in memory, and how it is written when the user saves it."""
+"""Keep the session in memory, and write it when the user saves it."""
 
 from __future__ import annotations
 

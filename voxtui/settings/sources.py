@@ -1,4 +1,4 @@
-"""Read the configuration: file, environment variables, `--set`, and where each value came from."""
+"""Read the configuration: file, environment variables, `--set`; and the source of each value."""
 
 from __future__ import annotations
 

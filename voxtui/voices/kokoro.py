@@ -89,7 +89,7 @@ class KokoroVoice:
         progress("voice", None)
         check_installed()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the code uses deprecated parts of torch
+            warnings.simplefilter("ignore")  # because the package uses deprecated parts of torch
             try:
                 self._load()
                 for clause in WARM_UP:

@@ -217,7 +217,7 @@ def test_a_release_that_does_not_load_is_told_from_too_little_memory(
 
 
 def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: EmbeddedBrain) -> None:
-    with pytest.raises(ModelError, match="too much at once"):
+    with pytest.raises(ModelError, match="too long for the chat model"):
         reply(brain, "word " * 20_000)
     assert reply(brain, "Hello.")[1]
 

@@ -175,7 +175,7 @@ def test_without_a_gpu_that_is_said_and_the_same_work_answers(tiny_voxtral: Path
     brain = VoxtralBrain(config, tiny_voxtral, said.append)
     brain.warm_up(lambda step, fraction: None)
     brain.close()
-    assert said == ["Voxtral does without kernels. There is no GPU for kernels."]
+    assert said == ["Voxtral runs without kernels. There is no GPU for kernels."]
     assert "kernels" not in brain.description
 
 

@@ -39,7 +39,7 @@ PASS_SECONDS = 0.24
 """New speech after which the utterance is transcribed again: two or three syllables."""
 
 FIRST_PASS_SECONDS = 0.4
-"""Speech before the first pass: less holds no word worth prefilling."""
+"""Speech before the first pass: less rarely contains a complete word."""
 
 PROMPT_TOKENS = 1100
 """Room in the context for the instruction and an utterance of two minutes."""
@@ -93,7 +93,7 @@ class ChatReply(Speculation[str]):
         self._max_tokens = max_tokens
 
     def advance(self, wanted: Callable[[], bool]) -> bool:
-        """Continue behind the tokens so far. See Speculation."""
+        """Continue after the tokens so far. See Speculation."""
 
         def on_prefilled() -> bool:
             if not self.computed:
@@ -116,7 +116,7 @@ class ChatReply(Speculation[str]):
         ended = run(self._max_tokens - len(self.computed), False)
         missing = min(self._sampling.min_new_tokens, self._max_tokens) - len(self.computed)
         if ended and missing > 0:
-            ended = wanted() and run(missing, True)  # once: its tokens may have no text
+            ended = wanted() and run(missing, True)  # once, though tokens may have no text
         return ended
 
 
@@ -146,7 +146,7 @@ class LiveUtterance:
     fixed: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     """words of the stretches that can no longer change"""
     bug: BaseException | None = None
-    """an exception that is no ModelError, raised again in `reply`"""
+    """an unexpected exception (not a ModelError), raised again in `reply`"""
 
 
 class EmbeddedBrain:
@@ -281,7 +281,7 @@ class EmbeddedBrain:
     # The final pass.
 
     def _stop_listening(self) -> LiveUtterance | None:
-        """Return the live utterance, which from now on neither pauses nor uses the chat model."""
+        """End and return the live utterance: it starts no pass and no chat request any more."""
         with self._changed:
             live, self._live = self._live, None
             if live is not None:
@@ -304,7 +304,7 @@ class EmbeddedBrain:
         return final.text
 
     def _pass(self, said: Utterance, fixed: dict[tuple[int, int], str]) -> PartialTranscript:
-        # In parallel they take each other's cores; one after the other is faster for both.
+        # One after the other, because two passes in parallel slow each other down.
         self._loaded().pause()
         started = time.monotonic()
         parts = stretches(said)
@@ -350,7 +350,7 @@ class EmbeddedBrain:
         if extent.speech_seconds < FIRST_PASS_SECONDS:
             return None
         new = extent.frames - live.transcribed_frames
-        # A pause is new as well, to a pass that ended with the very last frame of speech.
+        # A pause also counts as new, if the last pass ended at the very last frame of speech.
         if not new or new < extent.quiet_frames:
             return None
         last = live.partials[-1] if live.partials else None

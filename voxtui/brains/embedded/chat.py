@@ -2,7 +2,7 @@
 
 llama.cpp holds the interpreter's lock while it loads. In this process that would be six seconds in
 which no key is answered and no sound captured. In its own process a crash, such as running out of
-memory, costs one turn. The file is the user's choice, so that process gets no secrets either.
+memory, costs one turn. The model file is the user's choice, so the process gets no secrets.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BEAT_SECONDS = 0.1
 
 SPINS = "300"
 """How often an OpenMP thread polls before it sleeps until its sibling arrives. OpenMP's default of
-300,000 is hardly faster on free cores, and much slower beside another busy program."""
+300,000 is hardly faster on free cores, and much slower if another program is busy."""
 
 ENVIRONMENT = frozenset(
     ("DYLD_LIBRARY_PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "TMPDIR")
@@ -120,8 +120,8 @@ class Llama:
             raise ModelError(answer.message, answer.hint)
 
     def _begin(self, path: Path, beat: Callable[[], object]) -> Signal | Failure:
-        # The server has to listen somewhere: on a socket whose folder is removed at once. The
-        # socket is created before the model is loaded, so that nothing is left if we end meanwhile.
+        # llama.cpp's server requires a socket; its folder is removed at once. The socket is created
+        # before the model is loaded, so that no file is left if this program ends meanwhile.
         remove_stale_folders()
         with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
             pipe = self._start(path, folder)
@@ -133,7 +133,7 @@ class Llama:
         return pipe.recv()
 
     def _start(self, path: Path, folder: str) -> Connection:
-        """Start the process in `folder`: the path of a socket must be short."""
+        """Start the process in `folder`, because the path of a socket must be short."""
         self._pipe, theirs = Pipe()
         with theirs:
             arguments = [str(theirs.fileno()), path.absolute(), str(self._context_tokens)]
@@ -161,14 +161,14 @@ class Llama:
         """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
 
         `on_prefilled` is called around each batch of the prompt, `on_token` with the text of each
-        token. Once either returns True the model stops, but tokens that are on their way still
-        come. Returns True at the end of the reply. `ignore_end` keeps the model from ending it.
-        Loads again if the process was lost before. Raises ModelError.
+        token. Once either returns True the model stops; tokens that were sent before still arrive.
+        Returns True at the end of the reply. `ignore_end` keeps the model from ending it. Loads
+        again if the process was lost before. Raises ModelError.
         """
         if self._path is None:
             raise ModelError("The chat model is not loaded.")
         if self._process is not None and self._process.poll() is not None:
-            self.close()  # a system short of memory ends the largest process, even an idle one
+            self.close()  # a system short of memory kills the largest process, even an idle one
         if self._pipe is None:
             self.load(self._path)
         assert self._pipe is not None

@@ -16,15 +16,16 @@ from voxtui.brains.embedded.chat import SOCKET, USER, Failure, Generated, Reques
 from voxtui.errors import ModelError, how_to_install
 
 PREFILL_BATCH = 3
-"""Tokens evaluated at once. llama.cpp multiplies groups of four, and batches of eight, by other
-kernels than a single token. The last digits differ, and near a tie another word wins. In threes a
-prompt has the same numbers in whatever pieces it was evaluated, so the reply is the same."""
+"""Tokens evaluated at once. llama.cpp uses other kernels for groups of four and batches of eight
+than for a single token. Their results differ in the last digits, which can change a word near a
+tie. With batches of three, the results and so the reply do not depend on the pieces in which a
+prompt was evaluated."""
 
 REUSED_RUN = 16
-"""Minimum run of tokens for KV-cache shifting (`n_cache_reuse`). A long conversation forgets its
-oldest turn in every turn. To evaluate the 850 tokens behind it again would take 14 s on two cores;
-shifting them takes none. It is used only then, because shifted entries differ slightly from
-evaluated ones, and words of this turn may still change."""
+"""Minimum run of tokens for KV-cache shifting (`n_cache_reuse`). A long conversation drops its
+oldest turn in every turn. Evaluating the 850 tokens after it again would take 14 s on two cores;
+shifting them takes no measurable time. It is used only then, because shifted entries differ
+slightly from evaluated ones, and words of this turn may still change."""
 
 MODEL_COPIES = 2
 """llama.cpp maps the file and may keep a second copy, arranged for the processor."""
@@ -37,7 +38,7 @@ CORE_BYTES = 512 * 1024**2
 
 
 class Server(Protocol):
-    """What is used of xllamacpp.Server."""
+    """The methods that are used of xllamacpp.Server."""
 
     def handle_completions(self, completion: dict[str, Any], take: Any) -> object: ...
 
@@ -56,11 +57,11 @@ def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
         past = ""
         while True:
             request = pipe.recv()
-            if isinstance(request, Request):  # a STOP may come after the end of what it stops
+            if isinstance(request, Request):  # a late STOP, for a request that has ended
                 before, past = past, request.prompt.rpartition(USER)[0]
                 answer(server, request, pipe, REUSED_RUN if past != before else 0)
-    # At once: a server that is closed as it starts waits for ever for a thread of its own, and
-    # would outlive a voxtui that was killed while it loaded.
+    # Ends at once. A server that is closed while it starts waits forever for one of its threads,
+    # and would outlive a voxtui that was killed during the loading.
     os._exit(0)
 
 
@@ -76,13 +77,13 @@ def limit_memory(path: Path) -> None:
 
 @contextmanager
 def _ended_with(pipe: Connection) -> Generator[None, None, None]:
-    """Within, this process ends once the other end of `pipe` is closed, even in native code.
+    """End this process once the other end of `pipe` is closed, even inside native code.
 
-    Any message would end it as well, but none is sent while the model loads.
+    A message would end it too, but none is sent while the model loads.
     """
     flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)  # sends SIGIO, whose default is to end
+    fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)  # sends SIGIO, which ends a process
     if pipe.poll():
         os._exit(0)
     try:
@@ -106,14 +107,14 @@ def load(path: Path, context_tokens: int) -> Server:
     params.n_ctx = context_tokens
     params.n_parallel = 1
     params.n_batch = params.n_ubatch = PREFILL_BATCH
-    # Behind 512 tokens the sum over a cache of floats is split for a token that comes alone only.
+    # After 512 tokens, a float cache is summed in parts for single tokens, but not for batches.
     params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_Q8_0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()
     params.cache_ram_mib = 0
     params.verbosity = -1
     params.ui = params.endpoint_slots = False
     params.hostnames = [SOCKET]
-    # Ours: the file's own template is a program, which llama.cpp would run as it loads.
+    # Our own template, because the file's template is a program that llama.cpp would run.
     params.chat_template, params.use_jinja = "chatml", False
     try:
         return xllamacpp.Server(params)
@@ -183,15 +184,15 @@ def answer(server: Server, request: Request, pipe: Connection, reused_run: int) 
 
 def _refused(error: dict[str, Any]) -> Failure:
     if error.get("type") == "exceed_context_size_error":
-        return Failure("That is too much at once for the chat model.", "Say less, or in parts.")
+        return Failure("The input is too long for the chat model.", "Say or type less at once.")
     return Failure(f"The chat model refused the turn: {error.get('message', error)}.")
 
 
 def threads() -> int:
     """Return how many cores the chat model may use.
 
-    One fewer than there are, because its threads wait for each other many times a token and one
-    that is displaced delays all. But both of two: the second is worth a third of the speed.
+    All but one, because the threads wait for each other many times per token, so one displaced
+    thread delays all. Both of two cores, because the second adds a third of the speed.
     """
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

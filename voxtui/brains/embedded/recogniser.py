@@ -42,14 +42,14 @@ class Moonshine:
                 "The embedded recogniser is not installed or does not run here.",
                 f"{how_to_install('embedded')} (Linux: glibc 2.34 or newer; macOS: Apple silicon)",
             ) from error
-        # Its threads poll for each other: two are slower than one as soon as anything else runs.
+        # Its threads poll for each other, so two are slower than one if any other program runs.
         os.environ.setdefault("MOONSHINE_ORT_SINGLE_THREAD", "1")
-        Transcriber._handle = None  # else the `__del__` of one that did not load raises
+        Transcriber._handle = None  # otherwise the `__del__` of a model that did not load raises
         try:
             self._transcriber = Transcriber(
                 os.path.join(str(get_assets_path()), "tiny-en"),
                 ModelArch.TINY,
-                # Its own detector splits words away: word error 9.2 % with it, 2.4 % without.
+                # Its own detector cuts words off: word error rate 9.2 % with it, 2.4 % without.
                 options={"vad_threshold": "0.0", "return_audio_data": "false"},
             )
         except MoonshineError as error:

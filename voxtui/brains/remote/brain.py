@@ -104,7 +104,7 @@ class RemoteBrain:
             progress("reaching the server", None)
 
     def _find_model(self) -> Generator[None]:
-        """Yield until the servers have answered. Raises RemoteError."""
+        """Ask the servers for their models. Yields None until they answered. Raises RemoteError."""
         self._model = yield from find_model(self._chat, self._config.model, self._notify)
         if self._stt is not None and self._stt is not self._chat:
             yield from find_model(self._stt, self._config.transcription_model, self._notify)

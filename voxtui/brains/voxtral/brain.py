@@ -52,27 +52,27 @@ if TYPE_CHECKING:
     from voxtui.brains.voxtral.generate import ReplyGenerator
 
 AHEAD_TOKENS = 8
-"""Tokens of a reply that are computed before the release, so that the speculative work ends."""
+"""Maximum tokens of a reply that are computed before the release, to limit the extra work."""
 
 SCHEDULE_SECONDS = 0.5
-"""Speech without a pause after which the utterance so far is answered all the same. An idle GPU
-lowers its clocks, and a complete window never has to be encoded again."""
+"""Speech without a pause after which the utterance so far is answered anyway: this keeps the GPU
+from lowering its clocks, and encodes each complete window early."""
 
 SLOW_SECONDS = 0.25
-"""A machine that takes longer for an utterance speculates on the history only. It would still be at
-the reply of a pause when the release comes."""
+"""A machine that takes longer for an utterance prefills only the history, because a speculative
+reply would still be running at the release."""
 
 SHARE = 0.25
-"""Largest part of the time the key is held that speculative replies may take."""
+"""Largest share of the key's hold time that speculative replies may take."""
 
 REHEARSAL_SECONDS = 3.0
-"""No further rehearsal is begun after so long: on a CPU each takes many seconds."""
+"""No further rehearsal begins after this time, because on a CPU each takes many seconds."""
 
 CAPACITY = 4096
 """Tokens of cache at first: five spoken turns, their replies, and some text."""
 
 CAPTURED_CAPACITY = 8192
-"""Tokens of cache with captured graphs, which read it in place: it cannot grow. 1 GB."""
+"""Tokens of the cache with captured graphs (1 GB). It cannot grow, because they use its address."""
 
 WRITING_CAPACITY = 1024
 
@@ -80,7 +80,7 @@ WORDS_PER_SECOND = 10
 """A transcript has fewer tokens than this for each second, however fast the speech."""
 
 FAILURES = 2
-"""Failed turns after which the model is given up."""
+"""Failed turns after which the model counts as lost."""
 
 POLL_SECONDS = 0.2
 
@@ -157,8 +157,8 @@ class LiveUtterance:
 class VoxtralBrain:
     """The checkpoint in `directory`: config.json, safetensors, tekken.json.
 
-    `say` is called with a sentence for each setting that this machine cannot follow. `bring`
-    downloads the files before they are loaded, and reports how many bytes of how many are there.
+    `notify` gets a sentence for each setting that this machine cannot follow. `download` runs
+    before the loading; it reports the bytes so far and the bytes of all files.
     """
 
     name = "voxtral"
@@ -166,20 +166,20 @@ class VoxtralBrain:
 
     def __init__(
         self, config: Config, directory: Path,
-        say: Callable[[str], object] = lambda sentence: None,
-        bring: Callable[[Callable[[int, int], object]], object] | None = None,
+        notify: Callable[[str], object] = lambda sentence: None,
+        download: Callable[[Callable[[int, int], object]], object] | None = None,
     ) -> None:  # fmt: skip
         self._config = config
         self._directory = directory
-        self._say = say
-        self._bring = bring
+        self._notify = notify
+        self._download = download
         self._sampling = config.generation.sampling()
         self.instruction = instruction(config)
         self._numbers = itertools.count()
         self._clips: list[tuple[Utterance, Clip]] = []
         self._live: LiveUtterance | None = None
         self.took = math.inf
-        """seconds for an utterance, at best"""
+        """seconds for an utterance; the fastest so far"""
         self._failures = 0
         self._thread: SpeculationThread | None = None
         self._device = "not loaded"
@@ -191,8 +191,8 @@ class VoxtralBrain:
     # Start-up.
 
     def warm_up(self, progress: Progress) -> None:
-        if self._bring is not None:
-            self._fetch(self._bring, progress)
+        if self._download is not None:
+            self._fetch(self._download, progress)
         _report_while(progress, "Voxtral", lambda stopping: self._load())
         self._thread = SpeculationThread("voxtui-voxtral")
         if self._config.brain.voxtral.graphs:
@@ -200,20 +200,20 @@ class VoxtralBrain:
         _report_while(progress, "warming up", self._rehearse)
 
     def _fetch(
-        self, bring: Callable[[Callable[[int, int], object]], object], progress: Progress
+        self, download: Callable[[Callable[[int, int], object]], object], progress: Progress
     ) -> None:
         done: float | None = None
 
-        def download(stopping: Flag) -> None:
+        def run(stopping: Flag) -> None:
             def on_bytes(here: int, size: int) -> None:
                 nonlocal done
                 done = here / size
                 if stopping.is_set():
                     raise InterruptedError
 
-            bring(on_bytes)
+            download(on_bytes)
 
-        _report_while(progress, f"fetching {self._directory.name}", download, lambda: done)
+        _report_while(progress, f"fetching {self._directory.name}", run, lambda: done)
 
     def _load(self) -> None:
         try:
@@ -252,7 +252,7 @@ class VoxtralBrain:
             raise weights_unusable(self._directory, error) from error
 
     def _change(self, decoder: Decoder) -> None:
-        """Apply fp8 weights and kernels. One that does not work here costs speed, not answers."""
+        """Apply fp8 weights and kernels. If one does not work here, answers are only slower."""
         wanted = self._config.brain.voxtral
         if wanted.quantization == wanted.kernels == "none":
             return
@@ -268,13 +268,13 @@ class VoxtralBrain:
                 quantized.quantise(decoder)
                 self._device += ", fp8 weights"
             except ModelError as error:
-                self._say(f"Voxtral keeps its weights as they are. {error.message}")
+                self._notify(f"Voxtral runs without fp8. {error.message}")
         if wanted.kernels != "none":
             try:
                 step.enable(decoder, wanted.kernels)
                 self._device += ", kernels"
             except ModelError as error:
-                self._say(f"Voxtral does without kernels. {error.message}")
+                self._notify(f"Voxtral runs without kernels. {error.message}")
 
     def _loop(
         self, decoder: Decoder, embedder: AudioEmbedder, sampling: Sampling, capacity: int
@@ -296,7 +296,7 @@ class VoxtralBrain:
         return ReplyGenerator(decoder, embedder, sampler, capacity)
 
     def _capture(self, progress: Progress) -> None:
-        """Capture CUDA graphs. If that fails, the same operations answer without graphs.
+        """Capture CUDA graphs. If that fails, the same operations run without graphs.
 
         Raises ModelLost if the device is unusable afterwards.
         """
@@ -309,9 +309,9 @@ class VoxtralBrain:
             try:
                 for done in self.generator.capture(graphs.CudaRecorder()):  # noqa: B007
                     yield None
-            except Exception as error:  # noqa: BLE001 - reported, and done without
+            except Exception as error:  # noqa: BLE001 - reported; works without
                 why = "the GPU has no memory for them" if _is_full(error) else _first_line(error)
-                self._say(f"Voxtral answers more slowly, without CUDA graphs: {why}.")
+                self._notify(f"Voxtral answers more slowly, without CUDA graphs: {why}.")
                 self.generator.release()
 
         def capture(stopping: Flag) -> None:
@@ -403,7 +403,7 @@ class VoxtralBrain:
                 marks.mark(Mark.PREFILLED, reply.timing.prefilled_at)
                 marks.speculative_s += reply.worked_before(released)
             yield Token(text.text(token), token)
-            if number == 0:  # behind the first token, because the query takes a while
+            if number == 0:  # after the first token, because the query takes time
                 marks.gpu_bytes = weights.gpu_bytes()
         if rest := text.rest():
             yield Token(rest)
@@ -508,7 +508,7 @@ class VoxtralBrain:
     def _guarded(
         self, work: Callable[[], Generator[int | None, None, None]]
     ) -> Callable[[], Generator[int | None, None, None]]:
-        """Return `work` with a reset of all caches behind its failure."""
+        """Return `work`, changed to reset all caches if it fails."""
 
         def guarded() -> Generator[int | None, None, None]:
             try:
@@ -565,7 +565,7 @@ def _sentence(error: Exception) -> str | None:
 
 
 def _is_full(error: Exception) -> bool:
-    """Return True if the device ran out of memory. CUDA's libraries use words of their own."""
+    """Return True if the device ran out of memory. CUDA's libraries use different messages."""
     import torch
 
     words = ("out of memory", "ALLOC_FAILED")
@@ -575,7 +575,7 @@ def _is_full(error: Exception) -> bool:
 def _is_sticky(error: Exception) -> bool:
     """Return True after an error of the device, which the process cannot use any more.
 
-    Torch and Triton each use words of their own. A failed allocation is no such error.
+    Torch and Triton use different messages. A failed allocation is not such an error.
     """
     words = ("CUDA error", "Triton Error [CUDA]")
     return any(word in str(error) for word in words) and not _is_full(error)
@@ -631,7 +631,7 @@ def _report_while(
     def run() -> None:
         try:
             ended.put((work(stopping), None))
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             ended.put((None, error))
 
     thread = threading.Thread(target=run, name="voxtui-loading", daemon=True)

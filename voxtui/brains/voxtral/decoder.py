@@ -96,7 +96,7 @@ class Decoder:
         self._norm: Tensor = language.norm.weight.data
         self.layers = [extract_weights(layer) for layer in language.layers]
         self.decode_step: DecodeStep | None = None
-        """what computes a single position, in place of the operations below"""
+        """computes a single position in place of the operations below; None: they do"""
         self.longest = min(LONGEST, int(text.max_position_embeddings))
         positions = torch.arange(self.longest, device=self.embedding.device, dtype=torch.float32)
         rotary: Any = language.rotary_emb
@@ -117,8 +117,8 @@ class Decoder:
     def run(self, x: Tensor, positions: Tensor, cache: Cache, span: int, masked: bool) -> Tensor:
         """Compute (n, hidden) states of embeddings at `positions` (n,). Stores keys and values.
 
-        Attends to the first `span` positions. `masked`: apply a causal mask within them. Reads no
-        number back from the device, so that it can be captured.
+        Attends to the first `span` positions. `masked`: apply a causal mask within them. Copies
+        nothing back from the device, so that it can be captured.
         """
         if self.decode_step is not None and len(x) == 1:
             return self.decode_step(self, x, positions, cache)
@@ -162,8 +162,8 @@ class Decoder:
         query, new = qkv.split((self.heads, 2 * self.kv_heads), dim=1)
         kv.index_copy_(1, positions, new.transpose(0, 1))
         keys, values = kv[None, :, :span].chunk(2, dim=1)
-        # The query heads that share a key head are rows of one product. So nothing is repeated, and
-        # torch does not choose its slowest kernel, as it does for a mask over grouped heads.
+        # The query heads that share a key head are rows of one product. This repeats no keys, and
+        # avoids the slow kernel that torch chooses for a mask over grouped heads.
         query = query.view(count, self.kv_heads, -1, self.head_size).permute(1, 2, 0, 3)
         mixed = functional.scaled_dot_product_attention(
             query.flatten(1, 2)[None], keys, values, attn_mask=mask

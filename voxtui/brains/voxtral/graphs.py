@@ -47,8 +47,8 @@ class Graphs:
 class CudaRecorder:
     """Records CUDA graphs. Raises RuntimeError if that fails.
 
-    The graphs share one memory pool, because no two run at a time and what one leaves for another
-    is in tensors from outside the pool.
+    The graphs share one memory pool, because only one runs at a time and they exchange data in
+    tensors outside of the pool.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,12 @@
 """The work of a decode step in Triton: each weight, key and value is read once, by all of the GPU.
 
-Not measured: no GPU has run it. It is held equal to torch's operations by tests on a CPU.
+Not measured on a GPU yet. Tests on a CPU compare it with torch's operations.
 
-An `early` kernel is launched while the one before it still runs, reads what nobody writes (its
-first weights), and waits for the other's end only then: programmatic dependent launch, which needs
-a GPU of compute capability 9.0
+An `early` kernel is launched while the previous one still runs, loads its first weights, and only
+then waits for the previous one: programmatic dependent launch, which needs a GPU of compute
+capability 9.0
 (https://docs.nvidia.com/cuda/cuda-c-programming-guide/#programmatic-dependent-launch-and-synchronization).
-Each waits, so when one has ended, so has all before it.
+Each kernel waits for the previous one, so the end of one is the end of all before it.
 """
 
 # Triton comes with torch's builds for CUDA only, and is not typed.
@@ -47,7 +47,7 @@ def product_kernel(  # noqa: ANN201
     column = tl.arange(0, COLUMNS)
     address = weight + row[:, None] * columns + column[None, :]
     wanted = inside[:, None] & (column < columns)[None, :]
-    # Weights are asked for a stretch before they are used, the first before `x` is there.
+    # Weights are loaded one block ahead of their use, the first block before `x` is complete.
     next_one = tl.load(address, mask=wanted, other=0.0)
     next_up = tl.load(address + rows * columns, mask=wanted, other=0.0) if GATED else next_one
     if EARLY:
@@ -93,7 +93,8 @@ def product(
     """(1, in) by (out, in) `weight` to (1, out), summed in float32.
 
     `scales`: (out,), for a weight of e4m3. `norm`: the weight of an RMS norm of `x` before.
-    `gated`: the first half of what is found, through SiLU, times the second. `added`: to that.
+    `gated`: multiply SiLU of the first half of the result by the second half. `added`: a tensor
+    added to the result.
     """
     high, wide, warps = block or BLOCK
     rows, columns = weight.shape

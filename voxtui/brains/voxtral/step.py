@@ -135,8 +135,8 @@ def is_right(decoder: Decoder, step: DecodeKernels) -> bool:
             found = step(decoder, x[-1:], positions[-1:], other)
         finally:
             decoder.layers = layers
-        # In half precision one sum may be rounded up and the other one down. Where a layer adds
-        # little, as with small random weights, that exceeds the error of the kernels.
+        # In half precision one sum may be rounded up and the other down. If a layer adds little, as
+        # with small random weights, this rounding exceeds the error of the kernels.
         rounding = torch.finfo(dtype).eps * x[-1].norm()
         pairs = ((found - x[-1:], wanted - x[-1:], rounding), (other.kv, plain.kv, 0.0))
         return all(
