@@ -117,7 +117,7 @@ def test_the_printed_configuration_is_a_config_file(voxtui):
     assert "default" not in again.stdout
 
 
-def test_a_config_toml_of_the_current_directory_is_not_read_and_this_is_said_once(voxtui):
+def test_a_config_toml_in_the_current_directory_is_ignored_with_one_notice(voxtui):
     (voxtui.here / "config.toml").write_text("[voice]\nspeed = 1.5\n")
     ran = voxtui("config")
     assert "voice.speed = 1.0 " in ran.stdout
@@ -349,7 +349,7 @@ def test_devices_are_listed_or_their_absence_is_reported(voxtui):
     assert "Traceback" not in ran.stderr
 
 
-def test_a_closed_pipe_behind_stdout_is_no_error(voxtui):
+def test_a_closed_pipe_on_stdout_exits_without_an_error(voxtui):
     reading, writing = os.pipe()
     os.close(reading)
     ran = subprocess.run(
@@ -478,7 +478,7 @@ def test_plain_mode_takes_no_command(voxtui):
 
 
 @pytest.mark.models
-def test_a_file_without_speech_is_no_failure(voxtui):
+def test_a_file_without_speech_exits_with_0(voxtui):
     with wave.open(str(voxtui.here / "silence.wav"), "wb") as file:
         file.setparams((1, 1, 8000, 0, "NONE", ""))
         file.writeframes(b"\x80" * 8000)

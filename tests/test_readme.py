@@ -109,7 +109,7 @@ def test_every_file_and_heading_that_is_linked_is_there(page):
             assert not heading or heading in headings(target), link
 
 
-def test_every_program_is_one_that_the_reader_has():
+def test_the_readme_uses_only_programs_that_the_reader_has():
     assert {words[0] for words in typed()} <= {"make", "pip", "pipx", "python", "uv", "voxtui"}
     assert shutil.which("make")
 

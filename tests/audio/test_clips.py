@@ -63,7 +63,7 @@ def test_every_rate_becomes_16_khz(tmp_path: Path, rate: int) -> None:
 
 
 @pytest.mark.parametrize("rate", [8000, 44_100])
-def test_a_file_read_in_blocks_is_what_it_would_be_in_one_piece(tmp_path: Path, rate: int) -> None:
+def test_a_file_read_in_blocks_equals_the_file_read_at_once(tmp_path: Path, rate: int) -> None:
     """A long one is never in memory at its own rate."""
     sound = np.random.default_rng(0).normal(0, 0.1, BLOCK_SAMPLES * 2 + 77).astype(np.float32)
     soundfile.write(tmp_path / "noise.wav", sound, rate, subtype="FLOAT")

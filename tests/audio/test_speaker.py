@@ -337,7 +337,7 @@ def test_a_speaker_is_not_lost_because_the_process_was_suspended(
 
 
 @pytest.mark.slow
-def test_a_speaker_that_takes_nothing_is_lost_and_comes_back(
+def test_a_stalled_speaker_is_lost_and_can_be_opened_again(
     virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker
 ) -> None:
     try:

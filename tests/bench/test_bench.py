@@ -159,7 +159,7 @@ def _older(clips, brain="scripted brain", **marks):
 
 
 @pytest.mark.slow
-def test_compare_prints_what_changed(bench):
+def test_compare_prints_the_changes(bench):
     _older([*CLIPS] * 3, first_sound=5.0)
     ran = bench("--runs", "3", "--warm-up", "0", "--compare", "old.json")
     (line,) = [line for line in lines_of(ran, "First sound") if "pairs" in line]
@@ -182,7 +182,7 @@ def test_compare_reports_that_no_clip_is_in_both(bench):
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"turns": []}'])
-def test_compare_refuses_a_file_that_is_no_report_before_it_measures(bench, text):
+def test_compare_refuses_a_file_that_is_not_a_report_before_it_measures(bench, text):
     if text is not None:
         Path("old.json").write_text(text)
     with pytest.raises(InputError, match=r"^old.json: "):

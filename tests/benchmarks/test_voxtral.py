@@ -55,7 +55,7 @@ def test_it_needs_torch_transformers_and_numpy_only():
 
 
 @pytest.mark.slow
-def test_the_shape_that_is_counted_is_the_one_transformers_makes():
+def test_the_counted_shape_equals_that_of_transformers():
     from transformers import VoxtralConfig, VoxtralForConditionalGeneration
 
     with torch.device("meta"):
@@ -77,7 +77,7 @@ def test_a_step_is_counted_as_reading_what_the_loop_reads():
     assert shape.step(0).flops == 2 * read / 4 + 4 * 4 * 16 * 2
 
 
-def test_the_floor_on_an_h200_is_what_the_docs_say():
+def test_the_floor_on_an_h200_equals_the_value_in_the_docs():
     step = Shape().step(0).seconds(H200)
     assert step * 1e3 == pytest.approx(1.68, abs=0.005)
     assert Shape().first_token(5, PREFIX, H200) * 1e3 == pytest.approx(6.0, abs=0.05)
@@ -113,7 +113,7 @@ def test_both_sides_say_the_same_about_the_same_weights(model):
     assert len(one) == 8
 
 
-def test_a_reply_whose_sound_is_in_the_cache_already_is_no_measurement(model):
+def test_a_reply_to_cached_audio_is_rejected_as_a_measurement(model):
     system, said = ours(model), noise(1)
     assert len(list(system.tokens((), said, 2))) == 2
     with pytest.raises(AssertionError, match="only 1 tokens"):
@@ -156,7 +156,7 @@ def test_a_row_that_fails_tells_why_and_the_next_goes_on():
     assert next(iter(bench.speculation()))["system"] == PLAIN
 
 
-def test_what_there_is_no_time_for_is_left_out():
+def test_measurements_beyond_the_time_limit_are_left_out():
     bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(0))
     assert next(iter(bench.memory()))["failed"] == LEFT_OUT
 
@@ -274,7 +274,7 @@ def wav(path: Path, rate: int, seconds: float = 1.0) -> Path:
     return path
 
 
-def test_clips_are_what_the_standard_library_can_read(tmp_path):
+def test_only_clips_that_the_standard_library_can_read_are_accepted(tmp_path):
     assert accuracy.read(wav(tmp_path / "good.wav", 16_000)).dtype == np.float32
     (tmp_path / "text.wav").write_text("no sound")
     for bad in (wav(tmp_path / "fast.wav", 44_100), tmp_path / "none.wav", tmp_path / "text.wav"):
@@ -341,7 +341,7 @@ def test_with_captured_work_no_row_fails_either(monkeypatch):
     assert last.index("decode") < last.index("parts") < last.index("kernels") == len(last) - 1
 
 
-def test_what_is_measured_as_sampled_is_what_ships():
+def test_the_sampled_measurement_uses_the_shipped_preset():
     """Its values are written out: settings need a package that the benchmark does without."""
     shipped = Config().generation.sampling()
     assert {"temperature": shipped.temperature, "top_p": shipped.top_p} == measure.BALANCED

@@ -61,14 +61,14 @@ def test_a_request_gets_all_tokens(thread: SpeculationThread) -> None:
     assert list(thread.request(Counting()).tokens()) == [0, 1, 2, 3, 4]
 
 
-def test_nothing_is_computed_beyond_what_is_allowed_ahead(thread: SpeculationThread) -> None:
+def test_nothing_is_computed_beyond_the_limit_before_a_claim(thread: SpeculationThread) -> None:
     ahead = thread.request(Counting("key", ahead=2))
     following = thread.request(Counting(end=1))  # so the thread has finished with the first
     assert list(following.tokens()) == [0]
     assert ahead.computed in ([], [0, 1])
 
 
-def test_a_request_with_the_same_key_continues_what_was_computed(
+def test_a_request_with_the_same_key_continues_the_speculation(
     thread: SpeculationThread,
 ) -> None:
     ahead = thread.request(Counting("key", ahead=3, gated=2))
@@ -80,7 +80,7 @@ def test_a_request_with_the_same_key_continues_what_was_computed(
 
 
 @pytest.mark.parametrize("key", ["another", None])
-def test_a_request_with_another_key_replaces_the_one_before(
+def test_a_request_with_another_key_replaces_the_speculation(
     thread: SpeculationThread, key: str | None
 ) -> None:
     ahead = thread.request(Counting(None if key is None else "key", gated=1))

@@ -63,7 +63,7 @@ def test_stdout_holds_the_answer_only(ask):
     assert ran.stderr == "Silent; --play plays the answers.\n"
 
 
-def test_a_notice_of_the_start_goes_to_stderr_and_is_no_failure(ask):
+def test_a_notice_of_the_start_goes_to_stderr_and_the_exit_code_is_0(ask):
     class Talkative(ScriptedBrain):
         def warm_up(self, progress):
             ask.emit(Notice("Another voice speaks.", "information"))
@@ -141,7 +141,7 @@ def test_only_turns_in_real_time_are_kept_in_the_metrics_file(ask):
     assert "one.wav" not in line and "Noon" not in line
 
 
-def test_a_clip_without_speech_is_no_failure(ask):
+def test_a_clip_without_speech_is_not_a_failure(ask):
     brain = ScriptedBrain()
     ran = ask("none.wav", brain=brain)
     assert (ran.exit_code, ran.stdout) == (0, "")

@@ -87,7 +87,7 @@ def test_a_busy_microphone_is_reported(listed):
     assert listed(Probe((MICROPHONE,)), microphone=busy).out.endswith("The microphone is in use.\n")
 
 
-def test_no_device_is_no_failure_but_no_sound_system_is(listed):
+def test_missing_devices_are_no_failure_but_a_missing_sound_system_is(listed):
     assert "There is no sound device" in listed(Probe(())).out
     with pytest.raises(DeviceError, match="crashed"):
         listed(Probe((), CRASHED))

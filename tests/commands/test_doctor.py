@@ -162,7 +162,7 @@ def gpu(monkeypatch):
     return install
 
 
-def test_a_gpu_is_listed_with_what_voxtral_and_kokoro_still_need(machine, capsys, gpu):
+def test_a_gpu_is_listed_with_the_missing_packages_of_voxtral_and_kokoro(machine, capsys, gpu):
     gpu(150)
     assert machine.examine(capsys) == (
         True,

@@ -94,7 +94,7 @@ def test_enter_starts_and_enter_ends_and_the_answer_is_lines_with_its_numbers(co
     assert commands == ["talk", "release"]
 
 
-def test_what_the_devices_add_stands_beside_the_first_sound(converse):
+def test_the_device_offset_is_shown_beside_the_first_sound(converse):
     def script(engine, told):
         engine.load()
         engine.begin()
@@ -177,7 +177,7 @@ def test_a_turn_that_ends_otherwise_says_how(converse, outcome, fields, said):
     assert any(line.startswith(said) for line in lines)
 
 
-def test_a_notice_in_the_middle_of_an_answer_stands_on_a_line_of_its_own(converse):
+def test_a_notice_during_an_answer_has_its_own_line(converse):
     def script(engine, told):
         engine.load()
         engine.begin("typed")
@@ -222,7 +222,7 @@ def test_commands(converse):
     ("line", "done"),
     [("/mute", True), ("/nonsense", False), ("/7", False), ("/save", False), ("/again", False)],
 )
-def test_a_line_that_is_not_done_is_told_to_whoever_runs_it(converse, line, done):
+def test_a_line_that_is_not_done_makes_run_return_false(converse, line, done):
     def script(engine, told):
         engine.load()
         yield line
@@ -231,7 +231,7 @@ def test_a_line_that_is_not_done_is_told_to_whoever_runs_it(converse, line, done
     assert converse.all_done is done
 
 
-def test_a_session_is_saved_and_what_was_said_is_answered_again(converse, tmp_path):
+def test_a_session_is_saved_and_the_last_utterance_is_answered_again(converse, tmp_path):
     said = Utterance(np.full(16_000, 0.1, np.float32), ((0.0, 1.0),), 1.0)
 
     def script(engine, told):
@@ -257,7 +257,7 @@ def test_a_session_is_saved_and_what_was_said_is_answered_again(converse, tmp_pa
     assert (place / "turn-0001.wav").exists()
 
 
-def test_without_a_microphone_enter_says_what_to_do(converse):
+def test_without_a_microphone_enter_explains_the_alternatives(converse):
     def script(engine, told):
         engine.load(None)
         yield "\n"
@@ -321,7 +321,7 @@ def test_talking_over_an_answer_is_ended_by_the_next_enter(converse):
 MISSING = ModelMissing("The chat model is not here.", "Run it.", 1_117_320_768)
 
 
-def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_typed_is_answered(
+def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answered(
     converse,
 ):
     made = []
@@ -351,7 +351,7 @@ def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_typed_i
     assert said[2:12] == [f"Loading: fetching it {done}%." for done in range(0, 100, 10)]
 
 
-def test_what_cannot_even_be_made_again_is_said_and_can_be_tried_again(converse):
+def test_a_retry_that_fails_is_reported_and_can_be_repeated(converse):
     def reload_parts(config, notify, fetches):
         raise ModelError("Kokoro is not installed.", "Install it.")
 
@@ -369,7 +369,7 @@ def test_what_cannot_even_be_made_again_is_said_and_can_be_tried_again(converse)
     assert commands == []
 
 
-def test_where_nobody_can_try_again_a_start_that_failed_is_raised_and_a_bug_always(converse):
+def test_a_failed_start_is_raised_if_the_user_cannot_retry_and_a_bug_always(converse):
     def failing(engine, told):
         engine.report(LoadFailed(ModelError("Missing.")))
         yield "/help"
@@ -385,7 +385,7 @@ def test_where_nobody_can_try_again_a_start_that_failed_is_raised_and_a_bug_alwa
         converse(dying)
 
 
-def test_a_clip_that_cannot_be_read_is_said_and_not_waited_for(converse):
+def test_an_unreadable_clip_is_reported_and_not_waited_for(converse):
     def broken(path):
         raise InputError(f"{path} is not audio.")
 
@@ -408,7 +408,7 @@ def test_lines_are_read_as_they_are_typed():
     os.close(reading)
 
 
-def test_what_cannot_be_read_has_no_lines(tmp_path):
+def test_unreadable_input_has_no_lines(tmp_path):
     directory = os.open(tmp_path, os.O_RDONLY)
     assert list(typed_lines(directory)) == []
     os.close(directory)

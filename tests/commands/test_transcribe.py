@@ -121,7 +121,7 @@ def test_the_brain_in_force_transcribes(transcribe, name):
     assert brain.closed
 
 
-def test_a_brain_that_cannot_load_is_one_error_and_no_other_takes_its_place(transcribe):
+def test_a_brain_that_cannot_load_is_one_error_and_is_not_replaced(transcribe):
     class Broken(ScriptedBrain):
         def warm_up(self, progress):
             raise ModelError("The weights are gone.")

@@ -497,7 +497,7 @@ def explore(examples: int, steps: int, *, afresh: bool = True) -> None:
     )
 
 
-def test_each_turn_ends_once_and_the_history_is_what_was_heard() -> None:
+def test_each_turn_ends_once_and_the_history_holds_the_heard_parts() -> None:
     explore(examples=30, steps=25, afresh=False)
 
 

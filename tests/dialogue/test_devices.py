@@ -29,7 +29,7 @@ from voxtui.settings.schema import (
 )
 
 
-def test_a_lost_speaker_costs_the_sound_and_nothing_else() -> None:
+def test_a_turn_goes_on_as_text_after_the_speaker_is_lost() -> None:
     speaker = FakeSpeaker()
     with talking(speaker=speaker) as talk:
         speaker.fails = DeviceError("The speaker was unplugged.")
@@ -37,7 +37,7 @@ def test_a_lost_speaker_costs_the_sound_and_nothing_else() -> None:
         assert "unplugged" in str(talk.events.of(Notice)[0])
 
 
-def test_an_unplugged_microphone_keeps_what_was_captured() -> None:
+def test_speech_captured_before_the_microphone_was_unplugged_is_answered() -> None:
     with talking() as talk:
         talk.engine.talk(LONG_AGO)
         talk.microphone.push(frames(SPEECH, LONG_AGO))
@@ -159,7 +159,7 @@ def test_a_lost_speaker_is_replaced_once_for_the_later_answers() -> None:
         assert [chunk.text for chunk in spare.chunks] == ["Yes.", "Yes."] and len(made) == 1
 
 
-def test_a_microphone_that_does_not_open_leaves_text_working() -> None:
+def test_text_works_if_the_microphone_does_not_open() -> None:
     with talking(
         microphone=FakeMicrophone(DeviceError("Busy.", "Close the other program."))
     ) as talk:
@@ -168,7 +168,7 @@ def test_a_microphone_that_does_not_open_leaves_text_working() -> None:
         assert "Busy. Close the other program." in str(talk.events.of(Notice)[0])
 
 
-def test_a_speaker_that_does_not_open_leaves_text_working() -> None:
+def test_text_works_if_the_speaker_does_not_open() -> None:
     speaker = FakeSpeaker()
     speaker.fails = DeviceError("Busy.", "Close the other program.")
     with talking(speaker=speaker) as talk:

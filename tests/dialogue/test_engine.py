@@ -276,7 +276,7 @@ def test_closing_while_a_model_loads_does_not_wait_for_it() -> None:
         assert not talk.events.of(Died) and not talk.events.of(Loaded)
 
 
-def test_close_waits_no_longer_than_it_was_told() -> None:
+def test_close_waits_no_longer_than_its_limit() -> None:
     brain = LoadsWhenTold()
     with talking(brain, loaded=False) as talk:
         talk.events.until(Loading)

@@ -21,7 +21,7 @@ def test_the_oldest_turns_are_dropped_past_max_tokens() -> None:
     assert [t.reply_text for t in history.past] == [f"{i:030}" for i in (18, 19)]
 
 
-def test_words_of_an_answer_nobody_heard_are_not_put_to_another_turn() -> None:
+def test_a_transcript_of_an_unheard_answer_is_not_added_to_another_turn() -> None:
     history = History(HistoryConfig())
     said, unanswered = (Utterance(np.zeros(512, np.float32), (), at) for at in (1.0, 2.0))
     history.put_into_words(said, "too early")
@@ -33,7 +33,7 @@ def test_words_of_an_answer_nobody_heard_are_not_put_to_another_turn() -> None:
     assert [turn.words for turn in history.past] == ["right"]
 
 
-def test_history_keeps_whole_tokens_of_what_was_heard() -> None:
+def test_history_keeps_the_whole_tokens_that_were_heard() -> None:
     history = History(HistoryConfig())
     history.add("q", None, (Token("Hello"), Token(" there"), Token(" you")), "Hello the")
     assert history.past[0].reply == (Token("Hello"),)
@@ -41,7 +41,7 @@ def test_history_keeps_whole_tokens_of_what_was_heard() -> None:
     assert len(history.past) == 1
 
 
-def test_a_reply_of_which_only_empty_tokens_were_heard_leaves_no_trace() -> None:
+def test_a_reply_of_empty_tokens_is_not_in_the_history() -> None:
     """A brain yields an empty token for half a character."""
     history = History(HistoryConfig())
     history.add("q", None, (Token(""), Token(""), Token("Hello")), "")

@@ -48,7 +48,7 @@ def test_only_voice_that_lasts_begins_a_turn_by_itself() -> None:
     assert "".join(".b"[endpointer.starts(c == "x")] for c in "xx.xxxxxx.x") == ".....b..b.."
 
 
-def test_the_rest_of_what_was_dropped_begins_nothing_by_itself() -> None:
+def test_the_rest_of_a_discarded_utterance_begins_no_turn() -> None:
     endpointer = Endpointer(VadConfig(start_ms=90, end_ms=90))
     endpointer.skip()
     found = "".join(".b"[endpointer.starts(c == "x")] for c in "xxxx..xxxx...xxx")

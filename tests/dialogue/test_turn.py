@@ -86,7 +86,7 @@ def test_every_token_is_shown_before_the_next_exists() -> None:
         assert talk.turn().reply == "One two"
 
 
-def test_a_slow_voice_delays_no_token_and_loses_none() -> None:
+def test_a_slow_voice_neither_delays_nor_drops_tokens() -> None:
     """L1: the text is complete while the voice is still busy with its first clause."""
     speaking, go_on = Flag(), Flag()
 
@@ -156,7 +156,7 @@ def test_a_new_conversation_remembers_nothing() -> None:
         assert list(talk.brain.pasts[-1]) == []
 
 
-def test_a_failing_voice_costs_the_sound_and_nothing_else() -> None:
+def test_a_turn_goes_on_as_text_after_the_voice_fails() -> None:
     """L6, with the very error it is named after."""
 
     def broken(clause: str) -> None:
@@ -210,7 +210,7 @@ def test_one_character_of_a_longer_reply_is_spoken(reply: list[str]) -> None:
         assert re.sub(r"\W", "", "".join(talk.voice.clauses)) == re.sub(r"\W", "", "".join(reply))
 
 
-def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> None:
+def test_a_key_press_cuts_the_answer_off_and_history_keeps_the_heard_part() -> None:
     reply = ["One two three. ", "Four five six. ", "Seven."]
     brain = ScriptedBrain(reply, ["Next."])
     speaker, third = FakeSpeaker(held=True, heard=0.14 + 0.1), Flag()
@@ -228,7 +228,7 @@ def test_a_key_press_cuts_the_answer_off_and_history_keeps_what_was_heard() -> N
         assert talk.brain.pasts[-1][0].reply_text == "One two three. "
 
 
-def test_an_answer_of_which_nothing_was_heard_leaves_no_trace() -> None:
+def test_an_unheard_answer_is_not_in_the_history() -> None:
     go_on = Flag()
     with talking(ScriptedBrain([go_on, "One."])) as talk:
         talk.speak()
@@ -366,7 +366,7 @@ def test_the_transcription_ends_before_its_brain_is_closed(end: str) -> None:
     assert brain.closed and brain.closed_first is False
 
 
-def test_a_transcription_that_fails_costs_only_the_words() -> None:
+def test_a_turn_stays_complete_if_its_transcription_fails() -> None:
     brain = ScriptedBrain(heard=None, transcript=["What", OUT_OF_MEMORY])
     with talking(brain) as talk:
         talk.ask()

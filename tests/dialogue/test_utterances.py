@@ -51,7 +51,7 @@ def test_silence_is_not_sent_to_the_model(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", [".......", "..xx...", "", "xxxxxxx"])
-def test_a_tap_sends_nothing_unless_something_was_said(pattern: str) -> None:
+def test_a_tap_without_speech_sends_nothing(pattern: str) -> None:
     with talking() as talk:
         said = pattern.count("x") == 7
         assert talk.ask(pattern).outcome is (Outcome.ANSWERED if said else Outcome.CANCELLED)
@@ -74,7 +74,7 @@ def test_a_tap_stops_the_answer_and_the_history_keeps_the_heard_part() -> None:
         assert talk.brain.pasts[-1][0].reply_text == "One two three. "
 
 
-def test_sound_that_was_lost_while_somebody_spoke_is_reported() -> None:
+def test_sound_lost_during_speech_is_reported() -> None:
     with talking() as talk:
         talk.engine.talk(1000.0)
         for count, frame in enumerate(frames(SPEECH)):
@@ -193,7 +193,7 @@ def test_nothing_captured_while_it_speaks_enters_the_next_utterance() -> None:
         assert len(said.samples) - 3200 == (2 + 10) * 512
 
 
-def test_a_key_press_at_the_end_of_the_answer_records_none_of_its_echo() -> None:
+def test_a_key_press_at_the_end_of_an_answer_does_not_record_its_echo() -> None:
     with talking() as talk:
         talk.ask()
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))

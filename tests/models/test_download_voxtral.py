@@ -452,7 +452,7 @@ def test_a_name_that_is_not_a_repository_is_a_path(path, machine):
 
 
 @pytest.mark.parametrize("name", ["a/..", "a/.", "../b", "a/.git", "a/b/c"])
-def test_a_name_that_would_leave_the_models_directory_is_no_repository(name, machine):
+def test_a_model_name_outside_of_the_models_directory_is_refused(name, machine):
     assert isinstance(voxtral(name), Path)
     with pytest.raises(ModelError, match="There is no directory"):
         voxtral_directory(name)

@@ -157,7 +157,7 @@ def test_a_turn_is_not_written_to_a_fifo_or_through_a_link(folder, tmp_path, tar
 
 
 @pytest.mark.parametrize("what", ["directory", "fifo", "device"])
-def test_what_is_not_a_regular_file_is_refused_by_name(folder, what):
+def test_a_file_that_is_not_regular_is_refused_by_name(folder, what):
     folder.mkdir(parents=True)
     file = folder / "2026-01-01.jsonl"
     match what:
@@ -182,7 +182,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=repr)
-def test_a_damaged_line_costs_that_line_only(folder, damage):
+def test_only_the_damaged_line_is_left_out(folder, damage):
     keep(folder, turn(1))
     with today(folder).open("ab") as file:
         file.write(damage + b"\n\n")

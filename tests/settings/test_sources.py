@@ -112,7 +112,7 @@ def test_a_changed_copy_of_the_shipped_file_has_the_notice():
     assert "is not read" in load_config(None, (), {}).notice
 
 
-def test_a_config_toml_that_is_no_regular_file_is_left_alone():
+def test_a_config_toml_that_is_not_a_regular_file_is_ignored():
     Path("config.toml").symlink_to("/dev/zero")
     assert load_config(None, (), {}).notice == ""
 

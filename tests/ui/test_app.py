@@ -123,7 +123,7 @@ async def test_tokens_that_came_all_at_once_are_thousands_a_second_and_no_second
         assert s.line("Tokens/s").split()[-2:] == ["56k", "56k"]
 
 
-async def test_who_types_can_scroll_back_while_an_answer_arrives():
+async def test_the_user_can_scroll_back_while_typing_during_an_answer():
     async with screen() as s:
         s.engine.begin("typed")
         s.engine.report(*(ReplyText(1, f"word{n} ") for n in range(200)))
@@ -164,7 +164,7 @@ async def test_late_text_of_a_turn_that_is_over_is_dropped():
         assert "New" in s.text
 
 
-async def test_what_was_not_heard_of_an_interrupted_answer_is_struck_out():
+async def test_the_unheard_part_of_an_interrupted_answer_is_struck_out():
     async with screen() as s:
         s.engine.begin("typed")
         s.engine.report(ReplyText(1, "Heard this. "), ReplyText(1, "Not that."))
@@ -427,7 +427,7 @@ async def test_in_the_text_field_letters_and_space_are_text():
         assert s.commands == []
 
 
-async def test_enter_sends_what_was_typed_and_shows_it():
+async def test_enter_sends_and_shows_the_typed_text():
     async with screen() as s:
         await s.press("slash")
         await s.type("hello there")
@@ -573,7 +573,7 @@ async def test_space_while_loading_says_so():
         assert any("Still loading" in toast for toast in s.toasts)
 
 
-async def test_what_is_typed_while_loading_is_sent_once_ready_one_after_another():
+async def test_texts_typed_while_loading_are_sent_one_by_one_once_ready():
     async with screen(loaded=False) as s:
         await s.press("slash")
         for text in ("first", "second"):
@@ -591,7 +591,7 @@ async def test_what_is_typed_while_loading_is_sent_once_ready_one_after_another(
         assert s.engine.calls[-1] == ("say", "second")
 
 
-async def test_what_was_typed_while_loading_does_not_talk_over_who_talks_meanwhile():
+async def test_a_text_typed_while_loading_waits_for_the_end_of_an_utterance():
     async with screen(loaded=False) as s:
         await s.press("slash")
         for text in ("first", "second"):
@@ -613,7 +613,7 @@ async def test_what_was_typed_while_loading_does_not_talk_over_who_talks_meanwhi
         assert s.commands == ["say", "talk", "release", "say"]
 
 
-async def test_what_is_pasted_is_taken_whole_and_as_text():
+async def test_a_paste_is_taken_whole_and_as_plain_text():
     async with screen() as s:
         await s.press("slash")
         s.app.post_message(events.Paste("Translate:\r\x9b2Jgood\x1b]0;x\x07\r\nmorning\n"))
@@ -642,7 +642,7 @@ async def test_a_start_that_failed_says_what_to_do_and_leaves_the_screen_usable(
         assert any("No model is loaded" in toast for toast in s.toasts)
 
 
-async def test_what_was_found_is_named():
+async def test_the_parts_that_were_found_are_named():
     async with screen(size=(160, 40)) as s:
         assert "scripted brain" in s.lines[0]
         assert "Mic  a microphone." in s.text
@@ -664,7 +664,7 @@ async def test_a_bug_on_the_engine_thread_ends_the_app_with_its_error():
                 await s.settle()
 
 
-async def test_what_the_engine_reports_while_the_screen_is_taken_down_is_no_error():
+async def test_engine_events_during_teardown_are_ignored():
     async with screen() as s:
         await s.app.transcript.remove()
         s.engine.load()
@@ -674,7 +674,7 @@ async def test_what_the_engine_reports_while_the_screen_is_taken_down_is_no_erro
 
 
 @pytest.mark.parametrize("state", [State.READY, State.LISTENING])
-async def test_what_is_shown_at_intervals_ends_with_the_screen(state):
+async def test_periodic_updates_end_with_the_screen(state):
     async with screen() as s:
         s.engine.begin()
         s.engine.report(StateChanged(state))
@@ -817,7 +817,7 @@ async def test_the_session_is_one_line_from_its_first_turn_to_its_last():
         assert trend.count("▇") == 1
 
 
-async def test_what_a_person_feels_counts_from_the_last_word():
+async def test_the_felt_latency_counts_from_the_last_word():
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
         s.engine.finish(marks={**MARKS, "speech_ended": -0.2, "first_shown": 0.091}, reply="x")
@@ -827,7 +827,7 @@ async def test_what_a_person_feels_counts_from_the_last_word():
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_what_the_devices_add_stands_below_the_first_sound_once_it_is_measured(size):
+async def test_the_measured_device_offset_is_shown_below_the_first_sound(size):
     async with screen(size=size) as s:
         s.engine.begin()
         s.engine.finish(marks=MARKS, reply="x")
@@ -840,7 +840,7 @@ async def test_what_the_devices_add_stands_below_the_first_sound_once_it_is_meas
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_memory_of_the_gpu_is_shown_where_the_brain_knows_it(size):
+async def test_the_memory_of_the_gpu_is_shown_if_the_brain_reports_it(size):
     async with screen(size=size) as s:
         s.engine.begin()
         s.engine.finish(marks=MARKS, reply="x")
@@ -853,7 +853,7 @@ async def test_the_memory_of_the_gpu_is_shown_where_the_brain_knows_it(size):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_what_the_network_took_is_shown_where_there_is_one(size):
+async def test_the_time_of_the_network_is_shown_for_a_remote_brain(size):
     async with screen(size=size) as s:
         s.engine.begin()
         s.engine.finish(marks=MARKS, reply="x", network_s=0.0314)
@@ -882,7 +882,7 @@ async def test_marks_are_shown_as_they_are_reached():
         assert "✗  512" in s.line("First sound ")
 
 
-async def test_an_answer_that_takes_long_to_begin_is_shown_on_its_way(monkeypatch):
+async def test_the_panel_shows_a_slow_answer_before_it_begins(monkeypatch):
     monkeypatch.setattr("voxtui.ui.turns.PANEL_WAITS_SECONDS", 0.0)
     async with screen(size=(120, 40)) as s:
         marks = s.engine.begin(at=100.0)
@@ -1080,7 +1080,7 @@ async def test_an_unchanged_level_repaints_nothing():
         assert "█" in s.lines[-3]
 
 
-async def test_the_talk_bar_is_not_painted_anew_while_it_says_the_same(
+async def test_the_talk_bar_is_not_repainted_while_its_text_is_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with screen() as s:

@@ -150,7 +150,7 @@ async def test_without_any_microphone_the_screen_says_so_until_one_is_found_agai
         await s.until("Heard you.", "○ READY")
 
 
-async def test_what_the_microphone_hears_is_seen_while_models_load(audio):
+async def test_the_level_of_the_microphone_is_shown_while_models_load(audio):
     loaded = Flag()
 
     class Waits(ScriptedBrain):

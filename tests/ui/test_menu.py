@@ -131,7 +131,7 @@ async def test_the_palette_opens_and_chooses_by_key():
         ("generation.preset", "ultra", "brain"),
     ],
 )
-async def test_a_choice_makes_the_part_it_concerns_anew(key, value, part):
+async def test_a_choice_replaces_only_the_part_it_concerns(key, value, part):
     async with screen(parts=part_makers()) as s:
         s.app.menu.choose(Choice("", key, value))
         ((_, change),) = [call for call in s.engine.calls if call[0] == "change"]
@@ -147,7 +147,7 @@ async def test_no_voice_is_a_choice_too():
         assert s.engine.calls[-1][1].voice == "none"
 
 
-async def test_what_was_chosen_stands_in_the_conversation():
+async def test_a_choice_is_noted_in_the_conversation():
     async with screen(parts=part_makers()) as s:
         s.app.menu.choose(Choice("Speed of the voice: 1.2", "voice.speed", 1.2))
         s.engine.load(None)  # the microphone was lost meanwhile
@@ -170,7 +170,7 @@ async def test_a_choice_that_cannot_be_made_changes_nothing_and_says_why():
         assert "There is no such voice." in s.toasts
 
 
-async def test_save_writes_only_what_was_chosen_and_keeps_comments(own_config):
+async def test_save_writes_only_the_chosen_values_and_keeps_comments(own_config):
     own_config.parent.mkdir(parents=True)
     own_config.write_text("# mine\n[voice]\nspeed = 1.0  # calm\n")
     async with screen(size=(200, 24), parts=part_makers()) as s:
@@ -190,7 +190,7 @@ async def test_save_writes_only_what_was_chosen_and_keeps_comments(own_config):
     assert config == Config(voice=VoiceConfig(speed=1.2), ui=UiConfig(theme="nord"))
 
 
-async def test_what_is_saved_is_said_to_be_hidden_only_where_another_file_is_in_force(own_config):
+async def test_save_reports_an_overriding_file_only_if_there_is_one(own_config):
     for name, hidden in ("config.toml", False), ("voxtui.toml", True):
         Path(name).write_text("[ui]\ntheme = 'nord'\n", "utf-8")
         async with screen(size=(400, 24)) as s:
@@ -219,7 +219,7 @@ async def test_the_theme_of_the_config_is_used_and_an_unknown_one_is_named():
         assert "There is no theme 'pink'" in s.text
 
 
-async def test_the_first_screen_says_what_to_do_what_loads_and_what_stays_private():
+async def test_the_first_screen_shows_how_to_talk_the_loading_and_the_privacy():
     async with screen(size=(200, 40), loaded=False) as s:
         s.engine.report(Loading("Chat model", 0.45))
         await s.settle()
@@ -258,7 +258,7 @@ async def test_a_microphone_of_pure_zeros_is_named_while_models_load_until_it_is
         assert "Only digital silence" not in s.text
 
 
-async def test_a_microphone_that_was_silent_until_the_first_turn_is_no_longer_complained_of():
+async def test_the_warning_about_a_silent_microphone_is_removed_once_it_is_heard():
     async with screen(size=(200, 40)) as s:
         s.app.status.level.loudest = s.engine.level = 0.0
         s.app.status.check_level("a microphone", False)
@@ -284,7 +284,7 @@ async def test_nothing_of_a_microphone_is_shown_where_no_model_could_be_loaded()
         assert "dBFS" not in s.text and "USB Microphone" not in s.lines[-2]
 
 
-async def test_looking_for_devices_again_says_what_is_new():
+async def test_a_rescan_names_the_new_devices():
     there = list(DEVICES)
     async with screen(size=(120, 40), parts=part_makers(devices=lambda: there)) as s:
         s.app.menu.rescan()
@@ -317,7 +317,7 @@ async def test_devices_are_not_looked_for_in_the_middle_of_a_turn(state):
         assert s.toasts == ["Devices can be looked for only between turns."]
 
 
-async def test_where_the_voice_goes_is_said_from_the_start_and_as_it_changes():
+async def test_the_receiver_of_the_voice_is_shown_at_the_start_and_when_it_changes():
     there = RemoteBrainConfig(url="https://far.example/v1")
     config = Config(brain=BrainConfig(name="remote", remote=there))
     async with screen(size=(200, 40), loaded=False, config=config) as s:
@@ -348,7 +348,7 @@ async def test_a_microphone_of_pure_zeros_is_named_with_its_likely_cause():
         assert "it is muted, or this terminal has no permission" in s.text
 
 
-async def test_the_level_is_told_as_a_number_beside_the_microphones_name():
+async def test_the_level_is_shown_as_a_number_beside_the_microphones_name():
     async with screen(size=(100, 30)) as s:
         for level, told in ((0.1, "−20 dBFS"), (0.0, "digital silence")):
             s.app.status.level.peak, s.engine.level = None, level
@@ -365,7 +365,7 @@ async def test_a_microphones_name_is_never_read_as_markup():
         assert "HDA [/mic] [red]Analog" in s.lines[-2]
 
 
-async def test_what_the_palette_offers_is_never_read_as_markup():
+async def test_entries_of_the_palette_are_never_parsed_as_markup():
     title = "Microphone: HDA [/mic] [red]Analog"
     async with screen(
         parts=part_makers(devices=lambda: [ListedDevice("HDA [/mic] [red]Analog", 1, 0)])
@@ -390,7 +390,7 @@ async def test_why_nothing_was_changed_is_never_read_as_markup():
         assert [Toast(toast).render().plain for toast in s.notifications] == [str(reason)]
 
 
-async def test_another_microphone_is_checked_and_its_level_told(monkeypatch):
+async def test_a_newly_chosen_microphone_is_checked_and_its_level_reported(monkeypatch):
     monkeypatch.setattr("voxtui.ui.status.LEVEL_CHECK_SECONDS", 0.2)
     monkeypatch.setattr("voxtui.ui.app.TICK_SECONDS", 1e6)
     async with screen(size=(100, 30)) as s:
@@ -421,7 +421,7 @@ async def test_a_microphone_that_does_not_open_leaves_the_old_one():
         assert new.closed and not old.closed
 
 
-async def test_what_was_chosen_and_cannot_be_used_is_neither_marked_nor_saved(own_config):
+async def test_a_choice_that_fails_is_neither_marked_nor_saved(own_config):
     broken = FakeMicrophone(DeviceError("It is in use."))
     parts = part_makers(microphone=lambda config: broken)
     async with live(ScriptedBrain(), FakeMicrophone(), FakeSpeaker(), parts) as s:
@@ -451,7 +451,7 @@ async def test_a_new_brain_answers_the_next_turn():
         assert new.warmed
 
 
-async def test_a_lost_microphone_gives_way_to_the_systems_default():
+async def test_the_systems_default_replaces_a_lost_microphone():
     microphone, spare = FakeMicrophone(), FakeMicrophone()
     spare.name = "built-in microphone"
     async with live(ScriptedBrain(), microphone, FakeSpeaker()) as s:
@@ -469,7 +469,7 @@ async def in_time(s: Screen, true) -> bool:
     return True
 
 
-async def test_a_chat_model_that_is_missing_is_fetched_on_request_and_what_was_typed_is_answered():
+async def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answered():
     async with screen(loaded=False, parts=part_makers(reload=(reload := Reload()))) as s:
         await s.press("f")
         assert s.commands == []
@@ -555,7 +555,7 @@ async def test_a_sound_server_that_hangs_hides_only_the_devices():
         answers.set()
 
 
-async def test_what_is_in_memory_at_the_first_load_is_frozen_and_nothing_later(monkeypatch):
+async def test_the_garbage_collector_is_frozen_at_the_first_load_only(monkeypatch):
     frozen = []
     monkeypatch.setattr("voxtui.ui.terminal.gc_tuning.freeze", lambda: frozen.append(1))
     async with screen(parts=part_makers()) as s:

@@ -16,7 +16,7 @@ SAID = Utterance(
 )
 
 
-async def test_what_was_said_is_a_waveform_with_its_length_and_then_the_words():
+async def test_an_utterance_is_shown_as_a_waveform_with_its_length_then_as_words():
     async with screen() as s:
         s.engine.begin()
         s.engine.report(StateChanged(State.THINKING), Captured(1, SAID))

@@ -86,7 +86,7 @@ async def test_letting_go_of_another_key_changes_nothing():
         assert s.commands == ["talk"]
 
 
-async def test_a_window_that_loses_the_focus_lets_go():
+async def test_losing_the_focus_ends_the_talk():
     async with screen() as s:
         await reports_releases(s)
         down(s, 10.0)
@@ -283,7 +283,7 @@ async def test_another_mouse_button_does_not_talk():
         assert s.commands == []
 
 
-async def test_a_window_that_loses_the_focus_lets_go_of_the_mouse_button():
+async def test_losing_the_focus_ends_talking_with_the_mouse_button():
     async with screen() as s:
         await s.pilot.mouse_down(Meter)
         s.app.post_message(events.AppBlur())
@@ -345,7 +345,7 @@ async def test_a_badge_says_which_way_of_talking_is_in_force(size):
         assert " hands-free " in s.lines[0]
 
 
-async def test_the_bar_says_what_the_key_does():
+async def test_the_bar_shows_the_action_of_the_key():
     async with screen() as s:
         assert "toggle: Space starts, Space ends" in s.text
         assert "Press Space and speak" in s.text

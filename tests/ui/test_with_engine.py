@@ -79,7 +79,7 @@ async def test_a_typed_turn_is_answered_aloud():
         assert speaker.chunks
 
 
-async def test_escape_silences_the_answer_and_what_was_not_heard_is_shown():
+async def test_escape_silences_the_answer_and_marks_the_unheard_part():
     speaker = FakeSpeaker(held=True, heard=0.0)
     async with live(ScriptedBrain(["A long story."]), None, speaker) as s:
         s.app.controls.engine.send_text("tell")

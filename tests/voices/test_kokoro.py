@@ -218,7 +218,7 @@ def test_a_device_that_has_no_room_for_it_is_one_sentence(files, monkeypatch, er
         KokoroVoice(VoiceConfig(), files).warm_up(quiet)
 
 
-def test_a_sound_that_is_no_number_fails_as_one_sentence(files, tmp_path):
+def test_samples_that_are_not_numbers_fail_as_one_sentence(files, tmp_path):
     torch.save(torch.full((510, 1, 256), torch.nan), tmp_path / "nan.pt")
     voice = KokoroVoice(VoiceConfig(), replace(files, voice=tmp_path / "nan.pt"))
     with pytest.raises(ModelError, match=r"Kokoro could not say 'Ready\.'"):

@@ -112,7 +112,7 @@ def test_a_reply_that_ends_as_it_is_paused_is_complete() -> None:
 
 
 @pytest.mark.parametrize("texts", [("",), ("", "", "")])
-def test_tokens_without_text_do_not_repeat_the_reply_for_ever(texts: tuple[str, ...]) -> None:
+def test_tokens_without_text_do_not_repeat_the_reply_forever(texts: tuple[str, ...]) -> None:
     chat = ScriptedChat(*texts)
     silent = reply(chat, 9, min_new_tokens=2)
     silent.run(lambda: True)
@@ -140,7 +140,7 @@ def test_a_reply_that_is_paused_never_exceeds_its_limit() -> None:
 # Work before the release.
 
 
-def test_a_pass_that_fails_while_the_key_is_held_costs_only_time(brain: Scripted) -> None:
+def test_a_pass_that_fails_while_the_key_is_held_does_not_fail_the_turn(brain: Scripted) -> None:
     brain.recogniser.script = [ModelError("Not now.")]
     said = spoken(brain)
     assert brain.answers(said) == "hello thereIt is so."

@@ -181,7 +181,7 @@ def test_no_port_is_open(brain: EmbeddedBrain, chat: NotingLlama) -> None:
     assert not {f"socket:[{inode}]" for inode in listening} & ours
 
 
-def test_a_chat_process_that_was_killed_between_two_turns_costs_none(
+def test_a_chat_process_killed_between_two_turns_is_replaced(
     brain: EmbeddedBrain, chat: NotingLlama
 ) -> None:
     assert chat.pid is not None
@@ -190,7 +190,7 @@ def test_a_chat_process_that_was_killed_between_two_turns_costs_none(
     assert reply(brain, "Hello.")[1]
 
 
-def test_a_chat_process_that_is_killed_in_a_reply_costs_one_turn(
+def test_a_chat_process_killed_during_a_reply_fails_one_turn(
     brain: EmbeddedBrain, chat: NotingLlama
 ) -> None:
     with pytest.raises(ModelError, match="ended unexpectedly"):

@@ -58,7 +58,7 @@ llama.run("Once", Config().generation.sampling(), 400, lambda: False, say, ignor
 @pytest.mark.parametrize(
     "when", ["loads", "loads for ever", pytest.param("talks", marks=pytest.mark.slow)]
 )
-def test_the_chat_process_ends_with_whoever_started_it_also_if_that_is_killed(
+def test_the_chat_process_ends_with_its_parent_also_if_that_is_killed(
     when: str, tmp_path: Path
 ) -> None:
     path = model_file("smollm2-135m")
@@ -76,7 +76,7 @@ def test_the_chat_process_ends_with_whoever_started_it_also_if_that_is_killed(
     assert ended
 
 
-def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_fails_with_one_sentence(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(1000))
     with pytest.raises(ModelError, match=r"broken\.gguf did not load"):
@@ -101,7 +101,7 @@ def test_a_long_place_for_temporary_files_does_no_harm(
     llama.close()
 
 
-def test_nothing_is_left_of_a_loading_that_nobody_waits_for(
+def test_an_aborted_loading_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on Ctrl-C: this process may end at once, and takes nothing away any more."""

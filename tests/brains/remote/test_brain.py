@@ -176,7 +176,7 @@ def test_a_reply_in_one_piece_ends_at_that_limit_too(server, make):
     assert len(replied(make())) == 32 * 160
 
 
-def test_empty_events_do_not_extend_the_time_out_for_ever(server, make, monkeypatch):
+def test_empty_events_do_not_extend_the_time_out_forever(server, make, monkeypatch):
     monkeypatch.setattr("voxtui.brains.remote.brain.MAX_WAITS", 2)
 
     def answer(exchange):

@@ -65,7 +65,7 @@ def replied(brain: RemoteBrain, said: str, *past: PastTurn) -> list[Token]:
     return tokens
 
 
-def test_it_answers_in_tokens_and_knows_what_was_said_before(brain: RemoteBrain) -> None:
+def test_it_answers_in_tokens_and_uses_the_earlier_turns(brain: RemoteBrain) -> None:
     name = PastTurn("My name is Rosalind.", None, (Token("Nice to meet you, Rosalind."),))
     tokens = replied(brain, "What is my name?", name)
     assert 1 < len(tokens) <= 16

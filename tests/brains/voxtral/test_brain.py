@@ -94,7 +94,7 @@ def test_the_features_are_those_of_the_processor(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_what_is_heard_is_what_transformers_hears(oracle: Oracle, dtype: torch.dtype) -> None:
+def test_audio_features_equal_those_of_transformers(oracle: Oracle, dtype: torch.dtype) -> None:
     theirs = copy.deepcopy(oracle.model).to(dtype)
     features = oracle.features(sound(3.0)).to(dtype)
     with torch.inference_mode():
@@ -171,9 +171,7 @@ def test_typed_text_never_becomes_a_control_token(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.3, 2.0, 5.0, 29.9, 30.0, 31.0])
-def test_one_turn_is_what_generate_says(
-    brain: VoxtralBrain, oracle: Oracle, seconds: float
-) -> None:
+def test_one_turn_equals_generate(brain: VoxtralBrain, oracle: Oracle, seconds: float) -> None:
     said = utterance(seconds)
     ours = ids(answered(brain, (), said))
     assert len(ours) > 2
@@ -181,17 +179,17 @@ def test_one_turn_is_what_generate_says(
 
 
 @pytest.mark.slow
-def test_sixty_five_seconds_are_what_generate_says(brain: VoxtralBrain, oracle: Oracle) -> None:
+def test_sixty_five_seconds_of_audio_equal_generate(brain: VoxtralBrain, oracle: Oracle) -> None:
     said = utterance(65.0)
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
 
 
-def test_the_reply_depends_on_what_was_said(brain: VoxtralBrain) -> None:
+def test_the_reply_depends_on_the_utterance(brain: VoxtralBrain) -> None:
     replies = {tuple(ids(answered(brain, (), utterance(2.0, seed)))) for seed in range(4)}
     assert len(replies) > 1
 
 
-def test_three_turns_are_what_generate_says_and_only_what_is_new_is_computed(
+def test_three_turns_equal_generate_and_compute_only_the_new_part(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
     past: tuple[PastTurn, ...] = ()
@@ -205,7 +203,7 @@ def test_three_turns_are_what_generate_says_and_only_what_is_new_is_computed(
         past = (*past, PastTurn(said, None, reply))
 
 
-def test_after_a_barge_in_the_history_is_what_was_heard(
+def test_after_a_barge_in_the_history_holds_the_heard_part(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
     said = utterance(2.0, 3)
@@ -239,7 +237,7 @@ def test_a_turn_is_one_prefill_and_a_step_for_each_token(brain: VoxtralBrain) ->
     assert brain.generator.embedder.windows - windows == 1
 
 
-def test_a_transcription_is_what_generate_says(
+def test_a_transcription_equals_generate(
     brain: VoxtralBrain, directory: Path, oracle: Oracle
 ) -> None:
     said = utterance(2.0, 6)
@@ -317,7 +315,7 @@ def stammer(seconds: float) -> list[bool]:
     return [number % 2 == 0 for number in range(round(seconds / FRAME_SECONDS))]
 
 
-def test_work_ahead_takes_no_more_than_its_share_however_often_one_pauses(
+def test_speculative_work_stays_within_its_share_after_any_number_of_pauses(
     brain: VoxtralBrain,
 ) -> None:
     seldom = speculations(brain, stammer(5.0), took=0.1)
@@ -425,7 +423,7 @@ def test_text_is_whole_characters_and_the_same_as_the_tokenizer_makes_it(directo
     assert not any("\ufffd" in piece for piece in pieces)
 
 
-def test_what_a_terminal_would_obey_is_no_text(directory: Path) -> None:
+def test_control_characters_are_removed_from_the_text(directory: Path) -> None:
     tekken = Tekken(directory)
     detokenizer = Detokenizer(tekken)
     said = "".join(detokenizer.text(token) for token in tekken.encode("Hush\x1b[2J,\x07 now\n"))
@@ -527,7 +525,7 @@ def test_typed_words_are_given_back_as_heard(brain: VoxtralBrain) -> None:
     ],
     ids=["memory", "nan", "sticky", "sticky, by a kernel"],
 )
-def test_a_failure_costs_one_turn_and_the_second_the_model(
+def test_one_failure_ends_the_turn_and_a_second_one_the_model(
     directory: Path,
     oracle: Oracle,
     monkeypatch: pytest.MonkeyPatch,
@@ -561,7 +559,7 @@ def test_a_failure_costs_one_turn_and_the_second_the_model(
         brain.close()
 
 
-def test_a_cache_that_grew_is_emptied_all_the_same() -> None:
+def test_a_cache_that_grew_is_emptied_too() -> None:
     loop = ReplyGenerator(*parts(model()), Sampler(4096, EOS, torch.device("cpu")), 16)
     for _ in loop.prepare([1] * 100, []):
         pass
@@ -587,7 +585,7 @@ def test_weights_are_of_bfloat16_or_of_float16_where_the_gpu_lacks_it(
     assert best_dtype(torch.device("cuda" if cuda else "cpu")) == wanted
 
 
-def test_what_triton_compiles_is_kept_in_the_users_cache_directory(
+def test_triton_keeps_its_compiled_kernels_in_the_users_cache_directory(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -48,7 +48,7 @@ def test_every_output_channel_has_a_scale_of_its_own() -> None:
     assert off(found[:, 1:], functional.linear(x, weight)[:, 1:]) < 0.04
 
 
-def test_what_e4m3_can_hold_is_held_exactly() -> None:
+def test_e4m3_values_are_kept_exactly() -> None:
     weight = drawn(8, 32).to(torch.float8_e4m3fn).float()
     weight[:, 0] = 448.0
     assert torch.equal(functional.linear(torch.eye(32), Fp8Weight(weight, None)), weight.T)  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def test_a_gpu_that_can_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     quantized.check(GPU)
 
 
-def test_a_kernel_that_fails_is_said_and_the_weights_stay_as_they_are(
+def test_a_kernel_that_fails_is_reported_and_the_weights_stay_unchanged(
     tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(decoder: object) -> None:

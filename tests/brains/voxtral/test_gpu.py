@@ -122,7 +122,7 @@ def generated(weights, past: list[Exchange], said: Clip) -> list[int]:
 
 
 @pytest.mark.parametrize("seconds", [0.3, 5.0, 30.0, 31.0])
-def test_one_turn_is_what_generate_says(weights, captured, plain, seconds) -> None:
+def test_one_turn_equals_generate(weights, captured, plain, seconds) -> None:
     said = clip(1, seconds)
     wanted = generated(weights, [], said)
     for loop in (captured, plain):
@@ -132,7 +132,7 @@ def test_one_turn_is_what_generate_says(weights, captured, plain, seconds) -> No
     assert len(wanted) > 2
 
 
-def test_three_turns_and_one_after_a_barge_in_are_what_generate_says(weights, captured) -> None:
+def test_three_turns_and_one_after_a_barge_in_equal_generate(weights, captured) -> None:
     past: list[Exchange] = []
     for number in range(10, 13):
         said = clip(number, 2.0)
@@ -214,7 +214,7 @@ def true_shape() -> Decoder:
 
 @pytest.mark.parametrize("fp8", [False, True])
 @pytest.mark.parametrize("which", ["all", OVERLAPS])
-def test_kernels_do_what_torch_does_at_the_real_width(true_shape, which, fp8) -> None:
+def test_kernels_equal_torch_at_the_real_width(true_shape, which, fp8) -> None:
     decoder = copy.copy(true_shape)
     decoder.layers = decoder.layers[:]
     if fp8:
@@ -230,7 +230,7 @@ def test_kernels_do_what_torch_does_at_the_real_width(true_shape, which, fp8) ->
 @pytest.mark.parametrize(
     ("rows", "columns"), [(6144, 3072), (3072, 4096), (16_384, 3072), (3072, 8192)]
 )
-def test_the_product_of_fp8_weights_is_that_of_what_they_stand_for(rows, columns) -> None:
+def test_the_product_of_fp8_weights_equals_that_of_the_dequantised_weights(rows, columns) -> None:
     from voxtui.brains.voxtral.kernels import product
 
     weight = Fp8Weight(torch.randn(rows, columns).to(DEVICE), None)
@@ -263,7 +263,7 @@ def test_attention_by_kernels_is_that_of_torch_however_full_the_cache_is(
 
 @pytest.mark.parametrize("fp8", [False, True])
 @pytest.mark.parametrize("which", ["none", "attention", "all", OVERLAPS])
-def test_captured_steps_of_every_kind_say_what_the_plain_loop_says(weights, fp8, which) -> None:
+def test_captured_steps_of_every_kind_equal_the_plain_loop(weights, fp8, which) -> None:
     def made(kernels: str, captured: bool) -> ReplyGenerator:
         decoder, embedder = parts(copy.deepcopy(weights))
         if fp8:

@@ -49,16 +49,14 @@ def replays(recorder: TapeRecorder) -> int:
 
 
 @pytest.mark.parametrize("seconds", [0.3, 30.0, 31.0])
-def test_one_turn_is_what_generate_says(
-    brain: VoxtralBrain, oracle: Oracle, seconds: float
-) -> None:
+def test_one_turn_equals_generate(brain: VoxtralBrain, oracle: Oracle, seconds: float) -> None:
     said = utterance(seconds)
     ours = ids(answered(brain, (), said))
     assert len(ours) > 2
     assert ours == oracle.answer(instruction(brain), (), said)
 
 
-def test_three_turns_and_one_after_a_barge_in_are_what_generate_says(
+def test_three_turns_and_one_after_a_barge_in_equal_generate(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
     past: tuple[PastTurn, ...] = ()
@@ -95,7 +93,7 @@ def test_a_step_queued_before_the_last_token_was_read_changes_nothing(
         past = (*past, PastTurn(said, None, reply))
 
 
-def test_what_is_read_is_the_shortest_captured_stretch_that_holds_the_conversation(
+def test_a_step_reads_the_smallest_captured_bucket_that_holds_the_conversation(
     brain: VoxtralBrain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[str, tuple[int, ...]]] = []
@@ -173,7 +171,7 @@ def test_after_an_answer_that_was_no_number_the_next_is_sound(
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
 
 
-def test_what_is_captured_is_as_many_operations_as_the_latency_log_says() -> None:
+def test_the_number_of_captured_operations_equals_that_of_the_latency_log() -> None:
     """Counted per layer, for the 32 of the encoder and the 30 of the language model."""
 
     def counted(layers: int) -> list[int]:
@@ -206,7 +204,9 @@ def warmed(directory: Path, config: Config) -> tuple[VoxtralBrain, list[str], li
 CAPTURED = Config(brain=BrainConfig(voxtral=VoxtralBrainConfig(graphs=True)))
 
 
-def test_without_a_gpu_the_reason_is_said_and_the_same_work_answers(tiny_voxtral: Path) -> None:
+def test_without_a_gpu_the_reason_is_shown_and_the_uncaptured_loop_answers(
+    tiny_voxtral: Path,
+) -> None:
     brain, said, steps = warmed(tiny_voxtral, CAPTURED)
     try:
         assert said == [

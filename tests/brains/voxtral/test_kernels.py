@@ -71,7 +71,7 @@ def reply(loop: ReplyGenerator, tokens: int = 12) -> list[int | None]:
 
 
 @pytest.mark.parametrize("fp8", [False, True])
-def test_a_step_of_parts_says_what_the_plain_step_says(fp8: bool) -> None:
+def test_a_step_of_parts_equals_the_plain_step(fp8: bool) -> None:
     plain = reply(loop_with(None, fp8))
     assert len(set(plain)) > 3
     assert reply(loop_with(DecodeKernels(slow_attend, linear), fp8)) == plain
@@ -94,7 +94,7 @@ def test_where_the_place_is_read_on_the_device_one_captured_step_serves_all_leng
     assert reply(loop) == reply(loop_with(single))
 
 
-def test_kernels_that_are_right_are_told_from_wrong_ones() -> None:
+def test_the_check_accepts_right_kernels_and_refuses_wrong_ones() -> None:
     decoder, _ = parts(model())
     assert step.is_right(decoder, DecodeKernels(slow_attend, linear))
 
@@ -169,7 +169,7 @@ def test_kernels_that_fail_are_refused_with_the_first_line_of_why(
     assert "wrong" in refused(monkeypatch, (9, 0))
 
 
-def test_without_a_gpu_that_is_said_and_the_same_work_answers(tiny_voxtral: Path) -> None:
+def test_without_a_gpu_a_notice_is_shown_and_torch_answers(tiny_voxtral: Path) -> None:
     said: list[str] = []
     config = Config(brain=BrainConfig(voxtral=VoxtralBrainConfig(kernels="all")))
     brain = VoxtralBrain(config, tiny_voxtral, said.append)
@@ -193,7 +193,7 @@ def run(code: str, **environment: str) -> str:
 
 
 @needs_triton
-def test_the_product_says_what_torch_says() -> None:
+def test_the_product_equals_torch() -> None:
     """Triton's interpreter stores what a bfloat16 is stored as, and can multiply it."""
     code = """
 import itertools, torch
@@ -224,7 +224,7 @@ print("equal")
 
 
 @needs_triton
-def test_attention_says_what_torch_says_however_full_the_cache_is() -> None:
+def test_attention_equals_torch_at_every_fill_of_the_cache() -> None:
     """In half precision: Triton's interpreter has no product of bfloat16."""
     code = """
 import torch

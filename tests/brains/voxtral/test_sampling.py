@@ -75,7 +75,7 @@ def test_without_temperature_the_likeliest_token_is_picked():
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_a_logit_that_is_no_number_is_told(wrong):
+def test_a_logit_that_is_not_a_number_is_reported(wrong):
     sampler = Sampler(VOCABULARY, END, CPU)
     logits = torch.randn(VOCABULARY)
     logits[5] = wrong

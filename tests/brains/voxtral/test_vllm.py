@@ -212,14 +212,14 @@ def written(brain: VoxtralBrain, text: str) -> tuple[Token, ...]:
 
 
 @pytest.mark.parametrize("seconds", [0.3, 2.0, 5.0, 29.9, 30.0, 31.0, 65.0])
-def test_a_turn_is_what_vllm_says(brain: VoxtralBrain, server: Server, seconds: float) -> None:
+def test_a_turn_equals_vllm(brain: VoxtralBrain, server: Server, seconds: float) -> None:
     said = utterance(seconds)
     ours = ids(answered(brain, (), said))
     assert len(ours) > 2
     assert ours == server.reply([user(brain.instruction, heard(said))])
 
 
-def test_three_turns_are_what_vllm_says(brain: VoxtralBrain, server: Server) -> None:
+def test_three_turns_equal_vllm(brain: VoxtralBrain, server: Server) -> None:
     first, second = utterance(2.0, 1), utterance(3.0, 2)
     past = (
         PastTurn(first, None, written(brain, "Hello there.")),
@@ -232,9 +232,7 @@ def test_three_turns_are_what_vllm_says(brain: VoxtralBrain, server: Server) -> 
     assert ids(answered(brain, past, second)) == theirs
 
 
-def test_after_a_barge_in_the_next_turn_is_what_vllm_says(
-    brain: VoxtralBrain, server: Server
-) -> None:
+def test_after_a_barge_in_the_next_turn_equals_vllm(brain: VoxtralBrain, server: Server) -> None:
     said, again = utterance(2.0, 3), utterance(1.0, 4)
     answered(brain, (), said)  # fills the cache with a reply that was not heard
     past = (PastTurn(said, None, written(brain, "Well,")),)
@@ -244,9 +242,7 @@ def test_after_a_barge_in_the_next_turn_is_what_vllm_says(
     assert ids(answered(brain, past, again)) == theirs
 
 
-def test_after_eviction_the_next_turn_is_what_vllm_says(
-    brain: VoxtralBrain, server: Server
-) -> None:
+def test_after_eviction_the_next_turn_equals_vllm(brain: VoxtralBrain, server: Server) -> None:
     """A turn that became text, then one that is still sound."""
     said, again = utterance(2.0, 5), utterance(1.0, 6)
     past = (
@@ -260,7 +256,7 @@ def test_after_eviction_the_next_turn_is_what_vllm_says(
     assert ids(answered(brain, past, again)) == theirs
 
 
-def test_a_transcription_is_what_vllm_writes(brain: VoxtralBrain, server: Server) -> None:
+def test_a_transcription_equals_vllm(brain: VoxtralBrain, server: Server) -> None:
     said = utterance(2.0, 7)
     ours = list(brain.transcribe(said, Flag()))
     theirs = server.transcript(without_trailing_zeros(said.samples), len(ids(ours)))
@@ -294,7 +290,9 @@ def spoken(remote: RemoteBrain, said: Utterance, *past: PastTurn) -> tuple[list[
     return [item.text for item in items if isinstance(item, Token)], marks
 
 
-def test_a_remote_conversation_streams_what_vllm_says(server: Server, remote: RemoteBrain) -> None:
+def test_a_remote_conversation_streams_the_reply_of_vllm(
+    server: Server, remote: RemoteBrain
+) -> None:
     first, second, third = (utterance(seconds, number) for number, seconds in enumerate((1, 2, 3)))
     past = (
         PastTurn(first, "what it was about", (Token("Yes."),)),
@@ -307,7 +305,9 @@ def test_a_remote_conversation_streams_what_vllm_says(server: Server, remote: Re
     assert 0 < marks.network_s < marks.since_release()["sent"] + 1
 
 
-def test_a_remote_conversation_goes_on_past_the_sounds_that_vllm_takes(remote: RemoteBrain) -> None:
+def test_a_remote_conversation_goes_on_beyond_the_clips_that_vllm_accepts(
+    remote: RemoteBrain,
+) -> None:
     past = [PastTurn(utterance(0.5, number), None, (Token("Yes."),)) for number in range(7)]
     assert spoken(remote, utterance(1.0), *past)[0]
 

@@ -33,7 +33,7 @@ def test_markdown_becomes_text_without_its_marks(text, seen):
     assert rendered(text).plain == seen
 
 
-def test_what_the_marks_meant_is_a_style():
+def test_markdown_marks_become_styles():
     spans = rendered("a **b** `c` *d*").spans
     assert [str(span.style) for span in spans] == [
         "bold", "$text-accent", "italic",

@@ -185,7 +185,7 @@ def test_a_paste_without_its_end_is_over_at_its_largest_size(monkeypatch) -> Non
     assert told(list(parser.feed("\x11"))[-1]) == ("key", "ctrl+q")
 
 
-def test_the_pinned_textual_is_the_one_whose_private_parts_are_used() -> None:
+def test_textual_is_pinned_to_the_version_whose_private_parts_are_used() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     (pin,) = [d for d in project["project"]["dependencies"] if d.startswith("textual")]
     assert pin == "textual>=8.2.8,<8.3"
