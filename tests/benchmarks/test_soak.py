@@ -50,9 +50,9 @@ def test_a_gap_between_frames_counts_as_lost():
 
 
 def test_samples_lost_between_two_clicks_are_found():
-    whole = soak.UserTranscript(clicks=[(1.0, 11.0), (5.0, 15.0), (9.0, 19.0)])
+    whole = soak.Clicks(clicks=[(1.0, 11.0), (5.0, 15.0), (9.0, 19.0)])
     assert soak.listened(whole, [2.0, 6.0, 10.0], 9.0)["lost_or_gained_ms"] == 0
-    lost = soak.UserTranscript(clicks=[(1.0, 11.0), (5.0, 15.0), (8.968, 19.0)])
+    lost = soak.Clicks(clicks=[(1.0, 11.0), (5.0, 15.0), (8.968, 19.0)])
     found = soak.listened(lost, [2.0, 6.0, 10.0], 9.0)
     assert found["lost_or_gained_ms"] == 32.0
     assert found["date_error_ms"]["spread"] == 0
