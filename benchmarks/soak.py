@@ -53,7 +53,7 @@ class Sample:
         gc.collect()
         this = psutil.Process()
         family = [this, *this.children(recursive=True)]
-        # Without the pages of files: how many of the model's are here is not for us to say.
+        # Without file pages, because the kernel decides how many pages of the model stay in memory.
         infos = [process.memory_info() for process in family]
         memory = sum(info.rss - info.shared for info in infos)
         return cls(turn, memory / 1e6, sum(p.num_threads() for p in family),

@@ -120,7 +120,7 @@ async def main():
     strategies = ExternalUserTurnStrategies()
     step = common.SAMPLE_RATE // 50
     if common.tuned():
-        # With none at all it looks for the words' end without rest: a core less for everybody.
+        # Without one it polls for the end of the words without a pause, which occupies a core.
         strategies = UserTurnStrategies(
             start=[ExternalUserTurnStartStrategy()],
             stop=[ExternalUserTurnStopStrategy(timeout=0.002)],

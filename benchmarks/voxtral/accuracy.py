@@ -1,4 +1,4 @@
-"""How far weights of one byte are from those they were made of."""
+"""Measure the error of fp8 weights against the weights they were made of."""
 
 # torch and transformers are typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -61,7 +61,7 @@ def logits(decoder: Decoder, ids: Sequence[int], heard: Tensor | None = None) ->
 
 
 def difference(exact: Tensor, found: Tensor) -> dict[str, Any]:
-    """Of two (n, vocabulary) logits: error as a share of their spread, and the likeliest token."""
+    """Compare two (n, vocabulary) logits: error as a share of their spread, and the top token."""
     spread = exact - exact.mean(-1, keepdim=True)
     error = found - exact
     chances, others = exact.log_softmax(-1), found.log_softmax(-1)
@@ -79,7 +79,7 @@ def difference(exact: Tensor, found: Tensor) -> dict[str, Any]:
 
 
 def of_random() -> list[dict[str, Any]]:
-    """fp8 against bfloat16 on the true shape and its first layers.
+    """Compare fp8 with bfloat16 on the true shape and its first layers.
 
     Random weights pass errors on enlarged and have no near certain tokens; trained ones are better.
     """
@@ -109,8 +109,10 @@ def _by_depth(decoder: Decoder) -> dict[int, Tensor]:
 
 
 def of_model(directory: Path, clips: Sequence[Path]) -> list[dict[str, Any]]:
-    """fp8 against the weights as they are, a row a clip: logits over the exact reply, and how many
-    tokens of the transcripts differ. Raises InputError."""
+    """Compare fp8 with the original weights, one row per clip.
+
+    Compares the logits over the exact reply, and the tokens of the transcripts. Raises InputError.
+    """
     said = [Clip(number, read(path)) for number, path in enumerate(clips)]
     device = best_device()
     try:

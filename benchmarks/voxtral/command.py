@@ -1,4 +1,4 @@
-"""One run, told as it goes: tables on the way, JSON on the way, goals at the end."""
+"""Run all measurements: print tables and write JSON during the run, goals at the end."""
 
 # torch and transformers are typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -33,7 +33,7 @@ REHEARSAL = "A rehearsal with a tiny shape: it says what our code adds, and noth
 def measure(
     tiny: bool, repeats: int, tell: Callable[[str], object], keep: Path | None = None
 ) -> dict[str, Any]:
-    """Measure all there is; `keep` is written anew after each row, so a run may be cut off."""
+    """Run every measurement. Writes `keep` again after each row, so a run may be aborted."""
     transformers.utils.logging.set_verbosity_error()
     device = best_device()
     rehearsal = tiny or device.type != "cuda"
@@ -50,7 +50,7 @@ def measure(
         said: dict[str, Any] = {"machine": about, **found, "ratios": ratios(found)}
         said["goals"] = goals(found, not rehearsal)
         if keep:
-            part = keep.with_name(f"{keep.name}.part")  # a run may be cut off at any moment
+            part = keep.with_name(f"{keep.name}.part")  # a run may be aborted at any time
             part.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
             part.replace(keep)
         return said
@@ -64,7 +64,7 @@ def measure(
                 found.setdefault(name, []).append(row)
                 all_of_it()
             tell(section(name, new))
-    finally:  # what a device that is lost costs is what was to come
+    finally:  # a lost device ends the run; the rows so far are kept
         said = all_of_it()
         tell("Ours to the better of the ways of generate; below 1: faster:\n")
         tell(table(said["ratios"]) + "\n")

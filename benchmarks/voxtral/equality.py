@@ -1,4 +1,4 @@
-"""Which replies of the Voxtral brain equal those of transformers' `generate`, as a table.
+"""Compare replies of the Voxtral brain with those of transformers' `generate`, as a table.
 
     python -m benchmarks.voxtral.equality
 
@@ -32,7 +32,7 @@ from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import HistoryConfig
 
 CAPACITY = 1600
-"""Of captured work: three windows and what goes with them."""
+"""Tokens of the cache of captured graphs: three windows of sound and their text."""
 
 PAUSE_FRAMES = 8
 
@@ -40,7 +40,7 @@ Reply = Callable[[Past, "Recording | str"], tuple[Token, ...]]
 
 
 def spoken(seconds: float, seed: int = 0) -> Recording:
-    """So much voice, and the silence before the key comes up."""
+    """Return `seconds` of voice, and the silence before the release."""
     samples = np.pad(sound(seconds, seed), (0, PAUSE_FRAMES * FRAME_SAMPLES))
     recording = Recording()
     for start in range(0, len(samples), FRAME_SAMPLES):
@@ -58,7 +58,7 @@ def utterance_of(recording: Recording) -> Utterance:
 
 @dataclass
 class Check:
-    """Answers as a brain does, and holds each reply against the oracle's."""
+    """Answers as a brain does, and compares each reply with that of `generate`."""
 
     brain: VoxtralBrain
     oracle: Oracle

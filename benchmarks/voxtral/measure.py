@@ -1,4 +1,4 @@
-"""The measurements: sections of rows, and a row that fails costs only itself."""
+"""The measurements: sections of rows. A row that fails does not stop the others."""
 
 # torch and transformers are typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -53,47 +53,47 @@ if TYPE_CHECKING:
     from voxtui.voices.kokoro import KokoroVoice
 
 SECONDS = (5, 2, 15, 40)
-"""First what the goals are about; so with the turns."""
+"""Lengths of the utterances; the first is that of the goals. The same holds for turns."""
 CONTEXTS = (512, 4096, 16_384)
 TINY_CONTEXTS = (512, 2048)
 TURNS = (1, 10, 5)
 AUDIO_TURNS = 5
-"""Of so many turns the sound stays in the context; older ones are text."""
+"""Turns whose sound stays in the context; older ones are text."""
 
 DECODED = 2 * TOKENS
-"""Tokens of which the rate is taken."""
+"""Tokens over which the rate is measured."""
 
 AHEAD = 8
-"""Tokens of a draft."""
+"""Tokens of a speculative reply."""
 
 WHOLE_SECONDS = 540.0
-"""A run ends about then: what is left out says so in its row."""
+"""Approximate limit of a run, in seconds. Each row beyond it reports that it was left out."""
 
 COMPILING_SECONDS = 120.0
-"""What `generate` may need to compile its step: not begun with less than that left, and kept free
-by what comes before it, since a goal is judged by it."""
+"""Seconds that `generate` may need to compile its step. Earlier rows leave this time free, because
+a goal depends on it; with less time left the row is left out."""
 
 CACHE_BYTES = 256e6
-"""More than any GPU keeps near: what a part reads in a row must come from its memory."""
+"""More than the cache of any GPU, so that repeated reads come from its memory."""
 
 Row: TypeAlias = "dict[str, Any]"
 
 Work: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
-"""The keys and values of a layer to what is looked up."""
+"""Computes the attention over the keys and values of a layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Of our loop."""
+    """A configuration of our loop."""
 
     name: str
     graphs: bool = False
     fp8: bool = False
     kernels: Literal["none", "attention", "all", "overlapped"] = "none"
     cudnn: bool = False
-    """whether the encoder's attention is captured from cuDNN: always of one shape, so one plan"""
+    """capture the encoder's attention from cuDNN; its shape is fixed, so one plan is enough"""
     sampled: bool = False
-    """whether tokens are drawn as the preset `balanced` has it; otherwise the likeliest is taken"""
+    """sample tokens with the preset `balanced`; otherwise take the likeliest one"""
 
 
 BALANCED = {"temperature": 0.2, "top_p": 0.95}
@@ -102,7 +102,7 @@ BALANCED = {"temperature": 0.2, "top_p": 0.95}
 PLAIN, GRAPHS, FP8 = "voxtui", "voxtui, graphs", "voxtui, fp8"
 
 SAFE = (Kind(PLAIN), Kind(GRAPHS, graphs=True))
-"""Without kernels of ours: one that goes astray would take the whole run with it."""
+"""Configurations without our kernels, because a faulty kernel would abort the whole run."""
 
 VARIANTS = (
     Kind("voxtui, graphs, sampled", graphs=True, sampled=True),
@@ -118,18 +118,18 @@ LAST = (
     Kind("voxtui, graphs, overlapped", graphs=True, kernels="overlapped"),
     Kind("voxtui, graphs, overlapped, fp8", graphs=True, fp8=True, kernels="overlapped"),
 )
-"""With more to go wrong: a plan inside a capture, a kernel launched before another has ended."""
+"""The riskier configurations: a plan inside a capture, a kernel launched before another ended."""
 
 BLOCKS = ((4, 1024, 4), (2, 1024, 4), (8, 1024, 4), (4, 2048, 8), (2, 2048, 4))
 CUTS = ((32, 32), (16, 64), (32, 64), (64, 32))
-"""Shapes of kernels, as `kernels.BLOCK` and `kernels.CUT`: the first are those that are used."""
+"""Shapes of kernels, as `kernels.BLOCK` and `kernels.CUT`; the first of each is in use."""
 
 REPLAYS = 20
-"""Of a part of a step in a row, so that waiting for the last is no part of it."""
+"""Replays per timing, so that the final synchronisation is amortised."""
 
 
 class Clock:
-    """How long it has been running, and what it is at: for the one who waits."""
+    """Prints the elapsed time and the current measurement."""
 
     def __init__(self, seconds: float) -> None:
         self._began = time.perf_counter()
@@ -143,7 +143,7 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds that the present section may still take."""
+        """Return the seconds that the present section may still take."""
         return min(self._until, self._whole) - self.elapsed
 
     def begin(self, section: str, seconds: float) -> None:
@@ -180,16 +180,16 @@ class Bench:
         self.shape = shape_of(config, size, size)
         self.ceilings = H200
         self._capacity = 4096
-        if self._cuda and not tiny:  # what is captured cannot grow
+        if self._cuda and not tiny:  # captured memory cannot grow
             large = torch.cuda.get_device_properties(device).total_memory > 60e9
             self._capacity = 20_480 if large else 8192
         self._decoders: dict[bool, tuple[Decoder, AudioEmbedder]] = {}
-        """without fp8 weights and with them"""
+        """by `fp8`: without fp8 weights, and with them"""
         self._measured: list[System] = []
         self.ours: dict[str, Ours] = {}
         self.theirs = [
             Generate(self._model, "generate, dynamic cache"),
-            # Compiling takes a minute for every length of the cache: that is done at the end.
+            # Compiled at the end, because it takes a minute for every length of the cache.
             Generate(
                 self._model, "generate, static cache",
                 cache_implementation="static", disable_compile=True,
@@ -197,10 +197,12 @@ class Bench:
         ]  # fmt: skip
 
     def run(self) -> Iterator[tuple[str, Row]]:
-        """Every row and its section, as soon as it is there: what the goals ask for first, then
-        what may fail, then what would change what comes after it.
+        """Yield every row with its section.
 
-        A section comes again where it is measured for the variants too.
+        First come the rows of the goals, then those that may fail, then those that change the
+        following ones.
+
+        A section appears again if it is measured for the variants too.
         """
         sections: list[tuple[str, float, Callable[[], Iterator[Row]]]] = [
             ("ceilings", 15, self._measure_ceilings),
@@ -223,8 +225,8 @@ class Bench:
             ("decode", 15, self._decode),
             ("ttft", 15, self._first_tokens),
             ("parts", 70, self.step_parts),
-            # What is compiled clears the workspaces of cuBLAS, which captured work writes to; and a
-            # profiler that has run once slows every launch down.
+            # Last, because compiling clears the workspaces of cuBLAS that captured graphs write to,
+            # and a profiler that has run once slows every launch down.
             ("generate, compiled", 150, self._compiled),
             ("kernels", 30, self._kernels),
         ]
@@ -239,7 +241,7 @@ class Bench:
         self._clock.end()
 
     def _row(self, about: Row, work: Callable[[], Row], needs: float = 0) -> Row:
-        """`about` and what `work` found, or why it found nothing."""
+        """Return `about` with the results of `work`, or with its error."""
         self._clock.at(", ".join(str(value) for value in about.values()))
         if self._clock.left < needs:
             return about | {"failed": "left out: no time"}
@@ -248,7 +250,7 @@ class Bench:
         except Exception as error:  # noqa: BLE001 - the other rows go on
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             gc.collect()
-            with suppress(RuntimeError):  # where the device is lost, every row will say so
+            with suppress(RuntimeError):  # after the loss of the device every row reports it
                 torch.cuda.empty_cache()
             return about | {"failed": said[:120]}
 
@@ -256,7 +258,7 @@ class Bench:
         return replace(self.shape, weight_bytes=1) if "fp8" in name else self.shape
 
     def _share(self, share: float) -> Row:
-        """Of the floor; a tiny model is so far from it that the share would say nothing."""
+        """Return the share of the floor; for a tiny model it would mean nothing."""
         return {} if self._tiny else {"floor_share": round(share, 3)}
 
     # The floor.
@@ -301,7 +303,7 @@ class Bench:
             decoder = copy.copy(decoder)
             enable(decoder, kind.kernels)
         if kind.graphs:
-            embedder = AudioEmbedder(embedder.encoder)  # what is captured is its own
+            embedder = AudioEmbedder(embedder.encoder)  # its graphs need their own memory
         sampling = BALANCED if kind.sampled else {}
         system = Ours(kind.name, decoder, embedder, self._capacity, **sampling)
         if kind.graphs:
@@ -336,7 +338,7 @@ class Bench:
         return row | self._share(least * 1e3 / row["p50_ms"])
 
     def _turns(self) -> Iterator[Row]:
-        """5 s of audio after so many turns before it: its first token, and its whole reply."""
+        """Time the first token and the whole reply to 5 s of audio, for each number of TURNS."""
         for turn in TURNS:
             past = [
                 Exchange(noise(5) if i >= turn - 1 - AUDIO_TURNS else "x" * 60, words(TOKENS))
@@ -359,7 +361,7 @@ class Bench:
         return spread(firsts[2:]) | {"whole_turn_ms": round(whole, 3)}
 
     def speculation(self) -> Iterator[Row]:
-        """From asking for a reply that was drafted at a pause to having its first token."""
+        """Time the first token of a reply that was speculated at a pause, from its request."""
         for system in self._measured:
             if isinstance(system, Ours):
                 yield self._row({"system": system.name}, partial(self._kept_draft, system))
@@ -385,7 +387,7 @@ class Bench:
         return spread(waits[2:])
 
     def _decode(self) -> Iterator[Row]:
-        """Tokens per second between the first and the last token, behind so much text."""
+        """Measure tokens per second from the first to the last token, after a context of text."""
         for context in self._contexts:
             for system in self._measured:
                 about = {"context": context, "system": system.name}
@@ -397,7 +399,7 @@ class Bench:
         )
 
     def _rated(self, name: str, context: int, moments: Callable[[], list[float]]) -> Row:
-        """Return the median of three, after one that does not count."""
+        """Return the median of three runs, after one that does not count."""
         rates: list[float] = []
         for _ in range(4):
             at = moments()
@@ -465,7 +467,7 @@ class Bench:
         return self._part(work, least_bytes, rounds)
 
     def _part(self, work: Callable[[], None], least_bytes: float, rounds: int = 1) -> Row:
-        """`work` does it for every layer so many times, and reads so much each time."""
+        """Time `work`, which runs the part for every layer and reads that many bytes each time."""
         with torch.inference_mode():
             replay = CudaRecorder()(work) if self._cuda else work
 
@@ -504,7 +506,7 @@ class Bench:
         return row | {"turn_mb": round((torch.cuda.max_memory_allocated() - before) / 1e6, 1)}
 
     def _stages(self) -> Iterator[Row]:
-        """Each stage by itself, waited for: together they take less."""
+        """Time each stage with its own synchronisation; together they take less."""
         for seconds in (2, 40):
             for system in self.ours.values():
                 about = {"clip_s": seconds, "system": system.name}
@@ -529,7 +531,7 @@ class Bench:
         if system is None:
             return
         for seconds in (2, 40):
-            with suppress(RuntimeError):  # of a lost device; the rows below say so
+            with suppress(RuntimeError):  # of a lost device; the rows below report it
                 system.ready(())
             with closing(system.stages((), noise(seconds), AHEAD)) as stages:
                 for stage in ("encoder", "prefill", "step"):
@@ -612,14 +614,14 @@ class Bench:
     # How often, and how long.
 
     def _asked(self, system: System, seconds: float, most: int) -> float:
-        """Seconds to the first of `most` tokens that answer so much noise."""
+        """Return the seconds to the first of `most` tokens that answer `seconds` of noise."""
         said = noise(seconds)
         system.ready(())
         (first,) = self._times(system.tokens((), said, most), 1)
         return first
 
     def _often(self, system: System) -> Iterator[int]:
-        """At least five times, the first two not counted; as often as asked while time is left."""
+        """Yield the number of each repeat: at least five, all of them while time is left."""
         repeats = self._repeats if isinstance(system, Ours) else max(3, self._repeats // 3)
         for number in range(repeats + 2):
             if number >= 5 and self._clock.left < 0:
@@ -627,11 +629,11 @@ class Bench:
             yield number
 
     def _times(self, tokens: Iterator[object], count: int | None = None) -> list[float]:
-        """When each of the first `count` tokens came, in seconds from now."""
+        """Return the time of each of the first `count` tokens, in seconds from the call."""
         settle(self.device)
         began = time.perf_counter()
         at = [time.perf_counter() - began for _ in islice(tokens, count)]
-        for _ in tokens:  # to its end: what is left must not run into the next measurement
+        for _ in tokens:  # to its end, so that no rest runs into the next measurement
             pass
         return at
 
@@ -640,7 +642,7 @@ class Bench:
 
 
 def masked(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
-    """torch's, as a captured step has it: a mask hides what is not used."""
+    """Attend with torch as a captured step does: a mask hides unused positions."""
     position = torch.tensor([context - 1], device=qkv.device)
     cos, sin = decoder.cos[position][:, None], decoder.sin[position][:, None]
     mask = qkv.new_zeros(decoder.heads // decoder.kv_heads, context)
@@ -648,12 +650,12 @@ def masked(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
 
 
 def varlen(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
-    """torch's for sequences whose length is on the device, without the turn and the write."""
+    """Attend with torch's function for lengths on the device, without rotation and write."""
     from torch.nn.attention.varlen import varlen_attn
 
     query = qkv.view(1, -1, decoder.head_size)[:, : decoder.heads]
     one, used = (torch.tensor([0, n], dtype=torch.int32).to(qkv.device) for n in (1, context))
-    # Grouped heads need no leave in torch 2.11, whose function has no word for it.
+    # torch 2.11 accepts grouped heads without the argument, which it lacks.
     grouped = "enable_gqa" in inspect.signature(varlen_attn).parameters
     more: Any = {"enable_gqa": True} if grouped else {}
 
@@ -665,7 +667,7 @@ def varlen(decoder: Decoder, qkv: torch.Tensor, context: int) -> Work:
 
 
 def split(decoder: Decoder, qkv: torch.Tensor, context: int, cut: tuple[int, int]) -> Work:
-    """Ours."""
+    """Attend with our kernel."""
     from voxtui.brains.voxtral.kernels import attend
 
     position = torch.tensor([context - 1], device=qkv.device)
@@ -683,7 +685,7 @@ def product(x: torch.Tensor, weight: Any, block: tuple[int, int, int]) -> torch.
 def capture(system: Ours, cudnn: bool) -> None:
     """Raise RuntimeError without CUDA."""
     gc.collect()
-    gc.freeze()  # some versions of torch look for garbage before each of the captures
+    gc.freeze()  # some versions of torch collect garbage before each capture
     torch.backends.cuda.enable_cudnn_sdp(cudnn)
     try:
         for _ in system.loop.capture(CudaRecorder()):  # the encoder first
@@ -694,7 +696,7 @@ def capture(system: Ours, cudnn: bool) -> None:
 
 @contextmanager
 def busy(work: Callable[[], object]) -> Generator[None, None, None]:
-    """`work` goes on beside, over and over."""
+    """Repeat `work` on another thread within the block."""
     over = threading.Event()
 
     def run() -> None:
@@ -727,7 +729,7 @@ def settle(device: torch.device) -> None:
 
 
 def spread(values: list[float]) -> Row:
-    """Median and p95 (nearest rank), in milliseconds."""
+    """Return median and p95 (nearest rank), in milliseconds."""
     ordered = sorted(values)
     p95 = ordered[max(0, math.ceil(0.95 * len(ordered)) - 1)]
     return {
@@ -738,7 +740,7 @@ def spread(values: list[float]) -> Row:
 
 
 def fastest(work: Callable[[], Any], device: torch.device) -> float:
-    """Seconds of the fastest of twelve runs: a ceiling, not a mean."""
+    """Return the seconds of the fastest of twelve runs: a ceiling, not a mean."""
     found: list[float] = []
     for _ in range(12):
         settle(device)

@@ -1,4 +1,4 @@
-"""The measurements in words: tables, ratios, and what was aimed at."""
+"""Report the measurements as text: tables, ratios and goals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def section(name: str, rows: Sequence[Row]) -> str:
 
 
 def ratios(found: Sections) -> list[Row]:
-    """Ours, as it is by default and at its best, to the better of the ways of `generate`."""
+    """Return the ratio of the better way of `generate` to ours: by default, and at our best."""
     rows: list[Row] = []
     for what, name, value, about, choose in (
         ("a token", "decode", "ms_per_token", {"context": SHORT}, min),
@@ -66,7 +66,7 @@ def ratios(found: Sections) -> list[Row]:
 
 
 def goals(found: Sections, judged: bool) -> list[Row]:
-    """Compare the goals for an H200 with the results. `judged`: whether this run can tell."""
+    """Compare the goals for an H200 with the results. `judged`: this run can decide them."""
     rows: list[Row] = []
 
     def add(goal: str, most: bool, limit: float, measured: float | None) -> None:
@@ -110,7 +110,7 @@ def _values(found: Sections, name: str, value: str, about: Row) -> Iterator[tupl
 
 
 def _cold(found: Sections) -> float | None:
-    """Of our best way without fp8."""
+    """Return first turn / later turns of our best configuration without fp8."""
     value = "later_turns_ms"
     rows = [row for row in found.get("kinds", ()) if value in row and "fp8" not in row["system"]]
     best = min(rows, key=itemgetter(value), default=None)
@@ -128,7 +128,7 @@ def _best(
 def _sides(
     found: Sections, name: str, value: str, about: Row, choose: Callable[[list[float]], float]
 ) -> tuple[float | None, float | None]:
-    """Our best without fp8, and the best of `generate`."""
+    """Return our best without fp8, and the best of `generate`."""
     ours = _best(found, name, value, about, choose, lambda s: _is_ours(s) and "fp8" not in s)
     theirs = _best(found, name, value, about, choose, lambda s: not _is_ours(s))
     compiled = _best(found, "generate, compiled", value, about, choose, lambda s: True)

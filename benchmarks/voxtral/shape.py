@@ -1,4 +1,4 @@
-"""The least a Voxtral of some shape can take: products and bytes, counted on paper."""
+"""Compute the minimum time of a Voxtral of some shape from its products and bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from voxtui.brains.voxtral.prompt import WINDOW_TOKENS
 
 WINDOW_FRAMES, PLACES, BINS, FREQUENCIES = 3000, 1500, 128, 201
-"""Of 30 s: frames of features, positions in the encoder after its second convolution."""
+"""Per window of 30 s: frames, positions after the second convolution; then bins of both spectra."""
 
 FLOAT = 2
 """Bytes of a bfloat16."""
@@ -22,7 +22,7 @@ class Work:
     """of weights, keys and values that have to be read"""
 
     def seconds(self, ceilings: Ceilings) -> float:
-        """At best: arithmetic and reading overlap."""
+        """Return the minimum seconds: arithmetic and reading overlap."""
         return max(self.flops / ceilings.flops, self.bytes / ceilings.bandwidth)
 
 
@@ -35,7 +35,7 @@ class Ceilings:
 
 
 H200 = Ceilings(790e12, 4.3e12)
-"""Measured on one, with a product of 8192 x 8192 x 8192 in bfloat16 and a copy of 4 GB."""
+"""Measured on an H200, with a product of 8192 x 8192 x 8192 in bfloat16 and a copy of 4 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Shape:
 
     @property
     def layer_weights(self) -> int:
-        """The products of one layer, its norms left out."""
+        """Count the weights of the products of one layer, without its norms."""
         query, others = self.heads * self.head_size, 2 * self.kv_heads * self.head_size
         attention = self.width * (2 * query + others)
         return attention + 3 * self.width * self.inner
@@ -81,21 +81,21 @@ class Shape:
 
     @property
     def weights(self) -> int:
-        """All of them, the embedding and the norms with them."""
+        """Count all weights, with the embedding and the norms."""
         language = self.layers * (self.layer_weights + 2 * self.width) + self.width
         return self.encoder_weights + self.projector_weights + language + 2 * self.head_weights
 
     @property
     def place_bytes(self) -> int:
-        """Keys and values of one token."""
+        """Return the bytes of keys and values of one token."""
         return 2 * self.layers * self.kv_heads * self.head_size * self.float_bytes
 
     def mel(self) -> Work:
-        """One window: the filter bank; the transforms before it are next to nothing."""
+        """Count one window of the filter bank; the transforms before it are negligible."""
         return Work(2 * FREQUENCIES * BINS * WINDOW_FRAMES, 4 * 160 * WINDOW_FRAMES)
 
     def encoder(self) -> Work:
-        """One window."""
+        """Count one window of the encoder."""
         d = self.encoder_width
         convolutions = 2 * 3 * (WINDOW_FRAMES * BINS * d + PLACES * d * d)
         products = 2 * PLACES * (4 * d * d + 2 * d * self.encoder_inner)
@@ -108,7 +108,7 @@ class Shape:
         return Work(2 * WINDOW_TOKENS * weights, weights * self.float_bytes)
 
     def prefill(self, tokens: int, before: int) -> Work:
-        """`tokens` behind `before` others that are in the cache, and the logits of the last."""
+        """Count a prefill of `tokens` after `before` cached ones, and the logits of the last."""
         products = 2 * (tokens * self.layers * self.layer_weights + self.head_weights)
         seen = tokens * before + tokens * (tokens + 1) / 2
         attention = 4 * seen * self.heads * self.head_size * self.layers
@@ -118,7 +118,7 @@ class Shape:
         return self.prefill(1, before)
 
     def first_token(self, seconds: float, before: int, ceilings: Ceilings) -> float:
-        """Seconds from the samples to the first token: one stage can only follow another."""
+        """Return the seconds from the samples to the first token; the stages run in sequence."""
         windows = max(1, -(-int(seconds * 1000) // 30_000))
         stages = [self.mel(), self.encoder(), self.projector()] * windows
         stages.append(self.prefill(windows * WINDOW_TOKENS + 1, before))
@@ -141,7 +141,7 @@ def shape_of(config: Any, float_bytes: int, weight_bytes: int) -> Shape:
 
 
 def counted(shape: Shape, ceilings: Ceilings, before: int) -> list[dict[str, Any]]:
-    """Each stage as a row; `before`: tokens of the instruction, which are in the cache."""
+    """Return each stage as a row; `before`: tokens of the instruction, which are in the cache."""
     from dataclasses import replace
 
     fp8 = replace(shape, weight_bytes=1)

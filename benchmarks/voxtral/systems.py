@@ -1,4 +1,4 @@
-"""What is measured: our loop in each of its kinds, and transformers' `generate`, on one model."""
+"""The measured systems: our loop in each configuration, and transformers' `generate`."""
 
 # torch and transformers are typed in part only.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -27,35 +27,35 @@ from voxtui.brains.voxtral.weights import best_dtype, parts
 RATE = 16_000
 
 TOKENS = 32
-"""A reply in this benchmark: no more, no fewer."""
+"""Exact number of tokens of a reply in this benchmark."""
 
 INSTRUCTION = "x" * 140
-"""As long as the default one: 35 tokens."""
+"""Has the length of the default instruction: 35 tokens."""
 
 PREFIX = 38
-"""Tokens that are in the cache before the user's voice: three of control, and the instruction."""
+"""Tokens in the cache before the user's voice: three control tokens and the instruction."""
 
 _numbers = itertools.count(1)
 
 
 class System(Protocol):
-    """Answers an utterance behind a past, as often as it is asked."""
+    """Answers an utterance after a past, any number of times."""
 
     name: str
 
     def ready(self, past: Sequence[Exchange]) -> None:
-        """Do what is done before the utterance is complete."""
+        """Do the work that precedes the end of the utterance."""
         ...
 
     def tokens(self, past: Sequence[Exchange], said: Clip, most: int) -> Iterator[object]: ...
 
     def behind(self, context: int, most: int) -> Iterator[object]:
-        """Tokens behind so much text."""
+        """Yield tokens after a context of text."""
         ...
 
 
 class Streamed:
-    """Stands in for a tokenizer under TextIteratorStreamer: every token is a word of its own."""
+    """Replaces the tokenizer under TextIteratorStreamer: every token is a separate word."""
 
     def decode(self, ids: Any, **_: Any) -> str:
         return "".join(f"w{int(i)} " for i in ids)
@@ -77,7 +77,7 @@ def tiny_config() -> Any:
 
 
 def random_model(config: Any, device: torch.device, dtype: torch.dtype | str = "auto") -> Any:
-    """Make a transformers model of that shape, in `dtype` or what suits the device."""
+    """Make a transformers model of that shape, in `dtype` or the best type for the device."""
     from transformers import VoxtralForConditionalGeneration
 
     suits = best_dtype(device) if dtype == "auto" else dtype
@@ -94,7 +94,7 @@ def random_model(config: Any, device: torch.device, dtype: torch.dtype | str = "
 
 
 def taken(model: Any) -> tuple[Decoder, AudioEmbedder]:
-    """Our parts of `model`, which stays usable: weights that are not fused are the same memory."""
+    """Return our parts of `model`, which stays usable: unfused weights share its memory."""
     shared: dict[int, Any] = {id(t): t for t in (*model.parameters(), *model.buffers())}
     return parts(copy.deepcopy(model, shared))
 
@@ -107,7 +107,7 @@ def noise(seconds: float) -> Clip:
 
 
 def words(count: int) -> list[int]:
-    """Ids of ordinary text."""
+    """Return ids of ordinary text."""
     return [1000 + i % 997 for i in range(count)]
 
 
@@ -175,13 +175,13 @@ class Generate:
         return self._generate(_text(context), [], most)
 
     def _forget_length(self) -> None:
-        """Else transformers makes each static cache as long as the longest there ever was."""
+        """Prevent that transformers makes each static cache as long as the longest so far."""
         self._model._previous_max_cache_length = -1
 
     def moments(self, context: int, most: int) -> list[float]:
-        """When each token behind so much text came, on `time.perf_counter`.
+        """Return the time of each token after a context of text, on `time.perf_counter`.
 
-        Worked out on this thread: the graphs of a compiled step belong to the main one.
+        Runs on this thread, because the graphs of a compiled step belong to the main thread.
         """
         at: list[float] = []
 
@@ -223,7 +223,7 @@ class Generate:
                     )  # fmt: skip
             except Exception as error:  # noqa: BLE001 - raised again where the tokens are read
                 failure.append(error)
-                streamer.end()  # else its reader would wait for ever
+                streamer.end()  # otherwise its reader would wait forever
 
         thread = threading.Thread(target=run)
         thread.start()

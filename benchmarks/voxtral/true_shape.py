@@ -3,9 +3,9 @@
     python -m benchmarks.voxtral.true_shape [--repeats 5] [--json OUT]
 
 Random weights in bfloat16: 15 GB of memory, and half an hour on two cores that multiply bfloat16
-themselves (AVX-512 or AMX). It says nothing about the times of a GPU. What it can say at this size:
-how far each stage is from the floor of this machine, whether the tenth turn waits longer than the
-first, and what it costs `generate` that it keeps no history.
+themselves (AVX-512 or AMX). The results do not apply to a GPU. They show at this size: the distance
+of each stage from the floor of this machine, the tenth turn against the first, and the cost for
+`generate` of keeping no history.
 """
 
 # torch and transformers are typed in part only.
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def ceilings() -> Ceilings:
-    """Of this machine, in bfloat16: the largest product of the encoder, and reading memory."""
+    """Measure this machine in bfloat16: the largest product of the encoder, and reading memory."""
     x, weight = torch.randn(1500, 1280).bfloat16(), torch.randn(1280, 5120).bfloat16()
     flops = 2 * x.numel() * weight.shape[1] / fastest(lambda: x @ weight, CPU)
     block = torch.ones(1 << 29)
@@ -86,13 +86,13 @@ def ceilings() -> Ceilings:
 
 
 def moments(tokens: Iterator[object]) -> list[float]:
-    """When each came, in seconds from now."""
+    """Return the time of each token, in seconds from the call."""
     began = time.perf_counter()
     return [time.perf_counter() - began for _ in tokens]
 
 
 def conversation(ours: Ours) -> list[Row]:
-    """The turns of one conversation, each behind all before it, the first right after the start."""
+    """Run the turns of one conversation, each after all before it; the first follows the start."""
     rows: list[Row] = []
     past: list[Exchange] = []
     for turn in range(1, TURNS + 1):

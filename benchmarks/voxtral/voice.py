@@ -1,4 +1,4 @@
-"""Kokoro at its true size with random weights: what it costs, not how it sounds."""
+"""Time Kokoro at its true size with random weights; its sound is meaningless."""
 
 # torch is typed in part only, kokoro not at all.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
