@@ -108,7 +108,7 @@ def test_a_named_turn_is_cancelled_and_no_newer_one():
         assert (result.number, result.outcome) == (second, Outcome.ANSWERED)
 
 
-def test_the_state_is_the_engines():
+def test_the_shown_state_is_that_of_the_engine():
     waiting = Flag()
     with headless([waiting, "Yes."]) as (there, _):
         there.controls.send_text("hello")
@@ -165,7 +165,7 @@ def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing():
     [("voice.speed", 1.2, False), ("audio.output", "x", False), ("brain.name", "embedded", True),
      ("voice.engine", "none", True), ("generation.preset", "ultra", True)],
 )  # fmt: skip
-def test_models_are_new_only_where_one_was_loaded(key, value, new):
+def test_models_are_new_only_if_one_was_loaded(key, value, new):
     local = Local()
     local.engine.load()
     assert local.controls.models_are_new

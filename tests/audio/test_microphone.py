@@ -152,7 +152,7 @@ def test_no_frame_comes_after_close_and_it_opens_again(
 
 
 @pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])
-def test_late_blocks_are_dated_by_their_count_and_a_gap_restarts_the_clock(
+def test_late_blocks_get_times_by_their_count_and_a_gap_restarts_the_clock(
     rate: int,
 ) -> None:
     block = rate // 100

@@ -84,7 +84,7 @@ def test_the_report_has_every_headline_from_both_origins_and_every_stage(bench):
     assert max(map(len, ran.stdout.splitlines())) <= 100
 
 
-def test_without_a_device_first_sound_is_when_the_speaker_gets_it(bench):
+def test_without_a_device_first_sound_is_marked_when_the_speaker_gets_it(bench):
     printed = json.loads(bench("--runs", "1", "--json").stdout)
     assert printed["speaker"] == "no device"
     for turn in printed["turns"]:

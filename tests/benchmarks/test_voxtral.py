@@ -105,7 +105,7 @@ def ours(model):
     return Ours(PLAIN, *taken(model), 1024)
 
 
-def test_both_sides_say_the_same_about_the_same_weights(model):
+def test_both_sides_give_the_same_reply_with_the_same_weights(model):
     said = noise(1)
     one = list(ours(model).tokens((), said, 8))
     words = "".join(Generate(model, "theirs").tokens((), said, 8)).split()
@@ -147,7 +147,7 @@ def test_a_static_cache_of_generate_is_no_longer_than_its_own_context(model):
     assert positions(lambda: one.moments(64, 4)) == 67
 
 
-def test_a_row_that_fails_tells_why_and_the_next_goes_on():
+def test_a_row_that_fails_holds_its_error_and_the_next_row_is_measured():
     bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(600))
     rows = list(bench.kinds(SAFE, bench.theirs))
     (row,) = [row for row in rows if row["system"] == GRAPHS]
@@ -197,7 +197,7 @@ def test_goals_are_judged_by_our_best_way_without_fp8():
     assert said["first audio after the first clause, p50, ms"] == "not measured"
 
 
-def test_a_goal_that_is_missed_says_so():
+def test_a_missed_goal_is_reported():
     said = verdicts(found(ours_ms=16.0, theirs_ms=40.0, rate=200.0))
     assert said["first token of 5 s, p50, ms"] == "missed"
     assert said["first token of 5 s, ours / generate"] == "missed"
@@ -223,7 +223,7 @@ def test_the_compiled_generate_counts_for_decode():
     assert verdicts(sections)["decode, ours / generate"] == "missed"
 
 
-def test_a_rehearsal_judges_nothing():
+def test_a_rehearsal_does_not_judge_the_goals():
     assert set(verdicts(found(), judged=False).values()) == {"needs a GPU"}
 
 
@@ -233,7 +233,7 @@ def test_ratios_are_to_the_better_of_the_ways_of_generate():
     assert rows["first token, turn 10"][PLAIN] == 0.75
 
 
-def test_a_table_has_a_column_for_whatever_any_row_has():
+def test_a_table_has_a_column_for_every_key_of_any_row():
     assert report.table([{"a": 1}, {"b": 2}]).splitlines() == [
         "| a | b |",
         "|---|---|",
@@ -317,7 +317,7 @@ def test_a_rehearsal_reports_every_measure(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_with_captured_work_no_row_fails_either(monkeypatch):
+def test_no_row_fails_with_captured_graphs(monkeypatch):
     """As on a GPU: what is captured is played back by a tape, and torch does what kernels would."""
 
     def some(qkv, position, cos, sin, kv, heads):
@@ -348,7 +348,7 @@ def test_the_sampled_measurement_uses_the_shipped_preset():
     assert (shipped.top_k, shipped.repetition_penalty) == (0, 1.0)
 
 
-def test_each_row_is_kept_as_soon_as_it_is_there(monkeypatch, tmp_path):
+def test_each_row_is_written_as_soon_as_it_is_measured(monkeypatch, tmp_path):
     """A run that is cut off loses nothing."""
     keep = tmp_path / "kept.json"
     seen = []

@@ -99,7 +99,7 @@ def test_a_speculation_that_failed_is_not_claimed(thread: SpeculationThread) -> 
     assert list(thread.request(Counting("key")).tokens()) == [0, 1, 2, 3, 4]
 
 
-def test_its_error_is_raised_behind_its_tokens(thread: SpeculationThread) -> None:
+def test_its_error_is_raised_after_its_tokens(thread: SpeculationThread) -> None:
     tokens = thread.request(Failing()).tokens()
     assert next(tokens) == 0
     with pytest.raises(ZeroDivisionError):
@@ -114,7 +114,7 @@ def test_a_cancelled_request_ends_its_reader_and_its_work(thread: SpeculationThr
     assert list(thread.request(Counting()).tokens()) == [0, 1, 2, 3, 4]
 
 
-def test_a_reader_that_leaves_ends_the_work(thread: SpeculationThread) -> None:
+def test_closing_the_reader_ends_the_work(thread: SpeculationThread) -> None:
     endless = thread.request(Counting(end=10**9))
     tokens = endless.tokens()
     assert next(tokens) == 0

@@ -210,7 +210,7 @@ def test_with_voxtral_configured_only_its_weights_are_needed(machine, capsys):
     ]
 
 
-def test_where_voxtral_can_answer_the_embedded_brain_may_lack_something(
+def test_the_embedded_brain_may_be_incomplete_if_voxtral_can_answer(
     machine, capsys, gpu, monkeypatch
 ):
     gpu(150)

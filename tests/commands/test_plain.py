@@ -166,7 +166,7 @@ def test_the_lines_of_a_pipe_wait_for_one_another_and_all_are_answered(converse)
         (Outcome.CANCELLED, {"reply": "A story", "marks": MARKS}, "First token 84 ms"),
     ],
 )
-def test_a_turn_that_ends_otherwise_says_how(converse, outcome, fields, said):
+def test_a_turn_that_was_not_answered_shows_its_outcome(converse, outcome, fields, said):
     def script(engine, told):
         engine.load()
         engine.begin()

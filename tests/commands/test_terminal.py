@@ -22,7 +22,7 @@ def test_the_flag_of_the_kitty_protocol_is_read_from_the_answer(answer, releases
     assert grants_release(answer) is releases
 
 
-def test_nothing_is_asked_without_a_terminal(capsys):
+def test_without_a_terminal_no_query_is_sent(capsys):
     assert reports_key_release() is None
     assert capsys.readouterr().out == ""
 
@@ -37,7 +37,7 @@ print('releases:', reports_key_release())
     ("releases", "printed"),
     [(True, "releases: True"), (False, "releases: False"), (None, "releases: None")],
 )
-def test_a_terminal_is_asked_and_left_as_it_was(releases, printed):
+def test_a_terminal_is_queried_and_restored(releases, printed):
     with PseudoTerminal([sys.executable, "-c", ASK], releases=releases) as there:
         assert there.ends() == 0
         there.until(lambda: printed.encode() in there.output)

@@ -41,7 +41,7 @@ def test_speech_is_likely_and_silence_is_not(detector: SpeechDetector) -> None:
     assert max(found[:8]) < 0.5 and max(found[-8:]) < 0.5
 
 
-def test_reset_forgets(detector: SpeechDetector) -> None:
+def test_reset_discards_the_state_of_earlier_frames(detector: SpeechDetector) -> None:
     first = probabilities(detector)
     detector.reset()
     assert probabilities(detector) == pytest.approx(first, abs=1e-4)

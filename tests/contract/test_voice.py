@@ -54,7 +54,7 @@ def test_speech_begins_with_sound_and_not_with_silence(voice: Voice) -> None:
 
 
 @pytest.mark.parametrize("clause", ["ok", "3 + 4 = 7", "naïve café — 50 %", "☃ snow", "a" * 300])
-def test_odd_text_does_not_fail(voice: Voice, clause: str) -> None:
+def test_unusual_text_does_not_fail(voice: Voice, clause: str) -> None:
     chunks = list(voice.speak(clause))
     assert chunks and all(np.isfinite(chunk.samples).all() for chunk in chunks)
 

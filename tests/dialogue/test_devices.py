@@ -121,7 +121,7 @@ def test_a_replacement_that_delivers_no_frame_is_not_replaced_again() -> None:
         assert len(made) == 1
 
 
-def test_a_failed_voice_and_a_lost_speaker_cost_only_the_sound() -> None:
+def test_a_turn_goes_on_as_text_after_the_voice_fails_or_the_speaker_is_lost() -> None:
     class Unplugged(FakeSpeaker):
         def finish(self, marks, stopped):  # type: ignore[no-untyped-def]
             raise DeviceError("The speaker was unplugged.")

@@ -172,7 +172,7 @@ def test_a_bug_on_a_library_s_thread_does_not_end_the_conversation(
     assert [bug.exc_type for bug in passed_on] == [ZeroDivisionError]
 
 
-def test_an_engine_that_gets_no_thread_says_so_in_one_sentence(
+def test_an_engine_that_gets_no_thread_fails_with_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def no_thread(thread: threading.Thread) -> None:

@@ -25,5 +25,5 @@ def test_a_level_that_is_too_low_is_explained_by_its_likely_cause(name, peak, wh
     assert sentence is None if why is None else why in (sentence or "")
 
 
-def test_lost_sound_is_counted_in_words():
+def test_the_notice_of_lost_sound_gives_the_count():
     assert "(once)" in describe_overflows(1) and "(3 times)" in describe_overflows(3)

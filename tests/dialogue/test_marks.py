@@ -11,7 +11,7 @@ def turn(tokens=2, **marks):
     return Turn(1, "scripted", Outcome.ANSWERED, marks, tokens=tokens, speculative_s=0.41)
 
 
-def test_of_a_mark_that_is_written_twice_the_first_counts():
+def test_the_first_write_of_a_mark_counts():
     marks = Marks()
     marks.mark(Mark.RELEASED, 5.0)
     marks.mark(Mark.FIRST_TOKEN, 5.1)

@@ -188,7 +188,7 @@ def test_a_brain_that_fails_without_being_lost_is_kept() -> None:
         assert finished(events).brain == "best"
 
 
-def test_where_no_other_brain_loads_a_notice_says_so_and_the_engine_stays_ready() -> None:
+def test_if_no_other_brain_loads_a_notice_is_shown_and_the_engine_stays_ready() -> None:
     with running(brain=Loaders((lambda: Best([LOST]), Damaged))) as (engine, events):
         until_ready(events)
         engine.send_text("hello")

@@ -82,9 +82,7 @@ def test_an_earlier_extent_gives_the_utterance_of_that_time(before: str, more: s
 
 
 @given(st.text(alphabet=".x", max_size=40), st.text(alphabet=".x", max_size=20))
-def test_utterances_are_the_same_exactly_where_no_speech_came_in_between(
-    before: str, more: str
-) -> None:
+def test_utterances_are_the_same_only_without_speech_in_between(before: str, more: str) -> None:
     recording = record(before)
     first = recording.utterance()
     for frame, c in zip(frames(more, 2000.0), more, strict=True):

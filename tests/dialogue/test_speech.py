@@ -273,7 +273,9 @@ def test_a_clause_that_the_voice_had_not_begun_was_not_heard() -> None:
     ("heard_s", "expected"),
     [(0.02, ""), (0.05, "One"), (0.14, "One two three."), (0.24, "One two three. Four five")],
 )
-def test_a_cut_off_answer_was_heard_to_the_last_whole_word(heard_s: float, expected: str) -> None:
+def test_the_heard_part_of_a_cut_off_answer_ends_with_a_whole_word(
+    heard_s: float, expected: str
+) -> None:
     cut = Flag()
     voice = BeepVoice(lambda clause: cut.set() if clause == "Seven." else None)
     speaker = FakeSpeaker(heard=heard_s)

@@ -303,7 +303,7 @@ def test_typed_words_are_reported_once_even_if_the_brain_fails_at_once() -> None
             assert talk.events.of(UserWords) == [UserWords(1, "hello")]
 
 
-def test_a_failed_turn_says_why_and_the_next_one_works() -> None:
+def test_a_failed_turn_gives_the_reason_and_the_next_one_works() -> None:
     with talking(ScriptedBrain(["Well"], heard="x")) as talk:
         talk.brain.scripts[:] = [["Well", OUT_OF_MEMORY], ["Fine."]]  # type: ignore[list-item]
         turn = talk.ask()
@@ -410,7 +410,7 @@ def test_the_text_of_a_failed_answer_is_shown_before_its_turn_is_over() -> None:
         assert text(talk.events) == "one two"
 
 
-def test_a_turn_bears_the_name_of_the_brain_that_was_asked() -> None:
+def test_a_turn_holds_the_name_of_the_brain_that_answered() -> None:
     class Lost(ScriptedBrain):
         def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
             self.name = "the other"
@@ -494,7 +494,7 @@ def test_no_clause_is_begun_after_the_key_press() -> None:
         assert len(talk.voice.clauses) == 2
 
 
-def test_a_voice_that_is_still_at_a_clause_delays_no_turn() -> None:
+def test_a_busy_voice_delays_no_turn() -> None:
     speaking, go_on = Flag(), Flag()
 
     def deep(clause: str) -> None:
@@ -544,7 +544,7 @@ SMALL = Config(generation=GenerationConfig(max_new_tokens=10))
 @pytest.mark.parametrize(
     "pieces", [["x" * 100_000], ["word " * 10] * 100], ids=["one huge piece", "many large pieces"]
 )
-def test_an_answer_ends_at_its_largest_size_and_says_so(pieces: list[str]) -> None:
+def test_an_answer_ends_at_its_largest_size_with_a_notice(pieces: list[str]) -> None:
     with talking(ScriptedBrain(pieces), silent=True, config=SMALL) as talk:
         turn = talk.ask()
         assert turn.outcome is Outcome.ANSWERED and turn.total_ms is not None

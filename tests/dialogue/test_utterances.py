@@ -468,7 +468,7 @@ def test_a_clip_whose_source_stopped_without_a_release_ends_too(
         assert talk.turn().outcome is Outcome.ANSWERED
 
 
-def test_a_clip_that_was_stopped_before_it_began_takes_no_turn() -> None:
+def test_a_clip_that_was_stopped_before_it_began_begins_no_turn() -> None:
     stopped = Flag()
     stopped.set()
     with talking() as talk:

@@ -390,7 +390,7 @@ def test_progress_counts_bytes_of_all_files_and_never_decreases(machine, hub, mo
     assert seen[-1][0] == total
 
 
-def test_a_directory_of_the_user_is_used_as_it_is(mine, machine):
+def test_a_directory_of_the_user_is_used_directly(mine, machine):
     assert voxtral(str(mine)) == mine
     assert voxtral_directory(str(mine)) == mine
 

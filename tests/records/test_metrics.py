@@ -204,7 +204,7 @@ def test_the_lead_is_the_speech_that_is_made_and_not_played_yet():
     assert lead.underrun_s == 0.0
 
 
-def test_a_silence_within_the_answer_counts_as_underrun():
+def test_a_silence_within_an_answer_counts_as_underrun():
     lead = PlaybackLead()
     lead.update(made_s=1.0, playing_s=0.2)
     assert lead.update(made_s=2.0, playing_s=1.4) == pytest.approx(1.0)

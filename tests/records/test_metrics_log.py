@@ -122,7 +122,7 @@ def test_a_turn_that_is_not_in_real_time_is_not_kept(folder):
     assert numbers(folder) == [2]
 
 
-def test_the_first_painted_word_may_come_after_the_end_of_the_turn(folder):
+def test_the_first_word_may_be_painted_after_the_end_of_the_turn(folder):
     late = Marks()
     late.mark(Mark.RELEASED, 100.0)
     log = MetricsLog(folder)

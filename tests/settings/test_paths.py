@@ -62,7 +62,7 @@ def test_unclosed_strings_are_scanned_in_linear_time(tmp_path, piece):
     assert time.process_time() - began < QUICKLY_S
 
 
-def test_dots_in_strings_and_comments_count_for_nothing(tmp_path):
+def test_dots_in_strings_and_comments_do_not_count(tmp_path):
     path = write(
         tmp_path / "dots.toml", f'a = "{"." * 99}" # {"." * 99}\nb = """\n{"." * 99}\n"""\n'
     )

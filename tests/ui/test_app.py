@@ -74,7 +74,7 @@ async def test_a_turn_is_shown_from_the_first_word_to_the_last():
         assert "○ READY" in s.text
 
 
-async def test_where_the_words_are_not_known_the_length_of_the_speech_stands_in():
+async def test_without_a_transcript_the_length_of_the_speech_is_shown():
     async with screen() as s:
         s.engine.begin(at=time.monotonic() + 2.0)
         s.engine.report(StateChanged(State.LISTENING), StateChanged(State.THINKING))
@@ -112,7 +112,7 @@ async def test_a_long_answer_wraps_and_its_end_is_in_view():
         assert "word0 " not in s.text
 
 
-async def test_tokens_that_came_all_at_once_are_thousands_a_second_and_no_seconds():
+async def test_tokens_that_came_at_once_are_shown_as_thousands_per_second():
     async with screen() as s:
         for _ in range(2):
             s.engine.begin("typed")
@@ -190,7 +190,7 @@ async def test_the_unheard_part_of_an_interrupted_answer_is_struck_out():
         (Outcome.ANSWERED, {}, "(no answer)"),
     ],
 )
-async def test_a_turn_without_an_answer_says_why(outcome, fields, seen):
+async def test_a_turn_without_an_answer_shows_the_reason(outcome, fields, seen):
     async with screen() as s:
         s.engine.begin()
         s.engine.report(StateChanged(State.LISTENING))
@@ -230,7 +230,7 @@ async def test_the_first_words_are_painted_before_all_else_that_came_with_them()
         assert "♪ SPEAKING" in s.text
 
 
-async def test_words_that_come_under_the_help_are_there_when_it_goes():
+async def test_words_that_arrive_while_the_help_is_open_are_shown_after_it():
     async with screen() as s:
         s.engine.begin("typed")
         await s.press("question_mark")
@@ -241,7 +241,7 @@ async def test_words_that_come_under_the_help_are_there_when_it_goes():
 
 
 @pytest.mark.slow
-async def test_old_garbage_is_looked_for_after_every_twentieth_turn(monkeypatch):
+async def test_a_full_collection_runs_after_every_twentieth_turn(monkeypatch):
     looks = []
     monkeypatch.setattr(
         "voxtui.ui.terminal.gc_tuning.gc.collect", lambda generation=2: looks.append(generation)
@@ -446,7 +446,7 @@ async def test_an_empty_line_is_not_sent():
         assert s.commands == []
 
 
-async def test_n_starts_afresh_on_screen_too():
+async def test_n_clears_the_conversation_on_the_screen_too():
     async with screen() as s:
         s.engine.begin("typed")
         s.engine.report(ReplyText(1, "Old answer"), StateChanged(State.SPEAKING))
@@ -460,7 +460,7 @@ async def test_n_starts_afresh_on_screen_too():
         assert "its rest" not in s.text
 
 
-async def test_m_mutes_and_says_so():
+async def test_m_mutes_with_a_notice():
     async with screen() as s:
         assert "voice muted" not in s.text
         await s.press("m")
@@ -471,7 +471,7 @@ async def test_m_mutes_and_says_so():
         assert "voice muted" not in s.text
 
 
-async def test_the_field_says_what_escape_does_and_that_the_key_still_talks():
+async def test_the_field_explains_escape_and_the_talk_key():
     async with screen(size=(80, 24)) as s:
         s.engine.report(StateChanged(State.READY))
         await s.press("slash")
@@ -524,7 +524,7 @@ async def test_help_lists_every_key_of_the_footer(key):
         assert len(s.app.screen_stack) == 1
 
 
-async def test_a_turn_goes_on_behind_the_help():
+async def test_a_turn_continues_while_the_help_is_open():
     async with screen(loaded=False) as s:
         await s.pilot.press("question_mark")
         s.engine.report(Loading("Voice"))
@@ -566,7 +566,7 @@ async def test_the_screen_is_usable_while_models_load():
         assert "voice muted" in s.text
 
 
-async def test_space_while_loading_says_so():
+async def test_space_while_loading_shows_a_notice():
     async with screen(loaded=False) as s:
         await s.press("space")
         assert s.commands == []
@@ -623,7 +623,7 @@ async def test_a_paste_is_taken_whole_and_as_plain_text():
         assert s.engine.calls[-1] == ("say", "Translate: 2Jgood]0;x morning now or  later")
 
 
-async def test_a_start_that_failed_says_what_to_do_and_leaves_the_screen_usable():
+async def test_a_failed_start_shows_the_next_step_and_the_screen_stays_usable():
     async with screen(loaded=False) as s:
         await s.press("slash")
         await s.type("waiting")
@@ -722,7 +722,7 @@ async def test_a_clip_is_spoken_by_key_list_or_click(how):
         assert spoken == [(Path("joke.wav"), False)]
 
 
-async def test_a_key_without_a_clip_says_which_there_are():
+async def test_a_key_without_a_clip_names_the_range_of_clips():
     async with screen() as s:
         await s.press("9")
         assert (s.commands, s.toasts) == ([], ["There is no sample clip 9. Choose 1 to 2."])
@@ -740,7 +740,7 @@ async def test_a_clip_that_cannot_be_read_is_one_sentence():
 
 
 @pytest.mark.parametrize("key", ["escape", "space", "2", "n", "ctrl+q"])
-async def test_a_clip_stops_when_something_else_is_wanted(key):
+async def test_a_clip_stops_when_the_user_does_something_else(key):
     flags = []
     going = threading.Event()
 

@@ -137,7 +137,7 @@ async def test_the_microphone_that_is_in_use_can_be_chosen_once_more(audio):
         await s.until("Still heard.", "○ READY")
 
 
-async def test_without_any_microphone_the_screen_says_so_until_one_is_found_again(audio):
+async def test_without_any_microphone_the_screen_shows_that_until_one_is_found(audio):
     brain = ScriptedBrain(["Heard you."])
     async with person(audio, brain) as s:
         await asyncio.to_thread(audio.kill)

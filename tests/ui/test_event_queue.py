@@ -58,7 +58,7 @@ def test_an_event_put_while_events_are_taken_wakes_the_screen_again() -> None:
     assert screen.drain()[-1] in ([], [ReplyText(1, "later")])
 
 
-def test_an_event_that_found_no_screen_is_taken_with_the_next() -> None:
+def test_an_event_put_without_a_screen_is_taken_with_the_next_one() -> None:
     there = False
     queue = EventQueue(lambda: there)
     queue.put(THINKING)

@@ -82,6 +82,6 @@ def through_the_plain_mode(capsys: pytest.CaptureFixture[str]) -> tuple[list[str
     return told(engine), [line for line in printed if line in REFUSED]
 
 
-async def test_both_front_ends_tell_the_engine_the_same_and_refuse_the_same(capsys, monkeypatch):
+async def test_both_front_ends_call_the_engine_alike_and_refuse_alike(capsys, monkeypatch):
     assert await through_the_screen(monkeypatch) == (TOLD, REFUSED)
     assert through_the_plain_mode(capsys) == (TOLD, REFUSED)

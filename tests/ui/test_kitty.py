@@ -141,7 +141,7 @@ def test_a_key_that_is_held_in_kitty_talks_until_it_comes_up(window: Window) -> 
     print(f"held {release - talk:.3f} s, {up[0] - down[1]:.3f} to {up[1] - down[0]:.3f} s by hand")  # noqa: T201
 
 
-def test_taps_in_kitty_are_talks_of_their_own(window: Window) -> None:
+def test_each_tap_in_kitty_is_a_separate_talk(window: Window) -> None:
     for count in range(1, 4):
         window.hand("key", "space")
         window.until("release", count)

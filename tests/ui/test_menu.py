@@ -75,7 +75,7 @@ def own_config(tmp_path, monkeypatch):
     return tmp_path / "config" / "voxtui" / "config.toml"
 
 
-async def test_everything_that_can_be_chosen_is_in_the_palette_and_marked_if_chosen():
+async def test_every_choice_is_in_the_palette_and_marked_if_in_force():
     async with screen(parts=part_makers()) as s:
         found = await titles(s)
         for title in (
@@ -90,7 +90,7 @@ async def test_everything_that_can_be_chosen_is_in_the_palette_and_marked_if_cho
         assert [hit.text for hit in await palette(s, "ultra")] == ["Preset: ultra"]
 
 
-async def test_a_server_is_in_the_palette_once_it_is_named_and_says_where_the_voice_goes():
+async def test_a_configured_server_is_in_the_palette_as_the_receiver_of_the_voice():
     async with screen(parts=part_makers()) as s:
         assert not any("remote" in title for title in await titles(s))
     there = RemoteBrainConfig(url="https://far.example:8000/v1")
@@ -98,7 +98,7 @@ async def test_a_server_is_in_the_palette_once_it_is_named_and_says_where_the_vo
         assert "Brain: remote, your voice goes to far.example:8000" in await titles(s)
 
 
-async def test_the_palette_says_how_much_choosing_voxtral_would_fetch(tmp_path, monkeypatch):
+async def test_the_palette_shows_the_download_size_of_voxtral(tmp_path, monkeypatch):
     for cache in ("XDG_CACHE_HOME", "HF_HOME"):
         monkeypatch.setenv(cache, str(tmp_path))
     own = BrainConfig(voxtral=VoxtralBrainConfig(model=str(tmp_path)))
@@ -159,7 +159,7 @@ async def test_a_choice_is_noted_in_the_conversation():
         assert "Speed of the voice: 1.2." in s.text
 
 
-async def test_a_choice_that_cannot_be_made_changes_nothing_and_says_why():
+async def test_a_choice_that_cannot_be_made_changes_nothing_and_is_explained():
     def refused(config, say):
         raise ModelError("There is no such voice.")
 
@@ -273,7 +273,7 @@ async def test_the_warning_about_a_silent_microphone_is_removed_once_it_is_heard
         assert "Only digital silence" not in s.text
 
 
-async def test_nothing_of_a_microphone_is_shown_where_no_model_could_be_loaded():
+async def test_no_microphone_is_shown_after_a_failed_start():
     async with screen(loaded=False) as s:
         s.engine.report(MicrophoneOpened("USB Microphone"))
         s.engine.report(LoadFailed(ModelError("There is no model.")))

@@ -61,7 +61,7 @@ async def test_c_copies_the_last_answer():
         assert s.app.clipboard == "Two."
 
 
-async def test_s_saves_the_session_and_says_where(tmp_path):
+async def test_s_saves_the_session_and_shows_its_path(tmp_path):
     config = Config(ui=UiConfig(save_dir=str(tmp_path)))
     async with screen(size=(200, 24), config=config) as s:
         await s.press("s")
@@ -80,7 +80,7 @@ async def test_s_saves_the_session_and_says_where(tmp_path):
         assert place.name in s.text
 
 
-async def test_words_that_are_written_down_after_the_answer_are_shown_and_saved(tmp_path):
+async def test_words_transcribed_after_the_answer_are_shown_and_saved(tmp_path):
     config = Config(ui=UiConfig(save_dir=str(tmp_path)))
     async with screen(config=config) as s:
         for n in (1, 2):

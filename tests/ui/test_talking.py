@@ -119,7 +119,7 @@ async def test_a_key_that_is_still_held_after_escape_does_not_answer():
         assert s.commands == ["talk", "cancel", "talk"]
 
 
-async def test_pressed_again_before_the_turn_before_is_thought_about_it_still_ends():
+async def test_a_talk_that_begins_before_the_last_turn_ended_still_ends():
     async with screen() as s:
         await reports_releases(s)
         down(s, 10.0)
@@ -197,7 +197,7 @@ async def test_a_terminal_that_changes_its_mind_about_releases_does_not_keep_the
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
 )
-async def test_whatever_happened_before_a_key_that_is_tapped_ends_the_talk(seed):
+async def test_a_tapped_key_ends_the_talk_after_any_input(seed):
     chance = random.Random(seed)
     async with screen() as s:
         at = 10.0
@@ -335,7 +335,7 @@ async def test_with_hands_free_space_talks_over_a_clip():
 
 
 @pytest.mark.parametrize("size", [(36, 8), (80, 24), (120, 40)])
-async def test_a_badge_says_which_way_of_talking_is_in_force(size):
+async def test_a_badge_shows_the_mode_of_talking(size):
     async with screen(size=size) as s:
         assert " toggle " in s.lines[0]
         await reports_releases(s)
@@ -362,7 +362,7 @@ async def test_the_bar_shows_the_action_of_the_key():
 # The key.
 
 
-async def test_another_key_talks_if_the_configuration_says_so_also_while_typing():
+async def test_a_configured_key_talks_also_while_typing():
     config = Config(ui=UiConfig(talk_key="f8"))
     async with screen(size=(120, 40), config=config) as s:
         await reports_releases(s)
@@ -410,7 +410,7 @@ async def test_a_microphone_that_goes_away_ends_the_talking_and_offers_the_clips
         assert s.commands == ["talk"]
 
 
-async def test_without_a_microphone_the_screen_says_so_until_there_is_one():
+async def test_without_a_microphone_the_screen_shows_that_until_one_is_in_use():
     async with screen(size=(120, 40)) as s:
         s.engine.report(MicrophoneLost())
         await s.settle()

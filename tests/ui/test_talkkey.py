@@ -53,7 +53,7 @@ def test_a_repeat_of_a_key_that_went_down_elsewhere_does_not_begin(reported):
     assert reported.release(2.0) == []
 
 
-def test_a_release_that_was_lost_is_made_up_for_by_the_next_press(reported):
+def test_the_next_press_ends_a_talk_whose_release_was_lost(reported):
     reported.press(1.0)
     assert reported.press(2.0) == [End(2.0)]
     assert reported.release(2.1) == []
@@ -89,7 +89,7 @@ def test_a_tap_begins_and_a_tap_ends(gap):
     assert type_keys(TalkKey(), [5.0, 5.0 + gap], 100.0) == [Begin(5.0), End(5.0 + gap)]
 
 
-def test_a_tap_that_no_repeat_can_be_ends_at_once():
+def test_a_tap_that_cannot_be_a_repeat_ends_at_once():
     key = TalkKey()
     key.press(1.0)
     assert key.press(2.2) == [End(2.2)]
@@ -142,7 +142,7 @@ def test_two_holds_are_two_talks(delay, gap):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_repeats_that_arrive_unevenly_never_flip_it(seed):
+def test_uneven_repeats_never_end_a_talk(seed):
     shaken = random.Random(seed)
     presses = sorted(at + shaken.uniform(0, 0.08) for at in held(5.0, 4.0, 0.5, 0.033))
     acts = type_keys(TalkKey(), presses, 100.0)
@@ -150,7 +150,7 @@ def test_repeats_that_arrive_unevenly_never_flip_it(seed):
 
 
 @given(st.floats(0.15, 1.05), st.floats(0.01, 0.34), st.floats(0.3, 10))
-def test_at_no_rate_does_a_key_that_is_held_begin_twice(delay, gap, seconds):
+def test_a_held_key_begins_only_once_at_any_repeat_rate(delay, gap, seconds):
     acts = type_keys(TalkKey(), held(5.0, seconds, delay, gap), 100.0)
     assert sum(isinstance(act, Begin) for act in acts) == 1
 
@@ -173,7 +173,7 @@ def test_repeats_after_a_talk_was_dropped_do_not_begin_another():
         max_size=60,
     )
 )
-def test_whatever_comes_talks_begin_and_end_in_turn(steps):
+def test_talks_begin_and_end_alternately_for_any_input(steps):
     key, now, talking = TalkKey(), 0.0, False
     for gap, what in steps:
         now += gap

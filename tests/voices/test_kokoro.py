@@ -179,7 +179,7 @@ def damage(files, tmp_path, **content):
     ],
     ids=str,
 )
-def test_a_damaged_file_says_how_to_get_another(files, tmp_path, content):
+def test_a_damaged_file_is_refused_with_the_command_that_replaces_it(files, tmp_path, content):
     voice = KokoroVoice(VoiceConfig(), damage(files, tmp_path, **content))
     with pytest.raises(ModelError, match=r"cannot be loaded.*`voxtui models fetch kokoro`"):
         voice.warm_up(quiet)
@@ -209,7 +209,7 @@ def test_a_voice_pack_of_another_shape_is_refused(files, tmp_path):
 @pytest.mark.parametrize(
     "error", [torch.OutOfMemoryError("CUDA out of memory."), ImportError("libcudart is not there.")]
 )
-def test_a_device_that_has_no_room_for_it_is_one_sentence(files, monkeypatch, error):
+def test_a_device_with_too_little_memory_is_one_sentence(files, monkeypatch, error):
     def full(model, device):
         raise error
 

@@ -121,7 +121,7 @@ def test_tokens_without_text_do_not_repeat_the_reply_forever(texts: tuple[str, .
     assert set(silent.tokens()) == {""}
 
 
-def test_a_chat_model_that_gives_no_token_at_all_is_asked_twice_only() -> None:
+def test_a_chat_model_without_tokens_is_asked_only_twice() -> None:
     chat = ScriptedChat()
     chat.texts = ()
     silent = reply(chat, 9, min_new_tokens=2)
@@ -171,7 +171,7 @@ def test_words_that_stop_changing_are_answered_before_speech_pauses(brain: Scrip
     assert drafted.wait(SECONDS)
 
 
-def test_a_pause_right_behind_a_pass_is_answered(brain: Scripted) -> None:
+def test_a_pause_right_after_a_pass_is_answered(brain: Scripted) -> None:
     prefilled, drafted = Flag(), Flag()
 
     def before(prompt: str) -> None:

@@ -202,7 +202,7 @@ def test_a_chat_process_killed_during_a_reply_fails_one_turn(
 
 
 @pytest.mark.slow
-def test_a_release_that_does_not_load_is_told_from_too_little_memory(
+def test_a_release_that_does_not_load_is_distinguished_from_too_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = CHAT_MODELS["smollm2-135m"]

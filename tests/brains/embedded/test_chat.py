@@ -90,7 +90,7 @@ def test_a_process_that_cannot_be_started_is_one_sentence(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_a_long_place_for_temporary_files_does_no_harm(
+def test_a_long_path_for_temporary_files_is_harmless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = tmp_path / ("long" * 25)
@@ -121,7 +121,7 @@ def test_an_aborted_loading_leaves_nothing_behind(
 
 
 @pytest.mark.slow
-def test_forgetting_the_oldest_turn_does_not_cost_reading_all_others_again() -> None:
+def test_dropping_the_oldest_turn_does_not_evaluate_the_others_again() -> None:
     exchanges = [(f"What is {n} and {n}?", f"It is {2 * n}, I am sure of that.") for n in range(20)]
     llama, sampling = Llama(1024), small().generation.sampling()
     llama.load(model_file("smollm2-135m"))

@@ -78,7 +78,7 @@ def test_one_message_comes_for_each_token(events: list[dict[str, Any]], texts: l
     ("model", "turns"),
     [("smollm2-135m", 12), ("qwen2.5-coder-1.5b", 0), ("qwen2.5-coder-1.5b", 12)],
 )  # 12: behind 512 tokens
-def test_a_prompt_has_the_same_numbers_in_whatever_pieces_it_was_evaluated(
+def test_a_prompt_gives_the_same_logits_in_any_split(
     model: str, turns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where the runtime's socket is made

@@ -24,7 +24,7 @@ def test_spoken_questions_are_recognised(questions: list[Question]) -> None:
 
 
 @pytest.mark.models
-def test_a_recogniser_that_does_not_load_is_one_sentence_and_goes_quietly(
+def test_a_recogniser_that_does_not_load_is_one_sentence_and_is_freed_without_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from moonshine_voice import transcriber

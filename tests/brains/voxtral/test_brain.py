@@ -256,7 +256,7 @@ def spoken(brain: VoxtralBrain, question: Question, past: Past = ()) -> Recordin
     return speak(brain, question.verdicts(), past)
 
 
-def test_a_kept_speculation_says_the_same(
+def test_a_kept_speculation_gives_the_same_reply(
     brain: VoxtralBrain, oracle: Oracle, questions: list[Question]
 ) -> None:
     said = spoken(brain, questions[0]).utterance()
@@ -271,7 +271,7 @@ def test_a_kept_speculation_says_the_same(
     assert ids(reply) == oracle.answer(instruction(brain), (), said)
 
 
-def test_a_speculation_over_other_samples_is_thrown_away(
+def test_a_speculation_for_other_samples_is_dropped(
     brain: VoxtralBrain, oracle: Oracle, questions: list[Question]
 ) -> None:
     spoken(brain, questions[0])
@@ -279,9 +279,7 @@ def test_a_speculation_over_other_samples_is_thrown_away(
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
 
 
-def test_a_speculation_goes_no_further_than_a_few_tokens(
-    directory: Path, questions: list[Question]
-) -> None:
+def test_a_speculation_stops_after_a_few_tokens(directory: Path, questions: list[Question]) -> None:
     brain = made(directory, max_new_tokens=100)
     try:
         before = brain.generator.calls.steps
@@ -438,7 +436,7 @@ def test_a_character_cut_in_two_is_shown_at_the_end(directory: Path) -> None:
     assert detokenizer.rest() == "\ufffd"
 
 
-def test_the_same_seed_says_the_same(directory: Path) -> None:
+def test_the_same_seed_gives_the_same_reply(directory: Path) -> None:
     brain = made(directory, temperature=1.5, top_p=0.95)
     other = made(directory, temperature=1.5, top_p=0.95, seed=7)
     try:
@@ -452,7 +450,7 @@ def test_the_same_seed_says_the_same(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("patience", "lengths"), [(600.0, [1, 1, 5, 15, 40]), (0.0, [1, 1])])
-def test_utterances_of_all_lengths_are_tried_at_the_start_where_that_is_quick(
+def test_utterances_of_all_lengths_are_rehearsed_at_warm_up_if_that_is_quick(
     directory: Path, monkeypatch: pytest.MonkeyPatch, patience: float, lengths: list[float]
 ) -> None:
     """So that turn one is no slower than turn ten."""
@@ -510,7 +508,7 @@ def test_cancelling_ends_the_reply_and_the_next_one_works(
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
 
 
-def test_typed_words_are_given_back_as_heard(brain: VoxtralBrain) -> None:
+def test_typed_words_are_yielded_as_the_transcript(brain: VoxtralBrain) -> None:
     first = next(iter(brain.reply((), "hello", Marks(), Flag())))
     assert first == UserTranscript("hello")
 
@@ -568,7 +566,7 @@ def test_a_cache_that_grew_is_emptied_too() -> None:
     assert not loop.cache.held and not loop.cache.kv.any()
 
 
-def test_torch_may_not_take_the_attention_that_is_planned_anew_for_every_length() -> None:
+def test_torch_does_not_use_the_attention_that_plans_each_length() -> None:
     torch.backends.cuda.enable_cudnn_sdp(True)
     parts(model())
     assert not torch.backends.cuda.cudnn_sdp_enabled()
@@ -598,7 +596,7 @@ def test_triton_keeps_its_compiled_kernels_in_the_users_cache_directory(
     assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "voxtui" / "triton")
 
 
-def test_a_bug_is_not_explained_away(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_raised_unchanged(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brain = made(directory)
 
     def run(*rest: object, **more: object) -> torch.Tensor:

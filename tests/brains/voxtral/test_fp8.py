@@ -58,7 +58,7 @@ def test_a_channel_of_zeros_stays_zero() -> None:
     assert not functional.linear(drawn(1, 16), Fp8Weight(torch.zeros(4, 16), None)).any()  # type: ignore[arg-type]
 
 
-def test_it_answers_for_nothing_but_products() -> None:
+def test_an_fp8_weight_supports_products_only() -> None:
     with pytest.raises(TypeError):
         functional.relu(Fp8Weight(drawn(4, 4), None))  # type: ignore[arg-type]
 
@@ -89,7 +89,7 @@ def answered(brain: VoxtralBrain, past: tuple[PastTurn, ...], words: Utterance) 
     return [t for t in brain.reply(past, words, Marks(), Flag()) if isinstance(t, Token)]
 
 
-def test_the_products_of_the_language_model_are_small_and_all_else_is_as_it_was(
+def test_only_the_weights_of_the_language_model_become_fp8(
     brain: VoxtralBrain,
 ) -> None:
     decoder, embedder = brain.generator.decoder, brain.generator.embedder
@@ -137,7 +137,7 @@ def test_without_triton_it_would_be_slower_and_is_refused(monkeypatch: pytest.Mo
         quantized.check(GPU)
 
 
-def test_a_gpu_that_can_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_converts_them_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_gpu(monkeypatch, (8, 9))
     monkeypatch.setattr(quantized.importlib.util, "find_spec", lambda name: name)
     quantized.check(GPU)

@@ -171,7 +171,7 @@ def test_turns_leave_no_memory_behind(captured) -> None:
     assert [turn(50 + number) for number in range(20)][-1] == first
 
 
-def test_after_an_answer_that_was_no_number_the_next_is_sound(captured, plain) -> None:
+def test_after_logits_that_were_not_numbers_the_next_reply_is_right(captured, plain) -> None:
     captured.cache.keys.fill_(torch.nan)
     said = clip(60, 1.0)
     with pytest.raises(NotNumbers):
@@ -181,7 +181,7 @@ def test_after_an_answer_that_was_no_number_the_next_is_sound(captured, plain) -
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_says_the_same_each_time(weights, dtype) -> None:
+def test_half_precision_gives_the_same_reply_each_time(weights, dtype) -> None:
     loop = loop_of(copy.deepcopy(weights).to(dtype), captured=True)
     said = clip(80, 3.0)
     first = answered(loop, [], said)

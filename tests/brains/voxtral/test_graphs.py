@@ -115,9 +115,7 @@ def test_a_step_reads_the_smallest_captured_bucket_that_holds_the_conversation(
     assert {shape for name, shape in seen if name == "step"} == {(1024, True)}
 
 
-def test_where_the_padding_would_not_fit_the_work_is_done_as_it_is(
-    brain: VoxtralBrain, oracle: Oracle
-) -> None:
+def test_work_without_room_for_padding_runs_unpadded(brain: VoxtralBrain, oracle: Oracle) -> None:
     loop = brain.generator
     prompt = [1, *([PAD] * (CAPACITY - 40))]
     for _ in loop.prepare(prompt[:-20], []):
@@ -158,7 +156,7 @@ def test_sampled_replies_are_those_without_graphs(
         plain.close()
 
 
-def test_after_an_answer_that_was_no_number_the_next_is_sound(
+def test_after_logits_that_were_not_numbers_the_next_reply_is_right(
     brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is hidden is still multiplied: nothing of what went wrong may stay in memory."""
@@ -251,7 +249,7 @@ def test_a_capture_that_fails_half_way_leaves_nothing_captured(
         brain.close()
 
 
-def test_a_device_that_is_of_no_use_after_the_capture_is_one_sentence(
+def test_a_device_that_is_unusable_after_the_capture_is_one_sentence(
     tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*rest: object) -> None:
@@ -304,7 +302,7 @@ def test_a_graph_is_captured_after_a_run_that_sets_things_up_and_launched_once_b
     assert fake.current == "default"
 
 
-def test_a_capture_that_fails_says_why_and_restores_the_stream(
+def test_a_capture_that_fails_raises_the_reason_and_restores_the_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fake = FakeCuda()

@@ -77,7 +77,7 @@ def test_a_step_of_parts_equals_the_plain_step(fp8: bool) -> None:
     assert reply(loop_with(DecodeKernels(slow_attend, linear), fp8)) == plain
 
 
-def test_where_the_place_is_read_on_the_device_one_captured_step_serves_all_lengths() -> None:
+def test_one_captured_step_serves_all_lengths_if_the_device_reads_the_position() -> None:
     def captured(loop: ReplyGenerator) -> list[tuple[str | int, ...]]:
         for _ in loop.capture(TapeRecorder()):
             pass
@@ -157,7 +157,7 @@ def test_without_triton_or_on_an_old_gpu_they_are_refused_with_the_reason(
 
 
 @needs_triton
-def test_kernels_that_fail_are_refused_with_the_first_line_of_why(
+def test_kernels_that_fail_are_refused_with_the_first_line_of_the_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def failing(decoder: Decoder, single: DecodeKernels) -> bool:

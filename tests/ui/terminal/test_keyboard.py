@@ -144,13 +144,13 @@ NOISE = st.one_of(
 
 
 @given(st.lists(NOISE, max_size=20))
-def test_no_bytes_break_it(pieces):
+def test_any_bytes_are_parsed_without_an_error(pieces):
     for message in parse(*filter(None, pieces)):
         assert message != ("key", Keys.Ignore)
 
 
 @given(st.lists(NOISE, max_size=10))
-def test_after_any_noise_the_talk_key_is_understood(pieces):
+def test_the_talk_key_is_parsed_after_any_noise(pieces):
     """Noise may open an escape sequence, which the next escape ends, or a paste."""
     settled = [*filter(None, pieces), "\x1b[201~", "\x1b[0n", "\x1b[32;1:3u"]
     assert parse(*settled)[-1] == ("up", "space")
