@@ -291,6 +291,26 @@ def test_mute_ends_the_sound_at_once_and_the_text_goes_on() -> None:
         assert [c.text for c in speaker.chunks] == ["One.", "Three."]
 
 
+def test_text_that_went_on_after_a_mute_stays_if_a_key_press_then_ends_the_answer() -> None:
+    muted, more = Flag(), Flag()
+    brain = ScriptedBrain(["One.", muted, " Two. Three.", more, " Four."])
+    with talking(brain, speaker=(speaker := FakeSpeaker())) as talk:
+        talk.engine.send_text("first")
+        assert speaker.playing.wait(SECONDS)
+        talk.engine.mute(True)
+        muted.set()
+        assert speaker.finishing.wait(SECONDS)
+        talk.events.until(ReplyText, lambda event: "Three" in str(event))
+        talk.engine.cancel()
+        more.set()
+        assert talk.turn().outcome is Outcome.CANCELLED
+        assert talk.events.of(SpokenUpTo) == []
+        talk.engine.send_text("second")
+        talk.turn()
+        (past,) = brain.pasts[-1]
+        assert "".join(token.text for token in past.reply) == "One. Two. Three."
+
+
 def test_typed_words_are_reported_once_even_if_the_brain_fails_at_once() -> None:
     class Unreachable(ScriptedBrain):
         def reply(self, *_: object) -> Iterator[Token]:

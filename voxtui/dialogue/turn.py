@@ -148,13 +148,20 @@ def _speak(
     emit: Emit,
     set_state: Callable[[State], None],
 ) -> Speech | None:
-    """Speak `tokens`. Returns None if the voice or the speaker failed."""
+    """Speak `tokens`. Returns None if what was heard says nothing about what was read.
+
+    So it is after a failure of the voice or the speaker, and after a mute: the text goes on then.
+    """
     voice, speaker = parts.voice, parts.devices.speaker
     if voice is None or speaker is None:
         return None
 
+    muted = False
+
     def stopped() -> bool:
-        return turn.cancelled or parts.muted
+        nonlocal muted
+        muted = muted or (parts.muted and not turn.cancelled)
+        return muted or turn.cancelled
 
     speech = Speech(voice, speaker, turn.handle.marks, stopped, lambda: set_state(State.SPEAKING))
     try:
@@ -168,7 +175,7 @@ def _speak(
         parts.devices.speaker_lost = True
         emit(Notice(f"{error} The answer goes on as text."))
         return None
-    return speech
+    return None if muted else speech
 
 
 def transcribe_idle(
