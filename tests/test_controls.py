@@ -214,6 +214,19 @@ def test_text_is_kept_until_a_model_is_loaded_and_sent_in_order():
     assert [call[1] for call in local.engine.calls if call[0] == "say"] == ["one", "two"]
 
 
+def test_text_is_kept_while_a_part_that_was_chosen_is_loaded():
+    local = Local()
+    local.engine.load()
+    local.controls.choose("voice.engine", "none")  # the engine has not begun to load it
+    assert [local.controls.say(text) for text in ("one", "two")] == [None, None]
+    local.engine.report(StateChanged(State.READY))  # of the turn before
+    assert list(local.controls.kept) == ["one", "two"]
+    local.engine.load(changed=True)
+    local.engine.begin("typed")
+    local.engine.finish()
+    assert [call[1] for call in local.engine.calls if call[0] == "say"] == ["one", "two"]
+
+
 def test_listing_devices_on_a_thread_is_the_only_way_to_reach_the_sound_system():
     listed_on = []
 

@@ -362,8 +362,8 @@ class LocalControls(Controls):
         return True
 
     def say(self, text: str, at: float | None = None) -> int | None:
-        """Answer `text`, or keep it until a model is loaded and return None."""
-        if self.failed or self.state is State.LOADING:
+        """Answer `text`, or keep it until the models are loaded and return None."""
+        if self.failed or self.state is State.LOADING or self._trying:
             self.kept.append(text)
             return None
         self._let_go()
@@ -501,7 +501,8 @@ class LocalControls(Controls):
         self.talking = None
 
     def _send_kept(self) -> None:
-        if self.kept and self.talking is None and self.state is State.READY and not self.busy:
+        ready = self.state is State.READY and not self._trying
+        if self.kept and self.talking is None and ready and not self.busy:
             self.say(self.kept.popleft())
 
     def _start_again(self, config: Config, **devices: Any) -> None:
