@@ -374,13 +374,19 @@ class AnyOrder(RuleBasedStateMachine):
         shown: dict[int, str] = {}
         numbers = [event.turn for event in log if isinstance(event, TurnStarted)]
         assert numbers == sorted(set(numbers))
+        finished: set[int] = set()
         for event in log:
             match event:
                 case TurnStarted():
                     assert started is None
                     started = event
+                case TurnFinished(turn) if turn.number not in numbers:  # it could not begin
+                    assert started is None and turn.number not in finished
+                    assert (turn.outcome, turn.reply) == (Outcome.CANCELLED, "")
+                    finished.add(turn.number)
                 case TurnFinished(turn):
                     assert started is not None and started.turn == turn.number
+                    finished.add(turn.number)
                     assert shown.get(turn.number, "") == turn.reply
                     self.check_marks(started, turn)
                     if cut is not None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.dialogue.talking import HANDS_FREE, SPEECH, talking
+from tests.dialogue.talking import HANDS_FREE, SPEECH, notices, talking
 from tests.fakes import (
     OUT_OF_MEMORY,
     SECONDS,
@@ -361,3 +361,15 @@ def test_closing_waits_for_a_voice_that_is_still_at_a_clause() -> None:
         go_on.set()
         closing.join(SECONDS)
         assert talk.voice.closed
+
+
+def test_a_turn_that_cannot_begin_is_over() -> None:
+    microphone = FakeMicrophone(DeviceError("The microphone is gone."))
+    with talking(microphone=microphone) as talk:
+        for begin in (talk.engine.talk, talk.engine.replay):
+            turn = begin()
+            over = talk.turn()
+            assert (over.number, over.outcome) == (turn, Outcome.CANCELLED)
+        assert talk.engine.state is State.READY
+        assert "There is no microphone." in notices(talk.events)
+        assert "There is no utterance yet" in notices(talk.events)

@@ -434,13 +434,16 @@ class Engine:
     def _begin(
         self, handle: TurnHandle, at: float, source: str, paced: bool, hands_free: bool = False
     ) -> None:
+        turn = self._live(handle, source, paced)
         if self.state is State.LOADING:
             self._refuse()
+            self._finish(turn, Outcome.CANCELLED)
             return
         if source == MICROPHONE and self._parts.devices.microphone is None:
             self._emit(Notice("There is no microphone. Type, or play a sample clip."))
+            self._finish(turn, Outcome.CANCELLED)
             return
-        self._turn = self._live(handle, source, paced)
+        self._turn = turn
         self._emit(TurnStarted(handle.number, source, handle.marks))
         self._set_state(State.LISTENING)
         preroll = self._listener.begin(source, at, hands_free)
@@ -509,10 +512,11 @@ class Engine:
     def _replay(self, handle: TurnHandle) -> None:
         """Ask the same question after the same history, so that two answers can be compared."""
         utterance = self._last_utterance
+        turn = self._live(handle, REPLAY, paced=False)
         if utterance is None or self.state is State.LOADING:
             self._emit(Notice("There is no utterance yet that could be answered again."))
+            self._finish(turn, Outcome.CANCELLED)
             return
-        turn = self._live(handle, REPLAY, paced=False)
         turn.said = utterance
         self._emit(TurnStarted(turn.number, REPLAY, handle.marks))
         self._emit(Captured(turn.number, utterance))
