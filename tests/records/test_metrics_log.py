@@ -191,6 +191,15 @@ def test_only_the_damaged_line_is_left_out(folder, damage):
     assert read(folder).damaged == 1
 
 
+def test_a_line_that_a_full_disk_cut_off_damages_no_later_turn(folder):
+    keep(folder, turn(1))
+    with today(folder).open("ab") as file:
+        file.write(b'{"at": "2026-')
+    keep(folder, turn(2))
+    assert numbers(folder) == [1, 2]
+    assert read(folder).damaged == 1
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -219,9 +219,12 @@ class MetricsLog:
 
 def _append(file: Path, line: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    opened = open_private(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    opened = open_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
-        if os.fstat(opened).st_size + len(line) <= DAY_BYTES:
+        size = os.fstat(opened).st_size
+        if size and os.pread(opened, 1, size - 1) != b"\n":  # a full disk cut the last line off
+            line = b"\n" + line
+        if size + len(line) <= DAY_BYTES:
             os.write(opened, line)
     finally:
         os.close(opened)
