@@ -63,7 +63,7 @@ def voxtui(tmp_path, monkeypatch, capfd):
 
 
 def sentence(ran, code=2):
-    """The one line on stderr of a command that printed nothing else."""
+    """Return the only line that the command printed, on stderr."""
     assert (ran.returncode, ran.stdout) == (code, ""), ran.stderr
     (line,) = ran.stderr.splitlines()
     return line

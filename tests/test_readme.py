@@ -32,7 +32,7 @@ def commands_of(program):
 
 
 def subcommand(words):
-    """The words that name it: those before the first option or argument."""
+    """Return the words before the first option or argument."""
     names = []
     for word in words[1:]:
         if not re.fullmatch(r"[a-z]+", word):
@@ -91,7 +91,7 @@ def test_every_extra_that_is_installed_exists():
 
 
 def headings(page):
-    """The anchors that a hub makes of them."""
+    """Return the anchors of the page's headings."""
     lines = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
 

@@ -27,7 +27,7 @@ def stats(monkeypatch, tmp_path):
 
 
 def keep(day, *, brain="scripted", ttft=0.1, session="one"):
-    """A turn of that day, in the file."""
+    """Return a turn of that day as a line of the file."""
     line = {
         "at": f"2026-11-{day:02}T12:00:00Z", "session": session, "source": "microphone",
         "number": 1, "brain": brain, "outcome": "answered", "tokens": 11, "hidden_ms": 5.0,

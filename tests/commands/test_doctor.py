@@ -14,7 +14,7 @@ from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """A machine on which a conversation is possible; a test takes away what it is about."""
+    """Fake a machine that can hold a conversation; each test removes its subject."""
     model = tmp_path / "chat.gguf"
     model.write_bytes(b"GGUF" + bytes(60))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

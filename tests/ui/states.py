@@ -84,7 +84,7 @@ ANSWER = "The sky is blue because air scatters blue light more than red light."
 
 
 def speech(seconds: float = 2.1) -> Utterance:
-    """A voice, as far as a drawing of it goes."""
+    """Return samples that look like a voice."""
     at = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
     loud = np.abs(np.sin(2.3 * at)) * np.abs(np.sin(7 * at)) + 0.02
     samples = (loud * np.sin(800 * at)).astype(np.float32)
@@ -113,7 +113,7 @@ class Clock:
 
 class PicturedApp(VoxtuiApp):
     def export_screenshot(self, **options: Any) -> str:
-        """The same picture in half the bytes."""
+        """Return the same picture in half the bytes."""
         svg = CLIPPING.sub("", super().export_screenshot(**options))
         svg = svg.replace(' shape-rendering="crispEdges"', "").replace("&#160;", "\xa0")
         svg = svg.replace("<style>", "<style>rect { shape-rendering: crispEdges }", 1)
@@ -142,7 +142,7 @@ async def loaded(s: Screen, **other: Any) -> None:
 
 
 async def listening(s: Screen, seconds: float = 1.4, level: float = 0.2) -> None:
-    """The key is down."""
+    """Press the key."""
     s.app.controls.talking = s.engine.turns = s.engine.turns + 1
     s.engine.report(TurnStarted(s.engine.turns, MICROPHONE, Marks()))
     s.engine.report(StateChanged(State.LISTENING))
@@ -153,7 +153,7 @@ async def listening(s: Screen, seconds: float = 1.4, level: float = 0.2) -> None
 
 
 async def asked(s: Screen, question: str = QUESTION) -> None:
-    """It is up again, and what was said is known."""
+    """Release the key; the words become known."""
     await listening(s)
     marks = s.app.turns.marks
     marks.mark(Mark.RELEASED, s.clock.now)
@@ -181,7 +181,7 @@ async def answering(s: Screen, question: str = QUESTION, answer: str = ANSWER) -
 def turn(
     s: Screen, question: str = QUESTION, answer: str = ANSWER, times: float = 1.0, gpu: bool = False
 ) -> None:
-    """A whole turn, its latencies `times` as long as usual; `gpu`: of a model that hears."""
+    """Run a whole turn with latencies `times` as long; `gpu`: on a model that hears audio."""
     marks = s.engine.begin(at=NOW)
     for name, at in MARKS.items():
         heard = Mark.ENCODED if gpu and name == "transcribed" else Mark(name)

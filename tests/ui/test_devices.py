@@ -28,7 +28,7 @@ SECONDS = 60.0
 
 @pytest.fixture
 def no_level_is_told_by_the_clock() -> None:
-    """Here it is: what a real microphone hears is looked at."""
+    """Check levels as for a real microphone."""
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def type_keys(key, presses, until):
 
 
 def held(start, seconds, delay, gap):
-    """The presses that a keyboard makes of a key that is held."""
+    """Return the presses that auto-repeat makes of a held key."""
     times, at = [start], start + delay
     while at < start + seconds:
         times.append(at)

@@ -39,7 +39,7 @@ class Unasked(TorchFunctionMode):
 
 
 def _brings(into: torch.Tensor, at: object, what: object) -> bool:
-    """A number fills a range on the device, but a single position gets it from the host."""
+    """Refuse a single-position write: it copies its number from the host, a range does not."""
     return not isinstance(what, torch.Tensor) and not into[at].dim()  # type: ignore[index]
 
 

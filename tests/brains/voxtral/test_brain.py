@@ -105,7 +105,7 @@ def test_audio_features_equal_those_of_transformers(oracle: Oracle, dtype: torch
 
 
 def conversation(directory: Path, *turns: tuple[str, object]) -> list[dict[str, object]]:
-    """A chat for the processor; an array becomes a file, as it takes no arrays."""
+    """Build a chat for the processor; write arrays to files, because it takes no arrays."""
     messages: list[dict[str, object]] = []
     for number, (role, content) in enumerate(turns):
         parts = content if isinstance(content, list) else [content]

@@ -39,7 +39,7 @@ PROMPT = [1, 3, *range(1000, 1100), 4]
 def slow_attend(
     qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int
 ) -> Tensor:
-    """What `kernels.attend` does, one position after the other, in words of its own."""
+    """Compute `kernels.attend` one position after the other, without its code."""
     key_heads, size, here = kv.shape[0] // 2, kv.shape[2], int(position)
     query, new = qkv.view(-1, size).split((heads, 2 * key_heads))
 
@@ -137,7 +137,7 @@ def refused(
     capability: tuple[int, int],
     which: Literal["all", "overlapped"] = "all",
 ) -> str:
-    """What is said about a GPU of that capability."""
+    """Return the refusal for a GPU of that capability."""
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A Card")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     on_gpu = SimpleNamespace(embedding=SimpleNamespace(device=torch.device("cuda")), single=None)

@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 
 def theirs(prompt: list[int], options: dict[str, float]) -> LogitsProcessorList:
-    """What `generate` builds of these options, in its order."""
+    """Build the processors of `generate` for these options, in its order."""
     found = LogitsProcessorList()
     if options["repetition_penalty"] != 1.0:
         found.append(RepetitionPenaltyLogitsProcessor(options["repetition_penalty"]))

@@ -21,6 +21,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -270,17 +271,23 @@ def test_a_transcription_equals_vllm(brain: VoxtralBrain, server: Server) -> Non
 # The same server behind the remote brain.
 
 
-@pytest.fixture
-def remote(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteBrain]:
-    monkeypatch.delenv("VOXTUI_API_KEY", raising=False)
+@contextmanager
+def connected(server: Server, tokens: int) -> Iterator[RemoteBrain]:
     config = Config(
         brain=BrainConfig(name="remote", remote=RemoteBrainConfig(url=server.url)),
-        generation=GenerationConfig(temperature=0, max_new_tokens=TOKENS),
+        generation=GenerationConfig(temperature=0, max_new_tokens=tokens),
     )
     remote = RemoteBrain(config)
     remote.warm_up(lambda step, fraction: None)
     yield remote
     remote.close()
+
+
+@pytest.fixture
+def remote(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteBrain]:
+    monkeypatch.delenv("VOXTUI_API_KEY", raising=False)
+    with connected(server, TOKENS) as remote:
+        yield remote
 
 
 def spoken(remote: RemoteBrain, said: Utterance, *past: PastTurn) -> tuple[list[str], Marks]:
@@ -316,15 +323,13 @@ def test_a_remote_turn_that_is_cancelled_ends_on_the_server_too(
     server: Server, remote: RemoteBrain
 ) -> None:
     cancelled = Flag()
-    remote._options["max_tokens"] = 3000
-    for _ in remote.reply((), utterance(1.0), Marks(), cancelled):
-        cancelled.set()
-    assert server.idle()
-    remote._options["max_tokens"] = TOKENS
+    with connected(server, 3000) as talkative:
+        for _ in talkative.reply((), utterance(1.0), Marks(), cancelled):
+            cancelled.set()
+        assert server.idle()
     assert spoken(remote, utterance(1.0))[0]
 
 
 def test_a_remote_transcript_comes_from_the_address_for_it(remote: RemoteBrain) -> None:
     written = "".join(token.text for token in remote.transcribe(utterance(1.0), Flag()))
     assert len(written) > 10
-    assert remote._writes

@@ -38,7 +38,7 @@ def build(directory: Path, vocabulary: int = 4096, seed: int = 0, width: int = 3
 
 
 def model(vocabulary: int = 4096, seed: int = 0, width: int = 32, layers: int = 2):
-    """The weights alone, for which no tokenizer is needed."""
+    """Build the weights alone, without the tokenizer."""
     from transformers import VoxtralForConditionalGeneration
 
     made = VoxtralForConditionalGeneration(_config(vocabulary, width, layers)).eval()
