@@ -128,7 +128,7 @@ def after_eviction(check: Check) -> None:
         reply = check.reply(history.past, said)
         text = "".join(token.text for token in reply)
         history.add(utterance_of(said), None, reply, text)
-    assert isinstance(history.past[0].said, str)
+    assert isinstance(history.past[0].user_input, str)
 
 
 def transcribed(check: Check) -> None:

@@ -117,7 +117,7 @@ def encode(text: str) -> list[int]:
 
 
 def clips_in(past: Sequence[Exchange]) -> list[Clip]:
-    return [exchange.said for exchange in past if isinstance(exchange.said, Clip)]
+    return [exchange.user_input for exchange in past if isinstance(exchange.user_input, Clip)]
 
 
 class Ours:

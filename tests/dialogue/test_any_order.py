@@ -441,8 +441,8 @@ class AnyOrder(RuleBasedStateMachine):
                 continue
             released = started[event.turn].marks.at(Mark.RELEASED)
             assert released is not None
-            assert event.said.ended_at < released + 0.2 + 2 * FRAME_SECONDS
-            sound = event.said.samples[: -3200 or None].reshape(-1, FRAME_SAMPLES)
+            assert event.utterance.ended_at < released + 0.2 + 2 * FRAME_SECONDS
+            sound = event.utterance.samples[: -3200 or None].reshape(-1, FRAME_SAMPLES)
             numbers = [round(float(frame[0]) * NUMBERED) for frame in sound]
             assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
             named = {(sources[event.turn], number) for number in numbers}

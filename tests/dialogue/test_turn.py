@@ -142,9 +142,11 @@ def test_history_holds_audio_then_a_placeholder() -> None:
         for i in range(3):
             talk.ask(at=1000.0 + 100 * i)
         oldest, newest = talk.brain.pasts[-1]
-        assert isinstance(newest.said, Utterance)
-        samples = len(newest.said.samples)
-        assert oldest.said == f"[User audio input - {samples} samples, {samples / 16000:.2f}s]"
+        assert isinstance(newest.user_input, Utterance)
+        samples = len(newest.user_input.samples)
+        assert (
+            oldest.user_input == f"[User audio input - {samples} samples, {samples / 16000:.2f}s]"
+        )
         assert talk.brain.inferences == 3
 
 

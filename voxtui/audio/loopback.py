@@ -79,18 +79,18 @@ def _one(speaker: Speaker, recorder: Recorder) -> tuple[float, float, Samples] |
     handed_over = time.monotonic()
     speaker.play(SpeechChunk(sound, RATE, "chirp"), marks, recorder.lost.is_set)
     speaker.finish(marks, recorder.lost.is_set)
-    said = marks.at(Mark.FIRST_SOUND)
-    if said is None:
+    first_sound = marks.at(Mark.FIRST_SOUND)
+    if first_sound is None:
         raise DeviceError("The speaker played nothing.")
-    recorder.until(said + CHIRP_SECONDS + LATEST_SECONDS)
-    began, samples = recorder.since(said - EARLIEST_SECONDS)
+    recorder.until(first_sound + CHIRP_SECONDS + LATEST_SECONDS)
+    began, samples = recorder.since(first_sound - EARLIEST_SECONDS)
     at = find(samples)
     if at is None:
         return None
     heard = began + at / SAMPLE_RATE
     delay = float(audible(sound)[0]) / RATE
     length = round(CHIRP_SECONDS * SAMPLE_RATE)
-    return heard - handed_over, heard + delay - said, samples[at : at + length]
+    return heard - handed_over, heard + delay - first_sound, samples[at : at + length]
 
 
 def chirp() -> Samples:

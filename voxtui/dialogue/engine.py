@@ -482,7 +482,7 @@ class Engine:
         if found.overflows:
             self._emit(Notice(describe_overflows(found.overflows)))
         if isinstance(found, Finished):
-            turn.said = self._last_utterance = found.utterance
+            turn.user_input = self._last_utterance = found.utterance
             turn.handle.marks.mark(Mark.SPEECH_ENDED, found.utterance.ended_at)
             self._emit(Captured(turn.number, found.utterance))
             self._answer(turn)
@@ -501,7 +501,7 @@ class Engine:
 
     def _answer_text(self, handle: TurnHandle, text: str) -> None:
         turn = self._live(handle, TYPED)
-        turn.said = text
+        turn.user_input = text
         self._emit(TurnStarted(turn.number, TYPED, handle.marks))
         if text:
             self._emit(UserWords(turn.number, text))
@@ -517,7 +517,7 @@ class Engine:
             self._emit(Notice("There is no utterance yet that could be answered again."))
             self._finish(turn, Outcome.CANCELLED)
             return
-        turn.said = utterance
+        turn.user_input = utterance
         self._emit(TurnStarted(turn.number, REPLAY, handle.marks))
         self._emit(Captured(turn.number, utterance))
         handle.marks.mark(Mark.CAPTURED)
@@ -566,7 +566,7 @@ class Engine:
 
     def _wants_transcript(self, turn: LiveTurn) -> bool:
         wanted = self._parts.config.brain.idle_transcript and turn.words is None
-        return wanted and turn.error is None and isinstance(turn.said, Utterance)
+        return wanted and turn.error is None and isinstance(turn.user_input, Utterance)
 
     def _step_idle(self, idle: Generator[None, None, None]) -> None:
         try:

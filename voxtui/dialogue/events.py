@@ -81,7 +81,7 @@ class Captured:
     """The utterance is complete and goes to the brain."""
 
     turn: int
-    said: Utterance = field(compare=False)
+    utterance: Utterance = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

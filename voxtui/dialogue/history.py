@@ -19,29 +19,29 @@ class History:
         """of the last turn of `past`, which may hold only its text"""
 
     def add(
-        self, said: Utterance | str, words: str | None, reply: Sequence[Token], heard: str
+        self, user_input: Utterance | str, words: str | None, reply: Sequence[Token], heard: str
     ) -> None:
         """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard."""
         kept = _tokens_within(reply, len(heard))
         if not any(token.text for token in kept):
             return
-        turns = [*self.past, PastTurn(said, words, kept)]
+        turns = [*self.past, PastTurn(user_input, words, kept)]
         older = len(turns) - self._config.turns
         turns = [_as_text(turn) if i < older else turn for i, turn in enumerate(turns)]
         while turns and sum(map(_size, turns)) > self._config.max_tokens:
             turns.pop(0)
         self.past = tuple(turns)
-        self._last = said
+        self._last = user_input
 
-    def take_back(self, said: Utterance) -> None:
+    def take_back(self, utterance: Utterance) -> None:
         """Remove the last turn, if it answered this utterance."""
-        if self._last is said:
+        if self._last is utterance:
             self.past = self.past[:-1]
 
-    def put_into_words(self, said: Utterance, words: str) -> None:
+    def put_into_words(self, utterance: Utterance, words: str) -> None:
         """Set the user's words in the last turn, if it answered this utterance."""
-        if self.past and self._last is said:
-            turn = PastTurn(self.past[-1].said, words, self.past[-1].reply)
+        if self.past and self._last is utterance:
+            turn = PastTurn(self.past[-1].user_input, words, self.past[-1].reply)
             self.past = (*self.past[:-1], turn if self._config.turns else _as_text(turn))
 
     def forget(self) -> None:

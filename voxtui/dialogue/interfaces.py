@@ -22,7 +22,7 @@ A long step calls it repeatedly. It may raise to abort the step; let the excepti
 class PastTurn:
     """A past turn: the user's part, and the heard part of the reply."""
 
-    said: Utterance | str
+    user_input: Utterance | str
     """the audio of the latest `history.turns` turns; else the words, or a placeholder"""
     words: str | None
     """the user's words, where they are known"""
@@ -33,7 +33,7 @@ class PastTurn:
     def user_text(self) -> str:
         if self.words is not None:
             return self.words
-        return self.said if isinstance(self.said, str) else placeholder(self.said)
+        return self.user_input if isinstance(self.user_input, str) else placeholder(self.user_input)
 
     @property
     def reply_text(self) -> str:
@@ -43,9 +43,9 @@ class PastTurn:
 Past = Sequence[PastTurn]
 
 
-def placeholder(said: Utterance) -> str:
+def placeholder(utterance: Utterance) -> str:
     """Return the text that replaces audio without a transcript in the history."""
-    return f"[User audio input - {len(said.samples)} samples, {said.seconds:.2f}s]"
+    return f"[User audio input - {len(utterance.samples)} samples, {utterance.seconds:.2f}s]"
 
 
 class Microphone(Protocol):
@@ -153,7 +153,7 @@ class Brain(Protocol):
         ...
 
     def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
+        self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[UserTranscript | Token]:
         """Yield the answer, pulled on a worker thread. Ends within one step of `cancelled`.
 
@@ -163,8 +163,8 @@ class Brain(Protocol):
         """
         ...
 
-    def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
-        """Yield the words of `said`. Raises ModelError."""
+    def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
+        """Yield the words of `utterance`. Raises ModelError."""
         ...
 
     def close(self) -> None:

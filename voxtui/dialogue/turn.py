@@ -34,7 +34,7 @@ class LiveTurn:
     paced: bool
     brain: str
     """the name of the brain that answers"""
-    said: Utterance | str = ""
+    user_input: Utterance | str = ""
     words: str | None = None
     """the user's words, where the brain knows them"""
     tokens: list[Token] = field(default_factory=list[Token])
@@ -78,7 +78,7 @@ class LiveTurn:
 def take_turn(
     turn: LiveTurn, parts: Parts, history: History, emit: Emit, set_state: Callable[[State], None]
 ) -> Turn:
-    """Answer `turn.said`. Runs on the engine's thread until the last sound was played.
+    """Answer `turn.user_input`. Runs on the engine's thread until the last sound was played.
 
     If the voice or the speaker fails, the turn goes on as text. If the brain fails, the turn ends.
     """
@@ -94,7 +94,7 @@ def take_turn(
         turn.error = error
         return turn.finished(Outcome.FAILED, str(error))
     heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
-    history.add(turn.said, turn.words, turn.tokens, heard)
+    history.add(turn.user_input, turn.words, turn.tokens, heard)
     if heard != turn.reply:
         emit(SpokenUpTo(turn.number, heard))
     whole = turn.complete and heard == turn.reply
@@ -114,12 +114,12 @@ def _reply_tokens(
     chunker = Chunker(parts.config.streaming, show, cancelled)
     last_at: float | None = None
     try:
-        for item in parts.brain.reply(history.past, turn.said, marks, cancelled):
+        for item in parts.brain.reply(history.past, turn.user_input, marks, cancelled):
             if cancelled.is_set():
                 return
             if isinstance(item, UserTranscript):
                 turn.words = item.text
-                if item.text != turn.said:  # typed words were reported already
+                if item.text != turn.user_input:  # typed words were reported already
                     emit(UserWords(turn.number, item.text))
                 continue
             last_at = time.monotonic()
@@ -181,16 +181,16 @@ def _speak(
 def transcribe_idle(
     turn: LiveTurn, parts: Parts, history: History, emit: Emit
 ) -> Generator[None, None, None]:
-    """Transcribe what the user said, for the screen and the history, one token a step.
+    """Transcribe the utterance for the screen and the history, one token a step.
 
     The next turn ends it, by the cancel flag of this one. Raises ModelError.
     """
-    if not isinstance(turn.said, Utterance):
+    if not isinstance(turn.user_input, Utterance):
         return
     words = ""
-    for token in parts.brain.transcribe(turn.said, turn.handle.cancelled):
+    for token in parts.brain.transcribe(turn.user_input, turn.handle.cancelled):
         words += token.text
         yield
     if words.strip() and not turn.cancelled:
-        history.put_into_words(turn.said, words.strip())
+        history.put_into_words(turn.user_input, words.strip())
         emit(UserWords(turn.number, words.strip()))

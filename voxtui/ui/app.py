@@ -234,8 +234,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self.status.use_microphone(None)
             case TurnStarted():
                 self.turns.begin(event)
-            case Captured(turn, said):
-                self.turns.show_utterance(turn, said)
+            case Captured(turn, utterance):
+                self.turns.show_utterance(turn, utterance)
             case UserWords(turn, text):
                 self.turns.show_words(turn, text)
             case ReplyText(turn, text):

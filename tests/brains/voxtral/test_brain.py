@@ -222,9 +222,9 @@ def test_after_eviction_old_turns_are_text_and_the_newest_stay_sound(
         reply = answered(brain, history.past, said)
         assert ids(reply) == oracle.answer(instruction(brain), history.past, said)
         history.add(said, None, reply, "".join(token.text for token in reply))
-    kinds = [isinstance(turn.said, Utterance) for turn in history.past]
+    kinds = [isinstance(turn.user_input, Utterance) for turn in history.past]
     assert kinds == [False, False, True, True]
-    assert history.past[0].said == placeholder(utterance(1.0, 10))
+    assert history.past[0].user_input == placeholder(utterance(1.0, 10))
 
 
 def test_a_turn_is_one_prefill_and_a_step_for_each_token(brain: VoxtralBrain) -> None:

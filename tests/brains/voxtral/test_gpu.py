@@ -89,7 +89,7 @@ def encode(text: str) -> list[int]:
 
 
 def clips_in(past: list[Exchange], said: Clip) -> list[Clip]:
-    return [*(e.said for e in past if isinstance(e.said, Clip)), said]
+    return [*(e.user_input for e in past if isinstance(e.user_input, Clip)), said]
 
 
 def answered(
@@ -139,7 +139,7 @@ def test_three_turns_and_one_after_a_barge_in_equal_generate(weights, captured) 
         reply = answered(captured, past, said)
         assert reply == generated(weights, past, said)
         past.append(Exchange(said, reply))
-    past[-1] = Exchange(past[-1].said, past[-1].reply[:3])
+    past[-1] = Exchange(past[-1].user_input, past[-1].reply[:3])
     said = clip(13, 1.0)
     assert answered(captured, past, said) == generated(weights, past, said)
 

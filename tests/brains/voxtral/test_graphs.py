@@ -64,7 +64,7 @@ def test_three_turns_and_one_after_a_barge_in_equal_generate(
         reply = answered(brain, past, said)
         assert ids(reply) == oracle.answer(instruction(brain), past, said)
         past = (*past, PastTurn(said, None, reply))
-    cut = (*past[:-1], PastTurn(past[-1].said, None, past[-1].reply[:3]))
+    cut = (*past[:-1], PastTurn(past[-1].user_input, None, past[-1].reply[:3]))
     said = utterance(1.0, 4)
     assert ids(answered(brain, cut, said)) == oracle.answer(instruction(brain), cut, said)
 

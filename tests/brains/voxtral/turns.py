@@ -78,7 +78,7 @@ class Oracle:
 
         encode = self.processor.tokenizer.tokenizer.instruct_tokenizer.tokenizer.encode
         exchanges = [
-            Exchange(shown(turn.said), [t.id for t in turn.reply if t.id is not None])
+            Exchange(shown(turn.user_input), [t.id for t in turn.reply if t.id is not None])
             for turn in past
         ]
         prompt = chat(

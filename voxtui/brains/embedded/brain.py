@@ -230,11 +230,15 @@ class EmbeddedBrain:
             self._changed.notify()
 
     def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
+        self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[UserTranscript | Token]:
         released = marks.at(Mark.RELEASED) or time.monotonic()
         live = self._stop_listening()
-        words = said if isinstance(said, str) else self._words(said, live, marks, released)
+        words = (
+            user_input
+            if isinstance(user_input, str)
+            else self._words(user_input, live, marks, released)
+        )
         if not words:
             return
         yield UserTranscript(words)
@@ -246,11 +250,11 @@ class EmbeddedBrain:
                 marks.speculative_s += reply.worked_before(released)
             yield Token(strip_control_characters(text))
 
-    def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
-        for number, (start, end) in enumerate(stretches(said)):
+    def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
+        for number, (start, end) in enumerate(stretches(utterance)):
             if cancelled.is_set():
                 return
-            text = self._recogniser.recognise(said.samples[start:end])
+            text = self._recogniser.recognise(utterance.samples[start:end])
             yield Token(f" {text}" if number else text)
 
     def close(self) -> None:
@@ -293,30 +297,32 @@ class EmbeddedBrain:
         return live
 
     def _words(
-        self, said: Utterance, live: LiveUtterance | None, marks: Marks, released: float
+        self, utterance: Utterance, live: LiveUtterance | None, marks: Marks, released: float
     ) -> str:
-        """Transcribe `said`, unless a pass has covered exactly its frames already."""
+        """Transcribe `utterance`, unless a pass has covered exactly its frames already."""
         partials, fixed = (live.partials, live.fixed) if live is not None else ([], {})
-        ready = [p for p in partials if p.origin is not None and p.origin == said.origin]
-        final = ready[-1] if ready else self._pass(said, fixed)
+        ready = [p for p in partials if p.origin is not None and p.origin == utterance.origin]
+        final = ready[-1] if ready else self._pass(utterance, fixed)
         marks.mark(Mark.TRANSCRIBED, final.ended_at)
         marks.speculative_s += max(0.0, min(released, final.ended_at) - final.started_at)
         return final.text
 
-    def _pass(self, said: Utterance, fixed: dict[tuple[int, int], str]) -> PartialTranscript:
+    def _pass(self, utterance: Utterance, fixed: dict[tuple[int, int], str]) -> PartialTranscript:
         # One after the other, because two passes in parallel slow each other down.
         self._loaded().pause()
         started = time.monotonic()
-        parts = stretches(said)
+        parts = stretches(utterance)
         texts: list[str] = []
         for part in parts:
             text = fixed.get(part)
             if text is None:
-                text = self._recogniser.recognise(said.samples[part[0] : part[1]])
+                text = self._recogniser.recognise(utterance.samples[part[0] : part[1]])
             if part != parts[-1]:
                 fixed[part] = text
             texts.append(text)
-        return PartialTranscript(said.origin, " ".join(texts).strip(), started, time.monotonic())
+        return PartialTranscript(
+            utterance.origin, " ".join(texts).strip(), started, time.monotonic()
+        )
 
     # Before the release, on the recogniser's thread.
 

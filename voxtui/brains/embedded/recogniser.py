@@ -91,18 +91,18 @@ class Moonshine:
                 self._transcriber = None
 
 
-def stretches(said: Utterance) -> list[tuple[int, int]]:
-    """Return (start, end) samples of the parts of `said` to recognise, cut at pauses.
+def stretches(utterance: Utterance) -> list[tuple[int, int]]:
+    """Return (start, end) samples of the parts of `utterance` to recognise, cut at pauses.
 
-    Only the last part changes while `said` grows.
+    Only the last part changes while `utterance` grows.
     """
     begin, cuts = 0, list[int]()
-    for (_, end), (start, _) in zip(said.speech, said.speech[1:], strict=False):
+    for (_, end), (start, _) in zip(utterance.speech, utterance.speech[1:], strict=False):
         middle = int((end + start) / 2 * SAMPLE_RATE)
         if start - end >= PAUSE_SECONDS and middle - begin >= LONG_SECONDS * SAMPLE_RATE:
             cuts.append(middle)
             begin = middle
-    bounds = [0, *cuts, len(said.samples)]
+    bounds = [0, *cuts, len(utterance.samples)]
     parts: list[tuple[int, int]] = []
     for start, end in itertools.pairwise(bounds):
         while end - start > LONGEST_SECONDS * SAMPLE_RATE:

@@ -122,25 +122,25 @@ class RemoteBrain:
             self._stt.warm()
 
     def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
+        self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[UserTranscript | Token]:
         timing = Timing()
         if not self._model:  # the server could not be reached at the start
             for _ in self._find_model():
                 if cancelled.is_set():
                     return
-        if self._stt is not None and not isinstance(said, str):
+        if self._stt is not None and not isinstance(user_input, str):
             text = ""
-            for piece in self._transcript(self._stt, said, cancelled, timing):
+            for piece in self._transcript(self._stt, user_input, cancelled, timing):
                 text += piece
             if cancelled.is_set() or not text.strip():
                 return
             marks.mark(Mark.TRANSCRIBED)
-            said = text.strip()
-        if isinstance(said, str):
-            yield UserTranscript(said)
+            user_input = text.strip()
+        if isinstance(user_input, str):
+            yield UserTranscript(user_input)
         parameters = {**self._parameters, "stream_options": {"include_usage": True}}
-        pieces = self._texts(parameters, self._messages(past, said), cancelled, timing, marks)
+        pieces = self._texts(parameters, self._messages(past, user_input), cancelled, timing, marks)
         room = MAX_CHARACTERS_PER_TOKEN * self._sampling.max_new_tokens
         for number, text in enumerate(pieces, 1):
             if number > self._sampling.max_new_tokens:
@@ -153,22 +153,22 @@ class RemoteBrain:
             if room <= 0:
                 return
 
-    def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
+    def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         """Transcribe at audio/transcriptions, or by the chat model if the server lacks that.
 
         Yields an empty token now and then while nothing arrives.
         """
         if self._transcribes:
             try:
-                for piece in self._transcript(self._stt or self._chat, said, cancelled):
+                for piece in self._transcript(self._stt or self._chat, utterance, cancelled):
                     yield Token(piece)
                 return
             except StatusError as error:
                 if self._stt is not None or error.status in (401, 403, 413, 429):
                     raise
                 self._transcribes = False
-        limit = 16 + int(said.seconds * TOKENS_PER_SECOND)
-        parts = [_audio(said), {"type": "text", "text": TRANSCRIBE}]
+        limit = 16 + int(utterance.seconds * TOKENS_PER_SECOND)
+        parts = [_audio(utterance), {"type": "text", "text": TRANSCRIBE}]
         messages: list[Json] = [{"role": "user", "content": parts}]
         room = MAX_CHARACTERS_PER_TOKEN * limit
         for text in self._texts({"max_tokens": limit, "temperature": 0}, messages, cancelled):
@@ -182,7 +182,7 @@ class RemoteBrain:
         if self._stt is not None:
             self._stt.close()
 
-    def _messages(self, past: Past, said: Utterance | str) -> list[Json]:
+    def _messages(self, past: Past, user_input: Utterance | str) -> list[Json]:
         """Return the conversation.
 
         The instruction precedes the first turn if the model receives audio, because Voxtral
@@ -195,15 +195,15 @@ class RemoteBrain:
         clips = [
             number
             for number, turn in enumerate(past)
-            if self._stt is None and turn.words is None and not isinstance(turn.said, str)
+            if self._stt is None and turn.words is None and not isinstance(turn.user_input, str)
         ]
-        room = MAX_CLIPS - (not isinstance(said, str))
+        room = MAX_CLIPS - (not isinstance(user_input, str))
         clips = clips[max(0, len(clips) - room) :]
         for number, turn in enumerate(past):
-            messages.append(_user(before, turn.said if number in clips else turn.user_text))
+            messages.append(_user(before, turn.user_input if number in clips else turn.user_text))
             messages.append({"role": "assistant", "content": turn.reply_text})
             before = ""
-        return [*messages, _user(before, said)]
+        return [*messages, _user(before, user_input)]
 
     def _texts(
         self,
@@ -263,12 +263,16 @@ class RemoteBrain:
             )
 
     def _transcript(
-        self, endpoint: Endpoint, said: Utterance, cancelled: Flag, timing: Timing | None = None
+        self,
+        endpoint: Endpoint,
+        utterance: Utterance,
+        cancelled: Flag,
+        timing: Timing | None = None,
     ) -> Generator[str, None, None]:
-        """Yield the transcript of `said`. Raises RemoteError."""
+        """Yield the transcript of `utterance`. Raises RemoteError."""
         fields = {"model": self._config.transcription_model or self._model,
                   "response_format": "json", "temperature": "0"}  # fmt: skip
-        file = {"file": ("speech.wav", said.as_wav(), "audio/wav")}
+        file = {"file": ("speech.wav", utterance.as_wav(), "audio/wav")}
         events = endpoint.request("POST", "audio/transcriptions", timing, data=fields, files=file)
         try:
             for event in events:
@@ -400,15 +404,15 @@ def _piece(event: Json) -> tuple[str, bool, int | None]:
     return shown, bool(choice.finish_reason), tokens
 
 
-def _user(before: str, said: Utterance | str) -> Json:
+def _user(before: str, user_input: Utterance | str) -> Json:
     """Return a message of the user, with the instruction `before` it."""
-    if isinstance(said, str):
-        return {"role": "user", "content": f"{before}\n\n{said}" if before else said}
+    if isinstance(user_input, str):
+        return {"role": "user", "content": f"{before}\n\n{user_input}" if before else user_input}
     text = [{"type": "text", "text": before}] if before else []
-    return {"role": "user", "content": [*text, _audio(said)]}
+    return {"role": "user", "content": [*text, _audio(user_input)]}
 
 
-def _audio(said: Utterance) -> Json:
+def _audio(utterance: Utterance) -> Json:
     """Return OpenAI's `input_audio`: a WAV in base64."""
-    data = base64.b64encode(said.as_wav()).decode()
+    data = base64.b64encode(utterance.as_wav()).decode()
     return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}

@@ -334,13 +334,13 @@ class VoxtralBrain:
             if number > 1 and time.monotonic() - began > REHEARSAL_SECONDS:
                 break
             noise = random.normal(0, 0.05, seconds * SAMPLE_RATE).astype(np.float32)
-            said = Utterance(noise, ((0.0, float(seconds)),), 0.0)
-            reply = self._speculate((), said, stopping, AHEAD_TOKENS)
+            utterance = Utterance(noise, ((0.0, float(seconds)),), 0.0)
+            reply = self._speculate((), utterance, stopping, AHEAD_TOKENS)
             for count, _ in enumerate(self._tokens(reply), 1):
                 if count == AHEAD_TOKENS:
                     break
             self.took = min(self.took, reply.worked_before(time.monotonic()))
-            for count, _ in enumerate(self.transcribe(said, stopping)):
+            for count, _ in enumerate(self.transcribe(utterance, stopping)):
                 if count == AHEAD_TOKENS:
                     break
         self._prepare((), Flag())
@@ -385,20 +385,20 @@ class VoxtralBrain:
     # Answering.
 
     def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
+        self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[UserTranscript | Token]:
         from voxtui.brains.voxtral import weights
 
         released = marks.at(Mark.RELEASED) or time.monotonic()
         self._live = None
-        if isinstance(said, str):
-            yield UserTranscript(said)
-        reply = self._speculate(past, said, cancelled, None)
+        if isinstance(user_input, str):
+            yield UserTranscript(user_input)
+        reply = self._speculate(past, user_input, cancelled, None)
         text = Detokenizer(self.tekken)
         tokens = self._tokens(reply)
         for number, token in enumerate(tokens):
             if number == 0:
-                if not isinstance(said, str):
+                if not isinstance(user_input, str):
                     marks.mark(Mark.ENCODED, reply.timing.encoded_at)
                 marks.mark(Mark.PREFILLED, reply.timing.prefilled_at)
                 marks.speculative_s += reply.worked_before(released)
@@ -409,20 +409,20 @@ class VoxtralBrain:
             yield Token(rest)
 
     def _speculate(
-        self, past: Past, said: Said, cancelled: Flag, ahead: int | None
+        self, past: Past, user_input: UserInput, cancelled: Flag, ahead: int | None
     ) -> VoxtralReply:
         """Begin a reply, or continue the newest one if it is to the same frames and history."""
         timing = Timing()
 
         def work() -> Generator[int | None, None, None]:
-            prompt, clips = self._prompt(past, _utterance(said))
+            prompt, clips = self._prompt(past, _utterance(user_input))
             for item in self.generator.reply(prompt, clips, self._sampling.max_new_tokens):
                 if item is not None and timing.prefilled_at is None:
                     timing.encoded_at = self.generator.encoded_at
                     timing.prefilled_at = self.generator.prefilled_at
                 yield item
 
-        origin = _origin(said)
+        origin = _origin(user_input)
         key = None if origin is None else (tuple(past), origin)
         return self._request(VoxtralReply(self._guarded(work), timing, cancelled, ahead, key))
 
@@ -437,13 +437,13 @@ class VoxtralBrain:
         except Exception as error:
             raise self._explained(error) from error
 
-    def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
+    def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         """Yield the words, in the language that is spoken. See Brain."""
-        most = 16 + int(said.seconds * WORDS_PER_SECOND)
+        most = 16 + int(utterance.seconds * WORDS_PER_SECOND)
 
         def work() -> Generator[int | None, None, None]:
             before = list(self._clips)
-            clip = self._clip(said)
+            clip = self._clip(utterance)
             prompt = transcription(self.tekken.encode, clip, None)
             try:
                 yield from self.transcriber.reply(prompt, [clip], most)
@@ -472,37 +472,41 @@ class VoxtralBrain:
 
     # On the model's thread.
 
-    def _prompt(self, past: Past, said: Utterance | str | None) -> tuple[PromptIds, list[Clip]]:
+    def _prompt(
+        self, past: Past, user_input: Utterance | str | None
+    ) -> tuple[PromptIds, list[Clip]]:
         """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
         longest = self.generator.longest - self._sampling.max_new_tokens
         while True:
-            exchanges = [Exchange(self._said(turn.said), self._reply(turn)) for turn in past]
-            now = None if said is None else self._said(said)
+            exchanges = [
+                Exchange(self._prompt_part(turn.user_input), self._reply(turn)) for turn in past
+            ]
+            now = None if user_input is None else self._prompt_part(user_input)
             prompt = chat(self.tekken.encode, self.instruction, exchanges, now)
             if len(prompt) <= longest or not past:
                 break
             past = past[1:]
-        clips = [s for s in (*(e.said for e in exchanges), now) if isinstance(s, Clip)]
+        clips = [s for s in (*(e.user_input for e in exchanges), now) if isinstance(s, Clip)]
         numbers = {clip.number for clip in clips}
         self._clips = [(whose, clip) for whose, clip in self._clips if clip.number in numbers]
         self.generator.embedder.forget_all_but(numbers)
         return prompt, clips
 
-    def _said(self, said: Utterance | str) -> Clip | str:
-        return said if isinstance(said, str) else self._clip(said)
+    def _prompt_part(self, user_input: Utterance | str) -> Clip | str:
+        return user_input if isinstance(user_input, str) else self._clip(user_input)
 
     def _reply(self, turn: PastTurn) -> list[int]:
         """Return the tokens of a reply. Encodes its text only if another brain wrote it."""
         ids = [token.id for token in turn.reply if token.id is not None]
         return ids or self.tekken.encode(turn.reply_text)
 
-    def _clip(self, said: Utterance) -> Clip:
+    def _clip(self, utterance: Utterance) -> Clip:
         """Return the clip of an utterance, the same one each time."""
         for whose, clip in self._clips:
-            if whose.is_same(said):
+            if whose.is_same(utterance):
                 return clip
-        clip = Clip(next(self._numbers), without_trailing_zeros(said.samples))
-        self._clips.append((said, clip))
+        clip = Clip(next(self._numbers), without_trailing_zeros(utterance.samples))
+        self._clips.append((utterance, clip))
         return clip
 
     def _guarded(
@@ -594,25 +598,25 @@ def _first_line(error: Exception) -> str:
 
 T = TypeVar("T")
 Work = TypeVar("Work", bound=ModelWork)
-Said = Utterance | tuple[Recording, Extent] | str
+UserInput = Utterance | tuple[Recording, Extent] | str
 """An utterance, or the part of a recording that would be one if it ended now, or typed text."""
 
 
-def _utterance(said: Said) -> Utterance | str:
-    if not isinstance(said, tuple):
-        return said
-    recording, extent = said
+def _utterance(user_input: UserInput) -> Utterance | str:
+    if not isinstance(user_input, tuple):
+        return user_input
+    recording, extent = user_input
     utterance = recording.utterance(extent)
     assert utterance is not None  # a reply is speculated only once there is speech
     return utterance
 
 
-def _origin(said: Said) -> Origin | None:
-    match said:
+def _origin(user_input: UserInput) -> Origin | None:
+    match user_input:
         case str():
             return None
         case Utterance():
-            return said.origin
+            return user_input.origin
         case (recording, extent):
             return recording.origin(extent)
 

@@ -65,9 +65,9 @@ def without_trailing_zeros(samples: Samples) -> Samples:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A past turn: what the user said, and the tokens of the reply."""
+    """A past turn: the user's part, and the tokens of the reply."""
 
-    said: Clip | str
+    user_input: Clip | str
     reply: Sequence[int]
 
 
@@ -75,9 +75,9 @@ def chat(
     encode: Callable[[str], list[int]],
     instruction: str,
     past: Sequence[Exchange],
-    said: Clip | str | None,
+    user_input: Clip | str | None,
 ) -> PromptIds:
-    """Return the prompt for a reply to `said`. None: its certain part while the user speaks.
+    """Return the prompt for a reply to `user_input`. None: its certain part while the user speaks.
 
     The model refuses a system prompt together with audio, so the instruction is the text before
     the first audio: the same tokens in every conversation.
@@ -85,26 +85,26 @@ def chat(
     parts: list[Iterable[int]] = [[BOS]]
     before = instruction
     for exchange in past:
-        parts += [_user(encode, before, exchange.said), exchange.reply, [EOS]]
+        parts += [_user(encode, before, exchange.user_input), exchange.reply, [EOS]]
         before = ""
-    if said is not None:
-        parts.append(_user(encode, before, said))
+    if user_input is not None:
+        parts.append(_user(encode, before, user_input))
     else:
         parts.append([INST, *(encode(before) if before else []), BEGIN_AUDIO])
     return list(chain.from_iterable(parts))
 
 
-def _user(encode: Callable[[str], list[int]], before: str, said: Clip | str) -> Iterable[int]:
-    if isinstance(said, str):
-        text = f"{before}\n\n{said}" if before else said
+def _user(encode: Callable[[str], list[int]], before: str, user_input: Clip | str) -> Iterable[int]:
+    if isinstance(user_input, str):
+        text = f"{before}\n\n{user_input}" if before else user_input
         return [INST, *encode(text), END_INST]
     head = encode(before) if before else []
-    return chain([INST, *head, BEGIN_AUDIO], said.prompt_ids(), [END_INST])
+    return chain([INST, *head, BEGIN_AUDIO], user_input.prompt_ids(), [END_INST])
 
 
 def transcription(
-    encode: Callable[[str], list[int]], said: Clip, language: str | None
+    encode: Callable[[str], list[int]], clip: Clip, language: str | None
 ) -> PromptIds:
     """Return the prompt for a transcript. Without `language` the model detects it."""
     tail = encode(f"lang:{language}") if language else []
-    return [BOS, INST, BEGIN_AUDIO, *said.prompt_ids(), END_INST, *tail, TRANSCRIBE]
+    return [BOS, INST, BEGIN_AUDIO, *clip.prompt_ids(), END_INST, *tail, TRANSCRIBE]
