@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.fakes import LoudIsSpeech, frames
@@ -142,6 +144,19 @@ def test_a_frame_of_the_microphone_ends_a_clip_whose_source_has_stopped(
     monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", -1.0)
     (found,) = push(ears, ".", 1001.0)
     assert isinstance(found, Finished)
+
+
+def test_a_clip_is_not_over_because_the_process_was_suspended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ears = listener()
+    ears.begin("clip.wav", 1000.0)
+    for frame in frames("xxxxxxxxxx", 1000.0, "clip.wav"):
+        ears.push(frame)
+    later = time.monotonic() + 60.0
+    monkeypatch.setattr("voxtui.dialogue.listening.time.monotonic", lambda: later)
+    assert push(ears, "..") == []
+    assert ears.source == "clip.wav"
 
 
 def test_a_microphone_that_pauses_before_the_release_is_waited_for(

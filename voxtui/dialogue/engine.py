@@ -68,6 +68,10 @@ from voxtui.settings.schema import Config
 LEAVING_SECONDS = 0.3
 """Maximum wait for the parts when quitting. The chat model's process ends within it."""
 
+WAIT_SECONDS = 0.1
+"""Interval of a wait for the source of a recording. Intervals are counted, because the clock goes
+on during a suspend (Ctrl+Z)."""
+
 OUR_THREADS = "voxtui-"
 """Prefix of the names of all our threads."""
 
@@ -285,10 +289,13 @@ class Engine:
             return self._replayed.popleft()
         while self._idle is not None and self._inbox.empty():
             self._step_idle(self._idle)
-        try:
-            return self._inbox.get(timeout=self._listener.patience_s)
-        except Empty:
-            return None
+        waited, patience = 0.0, self._listener.patience_s
+        while patience is None or waited < patience:
+            try:
+                return self._inbox.get(timeout=None if patience is None else WAIT_SECONDS)
+            except Empty:
+                waited += WAIT_SECONDS
+        return None
 
     def _take(self, item: Frame | Command) -> None:
         match item:

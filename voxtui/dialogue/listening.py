@@ -185,7 +185,7 @@ class Listener:
 
     def _record(self, live: _LiveRecording, frame: Frame) -> Found:
         live.recording.append(frame, self._gate.verdict(self._detector.probability(frame)))
-        live.heard_at = time.monotonic()
+        live.waited_s = 0.0
         if live.released_at is not None:
             return self.finish() if live.recording.over(live.released_at) else _RECORDED
         if live.recording.seconds >= self._config.audio.max_utterance_s:
@@ -196,7 +196,7 @@ class Listener:
         return _RECORDED
 
     def _release(self, live: _LiveRecording, at: float) -> Found:
-        live.released_at, live.heard_at = at, time.monotonic()
+        live.released_at, live.waited_s = at, 0.0
         self._give_back(live, live.recording.cut(at))
         return self.finish() if live.recording.over(at) else None
 
@@ -223,8 +223,8 @@ class _LiveRecording:
         self.recording = Recording()
         self.released_at: float | None = None
         self.too_long = False
-        self.heard_at = time.monotonic()
-        """arrival of its latest frame, or of the release"""
+        self.waited_s = 0.0
+        """seconds of other frames since its latest frame, or since the release"""
 
     @property
     def patience_s(self) -> float | None:
@@ -233,8 +233,13 @@ class _LiveRecording:
         return None if self.source == MICROPHONE else STOPPED_SOURCE_SECONDS
 
     def source_stopped(self) -> bool:
+        """Count a frame of another source, and tell whether that was too many.
+
+        Frames are counted, because the clock goes on during a suspend (Ctrl+Z).
+        """
+        self.waited_s += FRAME_SECONDS
         patience = self.patience_s
-        return patience is not None and time.monotonic() - self.heard_at > patience
+        return patience is not None and self.waited_s > patience
 
 
 class SpeechGate:
