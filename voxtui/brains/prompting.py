@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from voxtui.settings.schema import Config
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
+    from voxtui.settings.schema import Config
 
 SHORT = " Answer with one short sentence of at most fifteen words."
 
