@@ -282,7 +282,7 @@ def engine_on_fakes(emit: Callable[[Event], object], **parts: Any) -> Engine:
 
 
 class ScriptedEngine:
-    """Stands in for the Engine under a front end: notes every command, reports what it is told to.
+    """Replaces the Engine under a front end: notes every command, and reports scripted events.
 
     `report(*events)` is what a test lets happen; nothing happens by itself.
     """
@@ -301,7 +301,7 @@ class ScriptedEngine:
             self.report_one(event)
 
     def load(self, microphone: str | None = "a microphone", changed: bool = False) -> None:
-        """As at the start, or after something in use was lost; `changed`: after a choice."""
+        """Report the parts as at the start or after a loss; `changed`: as after a choice."""
         loaded = Loaded(
             "scripted brain",
             "a voice",

@@ -30,12 +30,12 @@ from voxtui.errors import InputError
 from voxtui.settings.schema import Config
 
 OUTSIDE = {"msgspec", "textual", "sounddevice", "samplerate", "mistral_common", "platformdirs"}
-"""What the house needs, and a machine with nothing but torch and transformers does not have."""
+"""Packages that voxtui needs and a machine with only torch and transformers lacks."""
 
 CPU = torch.device("cpu")
 
 LEFT_OUT = "left out: no time"
-"""What a busy machine says of a row."""
+"""Fields of a row that differ on a busy machine."""
 
 
 @pytest.mark.slow
@@ -318,7 +318,7 @@ def test_a_rehearsal_reports_every_measure(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_no_row_fails_with_captured_graphs(monkeypatch):
-    """As on a GPU: what is captured is played back by a tape, and torch does what kernels would."""
+    """Capture as on a GPU: a tape replays captured work, and torch replaces the kernels."""
 
     def some(qkv, position, cos, sin, kv, heads):
         return qkv[:, : heads * kv.shape[2]] * 1.0

@@ -120,7 +120,7 @@ def test_json_prints_one_line_per_turn_and_nothing_else(ask):
         False,
     )
     assert {"first_token", "first_sentence", "first_audio", "last_token"} <= set(first["marks"])
-    assert first["first_sound_ms"] is None  # nobody heard it
+    assert first["first_sound_ms"] is None  # it was not played
     assert "first_shown" not in first["marks"]  # nothing is shown before the turn is over
 
 

@@ -1,4 +1,4 @@
-"""What every Brain promises, the fake one included."""
+"""The contract of every Brain, the fake one included."""
 
 from __future__ import annotations
 

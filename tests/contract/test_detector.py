@@ -1,4 +1,4 @@
-"""What every SpeechDetector promises, the fake one included; and that the two Sileros agree."""
+"""The contract of every SpeechDetector, the fake one included; the two Sileros agree."""
 
 from __future__ import annotations
 

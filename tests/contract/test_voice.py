@@ -1,4 +1,4 @@
-"""What every Voice promises, the fake one included."""
+"""The contract of every Voice, the fake one included."""
 
 from __future__ import annotations
 

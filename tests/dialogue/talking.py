@@ -112,7 +112,7 @@ def talking(
 
 
 def join_stragglers() -> None:
-    """Voices at a clause that nobody wants any more and cancelled timers end by themselves."""
+    """Wait for voices at a cancelled clause and for cancelled timers, which end by themselves."""
     for thread in threading.enumerate():
         if thread.name in ("voxtui-voice", "voxtui-flush"):
             thread.join(SECONDS)

@@ -1,4 +1,4 @@
-"""Where streamed text is cut into clauses, and what of it is spoken."""
+"""Cutting streamed text into clauses, and choosing the spoken part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where values come from: the file, the environment and --set; and what is refused."""
+"""The sources of values: the file, the environment and --set; and refused values."""
 
 from pathlib import Path
 

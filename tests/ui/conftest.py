@@ -106,7 +106,7 @@ class Screen:
 
     @property
     def commands(self) -> list[str]:
-        """What the engine was told, start and close aside."""
+        """The commands to the engine, without start and close."""
         return [str(call[0]) for call in self.engine.calls if call[0] not in ("start", "close")]
 
 

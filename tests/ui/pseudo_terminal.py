@@ -22,7 +22,7 @@ import psutil
 
 REPOSITORY = Path(__file__).parents[2]
 SECONDS = 30.0
-"""How long a test waits for what a process should do at once."""
+"""Seconds that a test waits for an immediate action of a process."""
 
 # pytest reads its size into COLUMNS and LINES, which would stand above that of this terminal.
 ENVIRONMENT = {
@@ -170,7 +170,7 @@ class PseudoTerminal:
 
 
 class AppInTerminal(PseudoTerminal):
-    """The screen on a scripted engine, which notes what it is told in a file."""
+    """The screen on a scripted engine, which notes its commands in a file."""
 
     def __init__(
         self, log: Path, *arguments: str, in_shell: bool = False, by_make: bool = False,

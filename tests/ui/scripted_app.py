@@ -1,4 +1,4 @@
-"""The screen as a program of its own, on a scripted engine that notes what it is told.
+"""The screen as a separate program, on a scripted engine that notes its commands.
 
     python -m tests.ui.scripted_app LOG [--key f8] [--die | --hang] [--pieces N]
 

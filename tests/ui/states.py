@@ -102,7 +102,7 @@ NEIGHBOURS = re.compile(
 
 
 class Clock:
-    """The time as the screen is told it."""
+    """The time that the screen reads."""
 
     def __init__(self) -> None:
         self.now = NOW

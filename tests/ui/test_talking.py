@@ -1,4 +1,4 @@
-"""How keys, mouse and terminal make talking begin and end on the screen."""
+"""Keys, mouse and terminal begin and end talking on the screen."""
 
 import asyncio
 import random

@@ -23,7 +23,7 @@ from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Config
 ENVIRONMENT = "VOXTUI_"
 
 PROJECT_FILE = Path("voxtui.toml")
-"""Read from the current directory. Somebody else may have put it there, for instance in an archive
+"""Read from the current directory. It may come from another person, for instance in an archive
 or a shared folder."""
 
 PROJECT_KEYS = frozenset(

@@ -104,9 +104,9 @@ def test_a_long_path_for_temporary_files_is_harmless(
 def test_an_aborted_loading_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on Ctrl-C: this process may end at once, and takes nothing away any more."""
+    """As on Ctrl-C, this process may end at once without removing anything."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    os.mkfifo(tmp_path / "slow.gguf")  # nobody ever writes to it
+    os.mkfifo(tmp_path / "slow.gguf")  # no process writes to it
     beats: list[int] = []
 
     def beat() -> None:
@@ -143,7 +143,7 @@ def test_dropping_the_oldest_turn_does_not_evaluate_the_others_again() -> None:
         assert batches(exchanges[7:]) < 5
         words = "and what would you say is the sum of all of these numbers, if you had to guess it?"
         batches(exchanges[7:], f"Well, {words}")
-        assert batches(exchanges[7:], words) > 5  # as it would be, had nobody said "Well"
+        assert batches(exchanges[7:], words) > 5  # as without the word "Well"
     finally:
         llama.close()
 

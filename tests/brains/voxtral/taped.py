@@ -21,10 +21,10 @@ ASKS = {
         "tolist",
     )
 } | {torch.equal, torch.nonzero, torch.tensor, torch.as_tensor, torch.from_numpy}  # fmt: skip
-"""What waits for the device to know what to do next, or brings it what only the host has."""
+"""Operations that wait for the device, or copy data of the host to it."""
 
 MAKES = {torch.arange, torch.empty, torch.full, torch.linspace, torch.ones, torch.zeros}
-"""What makes a tensor of the host, unless a device is named or the position it goes to."""
+"""Operations that make a tensor on the host, unless a device or a target is named."""
 
 
 class Unasked(TorchFunctionMode):

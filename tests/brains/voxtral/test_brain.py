@@ -453,7 +453,7 @@ def test_the_same_seed_gives_the_same_reply(directory: Path) -> None:
 def test_utterances_of_all_lengths_are_rehearsed_at_warm_up_if_that_is_quick(
     directory: Path, monkeypatch: pytest.MonkeyPatch, patience: float, lengths: list[float]
 ) -> None:
-    """So that turn one is no slower than turn ten."""
+    """Turn one must be as fast as turn ten."""
     tried: list[float] = []
     reply = ReplyGenerator.reply
 

@@ -1,4 +1,4 @@
-"""What only a real GPU can tell. Needs torch, transformers, numpy and pytest, nothing else:
+"""Tests that need a real GPU. Needs torch, transformers, numpy and pytest, nothing else:
 
 python -m pytest -c /dev/null --noconftest tests/brains/test_voxtral_gpu.py
 

@@ -159,7 +159,7 @@ def test_sampled_replies_are_those_without_graphs(
 def test_after_logits_that_were_not_numbers_the_next_reply_is_right(
     brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is hidden is still multiplied: nothing of what went wrong may stay in memory."""
+    """Masked values are still multiplied, so no broken value may stay in memory."""
     said = utterance(1.0, 10)
     monkeypatch.setattr(brain, "_failures", 0)
     brain.generator.cache.keys.fill_(torch.nan)

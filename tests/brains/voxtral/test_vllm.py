@@ -138,7 +138,7 @@ class Server:
             pytest.fail(f"{path}: {error.code} {error.read().decode()[:500]}")
 
     def idle(self) -> bool:
-        """Whether, within some seconds, nothing is worked on any more."""
+        """Return True if the server becomes idle within some seconds."""
         tick, until = threading.Event(), time.monotonic() + 10
         while time.monotonic() < until:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics") as answer:

@@ -366,10 +366,10 @@ class EmbeddedBrain:
         return live, extent
 
     def _advance(self, live: LiveUtterance, extent: Extent) -> None:
-        said = live.recording.utterance(extent)
-        if said is None:
+        utterance = live.recording.utterance(extent)
+        if utterance is None:
             return
-        partial = self._pass(said, live.fixed)
+        partial = self._pass(utterance, live.fixed)
         before = live.partials[-1].text if live.partials else None
         live.partials = [*live.partials[-1:], partial]
         if live.cancelled.is_set():

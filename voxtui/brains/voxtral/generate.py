@@ -85,7 +85,7 @@ class ReplyGenerator:
         self.token = torch.zeros(1, dtype=torch.long, device=device)
         self._position = torch.zeros(1, dtype=torch.long, device=device)
         self._next_position = 0
-        """the same number on the host, so that the device need not be asked"""
+        """the same number on the host, so that no copy from the device is needed"""
         self._ring = [torch.zeros(1, dtype=torch.long, pin_memory=self._cuda) for _ in range(4)]
 
     @property
