@@ -35,7 +35,7 @@ OUTSIDE = {"msgspec", "textual", "sounddevice", "samplerate", "mistral_common", 
 CPU = torch.device("cpu")
 
 LEFT_OUT = "left out: no time"
-"""Fields of a row that differ on a busy machine."""
+"""The error of a row that a slow machine has no time for."""
 
 
 @pytest.mark.slow
