@@ -47,6 +47,7 @@ def test_speech_captured_before_the_microphone_was_unplugged_is_answered() -> No
         talk.engine.talk(LONG_AGO + 500)
         notice = talk.events.until(Notice, lambda e: "no microphone" in str(e))
         assert notice
+        assert talk.turn().outcome is Outcome.CANCELLED
         talk.engine.send_text("still there?")
         assert talk.turn().outcome is Outcome.ANSWERED
 
