@@ -1,4 +1,4 @@
-"""What a person can do, without a screen: over the real engine, and over a scripted one."""
+"""The verbs of the user without a screen: over the real engine, and over a scripted one."""
 
 import queue
 import threading

@@ -42,7 +42,7 @@ def test_two_programs_that_write_the_same_file_do_not_mix(tmp_path: Path) -> Non
 def test_links_planted_at_the_name_of_the_partial_file_are_not_written_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where others may write to the directory, a link could lead to any file of the user."""
+    """If others may write to the directory, a link could lead to any file of the user."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     shared = tmp_path / "shared"

@@ -1,4 +1,4 @@
-"""What the screen looks like: each state against the picture of it that somebody has looked at.
+"""Compare the screen in each state with a picture of it that a person has checked.
 
 After a change that is meant: `pytest tests/ui/test_screens.py --snapshot-update`, and look again
 (`python -m tests.ui.states DIRECTORY`).
@@ -16,7 +16,7 @@ ALIKE = {
     "ready_toggle", "ready_hands_free", "listening_toggle", "listening_mouse",
     "listening_hands_free", "kept_while_loading", "typing", "again", "copied",
 }  # fmt: skip
-"""Where it is large they differ in no more than a word from others."""
+"""On a large screen these states differ from others by one word at most."""
 
 OF_A_TURN = {
     "starting", "ready", "listening_hold", "thinking", "speaking", "answered", "failed_turn",

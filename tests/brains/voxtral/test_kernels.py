@@ -84,7 +84,7 @@ def test_one_captured_step_serves_all_lengths_if_the_device_reads_the_position()
         return [name for name in loop.graphs.captured if name[0] == "step"]
 
     def attend(qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int):
-        """As `slow_attend`, without asking for the position."""
+        """Compute `slow_attend` without reading the position back."""
         return qkv[:, : heads * kv.shape[2]] * 1.0
 
     assert captured(loop_with(None)) == [("step", 512, True), ("step", 700, True)]

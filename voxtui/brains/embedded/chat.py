@@ -44,7 +44,7 @@ STALE_SECONDS = 600.0
 BEAT_SECONDS = 0.1
 
 SPINS = "300"
-"""How often an OpenMP thread polls before it sleeps until its sibling arrives. OpenMP's default of
+"""Polls of an OpenMP thread before it sleeps until the next thread arrives. OpenMP's default of
 300,000 is hardly faster on free cores, and much slower if another program is busy."""
 
 ENVIRONMENT = frozenset(
