@@ -24,12 +24,12 @@ def test_the_oldest_turns_are_dropped_past_max_tokens() -> None:
 def test_a_transcript_of_an_unheard_answer_is_not_added_to_another_turn() -> None:
     history = History(HistoryConfig())
     said, unanswered = (Utterance(np.zeros(512, np.float32), (), at) for at in (1.0, 2.0))
-    history.put_into_words(said, "too early")
+    history.set_words(said, "too early")
     history.add(said, None, (Token("Yes."),), "Yes.")
     history.add(unanswered, None, (Token("No."),), "")
-    history.put_into_words(unanswered, "wrong")
+    history.set_words(unanswered, "wrong")
     assert [turn.words for turn in history.past] == [None]
-    history.put_into_words(said, "right")
+    history.set_words(said, "right")
     assert [turn.words for turn in history.past] == ["right"]
 
 

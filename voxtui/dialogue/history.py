@@ -38,7 +38,7 @@ class History:
         if self._last is utterance:
             self.past = self.past[:-1]
 
-    def put_into_words(self, utterance: Utterance, words: str) -> None:
+    def set_words(self, utterance: Utterance, words: str) -> None:
         """Set the user's words in the last turn, if it answered this utterance."""
         if self.past and self._last is utterance:
             turn = PastTurn(self.past[-1].user_input, words, self.past[-1].reply)

@@ -192,5 +192,5 @@ def transcribe_idle(
         words += token.text
         yield
     if words.strip() and not turn.cancelled:
-        history.put_into_words(turn.user_input, words.strip())
+        history.set_words(turn.user_input, words.strip())
         emit(UserWords(turn.number, words.strip()))
