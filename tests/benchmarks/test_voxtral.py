@@ -366,15 +366,3 @@ def test_each_row_is_written_as_soon_as_it_is_measured(monkeypatch, tmp_path):
     assert seen == [1, 2, 3]
     assert "| goal | wanted | measured | verdict |" in told[-1]
     assert list(tmp_path.iterdir()) == [keep]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_voxtui_bench_is_the_same_and_keeps_stdout_for_json(tmp_path):
-    voxtui = Path(sys.executable).with_name("voxtui")
-    options = ("--brain", "voxtral", "--random-weights", "--runs", "1", "--json")
-    ran = subprocess.run(
-        [voxtui, "bench", *options], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert json.loads(ran.stdout)["goals"]
-    assert "The goals" in ran.stderr

@@ -44,12 +44,13 @@ from voxtui.dialogue.interfaces import Past, PastTurn, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ModelError, ModelLost, how_to_install
-from voxtui.settings.schema import Config, Sampling
 
 if TYPE_CHECKING:
+    # The benchmark of random weights imports this module without msgspec.
     from voxtui.brains.voxtral.decoder import Decoder
     from voxtui.brains.voxtral.embedder import AudioEmbedder
     from voxtui.brains.voxtral.generate import ReplyGenerator
+    from voxtui.settings.schema import Config, Sampling
 
 AHEAD_TOKENS = 8
 """Maximum tokens of a reply that are computed before the release, to limit the extra work."""
@@ -242,7 +243,7 @@ class VoxtralBrain:
             self._change(decoder)
             capacity = CAPTURED_CAPACITY if captured else CAPACITY
             self.generator = self._loop(decoder, embedder, self._sampling, capacity)
-            self.transcriber = self._loop(decoder, embedder, GREEDY, WRITING_CAPACITY)
+            self.transcriber = self._loop(decoder, embedder, _greedy(), WRITING_CAPACITY)
         except Exception as error:
             if _is_full(error):
                 raise ModelError(
@@ -547,7 +548,10 @@ class VoxtralBrain:
         return ModelLost(sentence, RESTART)
 
 
-GREEDY = Sampling(0, 0, 0.0, 1.0, 0, 1.0)
+def _greedy() -> Sampling:
+    from voxtui.settings.schema import Sampling
+
+    return Sampling(0, 0, 0.0, 1.0, 0, 1.0)
 
 
 def _sentence(error: Exception) -> str | None:
