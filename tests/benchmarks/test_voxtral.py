@@ -326,7 +326,7 @@ def test_no_row_fails_with_captured_graphs(monkeypatch):
     def use(decoder, which):
         decoder.decode_step = DecodeKernels(some, linear)
 
-    monkeypatch.setattr(measure, "use", use)
+    monkeypatch.setattr(measure, "enable", use)
     monkeypatch.setattr(measure, "CudaRecorder", TapeRecorder)
     monkeypatch.setattr(measure, "SECONDS", (5, 40))
     monkeypatch.setattr(measure, "TURNS", (1, 10))
