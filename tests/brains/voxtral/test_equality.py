@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.voxtral.equality import CASES
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.mark.slow

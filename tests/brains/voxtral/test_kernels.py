@@ -29,7 +29,7 @@ from voxtui.brains.voxtral.weights import parts
 from voxtui.errors import ModelError
 from voxtui.settings.schema import BrainConfig, Config, VoxtralBrainConfig
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 needs_triton = pytest.mark.skipif(not find_spec("triton"), reason="Triton is not installed")
 
