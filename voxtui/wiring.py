@@ -229,30 +229,44 @@ def check_voice(config: Config) -> None:
 def recogniser(config: Config, notify: Notify) -> Generator[Callable[[Samples], str]]:
     """Yield the speech recogniser of the brain in force: samples (float32, 16 kHz) -> words.
 
-    `embedded` and `auto` use Moonshine, without loading a chat model. Raises ModelError.
+    The embedded brain transcribes by Moonshine alone, without its chat model. Raises ModelError.
     """
-    if config.brain.name in ("embedded", "auto"):
-        from voxtui.brains.embedded.recogniser import Moonshine
+    from voxtui.brains.embedded.recogniser import Moonshine
 
+    brain = _transcribing_brain(config, notify)
+    if brain is None:
         moonshine = Moonshine()
         moonshine.load()
-        try:
+        with closing(moonshine):
             yield moonshine.recognise
-        finally:
-            moonshine.close()
         return
     from threading import Event as Flag
 
     from voxtui.dialogue.data import Utterance
 
-    with closing(build_brain(config, notify).make()) as brain:
+    def recognise(samples: Samples) -> str:
+        tokens = brain.transcribe(Utterance(samples, (), 0.0), Flag())
+        return "".join(token.text for token in tokens).strip()
 
-        def recognise(samples: Samples) -> str:
-            tokens = brain.transcribe(Utterance(samples, (), 0.0), Flag())
-            return "".join(token.text for token in tokens).strip()
-
-        brain.warm_up(lambda step, fraction: None)
+    with closing(brain):
         yield recognise
+
+
+def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
+    """Return the loaded brain that transcribes; None for the embedded one. Raises ModelError."""
+    from voxtui.dialogue.loaders import Loaders
+
+    if config.brain.name == "embedded":
+        return None
+    loaders = build_brain(config, notify)
+    if config.brain.name == "auto":  # the last loader is the embedded brain
+        loaders = Loaders(loaders.makers[:-1])
+    try:
+        return loaders.load(lambda brain: brain.warm_up(lambda step, fraction: None)).part
+    except ModelError:
+        if config.brain.name != "auto":
+            raise
+        return None
 
 
 def clip_opener(config: Config) -> OpenClip:

@@ -105,7 +105,8 @@ def transcribe(monkeypatch, tmp_path, capsys):
     soundfile.write(tmp_path / "clip.wav", sound("..xxxxxxxxxx....."), SAMPLE_RATE)
 
     def start(brain, name):
-        loaders = Loaders((lambda: brain,))
+        embedded = (lambda: pytest.fail("made"),) if name == "auto" else ()
+        loaders = Loaders((lambda: brain, *embedded))
         monkeypatch.setattr("voxtui.wiring.build_brain", lambda config, notify: loaders)
         run(Config(brain=BrainConfig(name=name)), [tmp_path / "clip.wav"], "text")
         return capsys.readouterr()
@@ -113,7 +114,7 @@ def transcribe(monkeypatch, tmp_path, capsys):
     return start
 
 
-@pytest.mark.parametrize("name", ["voxtral", "remote"])
+@pytest.mark.parametrize("name", ["auto", "voxtral", "remote"])
 def test_the_brain_in_force_transcribes(transcribe, name):
     brain = ScriptedBrain(heard="Quelle est la capitale ?")
     printed = transcribe(brain, name)
@@ -130,6 +131,23 @@ def test_a_brain_that_cannot_load_is_one_error_and_is_not_replaced(transcribe):
     with pytest.raises(ModelError, match="The weights are gone"):
         transcribe(brain, "voxtral")
     assert brain.closed
+
+
+def test_auto_without_voxtral_transcribes_by_the_embedded_recogniser(transcribe, monkeypatch):
+    class Recogniser:
+        def load(self): ...
+
+        def recognise(self, samples):
+            return "Recognised."
+
+        def close(self): ...
+
+    class Broken(ScriptedBrain):
+        def warm_up(self, progress):
+            raise ModelError("The weights are gone.")
+
+    monkeypatch.setattr("voxtui.brains.embedded.recogniser.Moonshine", Recogniser)
+    assert transcribe(Broken(), "auto").out == "Recognised.\n"
 
 
 def test_voxtral_that_is_not_here_is_refused_with_the_command(tmp_path, monkeypatch):
