@@ -131,12 +131,15 @@ def answer(server: Server, request: Request, pipe: Connection, reused_run: int) 
     reported = 0
 
     def report(choice: dict[str, Any], generated: int) -> None:
-        """Send a message per new token. The first ones of a character have no text."""
+        """Send a message per new token. The first ones of a character have no text.
+
+        Those wait for the next event, because the token that ends the reply has no text either.
+        """
         nonlocal reported
-        text = choice["text"]
-        silent = generated - reported - (1 if text else 0)
-        if choice["finish_reason"] == "stop":
-            silent -= 1  # the token that ends the reply
+        text, finish = choice["text"], choice["finish_reason"]
+        if not text and not finish:
+            return
+        silent = generated - reported - bool(text) - (finish == "stop")
         for part in [""] * silent + [text] * bool(text):
             pipe.send(Generated(part))
         reported = max(reported, generated)
