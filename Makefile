@@ -33,7 +33,8 @@ test: $(VENV)/.installed-test test-packages
 test-slow: $(VENV)/.installed-test test-packages
 	$(BIN)/voxtui models fetch
 	$(BIN)/voxtui models fetch smollm2-135m
-	$(BIN)/python -m pytest -m "slow and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow and not gpu and not audio"
+	$(BIN)/python -m pytest -m "slow and audio and not gpu"
 
 soak: $(VENV)/.installed-test test-packages
 	$(BIN)/voxtui models fetch smollm2-135m
