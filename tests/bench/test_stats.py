@@ -26,12 +26,13 @@ def stats(monkeypatch, tmp_path):
     return run
 
 
-def keep(day, *, brain="scripted", ttft=0.1, session="one"):
+def keep(day, *, brain="scripted", ttft=0.1, session="one", source="microphone", **more):
     """Return a turn of that day as a line of the file."""
     line = {
-        "at": f"2026-11-{day:02}T12:00:00Z", "session": session, "source": "microphone",
+        "at": f"2026-11-{day:02}T12:00:00Z", "session": session, "source": source,
         "number": 1, "brain": brain, "outcome": "answered", "tokens": 11, "hidden_ms": 5.0,
         "marks": {"speech_ended": -0.2, "released": 0.0, "first_token": ttft, "last_token": 1.1},
+        **more,
     }  # fmt: skip
     append(json.dumps(line))
 
@@ -99,3 +100,23 @@ def test_stats_judge_each_brain_by_its_own_targets(stats):
     groups = json.loads(stats("--json").stdout)["groups"]
     goals = {group["brain"]: group["headlines"]["first_sound"]["target"] for group in groups}
     assert goals == {"voxtral": 300, "embedded": 500}
+
+
+def test_stats_judge_typed_turns_apart(stats):
+    keep(20, brain="embedded")
+    keep(20, brain="embedded", source="typed", ttft=0.6)
+    groups = json.loads(stats("--json").stdout)["groups"]
+    of_all_days = [group for group in groups if group["day"] is None]
+    assert [(group["typed"], group["turns"]) for group in of_all_days] == [(False, 1), (True, 1)]
+    assert of_all_days[1]["headlines"]["ttft"]["verdict"] == "ok"
+    assert "embedded, typed: 1 answered" in stats().stdout
+
+
+def test_stats_have_no_speed_of_drafted_tokens(stats):
+    keep(20, tokens=40, drafted=40)
+    keep(20, tokens=40)  # of a version that did not count them
+    groups = json.loads(stats("--json").stdout)["groups"]
+    assert groups[0]["headlines"]["tokens_per_s"]["released"] is None
+    keep(20, tokens=40, drafted=20)
+    groups = json.loads(stats("--json").stdout)["groups"]
+    assert groups[0]["headlines"]["tokens_per_s"]["released"]["p50"] == 20

@@ -7,8 +7,16 @@ from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 
 
-def turn(tokens=2, **marks):
-    return Turn(1, "scripted", Outcome.ANSWERED, marks, tokens=tokens, speculative_s=0.41)
+def turn(tokens=2, drafted=None, hidden_s=0.41, **marks):
+    return Turn(
+        1,
+        "scripted",
+        Outcome.ANSWERED,
+        marks,
+        tokens=tokens,
+        drafted=drafted,
+        speculative_s=hidden_s,
+    )
 
 
 def test_the_first_write_of_a_mark_counts():
@@ -19,10 +27,23 @@ def test_the_first_write_of_a_mark_counts():
     assert marks.since_release() == {"released": 0.0, "first_token": pytest.approx(0.1)}
 
 
-def test_a_single_token_has_no_speed():
+def test_a_few_tokens_have_no_speed():
     times = {"released": 0.0, "first_token": 0.1, "last_token": 0.3}
-    assert turn(tokens=1, **times).tokens_per_s is None
-    assert turn(tokens=2, **times).tokens_per_s == pytest.approx(5)
+    assert turn(tokens=1, drafted=1, **times).tokens_per_s is None
+    assert turn(tokens=11, drafted=1, **times).tokens_per_s == pytest.approx(50)
+
+
+def test_drafted_tokens_have_no_speed():
+    times = {"released": 0.0, "first_token": 0.1, "last_token": 0.3}
+    assert turn(tokens=40, drafted=40, **times).tokens_per_s is None
+    assert turn(tokens=40, drafted=38, **times).tokens_per_s is None
+    assert turn(tokens=40, drafted=30, **times).tokens_per_s == pytest.approx(50)
+
+
+def test_a_turn_with_hidden_work_whose_drafted_tokens_are_unknown_has_no_speed():
+    times = {"released": 0.0, "first_token": 0.1, "last_token": 0.3}
+    assert turn(tokens=40, **times).tokens_per_s is None
+    assert turn(tokens=41, hidden_s=0.0, **times).tokens_per_s == pytest.approx(200)
 
 
 def test_sound_that_is_too_loud_for_a_wav_is_as_loud_as_it_can_be():

@@ -1,5 +1,6 @@
 import itertools
 import statistics
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from voxtui.records.metrics import (
     Spread,
     Verdict,
     Window,
+    chart_top,
     downsample_max,
     percentile,
     spread,
@@ -149,6 +151,21 @@ def test_a_turn_without_a_first_token_is_not_the_cold_one():
     session.add(turn(2))
     assert len(session.cold) == 1
     assert len(session.all) == 1
+
+
+def test_a_typed_turn_is_judged_by_targets_of_its_own():
+    targets, typed = TARGETS["embedded"], replace(turn(first_token=0.5, released=0.0), typed=True)
+    assert TTFT.verdict(typed, targets) is Verdict.WITHIN
+    assert TTFT.goal(typed, targets) == targets.typed_ttft_ms
+    assert TTFT.verdict(replace(typed, typed=False), targets) is Verdict.OVER
+
+
+def test_an_outlier_does_not_set_the_end_of_a_scale():
+    assert chart_top([400.0] * 19 + [37_000.0]) == 1200
+    assert chart_top([400.0, 37_000.0]) == 1200
+    assert chart_top([400.0, 900.0, 500.0]) == 900
+    assert chart_top([400.0], at_least=625.0) == 625
+    assert chart_top([]) == 0
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=200), st.integers(1, 40))

@@ -70,10 +70,18 @@ def load_names():
 
 
 def test_the_defaults_of_the_targets_depend_on_the_brain():
-    assert TargetsConfig().resolved("voxtral") == Targets(100, 100, 300, 1000)
+    assert TargetsConfig().resolved("voxtral") == Targets(100, 100, 300, 1000, 100, 300, 1000)
     assert TargetsConfig().resolved("embedded") == TargetsConfig().resolved("auto")
     own = TargetsConfig(first_sound_ms=250).resolved("remote")
     assert (own.first_sound_ms, own.ttft_ms) == (250, TARGETS["remote"].ttft_ms)
+
+
+def test_typed_turns_have_targets_of_their_own():
+    own = TargetsConfig(typed_ttft_ms=70).resolved("voxtral")
+    assert (own.judging(typed=False).ttft_ms, own.judging(typed=True).ttft_ms) == (100, 70)
+    assert own.judging(typed=True).processing_ms == 70
+    slow, embedded = own.judging(typed=True), TARGETS["embedded"].judging(typed=True)
+    assert slow.total_ms < embedded.total_ms == TARGETS["embedded"].typed_total_ms
 
 
 def test_a_median_turn_of_the_default_brain_meets_its_targets():

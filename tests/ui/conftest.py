@@ -14,6 +14,18 @@ from tests.fakes import LONG_AGO, ScriptedEngine
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
+MARKS = {
+    "released": 0.0,
+    "captured": 0.012,
+    "transcribed": 0.05,
+    "prefilled": 0.06,
+    "first_token": 0.084,
+    "first_sentence": 0.14,
+    "first_audio": 0.25,
+    "first_sound": 0.512,
+    "last_token": 1.234,
+}
+
 CLIPS = [("a question", Path("question.wav")), ("a joke", Path("joke.wav"))]
 
 

@@ -9,8 +9,7 @@ from textual import events
 from textual.widgets import Input, OptionList
 
 from tests.fakes import SECONDS
-from tests.ui.conftest import screen
-from tests.ui.states import Clock
+from tests.ui.conftest import MARKS, screen
 from voxtui.dialogue.events import (
     Died,
     LoadFailed,
@@ -27,18 +26,6 @@ from voxtui.errors import InputError, ModelError
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
 from voxtui.ui.panel.waterfall import Waterfall
-
-MARKS = {
-    "released": 0.0,
-    "captured": 0.012,
-    "transcribed": 0.05,
-    "prefilled": 0.06,
-    "first_token": 0.084,
-    "first_sentence": 0.14,
-    "first_audio": 0.25,
-    "first_sound": 0.512,
-    "last_token": 1.234,
-}
 
 
 async def until(s, true):
@@ -110,17 +97,6 @@ async def test_a_long_answer_wraps_and_its_end_is_in_view():
         await s.settle()
         assert "word199" in s.text
         assert "word0 " not in s.text
-
-
-async def test_tokens_that_came_at_once_are_shown_as_thousands_per_second():
-    async with screen() as s:
-        for _ in range(2):
-            s.engine.begin("typed")
-            s.engine.finish(
-                marks={"released": 0.0, "first_token": 1.0, "last_token": 1.0005}, tokens=29
-            )
-        await s.settle()
-        assert s.line("Tokens/s").split()[-2:] == ["56k", "56k"]
 
 
 async def test_the_user_can_scroll_back_while_typing_during_an_answer():
@@ -481,18 +457,6 @@ async def test_the_field_explains_escape_and_the_talk_key():
         assert "Enter sends, Esc stops" in s.text
 
 
-async def test_a_dropped_turn_leaves_the_numbers_of_the_answer_before():
-    async with screen(size=(120, 40)) as s:
-        s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="Paris.")
-        await s.settle()
-        before = s.app.panel.turn
-        s.engine.begin()
-        s.engine.finish(Outcome.CANCELLED, marks={"released": 0.0, "captured": 0.01})
-        await s.settle()
-        assert s.app.panel.turn == before and "84" in s.text
-
-
 async def test_help_is_scrolled_by_its_keys():
     async with screen(size=(80, 24)) as s:
         await s.pilot.press("question_mark")
@@ -764,209 +728,6 @@ async def test_a_clip_stops_when_the_user_does_something_else(key):
         s.app.controls.clips.stop()
 
 
-# Numbers.
-
-
-async def warm(s):
-    """Finish the first turn, which is cold and in no percentile."""
-    s.engine.begin()
-    s.engine.finish(marks={**MARKS, "first_token": 5.0}, reply="x")
-    s.engine.begin()
-
-
-def cells(s, headline):
-    return s.line(f"{headline:<12}").split(headline)[1].split()
-
-
-async def test_the_headlines_of_a_turn_stand_beside_their_targets_with_a_verdict():
-    async with screen() as s:
-        await warm(s)
-        s.engine.finish(marks=MARKS, tokens=24, reply="x")
-        await s.settle()
-        assert cells(s, "TTFT") == ["✓", "84", "≤100", "84", "84", "84"]
-        assert cells(s, "First sound") == ["✗", "512", "≤300", "512", "512", "512"]
-        assert cells(s, "Total") == ["✗", "1234", "≤1000", "1234", "1234", "1234"]
-        assert cells(s, "Tokens/s") == ["20", "20"]
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_first_turn_after_loading_is_cold_and_apart(size):
-    slow = {**MARKS, "first_token": 0.9, "first_sound": 1.9, "last_token": 2.9}
-    async with screen(size=size) as s:
-        s.engine.begin()
-        s.engine.finish(marks=slow, reply="x")
-        await s.settle()
-        assert cells(s, "TTFT")[:6] == ["✗", "900", "≤100", "–", "–", "–"]
-        for value in ("900", "1900", "2900"):
-            assert value in s.line("cold")
-        s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x")
-        await s.settle()
-        assert cells(s, "TTFT")[:6] == ["✓", "84", "≤100", "84", "84", "84"]
-        assert "900" in s.line("cold")
-
-
-async def test_the_session_is_one_line_from_its_first_turn_to_its_last():
-    async with screen() as s:
-        for n in range(100):
-            s.engine.begin()
-            s.engine.finish(marks={**MARKS, "first_sound": 9.0 if n == 41 else 1.0}, reply="x")
-        await s.settle()
-        trend = s.line("session").split()[-1]
-        assert len(trend) == 29
-        assert trend.count("▇") == 1
-
-
-async def test_the_felt_latency_counts_from_the_last_word():
-    async with screen(size=(120, 40)) as s:
-        s.engine.begin()
-        s.engine.finish(marks={**MARKS, "speech_ended": -0.2, "first_shown": 0.091}, reply="x")
-        await s.settle()
-        assert s.line("since the last word").split("word")[1].split() == ["284", "712", "1434"]
-        assert "first word painted at 91 ms" in s.text
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_measured_device_offset_is_shown_below_the_first_sound(size):
-    async with screen(size=size) as s:
-        s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x")
-        await s.settle()
-        assert "heard at" not in s.text
-        s.app.device_offset = {"a speaker": 38.0}.get
-        s.engine.load()
-        await s.settle()
-        assert "heard at 550 ms: the devices add 38" in s.text
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_memory_of_the_gpu_is_shown_if_the_brain_reports_it(size):
-    async with screen(size=size) as s:
-        s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x")
-        await s.settle()
-        assert "GPU" not in s.text
-        s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x", gpu_bytes=9_870_000_000)
-        await s.settle()
-        assert "GPU 9.9 GB" in s.text
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_time_of_the_network_is_shown_for_a_remote_brain(size):
-    async with screen(size=size) as s:
-        s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x", network_s=0.0314)
-        await s.settle()
-        assert "network 31 ms" in s.text
-
-
-async def test_marks_are_shown_as_they_are_reached():
-    async with screen() as s:
-        marks = s.engine.begin(at=100.0)
-        s.engine.report(StateChanged(State.THINKING))
-        await s.settle()
-        marks.mark(Mark.FIRST_TOKEN, 100.084)
-        s.app.tick()
-        await s.settle()
-        assert "✓" not in s.line("TTFT ")  # the first words are painted first
-        s.engine.report(ReplyText(1, "It is"))
-        await s.settle()
-        s.app.tick()
-        await s.settle()
-        assert "✓   84" in s.line("TTFT ")
-        assert "–" in s.line("First sound ")
-        marks.mark(Mark.FIRST_SOUND, 100.512)
-        s.app.tick()
-        await s.settle()
-        assert "✗  512" in s.line("First sound ")
-
-
-async def test_the_panel_shows_a_slow_answer_before_it_begins(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.turns.PANEL_WAITS_SECONDS", 0.0)
-    async with screen(size=(120, 40)) as s:
-        marks = s.engine.begin(at=100.0)
-        s.engine.report(StateChanged(State.THINKING))
-        marks.mark(Mark.TRANSCRIBED, 100.05)
-        await s.settle()
-        s.app.tick()
-        await s.settle()
-        assert "50 ms" in s.line("recognise ")
-
-
-async def test_the_percentiles_are_over_the_last_twenty_turns():
-    async with screen() as s:
-        for n in range(1, 31):
-            s.engine.begin()
-            s.engine.finish(marks={"released": 0.0, "first_token": n / 1000}, reply="x")
-        await s.settle()
-        assert cells(s, "TTFT")[-3:] == ["20", "29", "30"]
-
-
-async def test_the_waterfall_has_hidden_work_left_of_zero():
-    async with screen() as s:
-        s.engine.begin()
-        s.engine.finish(marks=MARKS, speculative_s=0.45, reply="x")
-        await s.settle()
-        hidden, recognise = s.line("hidden"), s.line("recognise")
-        assert "450 ms" in hidden
-        assert "38 ms" in recognise
-        zero = s.line("1500 ms").index(" 0 ") + 1
-        assert hidden.rindex("█") < zero
-        assert recognise.index("▏") == zero
-
-
-async def test_the_targets_stand_on_the_axis_with_their_verdicts():
-    async with screen(size=(120, 40)) as s:
-        s.engine.begin()
-        s.engine.finish(marks=MARKS, speculative_s=0.45, reply="x")
-        await s.settle()
-        goals, device = s.line("goals "), s.line("device ")
-        assert "✓" in goals and "✗300" in goals and "✗1000" in goals
-        assert device[goals.index("✗1000")] == "┊"
-        assert device[goals.index("✗300")] in "█▌▐▋▊▉"
-
-
-async def test_a_fast_turn_still_has_the_target_of_the_first_sound_on_its_axis():
-    fast = {"released": 0.0, "first_token": 0.01, "first_sound": 0.08, "last_token": 0.1}
-    async with screen(size=(120, 40)) as s:
-        s.engine.begin()
-        s.engine.finish(marks=fast, reply="x")
-        await s.settle()
-        assert "✓100" in s.line("goals ")
-        assert "✓" in s.line("goals ").split("✓100")[1]
-
-
-async def test_a_long_answer_does_not_squeeze_the_axis():
-    async with screen() as s:
-        s.engine.begin()
-        s.engine.finish(marks={**MARKS, "last_sound": 30.0}, reply="x")
-        await s.settle()
-        assert "29.5 s" in s.line("speaking")
-        assert "1500 ms" in s.text
-
-
-@pytest.mark.parametrize("width", [78, 80, 83])
-async def test_no_headline_is_cut_off_at_80_columns(width):
-    slow = {"released": 0.0, "first_token": 12.0, "first_sound": 99.5, "last_token": 120.0}
-    async with screen(size=(width, 24)) as s:
-        await warm(s)
-        s.engine.finish(marks=slow, tokens=9999, reply="x")
-        await s.settle()
-        for name, value in (("TTFT", "12s"), ("First sound", "100s"), ("Total", "120s")):
-            assert cells(s, name).count(value) == 4
-
-
-async def test_on_a_large_screen_the_headlines_are_large():
-    async with screen(size=(120, 40)) as s:
-        s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x")
-        await s.settle()
-        assert "✓ ok, ≤ 100" in s.text
-        assert "✗ over, ≤ 300" in s.text
-        assert "First sound, turn by turn, goal ≤ 300" in s.text
-
-
 # Sizes.
 
 
@@ -1035,29 +796,6 @@ async def test_growing_and_shrinking_the_terminal_loses_nothing():
 
 
 # Standing still.
-
-
-async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr("voxtui.ui.turns.time", clock)
-    async with screen() as s:
-        marks = s.engine.begin(at=clock.now)
-        marks.mark(Mark.FIRST_AUDIO, clock.now + 0.2)
-        marks.mark(Mark.FIRST_SOUND, clock.now + 0.3)
-        marks.speech_s = 2.0
-        await s.settle()
-        for now, ahead in ((0.3, "2.0 s ahead"), (1.0, "1.3 s ahead"), (9.0, "0.0 s ahead")):
-            clock.now = 1000.0 + now
-            s.app.tick()
-            await s.settle()
-            assert f"voice: {ahead} " in s.text
-        marks.speech_s = 3.0
-        s.app.tick()
-        await s.settle()
-        assert "voice: 1.0 s ahead, 6.7 s too late" in s.text
-        s.engine.finish(marks={**marks.since_release(), "first_token": 0.1, "last_sound": 9.9})
-        await s.settle()
-        assert "ahead" not in s.text
 
 
 async def test_an_unchanged_level_repaints_nothing():

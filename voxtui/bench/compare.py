@@ -28,6 +28,8 @@ class OldTurn(msgspec.Struct, frozen=True):
     outcome: Outcome
     tokens: int
     marks: dict[str, float]
+    hidden_ms: float = 0.0
+    drafted: int | None = None
 
 
 class OldReport(msgspec.Struct, frozen=True):
@@ -41,7 +43,16 @@ class OldReport(msgspec.Struct, frozen=True):
     @property
     def measured(self) -> list[Turn]:
         return [
-            Turn(n, turn.brain, turn.outcome, turn.marks, turn.clip, tokens=turn.tokens)
+            Turn(
+                n,
+                turn.brain,
+                turn.outcome,
+                turn.marks,
+                turn.clip,
+                tokens=turn.tokens,
+                drafted=turn.drafted,
+                speculative_s=turn.hidden_ms / 1000,
+            )
             for n, turn in enumerate(self.turns)
         ]
 

@@ -21,21 +21,27 @@ from voxtui.settings.schema import Config, Targets, TargetsConfig
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Turns of one brain, on one day or on all of them."""
+    """Spoken or typed turns of one brain, on one day or on all of them."""
 
     brain: str
+    typed: bool
     day: date | None
     lines: Sequence[Line]
 
 
 def groups(lines: Sequence[Line]) -> list[Group]:
-    """Return for each brain all its turns, then those of each day (local time), oldest first."""
+    """Return for each brain all its turns, then those of each day (local time), oldest first.
+
+    Typed turns are apart, because they have other targets.
+    """
+    kinds: dict[tuple[str, bool], list[Line]] = {}
+    for line in lines:
+        kinds.setdefault((line.brain, line.turn.typed), []).append(line)
     made: list[Group] = []
-    for brain in dict.fromkeys(line.brain for line in lines):
-        of_brain = [line for line in lines if line.brain == brain]
-        made.append(Group(brain, None, of_brain))
-        for day in dict.fromkeys(map(_day, of_brain)):
-            made.append(Group(brain, day, [line for line in of_brain if _day(line) == day]))
+    for (brain, typed), alike in kinds.items():
+        made.append(Group(brain, typed, None, alike))
+        for day in dict.fromkeys(map(_day, alike)):
+            made.append(Group(brain, typed, day, [line for line in alike if _day(line) == day]))
     return made
 
 
@@ -69,14 +75,20 @@ def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:
     grouped = groups(past.lines)
     for group in grouped:
         if group.day is None:
-            days = [other for other in grouped if other.brain == group.brain and other.day]
-            own = targets.resolved(group.brain)
+            kind = (group.brain, group.typed)
+            days = [other for other in grouped if (other.brain, other.typed) == kind and other.day]
+            own = _targets(group, targets)
             lines += ["", _title(group), *_overall(group, own), "", *_daily(days, own)]
     return lines
 
 
 def _title(group: Group) -> str:
-    return f"{group.brain}: {outcomes_line(line.outcome for line in group.lines)}"
+    typed = ", typed" if group.typed else ""
+    return f"{group.brain}{typed}: {outcomes_line(line.outcome for line in group.lines)}"
+
+
+def _targets(group: Group, targets: TargetsConfig) -> Targets:
+    return targets.resolved(group.brain).judging(group.typed)
 
 
 def _overall(group: Group, targets: Targets) -> list[str]:
@@ -121,8 +133,9 @@ def _group_json(group: Group, targets: TargetsConfig) -> dict[str, Any]:
     turns = [line.turn for line in group.lines]
     return {
         "brain": group.brain,
+        "typed": group.typed,
         "day": group.day.isoformat() if group.day else None,
         "turns": len(turns),
         "outcomes": Counter(turn.outcome.value for turn in turns),
-        "headlines": headlines_json(turns, targets.resolved(group.brain)),
+        "headlines": headlines_json(turns, _targets(group, targets)),
     }

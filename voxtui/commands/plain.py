@@ -48,7 +48,7 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.errors import ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.records.device_offset import device_offset
-from voxtui.records.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline, verdict
+from voxtui.records.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
 from voxtui.records.metrics_log import metrics_log
 from voxtui.settings.schema import Config
 from voxtui.wiring import clip_opener, devices_engine, part_makers, sample_clips
@@ -255,8 +255,8 @@ class Plain:
 
     def _number(self, headline: Headline, name: str, turn: Turn) -> str:
         targets = self.controls.config.targets.resolved(turn.brain)
-        value, target = headline.of(turn), headline.target(targets)
-        kept = verdict(value, target)
+        value, target = headline.of(turn), headline.goal(turn, targets)
+        kept = headline.verdict(turn, targets)
         devices = ""
         if headline is FIRST_SOUND and self._offset is not None:
             devices = f" and {self._offset:.0f} in the devices"

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+FEWEST_DECODED = 5
+"""Tokens. The speed of fewer would be off by more than a quarter."""
+
+
 class Mark(StrEnum):
     """A moment of a turn, written where it happens. Listed in the order of a usual turn."""
 
@@ -51,6 +55,9 @@ class Marks:
 
         self.tokens: int | None = None
         """tokens of the reply as the brain's server counts them; None: one per Token"""
+
+        self.drafted = 0
+        """tokens of the reply that existed at `first_token`"""
 
     def mark(self, name: Mark, at: float | None = None) -> None:
         """Write the mark `name` at `at` (monotonic seconds; None: now), unless it is written."""
@@ -95,6 +102,10 @@ class Turn:
     reply: str = ""
     tokens: int = 0
     """of the reply"""
+    drafted: int | None = None
+    """tokens of the reply that existed at `first_token`; None: not counted, as in old files"""
+    typed: bool = False
+    """the user typed the words, so the turn has targets of its own"""
     speculative_s: float = 0.0
     gpu_bytes: int | None = None
     network_s: float | None = None
@@ -128,9 +139,15 @@ class Turn:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens per second between the first and the last token."""
+        """Tokens per second between the first and the last token, without drafted tokens.
+
+        None if fewer than FEWEST_DECODED are left, because one of them was half done already.
+        """
+        if self.drafted is None and self.speculative_s:
+            return None
         span = self.ms(Mark.LAST_TOKEN, since=Mark.FIRST_TOKEN)
-        return (self.tokens - 1) / (span / 1000) if span and self.tokens > 1 else None
+        decoded = self.tokens - max(self.drafted or 0, 1)
+        return decoded / (span / 1000) if span and decoded >= FEWEST_DECODED else None
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form of a turn, the same everywhere. Its names are stable."""
@@ -144,6 +161,7 @@ class Turn:
             "heard": self.heard,
             "reply": self.reply,
             "tokens": self.tokens,
+            "drafted": self.drafted,
             "marks": {name: round(at, 4) for name, at in self.marks.items()},
             "ttft_ms": rounded(self.ttft_ms),
             "first_sound_ms": rounded(self.first_sound_ms),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from voxtui.dialogue.chunker import Chunker
 from voxtui.dialogue.commands import TurnHandle
-from voxtui.dialogue.data import OWN_SOURCES, Token, UserTranscript, Utterance
+from voxtui.dialogue.data import OWN_SOURCES, TYPED, Token, UserTranscript, Utterance
 from voxtui.dialogue.events import Event, Notice, ReplyText, SpokenUpTo, State, UserWords
 from voxtui.dialogue.history import History
 from voxtui.dialogue.marks import Mark, Outcome, Turn
@@ -67,6 +67,8 @@ class LiveTurn:
             heard=self.words,
             reply=self.reply,
             tokens=marks.tokens or len(self.tokens),
+            drafted=marks.drafted,
+            typed=self.source == TYPED,
             speculative_s=marks.speculative_s,
             gpu_bytes=marks.gpu_bytes,
             network_s=marks.network_s,

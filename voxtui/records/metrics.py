@@ -54,6 +54,13 @@ class Headline:
         """Return its name in JSON and on the command line."""
         return self.name.lower().replace(" ", "_").replace("/", "_per_")
 
+    def goal(self, turn: Turn, targets: Targets) -> float | None:
+        """Return the target of `turn`: a typed one has targets of its own."""
+        return self.target(targets.judging(turn.typed))
+
+    def verdict(self, turn: Turn, targets: Targets) -> Verdict | None:
+        return verdict(self.of(turn), self.goal(turn, targets))
+
     def from_speech_end(self, turn: Turn) -> float | None:
         """Return milliseconds from the end of speech instead of the release, or None."""
         return None if self.mark is None else turn.ms(self.mark, since=Mark.SPEECH_ENDED)
@@ -134,6 +141,11 @@ class Window:
     def __len__(self) -> int:
         return len(self._turns)
 
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """The turns, oldest first."""
+        return tuple(self._turns)
+
     def values(self, headline: Headline) -> list[float]:
         """Return this number of each turn that has it, oldest first."""
         return [value for turn in self._turns if (value := headline.of(turn)) is not None]
@@ -160,6 +172,16 @@ class SessionTimes:
         self.all.add(turn)
         (self.cold if self._models_are_new else self.warm).add(turn)
         self._models_are_new = False
+
+
+OUTLIER = 3.0
+"""A value this many times the median is an outlier of a chart."""
+
+
+def chart_top(values: Sequence[float], at_least: float = 0.0) -> float:
+    """Return the end of a scale for `values`, which one outlier does not flatten."""
+    middle = percentile(values, 50) or 0.0
+    return max(at_least, min(max(values, default=0.0), OUTLIER * middle))
 
 
 def downsample_max(values: Sequence[float], width: int) -> list[float]:

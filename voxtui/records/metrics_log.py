@@ -21,7 +21,7 @@ from typing import Annotated, Literal, TypeAlias, cast
 
 import msgspec
 
-from voxtui.dialogue.data import MICROPHONE, OWN_SOURCES
+from voxtui.dialogue.data import MICROPHONE, OWN_SOURCES, TYPED
 from voxtui.dialogue.events import Event, TurnFinished, TurnStarted
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError
@@ -63,6 +63,7 @@ class Line(msgspec.Struct, frozen=True):
     hidden_ms: float
     marks: dict[str, float]
     network_ms: float | None = None
+    drafted: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
     @property
     def turn(self) -> Turn:
@@ -72,6 +73,8 @@ class Line(msgspec.Struct, frozen=True):
             self.outcome,
             self.marks,
             tokens=self.tokens,
+            drafted=self.drafted,
+            typed=self.source == TYPED,
             speculative_s=self.hidden_ms / 1000,
             network_s=None if self.network_ms is None else self.network_ms / 1000,
         )

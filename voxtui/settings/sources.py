@@ -36,6 +36,7 @@ PROJECT_KEYS = frozenset(
         "generation.repetition_penalty", "generation.seed",
         "streaming.min_words", "streaming.max_words", "streaming.flush_ms",
         "targets.ttft_ms", "targets.processing_ms", "targets.first_sound_ms", "targets.total_ms",
+        "targets.typed_ttft_ms", "targets.typed_first_sound_ms", "targets.typed_total_ms",
         "ui.talk_key", "ui.theme",
     }
 )  # fmt: skip

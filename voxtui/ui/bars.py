@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from rich.segment import Segment
 from rich.style import Style
 
+from voxtui.records.metrics import chart_top
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -17,6 +19,9 @@ LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
 """A cell filled from its left edge by 0 to 8 eighths."""
 
 LOWER_EIGHTHS = "▁▂▃▄▅▆▇█"
+
+CLIPPED = "↑"
+"""The top of a column that is higher than the scale."""
 
 
 def bar(start: float, end: float, style: Style, ground: Sequence[Segment]) -> list[Segment]:
@@ -53,15 +58,21 @@ def wave(samples: NDArray[np.float32], width: int) -> str:
     return _columns([math.sqrt(peak / top) for peak in peaks], LOWER_EIGHTHS) if top else ""
 
 
-def trend(values: list[float], width: int) -> str:
-    """Draw the last `width` values as one row of columns.
+def trend(values: Sequence[float], width: int) -> str:
+    """Draw the last `width` values as one row of columns; CLIPPED stands for an outlier.
 
     No column fills its cell, so that rows one above the other stay apart.
     """
-    return _columns(values[-width:], LOWER_EIGHTHS[:-1])
+    shown = values[-width:]
+    top = chart_top(shown)
+    columns = _columns([min(value, top) for value in shown], LOWER_EIGHTHS[:-1])
+    clipped = (value > top for value in shown)
+    return "".join(
+        CLIPPED if over else column for over, column in zip(clipped, columns, strict=False)
+    )
 
 
-def _columns(values: list[float], glyphs: str) -> str:
+def _columns(values: Sequence[float], glyphs: str) -> str:
     top = max(values, default=0.0)
     if top <= 0:
         return ""

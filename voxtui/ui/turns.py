@@ -60,7 +60,7 @@ class Turns:
 
     def begin(self, started: TurnStarted) -> None:
         self.number, self.marks = started.turn, started.marks
-        self._panel.begin()
+        self._panel.begin(started.source == TYPED)
         self._began_at = time.monotonic()
         self._first = None
         self.view = TurnView(self._transcript, started.source)

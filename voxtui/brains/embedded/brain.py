@@ -248,6 +248,7 @@ class EmbeddedBrain:
             if number == 0:
                 marks.mark(Mark.PREFILLED, reply.prefilled_at)
                 marks.speculative_s += reply.worked_before(released)
+                marks.drafted = len(reply.computed)
             yield Token(strip_control_characters(text))
 
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:

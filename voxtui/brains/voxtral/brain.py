@@ -403,6 +403,7 @@ class VoxtralBrain:
                     marks.mark(Mark.ENCODED, reply.timing.encoded_at)
                 marks.mark(Mark.PREFILLED, reply.timing.prefilled_at)
                 marks.speculative_s += reply.worked_before(released)
+                marks.drafted = len(reply.computed)
             yield Token(text.text(token), token)
             if number == 0:  # after the first token, because the query takes time
                 marks.gpu_bytes = weights.gpu_bytes()

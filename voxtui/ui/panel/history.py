@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -9,9 +10,10 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from voxtui.records.metrics import FIRST_SOUND, WINDOW, SessionTimes, Verdict, verdict
+from voxtui.dialogue.marks import Turn
+from voxtui.records.metrics import FIRST_SOUND, WINDOW, SessionTimes, Verdict, chart_top
 from voxtui.settings.schema import Targets
-from voxtui.ui.bars import LOWER_EIGHTHS
+from voxtui.ui.bars import CLIPPED, LOWER_EIGHTHS
 from voxtui.ui.panel.numbers import main_headline, number
 
 
@@ -27,34 +29,39 @@ class History(Widget):
         super().__init__()
         self.targets = targets
         self._headline = FIRST_SOUND
-        self._values: list[float] = []
+        self._turns: Sequence[Turn] = ()
 
     def show(self, session: SessionTimes) -> None:
         self._headline = main_headline(session)
-        self._values = session.all.values(self._headline)[-WINDOW:]
+        known = [turn for turn in session.all.turns if self._headline.of(turn) is not None]
+        self._turns = known[-WINDOW:]
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
         label = self.get_component_rich_style("history--label")
         width, height = self.size
-        target = self._headline.target(self.targets)
-        if not self._values or target is None or height < 3:
+        if not self._turns or height < 3:
             return Strip.blank(width, self.rich_style)
+        target = self._headline.goal(self._turns[-1], self.targets) or 0.0
         if y == 0:
             title = f"{self._headline.name}, turn by turn, goal ≤ {target:.0f}"
             return Strip([Segment(title[:width].ljust(width), label)], width)
         rows = height - 1
-        top = max(*self._values, target * 1.25)
+        room = (width - self.SCALE_CELLS) // (self.COLUMN_CELLS + 1)
+        turns = self._turns[-room:]
+        values = [self._headline.of(turn) or 0.0 for turn in turns]
+        top = chart_top(values, target * 1.25)
         from_bottom = rows - y
         line = round(target / top * rows - 0.5)
-        room = (width - self.SCALE_CELLS) // (self.COLUMN_CELLS + 1)
-        values = self._values[-room:]
         segments = [Segment(self._scale(from_bottom, rows, line, top, target), label)]
         empty = "┄" if from_bottom == line else " "
-        for value in values:
-            kept = verdict(value, target) or Verdict.WITHIN
+        for turn, value in zip(turns, values, strict=True):
+            kept = self._headline.verdict(turn, self.targets) or Verdict.WITHIN
             style = self.get_component_rich_style(f"history--{kept.name.lower()}")
-            segments += self._column(value / top * rows - from_bottom, style, label, empty)
+            if value > top and from_bottom == rows - 1:
+                segments += [Segment(CLIPPED * self.COLUMN_CELLS, style), Segment(empty, label)]
+            else:
+                segments += self._column(value / top * rows - from_bottom, style, label, empty)
         used = self.SCALE_CELLS + len(values) * (self.COLUMN_CELLS + 1)
         return Strip([*segments, Segment(empty * (width - used), label)]).crop(0, width)
 

@@ -19,7 +19,6 @@ from voxtui.records.metrics import (
     SessionTimes,
     Verdict,
     downsample_max,
-    verdict,
 )
 from voxtui.settings.schema import Targets
 from voxtui.ui.bars import trend
@@ -67,10 +66,10 @@ class Numbers(Static):
         lines += [self._line(headline, turn, session, wide) for headline in HEADLINES]
         lines += self._notes(turn, session, wide)
         if self.device_ms is not None and turn.first_sound_ms is not None:
-            lines.append(_quiet(
-                f"heard at {number(turn.first_sound_ms + self.device_ms)} ms: "
-                f"the devices add {number(self.device_ms)}"
-            ))  # fmt: skip
+            heard = short_ms((turn.first_sound_ms + self.device_ms) / 1000)
+            lines.append(
+                _quiet(f"heard at {heard}: the devices add {short_ms(self.device_ms / 1000)}")
+            )
         self.update(Content("\n").join(lines), layout=False)
 
     def _head(self, session: SessionTimes, wide: bool) -> Content:
@@ -78,8 +77,8 @@ class Numbers(Static):
         return Content.styled(f"{'ms':<11}   turn  goal  p50  p95  p99{trends}", "dim")
 
     def _line(self, headline: Headline, turn: Turn, session: SessionTimes, wide: bool) -> Content:
-        value, target = headline.of(turn), headline.target(self.targets)
-        kept = verdict(value, target)
+        value, target = headline.of(turn), headline.goal(turn, self.targets)
+        kept = headline.verdict(turn, self.targets)
         sign = kept.sign if kept else " "
         goal = f"≤{number(target)}" if target is not None else ""
         # No p95 for a speed: the slow turns are those with a low speed.
@@ -113,20 +112,23 @@ class Numbers(Static):
                 _quiet(self.queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
             ]
         several = f"s, p50 of {len(session.cold)}" if len(session.cold) > 1 else ""
-        since_speech = [number(headline.from_speech_end(turn)) for headline in TIMES]
-        painted = f"first word painted at {number(turn.ms(Mark.FIRST_SHOWN))} ms"
-        return [
-            _three(f"p50… of {len(session.warm)} warm turns", ("TTFT", "first sound", "total")),
-            _quiet(self.queue) if self.queue else _three(f"cold turn{several}", cold),
-            _three("since the last word", since_speech),
-            _quiet(f"{painted:<33}{used:>16}"),
-        ]
+        warm = f"p50… of {len(session.warm)} warm turns" if len(session.warm) else ""
+        lines = [_three(warm, ("TTFT", "first sound", "total"))]
+        lines.append(_quiet(self.queue) if self.queue else _three(f"cold turn{several}", cold))
+        if turn.ms(Mark.FIRST_TOKEN, since=Mark.SPEECH_ENDED) is not None:
+            since_speech = [number(headline.from_speech_end(turn)) for headline in TIMES]
+            lines.append(_three("since the last word", since_speech))
+        shown = turn.marks.get(Mark.FIRST_SHOWN)
+        painted = "" if shown is None else f"first word painted at {short_ms(shown)}"
+        if painted or used:
+            lines.append(_quiet(f"{painted:<33}{used:>16}"))
+        return lines
 
 
 def _used(turn: Turn) -> str:
     """Return the network share of TTFT, or the GPU memory, if one of them is known."""
     if turn.network_ms is not None:
-        return f"network {number(turn.network_ms)} ms"
+        return f"network {short_ms(turn.network_ms / 1000)}"
     return f"GPU {turn.gpu_bytes / 1e9:.1f} GB" if turn.gpu_bytes is not None else ""
 
 

@@ -9,10 +9,10 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Digits, Static
 
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
-from voxtui.records.metrics import TIMES, Headline, PlaybackLead, SessionTimes, Verdict, verdict
+from voxtui.records.metrics import TIMES, Headline, PlaybackLead, SessionTimes, Verdict
 from voxtui.settings.schema import Targets
 from voxtui.ui.panel.history import History
-from voxtui.ui.panel.numbers import NO_TURN, Numbers, number
+from voxtui.ui.panel.numbers import NO_TURN, Numbers
 from voxtui.ui.panel.waterfall import Waterfall
 
 VALUE_DIGITS = 4
@@ -25,27 +25,39 @@ class Card(Vertical):
         super().__init__()
         self._headline = headline
         self.targets = targets
+        self._name = Static(f"{headline.name} ms", classes="name")
         self._digits = Digits("-".ljust(VALUE_DIGITS))
         self._verdict = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        yield Static(f"{self._headline.name} ms", classes="name")
+        yield self._name
         yield self._digits
         yield self._verdict
 
     def show(self, turn: Turn) -> None:
         value = self._headline.of(turn)
-        target = self._headline.target(self.targets)
-        kept = verdict(value, target)
-        text = "-" if value is None else number(value).removesuffix("s")
+        target = self._headline.goal(turn, self.targets)
+        kept = self._headline.verdict(turn, self.targets)
+        text, unit = _four_digits(value)
         text = text.ljust(VALUE_DIGITS)  # a constant length needs no new layout
         if text != self._digits.value:
             self._digits.update(text)
+        self._name.update(f"{self._headline.name} {unit}", layout=False)
         goal = f"≤ {target:.0f}"
         found = f"{kept.sign} {kept}, {goal}" if kept else f"  goal {goal}"
         self._verdict.update(found, layout=False)
         self.set_class(kept is Verdict.WITHIN, "within")
         self.set_class(kept is Verdict.OVER, "over")
+
+
+def _four_digits(value: float | None) -> tuple[str, str]:
+    """Return milliseconds as at most four characters, and their unit."""
+    if value is None:
+        return "-", "ms"
+    if value < 9999.5:
+        return f"{value:.0f}", "ms"
+    seconds = value / 1000
+    return (f"{seconds:.1f}" if seconds < 99.95 else f"{seconds:.0f}"), "s"
 
 
 class LatencyPanel(Vertical):
@@ -60,6 +72,8 @@ class LatencyPanel(Vertical):
         self._history = History(targets)
         self._turn = self._finished = NO_TURN
         self._speculative_s = 0.0
+        self._typed = False
+        """of the turn in progress"""
         self._lead = PlaybackLead()
 
     def compose(self) -> ComposeResult:
@@ -98,8 +112,9 @@ class LatencyPanel(Vertical):
         """Count the next turn as a cold one."""
         self._session.models_loaded()
 
-    def begin(self) -> None:
+    def begin(self, typed: bool) -> None:
         """Begin the next turn."""
+        self._typed = typed
         self._lead, self._numbers.queue = PlaybackLead(), ""
 
     def follow(self, marks: Marks, now: float) -> None:
@@ -108,7 +123,7 @@ class LatencyPanel(Vertical):
         queue = self._queue(marks, now)
         shown, self._numbers.queue = self._numbers.queue, queue
         if reached and reached != self._turn.marks:
-            self._turn = Turn(0, "", Outcome.ANSWERED, reached)
+            self._turn = Turn(0, "", Outcome.ANSWERED, reached, typed=self._typed)
             self._speculative_s = marks.speculative_s
             self._show()
         elif queue != shown:
@@ -126,9 +141,9 @@ class LatencyPanel(Vertical):
         return f"voice: {ahead:.1f} s ahead{late}"
 
     def finish(self, turn: Turn) -> None:
-        """Add a finished turn. One that was cancelled before an answer is not shown."""
+        """Add a finished turn. One that ended before an answer is shown only if it failed."""
         self._session.add(turn)
-        if turn.outcome is not Outcome.CANCELLED or Mark.FIRST_TOKEN in turn.marks:
+        if turn.outcome is Outcome.FAILED or Mark.FIRST_TOKEN in turn.marks:
             self._finished = turn
         self._turn, self._speculative_s = self._finished, self._finished.speculative_s
         self._numbers.queue = ""

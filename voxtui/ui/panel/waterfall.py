@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from voxtui.dialogue.marks import Turn
-from voxtui.records.metrics import SPEAKING, TIMES, Headline, Stage, Verdict, stages, verdict
+from voxtui.records.metrics import SPEAKING, TIMES, Headline, Stage, Verdict, stages
 from voxtui.settings.schema import Targets
 from voxtui.ui.bars import bar
 from voxtui.ui.panel.numbers import LABEL_CELLS, NO_TURN, VALUE_CELLS, short_ms
@@ -69,7 +69,7 @@ class Waterfall(Widget):
         if cells < 4 or self._turn is NO_TURN:
             return Strip([Segment(self._empty(y)[:width].ljust(width), label)], width)
         goals = [(target / 1000, headline) for headline in TIMES
-                 if (target := headline.target(self.targets)) is not None]  # fmt: skip
+                 if (target := headline.goal(self._turn, self.targets)) is not None]  # fmt: skip
         axis = Axis(self._stages, cells, at_least=max(seconds for seconds, _ in goals[:2]))
         rows = self._rows(self.size.height - 2)
         if y < len(rows):
@@ -115,19 +115,19 @@ class Waterfall(Widget):
     def _goal_line(
         self, axis: Axis, cells: int, label: Style, goals: Sequence[tuple[float, Headline]]
     ) -> Strip:
-        """Draw the sign of each verdict at its target, and the target if there is room."""
+        """Draw each target with the sign of its verdict, as near to its place as there is room."""
         line = [Segment(" ", label)] * cells
-        places = [(axis.column(seconds), seconds, headline) for seconds, headline in goals]
-        places = [(at, seconds, headline) for at, seconds, headline in places if at is not None]
-        ends = [at for at, _, _ in places[1:]] + [cells]
-        for (at, seconds, headline), end in zip(places, ends, strict=True):
-            kept = verdict(headline.of(self._turn), seconds * 1000)
-            style = self._verdict_style(kept) if kept else label
-            text = f"{kept.sign if kept else '▴'}{seconds * 1000:.0f}"
-            for i, character in enumerate(text if at + len(text) < end else text[0]):
-                line[at + i] = Segment(character, style)
+        places: list[tuple[int, str, Style]] = []
+        for seconds, headline in goals:
+            if (at := axis.column(seconds)) is not None:
+                kept = headline.verdict(self._turn, self.targets)
+                style = self._verdict_style(kept) if kept else label
+                places.append((at, f"{kept.sign if kept else '▴'}{seconds * 1000:.0f}", style))
+        starts = side_by_side([(at, len(text)) for at, text, _ in places], cells)
+        for start, (_, text, style) in zip(starts, places, strict=True):
+            line[start : start + len(text)] = [Segment(character, style) for character in text]
         name = Segment(f"{'goals':<{LABEL_CELLS}}", label)
-        return Strip([name, *Segment.simplify(line), Segment(" " * VALUE_CELLS, label)])
+        return Strip([name, *Segment.simplify(line[:cells]), Segment(" " * VALUE_CELLS, label)])
 
     def _verdict_style(self, kept: Verdict) -> Style:
         return self.get_component_rich_style(f"waterfall--{kept.name.lower()}")
@@ -163,6 +163,24 @@ class Axis:
         for at, text in ((self.zero, "0"), (self._cells - len(end), end)):
             line[at : at + len(text)] = text
         return "".join(line[: self._cells])
+
+
+def side_by_side(wanted: Sequence[tuple[int, int]], cells: int) -> list[int]:
+    """Return where each label of a line of `cells` begins, given (wanted start, width) of each.
+
+    The starts ascend. A label that would touch the one before moves right; at the end of the line
+    all move left as far as they need.
+    """
+    starts: list[int] = []
+    free = 0
+    for start, width in wanted:
+        starts.append(max(start, free))
+        free = starts[-1] + width + 1
+    end = cells
+    for i in range(len(wanted) - 1, -1, -1):
+        starts[i] = max(0, min(starts[i], end - wanted[i][1]))
+        end = starts[i] - 1
+    return starts
 
 
 def _round_up(seconds: float) -> float:
