@@ -169,6 +169,24 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
 
 
 @cli.command()
+@click.argument("file", required=False, type=FILE_PATH)
+@click.option("--text", metavar="TEXT", help="Say TEXT.")
+@click.option("--clipboard", is_flag=True, help="Say what is on the clipboard.")
+@click.option("-o", "--output", "wav", type=FILE_PATH, metavar="FILE.wav",
+              help="Write the speech to a file instead.")  # fmt: skip
+@global_options
+def say(
+    options: Options, file: Path | None, text: str | None, clipboard: bool, wav: Path | None
+) -> None:
+    """Read the text of FILE aloud, or that of stdin: man ls | voxtui say"""
+    config = options.load().config
+    from voxtui.commands.say import run, source
+
+    spoken = run(config, source(file, text, clipboard), wav)
+    raise SystemExit(0 if spoken else FAILED_TURN)
+
+
+@cli.command()
 @click.argument("files", nargs=-1, type=FILE_PATH)
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip

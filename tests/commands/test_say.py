@@ -1,0 +1,161 @@
+"""`voxtui say`: text becomes speech while it still arrives."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import soundfile
+from click.testing import CliRunner
+
+import voxtui.cli
+from tests.fakes import BeepVoice, FakeSpeaker
+from voxtui.commands.say import read_aloud
+from voxtui.commands.text import clipboard_text, open_text
+from voxtui.dialogue.loaders import Loaders
+from voxtui.dialogue.speech import VoiceWorker
+from voxtui.errors import InputError, ModelError
+
+
+@pytest.fixture
+def say(monkeypatch, tmp_path, capfd):
+    """Run `voxtui say` in this process. Returns exit code, stderr and the clauses spoken."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def run(*arguments, stdin=b"", voice=None, speaker=None):
+        voice, speaker = voice or BeepVoice(), speaker or FakeSpeaker()
+
+        def build_voice(config, notify):
+            return None if config.voice.engine == "none" else Loaders((lambda: voice,))
+
+        monkeypatch.setattr("voxtui.commands.say.build_voice", build_voice)
+        monkeypatch.setattr("voxtui.commands.say.build_speaker", lambda name: speaker)
+        Path("stdin").write_bytes(stdin)
+        with open("stdin", "rb") as file:
+            kept = os.dup(0)
+            os.dup2(file.fileno(), 0)
+            try:
+                ran = CliRunner().invoke(voxtui.cli.cli, ["say", *arguments])
+            finally:
+                os.dup2(kept, 0)
+                os.close(kept)
+        if ran.exception is not None and not isinstance(ran.exception, SystemExit):
+            raise ran.exception
+        assert voice.closed and ran.stdout == ""
+        return ran.exit_code, ran.stderr + capfd.readouterr().err, voice.clauses
+
+    return run
+
+
+def test_stdin_a_file_and_words_are_spoken(say):
+    Path("text.txt").write_text("From a file.")
+    assert say(stdin=b"From stdin.\n") == (0, "", ["From stdin."])
+    assert say("-", stdin=b"From stdin.\n") == (0, "", ["From stdin."])
+    assert say("text.txt") == (0, "", ["From a file."])
+    assert say("--text", "Just words") == (0, "", ["Just words."])
+
+
+def test_the_speech_is_written_to_a_file(say):
+    assert say("--text", "One. Two.", "-o", "out.wav")[0] == 0
+    samples, rate = soundfile.read("out.wav")
+    assert (len(samples), rate) == (240 * len("One.Two."), 24_000)
+    assert [path.name for path in Path().iterdir() if "out" in path.name] == ["out.wav"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "sentence"),
+    [
+        ((), b"", "There is no text to speak."),
+        ((), b"=====\n\n", "There is no text to speak."),
+        ((), b"ab\xc3\xa9\xff", "stdin: is not UTF-8 text: byte 4 is invalid."),
+        ((), b"ab\xc3", "stdin: is not UTF-8 text: byte 2 is invalid."),
+        ((), b"ab\x00c", "stdin: is not text: byte 2 is NUL."),
+        (("hello world",), b"", "hello world: there is no such file. To say words: voxtui say "
+         "--text WORDS"),
+        (("--text", "a", "file"), b"", "FILE, --text and --clipboard exclude each other."),
+        (("--text", "a", "--set", "voice.engine=none"), b"",
+         "There is no voice: voice.engine is none."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_spoken_is_refused(say, arguments, stdin, sentence):
+    with pytest.raises(InputError) as refused:
+        say(*arguments, stdin=stdin)
+    assert str(refused.value) == sentence
+
+
+def test_nothing_is_left_of_a_file_that_was_not_finished(say):
+    with pytest.raises(InputError):
+        say("-o", "out.wav", stdin=b"Begun. And on.\n\xff")
+    assert {path.name for path in Path().iterdir()} == {"state", "stdin"}
+
+
+def test_a_passage_at_which_the_voice_fails_is_left_out_and_counted(say):
+    def fail(clause):
+        if "bad" in clause:
+            raise ModelError("no such sound")
+
+    code, err, clauses = say(stdin=b"One.\nThis is bad.\nThree.\n", voice=BeepVoice(fail))
+    assert (code, err) == (1, "Passages that could not be spoken: 1.\n")
+    assert clauses == ["One.", "This is bad.", "Three."]
+
+
+def test_the_first_words_sound_before_the_text_has_ended():
+    speaker, worker = FakeSpeaker(), VoiceWorker(BeepVoice(), 30.0)
+    go_on = threading.Event()
+
+    def texts():
+        yield "The beginning.\n"
+        yield "The middle.\n"
+        assert speaker.playing.wait(30.0)
+        go_on.set()
+        yield "The end.\n"
+
+    assert read_aloud(texts(), worker, speaker) == 0
+    assert go_on.is_set()
+    assert [chunk.text for chunk in speaker.chunks] == ["The beginning.", "The middle.", "The end."]
+    worker.close()
+
+
+@pytest.fixture
+def programs(monkeypatch, tmp_path):
+    """Put programs of these names, and no others, on PATH. Each prints its name and arguments."""
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "TMUX"):
+        monkeypatch.delenv(name, raising=False)
+
+    def install(*names, ending="exit 0"):
+        for name in names:
+            (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\n{ending}\n')
+            (tmp_path / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("session", "printed"),
+    [
+        ("WAYLAND_DISPLAY", "wl-paste --no-newline\n"),
+        ("DISPLAY", "xclip -selection clipboard -out\n"),
+        ("TMUX", "tmux save-buffer -\n"),
+    ],
+)
+def test_the_clipboard_of_the_session_is_read(monkeypatch, programs, session, printed):
+    programs("wl-paste", "xclip", "tmux")
+    monkeypatch.setenv(session, ":0")
+    assert clipboard_text() == printed
+
+
+def test_a_clipboard_that_cannot_be_read_is_an_error(monkeypatch, programs):
+    programs("xclip", ending="exit 1")
+    with pytest.raises(InputError, match="no program for it was found"):
+        clipboard_text()
+    monkeypatch.setenv("DISPLAY", ":0")
+    with pytest.raises(InputError, match="no text: xclip failed with exit code 1"):
+        clipboard_text()
+
+
+def test_text_is_decoded_across_pieces(tmp_path, monkeypatch):
+    (tmp_path / "text").write_text("\ufeffé€😀" * 3, "utf-8")
+    monkeypatch.setattr("voxtui.commands.text.PIECE_BYTES", 1)
+    assert "".join(open_text(tmp_path / "text")) == ("\ufeffé€😀" * 3)[1:]

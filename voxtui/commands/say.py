@@ -1,0 +1,112 @@
+"""`voxtui say`: read text aloud, or into a sound file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import click
+
+from voxtui.audio.file_speaker import FileSpeaker
+from voxtui.commands.prose import passages
+from voxtui.commands.stderr import native_log, native_stderr_in
+from voxtui.commands.text import clipboard_text, open_text
+from voxtui.dialogue.data import Token
+from voxtui.dialogue.interfaces import Speaker
+from voxtui.dialogue.loaders import Closable
+from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
+from voxtui.errors import InputError, ModelError
+from voxtui.settings.schema import Config
+from voxtui.wiring import build_speaker, build_voice
+
+PATIENCE_SECONDS = 30.0
+"""Timeout of a clause: longer than in a conversation, because a text may hold very long ones."""
+
+STDIN = Path("-")
+
+
+def run(config: Config, texts: Iterator[str], wav: Path | None) -> bool:
+    """Speak `texts`, see `source`, or write the speech to the file `wav`. Raises VoxtuiError.
+
+    Return False if a passage could not be spoken.
+    """
+    file = FileSpeaker(wav) if wav else None
+    speaker = file or build_speaker(config.audio.output)
+    try:
+        with native_stderr_in(native_log()), _closing(speaker):
+            speaker.open()
+            worker = _load_voice(config)
+            with _closing(worker):
+                failed = read_aloud(texts, worker, speaker)
+        if file:
+            file.keep()
+    except BaseException:
+        if file:
+            file.abandon()
+        raise
+    if failed:
+        click.echo(f"Passages that could not be spoken: {failed}.", err=True)
+    return not failed
+
+
+@contextmanager
+def _closing(part: Closable) -> Generator[None]:
+    """Close `part` at the end, but not after Ctrl-C: a device would play what it holds."""
+    try:
+        yield
+    except Exception:
+        part.close()
+        raise
+    part.close()
+
+
+def source(path: Path | None, text: str | None, clipboard: bool) -> Iterator[str]:
+    """Return the passages that the options name; without any, those of stdin. Raises InputError."""
+    if (path is not None) + (text is not None) + clipboard > 1:
+        raise InputError("FILE, --text and --clipboard exclude each other.")
+    if text is not None:
+        return passages((text,))
+    if clipboard:
+        return passages((clipboard_text(),))
+    if path and path != STDIN and not path.exists():
+        raise InputError(f"{path}: there is no such file.", "To say words: voxtui say --text WORDS")
+    typed = path in (None, STDIN) and sys.stdin.isatty()
+    if typed:
+        click.echo("Each line that you type is spoken. Ctrl+D ends.", err=True)
+    return passages(open_text(path or STDIN), unwrap=not typed)
+
+
+def _load_voice(config: Config) -> VoiceWorker:
+    """Return the voice of the configuration, loaded. Raises ModelError and InputError."""
+    voices = build_voice(config, partial(click.echo, err=True))
+    if voices is None:
+        raise InputError("There is no voice: voice.engine is none.")
+    workers = voices.map(lambda voice: VoiceWorker(voice, PATIENCE_SECONDS))
+    return workers.load(lambda worker: worker.warm_up(lambda step, fraction: None)).part
+
+
+def read_aloud(texts: Iterator[str], worker: VoiceWorker, speaker: Speaker) -> int:
+    """Speak `texts` clause by clause, as they arrive; block until the last sound was played.
+
+    Return how many passages the voice failed at. Raises VoxtuiError.
+    """
+    first = next(texts, None)
+    if first is None:
+        raise InputError("There is no text to speak.")
+    tokens = (Token(text) for text in chain((first,), texts))
+    failed = 0
+    while True:
+        speech = Speech(worker, speaker, Marks(), lambda: False)
+        try:
+            speech.play(tokens)
+            return failed
+        except VoiceTimeout as error:
+            raise ModelError(str(error)) from error
+        except VoiceFailed:
+            speech.finish()
+            failed += 1
