@@ -50,6 +50,28 @@ def test_text_is_cut_where_a_speaker_would_breathe(text: str, expected: list[str
     assert cut(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "early"),
+    [
+        ("eleven, twelve, thir", "eleven, twelve,"),
+        ("eleven, twelve,", "eleven, twelve,"),
+        ("by the particles of the air", "by the particles"),
+        ("tiny particles float everywhere inside the", "tiny particles float everywhere"),
+        ("a **very bold", None),
+        ("see [the long page", None),
+        ("is 10 - 4 = 6", None),
+        ("Dr. Smith and", None),
+        ("one word", None),
+        ("```python\nprint(1, 2)\n", None),
+    ],
+)
+def test_a_clause_is_cut_early_where_a_speaker_would_breathe_if_he_must(
+    text: str, early: str | None
+) -> None:
+    found = list(clauses(iter(["Yes. ", text, None])))[1:]
+    assert found[0].strip() == (early or text.strip())
+
+
 def test_the_first_clause_ends_at_its_full_stop() -> None:
     def tokens():  # type: ignore[no-untyped-def]
         yield from ["It", " is", " Paris", "."]
@@ -86,9 +108,9 @@ def test_a_text_without_punctuation_is_still_spoken_in_pieces() -> None:
     assert len(pieces) > 3 and max(map(len, pieces)) <= 240
 
 
-@given(st.lists(st.text(alphabet="ab1 .,;!?\n\"'-A`", max_size=6), max_size=60))
-def test_the_clauses_joined_are_the_text(texts: list[str]) -> None:
-    whole = "".join(texts)
+@given(st.lists(st.none() | st.text(alphabet="ab1 .,;!?\n\"'-A`*[", max_size=6), max_size=60))
+def test_the_clauses_joined_are_the_text(texts: list[str | None]) -> None:
+    whole = "".join(text for text in texts if text is not None)
     joined = "".join(clauses(iter(texts)))
     assert whole.startswith(joined) and not whole[len(joined) :].strip()
 

@@ -12,6 +12,7 @@ from tests.fakes import SECONDS, BeepVoice, FakeSpeaker
 from voxtui.dialogue.data import SpeechChunk, Token
 from voxtui.dialogue.interfaces import Progress, Voice
 from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.prefetch import prefetch
 from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
 from voxtui.errors import DeviceError, ModelError
 
@@ -51,8 +52,13 @@ def say(
     tokens = [reply] if isinstance(reply, str) else reply
     with working(voice) as worker:
         speech = Speech(worker, speaker or FakeSpeaker(), Marks(), stopped)
-        speech.play(Token(text) for text in tokens)
+        play(speech, (Token(text) for text in tokens))
     return speech
+
+
+def play(speech: Speech, tokens: Generator[Token]) -> None:
+    with prefetch(tokens, "test") as prefetched:
+        speech.play(prefetched)
 
 
 # The voice's thread.
@@ -235,13 +241,13 @@ def test_every_clause_is_made_before_the_first_one_was_played_to_its_end() -> No
 
 
 def test_speech_made_before_the_brain_failed_is_played_to_its_end() -> None:
-    def tokens() -> Iterator[Token]:
+    def tokens() -> Generator[Token]:
         yield Token("One. ")
         raise ModelError("Out of memory.")
 
     speaker = FakeSpeaker()
     with working(BeepVoice()) as worker, pytest.raises(ModelError, match="memory"):
-        Speech(worker, speaker, Marks(), never).play(tokens())
+        play(Speech(worker, speaker, Marks(), never), tokens())
     assert [chunk.text for chunk in speaker.chunks] == ["One."]
     assert speaker.finishing.is_set()
 
@@ -264,7 +270,7 @@ def test_a_clause_that_the_voice_had_not_begun_was_not_heard() -> None:
     with working(BeepVoice(broken)) as worker:
         speech = Speech(worker, FakeSpeaker(), Marks(), never)
         with pytest.raises(VoiceFailed, match="RuntimeError"):
-            speech.play(Token(text) for text in ("One. ", "Two. ", "Three. "))
+            play(speech, (Token(text) for text in ("One. ", "Two. ", "Three. ")))
         speech.finish()
     assert speech.heard("One. Two. Three. ") == "One."
 
@@ -297,7 +303,7 @@ def test_a_clause_that_was_cancelled_while_it_was_made_was_not_heard_and_is_not_
     speaker = FakeSpeaker()
     with working(InParts()) as worker:
         speech = Speech(worker, speaker, Marks(), speaker.playing.is_set)
-        speech.play(iter([Token("One two three.")]))
+        play(speech, (Token(text) for text in ["One two three."]))
         assert len(speaker.chunks) == 1
         go_on.set()
     assert speech.heard("One two three.") == ""

@@ -27,6 +27,9 @@ SHORTEST_SPOKEN = 2
 SHORTEST_PHRASE = 4
 """Words of the shortest first clause that ends without punctuation."""
 
+SHORTEST_PIECE = 3
+"""Words of the shortest clause that is cut between any two words."""
+
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|etc|approx|No|e\.g|i\.e|a\.m|p\.m|U\.S)|\b[A-Z]|(?:^|\s)\d{1,2})\.$"
 )
@@ -43,6 +46,20 @@ _PHRASE_START = re.compile(
 # The possessive quantifiers and the look-behinds keep a run of 10,000 full stops linear.
 _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"')\]*_]*+(?=\s)|\n++")
 _CLAUSE_END = re.compile(r"(?<![,;:–—])[,;:–—]++[\"')\]*_]*+(?=\s)|(?<!\d)\s[–—-]++(?=\s)")
+
+_COMMA_AT_END = re.compile(r"(?<=[^\W\d])[,;]$")
+"""The comma of a word at the end of the text."""
+
+_WORD_GAP = re.compile(r"""(?<=[\w,;'")”’])\s(?=[\w'"(“‘])""")
+"""A sign such as the minus of `10 - 4` stays with what is around it."""
+
+_LEANS_ON_THE_NEXT = re.compile(
+    r"\b(?:a|an|the|my|your|his|her|its|our|their|this|that|of|in|on|at|to|by|for|from|with|as"
+    r"|inside|into|under|over|about|between|through|than|like"
+    r"|and|or|but|so|is|are|was|were|be|been|very|not|no|i|you|he|she|it|we|they)$",
+    re.IGNORECASE,
+)
+"""No speaker pauses after these words."""
 
 _FULL_STOP = re.compile(r"(?:^|\s)(?!www\.)[^\s\d./:@]*[^\W\d]{3}[.!?…]$")
 """The full stop of a word at the end of the text. In `100.5` or an address more follows."""
@@ -61,19 +78,28 @@ _SIGN = re.compile(r"[−≈≤≥√→]|(?<=\d )[-*/](?= \d)|(?<=\b[A-G])#")
 """Signs that voices skip, which changes the meaning."""
 
 
-def clauses(texts: Iterator[str]) -> Generator[str, None, None]:
+def clauses(texts: Iterator[str | None]) -> Generator[str, None, None]:
     """Cut streamed text into speakable clauses; joined, they are the text.
 
+    None among the texts means that the voice is about to fall silent: what waits is then cut at
+    its last comma, else before its last phrase, else between two words, if that leaves enough.
+
     The first clause may end at a comma or a phrase, because its length is latency. Later clauses
-    are whole sentences, because they sound better. The first ends at its full stop, later ones at
-    the space after it, which shows that the sentence is over. A block of code is one clause.
+    are whole sentences where the voice can wait, because they sound better. The first ends at its
+    full stop, later ones at the space after it, which shows that the sentence is over. A block of
+    code is one clause.
 
     The work is proportional to the text, also for one long piece or a long block of code.
     """
     waiting, search = "", _Search(first=True)
     for text in texts:
-        waiting += text
         start = 0
+        if text is None:
+            if (end := search.early_end(waiting)) is not None:
+                yield waiting[:end]
+                waiting, search = waiting[end:], _Search(first=False)
+            continue
+        waiting += text
         while (end := search.end(waiting, start)) is not None:
             yield waiting[start:end]
             start, search = end, _Search(first=False)
@@ -107,6 +133,24 @@ class _Search:
         if self._in_code:
             end = self._end_of_code(text, start)
         return end
+
+    def early_end(self, text: str) -> int | None:
+        """Return where the clause at the start of `text` may end before it is whole."""
+        if self._in_code or _FENCE.match(text, self._line):
+            return None
+        commas = [found.end() for found in _CLAUSE_END.finditer(text)]
+        commas += [found.end() for found in _COMMA_AT_END.finditer(text)]
+        phrases = [found.start() for found in _PHRASE_START.finditer(text)]
+        gaps = [
+            found.start()
+            for found in _WORD_GAP.finditer(text)
+            if not _LEANS_ON_THE_NEXT.search(text, 0, found.start())
+        ]
+        for ends, words in ((commas, 1), (phrases, 2), (gaps, SHORTEST_PIECE)):
+            for end in reversed(ends):
+                if len(text[:end].split()) >= words and _whole_markup(text[:end]):
+                    return end
+        return None
 
     def _end_of_prose(self, clause: str, next_character: str) -> int | None:
         for found in _SENTENCE_END.finditer(clause + next_character, self._looked):
@@ -143,6 +187,12 @@ class _Search:
                 return line
         self._line, self._looked = line - start, len(text) - start
         return None
+
+
+def _whole_markup(text: str) -> bool:
+    """Return False if Markdown such as bold text or a link breaks off at the end of `text`."""
+    paired = text.count("**") % 2 == 0 and text.count("`") % 2 == 0
+    return paired and text.count("[") == text.count("]")
 
 
 def _is_sentence(text: str) -> bool:

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from queue import SimpleQueue
 from threading import Event as Flag
 from threading import Thread
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -24,14 +24,41 @@ class _End:
     pass
 
 
+class Prefetched(Iterator[T], Generic[T]):
+    """The items that a thread produces, for one consumer."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[T | BaseException | _End] = SimpleQueue()
+        self._over = False
+
+    def put(self, item: T | BaseException | _End) -> None:
+        self._queue.put(item)
+
+    def __next__(self) -> T:
+        return self.within(None)
+
+    def within(self, seconds: float | None) -> T:
+        """Return the next item. Raises queue.Empty after `seconds` (None: never).
+
+        Raises StopIteration at the end, and the producer's exception.
+        """
+        if self._over:
+            raise StopIteration
+        item = self._queue.get(timeout=seconds)
+        if not isinstance(item, _End | BaseException):
+            return item
+        self._over = True
+        raise StopIteration if isinstance(item, _End) else item
+
+
 @contextmanager
-def prefetch(items: Generator[T, None, None], name: str) -> Generator[Iterator[T], None, None]:
+def prefetch(items: Generator[T, None, None], name: str) -> Generator[Prefetched[T], None, None]:
     """Pull `items` on a thread called `voxtui-NAME`, as fast as they come.
 
     An exception of `items` is raised in the consumer. Leaving the block stops the thread at its
     next item, closes `items` on the thread that ran it, and joins the thread.
     """
-    queue: SimpleQueue[T | BaseException | _End] = SimpleQueue()
+    prefetched = Prefetched[T]()
     left = Flag()
 
     def produce() -> None:
@@ -39,23 +66,17 @@ def prefetch(items: Generator[T, None, None], name: str) -> Generator[Iterator[T
         try:
             with closing(items):
                 for item in items:
-                    queue.put(item)
+                    prefetched.put(item)
                     if left.is_set():
                         break
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer
             end = error
-        queue.put(end)
-
-    def consume() -> Iterator[T]:
-        while not isinstance(item := queue.get(), _End):
-            if isinstance(item, BaseException):
-                raise item
-            yield item
+        prefetched.put(end)
 
     producer = Thread(target=produce, name=f"voxtui-{name}", daemon=True)
     producer.start()
     try:
-        yield consume()
+        yield prefetched
     finally:
         left.set()
         producer.join()

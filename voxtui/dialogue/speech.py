@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from voxtui.dialogue.clauses import NOT_A_LIST, SHORTEST_SPOKEN, clauses, speaka
 from voxtui.dialogue.data import SpeechChunk, Token, audible
 from voxtui.dialogue.interfaces import Progress, Speaker, Voice
 from voxtui.dialogue.marks import Mark, Marks
-from voxtui.dialogue.prefetch import TICK_SECONDS
+from voxtui.dialogue.pace import Pace
+from voxtui.dialogue.prefetch import TICK_SECONDS, Prefetched
 from voxtui.errors import DeviceError, ModelError
 
 _log = logging.getLogger(__name__)
@@ -214,10 +216,12 @@ class Speech:
         self._on_speaking = on_speaking
         self._spoken: list[SpokenClause] = []
         self._heard_s = 0.0
+        self._pace = Pace()
 
-    def play(self, tokens: Iterator[Token]) -> None:
+    def play(self, tokens: Prefetched[Token]) -> None:
         """Speak `tokens`, each clause once it is complete; block until the last sound was played.
 
+        A clause is cut earlier if the speech before it would end before the clause can follow.
         Raises DeviceError. Raises VoiceFailed at once; `finish` then plays the speech made so far.
         An error of `tokens` is raised after that speech was played.
         """
@@ -230,6 +234,7 @@ class Speech:
                     if not speaking:
                         speaking = True
                         self._on_speaking()
+                    self._pace.queued(chunk.seconds, time.monotonic())
                     self._speaker.play(chunk, self._marks, self._stopped)
         except ModelError:
             with suppress(DeviceError):
@@ -257,8 +262,8 @@ class Speech:
             return reply[:cut]
         return reply[:end] if reply[end:].strip() else reply
 
-    def _chunks(self, tokens: Iterator[Token]) -> Generator[SpeechChunk, None, None]:
-        for text in clauses(token.text for token in tokens):
+    def _chunks(self, tokens: Prefetched[Token]) -> Generator[SpeechChunk, None, None]:
+        for text in clauses(self._texts(tokens)):
             if self._stopped():
                 return
             clause = self._clause(text)
@@ -268,6 +273,26 @@ class Speech:
             self._marks.mark(Mark.FIRST_CLAUSE)
             clause.whole = yield from self._speak(clause)
 
+    def _texts(self, tokens: Prefetched[Token]) -> Generator[str | None, None, None]:
+        """Yield the text of each token; None if the next one would come too late to be spoken."""
+        written, cut = 0, True
+        while True:
+            waiting = written - sum(clause.length for clause in self._spoken)
+            # Where nothing could be cut, only another token helps.
+            patience = self._pace.patience(waiting, time.monotonic()) if cut else None
+            try:
+                text = tokens.within(patience).text
+            except Empty:
+                clauses_before = len(self._spoken)
+                yield None
+                cut = len(self._spoken) > clauses_before
+            except StopIteration:
+                return
+            else:
+                cut = True
+                written += len(text)
+                yield text
+
     def _clause(self, text: str) -> SpokenClause:
         first = not self._spoken
         plain = unfinished(speakable(NOT_A_LIST.sub(r"\1\\", text) if first else text))
@@ -276,12 +301,15 @@ class Speech:
         return SpokenClause(len(text), spoken, whole=not spoken)
 
     def _speak(self, clause: SpokenClause) -> Generator[SpeechChunk, None, bool]:
+        asked_at = time.monotonic()
         with closing(self._worker.speak(clause.text, self._stopped)) as speech:
             while True:
                 try:
                     chunk = next(speech)
                 except StopIteration as ended:
                     return ended.value
+                if not clause.seconds:
+                    self._pace.made(len(clause.text), time.monotonic() - asked_at)
                 self._marks.mark(Mark.FIRST_AUDIO)
                 self._marks.speech_s += chunk.seconds
                 clause.add(chunk)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from voxtui.dialogue.chunker import Chunker
@@ -13,7 +13,7 @@ from voxtui.dialogue.events import Event, Notice, ReplyText, SpokenUpTo, State, 
 from voxtui.dialogue.history import History
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.dialogue.parts import Parts
-from voxtui.dialogue.prefetch import prefetch
+from voxtui.dialogue.prefetch import Prefetched, prefetch
 from voxtui.dialogue.speech import Speech, VoiceFailed
 from voxtui.errors import DeviceError, ModelError
 
@@ -145,7 +145,7 @@ def _reply_tokens(
 
 def _speak(
     turn: LiveTurn,
-    tokens: Iterator[Token],
+    tokens: Prefetched[Token],
     parts: Parts,
     emit: Emit,
     set_state: Callable[[State], None],

@@ -1,0 +1,241 @@
+"""Measure the silences inside spoken answers, from a recording of the virtual speaker.
+
+    python -m benchmarks.holes [--runs 3] [--json OUT]
+
+The real engine, chat model, voice and speaker answer typed questions on a virtual sound server.
+The script records the speaker and finds each clause of the voice in the recording. A hole is the
+silence between the last audible sample of a clause and the first of the next one, if no sentence
+ends there. Prints a table in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from tests.fakes import LoudIsSpeech
+from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
+from voxtui.audio.resampling import resample
+from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.bench.machine import machine
+from voxtui.dialogue.data import SpeechChunk, audible
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, TurnFinished
+from voxtui.dialogue.interfaces import Progress, Voice
+from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
+from voxtui.voices.hibari import HibariVoice
+from voxtui.wiring import build_brain
+
+SEARCH_RATE = 8_000
+"""Hz, at which clauses are searched in the recording."""
+
+SENTENCE_ENDS = '.!?…"'
+HOLE_SECONDS = 0.25
+
+LONG = (
+    "Count from ten to forty in words.",
+    "Say the alphabet, letter by letter.",
+    "Name ten animals in one sentence.",
+)
+EVERYDAY = (
+    "Why is the sky blue?",
+    "What is the capital of Portugal?",
+    "How do I boil an egg?",
+    "What should I wear when it rains?",
+    "Tell me about the moon.",
+    "What is a good present for a child?",
+    "How far away is the sun?",
+    "What can I cook with rice and tomatoes?",
+    "Why do cats purr?",
+)
+
+
+class NotingVoice:
+    """A voice that keeps the speech of each clause."""
+
+    def __init__(self, voice: Voice) -> None:
+        self._voice = voice
+        self.name = voice.name
+        self.chunks: list[SpeechChunk] = []
+
+    def warm_up(self, progress: Progress) -> None:
+        self._voice.warm_up(progress)
+
+    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+        for chunk in self._voice.speak(clause):
+            self.chunks.append(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        self._voice.close()
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """One answer as the recorder heard it."""
+
+    question: str
+    first_sound_s: float
+    """after the question was sent"""
+    seconds: float
+    """from the first to the last sound"""
+    clauses: list[str]
+    silences: list[float]
+    """after each clause but the last, in seconds"""
+    own_pause_s: float
+    """the longest silence that the voice itself put inside a clause"""
+
+    @property
+    def inside(self) -> list[float]:
+        """Return the silences inside a sentence."""
+        ends = zip(self.clauses, self.silences, strict=False)
+        return [silence for clause, silence in ends if clause[-1] not in SENTENCE_ENDS]
+
+    @property
+    def between(self) -> list[float]:
+        """Return the silences between two sentences."""
+        ends = zip(self.clauses, self.silences, strict=False)
+        return [silence for clause, silence in ends if clause[-1] in SENTENCE_ENDS]
+
+
+def at_search_rate(samples: np.ndarray, rate: float) -> np.ndarray:
+    return resample(samples, rate, SEARCH_RATE)
+
+
+def find(clause: np.ndarray, sound: np.ndarray, start: int) -> int:
+    """Return where `clause` stands in `sound` at or after `start`, by normalised correlation."""
+    rest = sound[start:]
+    size = 1 << int(np.ceil(np.log2(len(rest) + len(clause))))
+    product = np.fft.rfft(rest, size) * np.conj(np.fft.rfft(clause, size))
+    places = max(1, len(rest) - len(clause) + 1)
+    correlation = np.fft.irfft(product, size)[:places]
+    energy = np.concatenate([[0.0], np.cumsum(rest.astype(np.float64) ** 2)])
+    window = energy[len(clause) :][:places] - energy[: -len(clause)][:places]
+    likeness = correlation / np.sqrt(np.maximum(window, 1e-6) * float(np.dot(clause, clause)))
+    best = int(np.argmax(likeness))
+    assert likeness[best] > 0.8, f"a clause is not in the recording ({likeness[best]:.2f})"
+    return start + best
+
+
+def measure(question: str, sound: np.ndarray, chunks: list[SpeechChunk]) -> Spoken:
+    """Find `chunks` in `sound`, recorded at 48 kHz since the question was sent."""
+    recorded = at_search_rate(sound, RATE)
+    position, own_pause, edges = 0, 0.0, list[tuple[float, float]]()
+    for chunk in chunks:
+        loud = audible(chunk.samples) / chunk.rate
+        own_pause = max(own_pause, float(np.diff(loud).max(initial=0.0)))
+        end = int(np.ceil((loud[-1] + 0.01) * SEARCH_RATE))
+        clause = at_search_rate(chunk.samples, chunk.rate)[:end]
+        position = find(clause, recorded, position)
+        at = position / SEARCH_RATE
+        edges.append((at + float(loud[0]), at + float(loud[-1])))
+        position += len(clause) // 2
+    silences = [round(after[0] - before[1], 3) for before, after in pairwise(edges)]
+    return Spoken(
+        question=question,
+        first_sound_s=round(edges[0][0], 3),
+        seconds=round(edges[-1][1] - edges[0][0], 2),
+        clauses=[chunk.text for chunk in chunks],
+        silences=silences,
+        own_pause_s=round(own_pause, 3),
+    )
+
+
+class Asker:
+    """Asks the engine and records its answers."""
+
+    def __init__(self, recorder: Recorder, model: str) -> None:
+        embedded = EmbeddedBrainConfig(model=model) if model else EmbeddedBrainConfig()
+        config = Config(brain=BrainConfig(name="embedded", embedded=embedded))
+        self._recorder = recorder
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._voice = NotingVoice(HibariVoice(config.voice))
+        self.engine = Engine(
+            microphone=None,
+            speaker=SounddeviceSpeaker(SPEAKER),
+            detector=LoudIsSpeech(),
+            brain=build_brain(config, lambda sentence: None),
+            voice=self._voice,
+            config=config,
+            emit=self._events.put,
+        )
+        self.engine.start()
+        self._until(Loaded)
+
+    def ask(self, question: str) -> Spoken:
+        self.engine.new_conversation()
+        self._voice.chunks = []
+        sent = time.monotonic()
+        self.engine.send_text(question)
+        self._until(TurnFinished)
+        self._recorder.until(time.monotonic() + 0.2)
+        return measure(question, self._recorder.since(sent), self._voice.chunks)
+
+    def _until(self, kind: type[Event]) -> None:
+        while not isinstance(event := self._events.get(), kind):
+            if isinstance(event, Died | LoadFailed):
+                raise event.error
+
+
+def report(answers: list[Spoken]) -> str:
+    """Return the table of all answers, one row for each question."""
+    rows = [
+        "| question | first sound ms | speech s | clauses | longest hole s | holes > 0.25 s "
+        "| longest between sentences s | longest pause of the voice itself s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for question in dict.fromkeys(answer.question for answer in answers):
+        rows.append(_row(question, [a for a in answers if a.question == question]))
+    rows.append(_row("**all**", answers))
+    return "\n".join(rows) + "\n"
+
+
+def _row(name: str, answers: list[Spoken]) -> str:
+    inside = [hole for answer in answers for hole in answer.inside]
+    between = [pause for answer in answers for pause in answer.between]
+    cells = (
+        f"{statistics.median(a.first_sound_s for a in answers) * 1000:.0f}",
+        f"{statistics.median(a.seconds for a in answers):.1f}",
+        f"{statistics.median(len(a.clauses) for a in answers):.0f}",
+        f"{max(inside):.2f}" if inside else "–",
+        str(sum(hole > HOLE_SECONDS for hole in inside)),
+        f"{max(between):.2f}" if between else "–",
+        f"{max(a.own_pause_s for a in answers):.2f}",
+    )
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--model", default="", help="chat model; the default is the program's")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    about = machine()
+    answers: list[Spoken] = []
+    with VirtualAudio() as audio, audio.environment(), audio.record() as recorder:
+        asker = Asker(recorder, options.model)
+        try:
+            asker.ask("Hello.")
+            for _ in range(options.runs):
+                answers += [asker.ask(question) for question in (*LONG, *EVERYDAY)]
+        finally:
+            asker.engine.close()
+    sys.stdout.write(report(answers))
+    if options.json:
+        found = {"machine": about, "answers": [asdict(answer) for answer in answers]}
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
