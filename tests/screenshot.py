@@ -26,6 +26,7 @@ from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, State
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.themes import DARK
 from voxtui.wiring import build_engine, clip_opener, sample_clips
 
 FONTS = Path("/usr/share/fonts/truetype/dejavu")
@@ -144,7 +145,7 @@ def main() -> None:
     options.add_argument("out", type=Path)
     options.add_argument("--size", default="120x40")
     options.add_argument("--clips", default="2,6,1")
-    options.add_argument("--theme", default="textual-dark")
+    options.add_argument("--theme", default=DARK)
     asked = options.parse_args()
     columns, rows = map(int, asked.size.split("x"))
     clips = [int(clip) for clip in asked.clips.split(",")]

@@ -52,6 +52,15 @@ def no_level_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxtui.ui.status.LEVEL_CHECK_SECONDS", 1e6)
 
 
+@pytest.fixture(autouse=True)
+def the_terminal_has_a_dark_ground_and_all_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Describe one terminal to all tests, because the theme depends on it."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    for name in ("COLORFGBG", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
 async def nothing_left_to_do(_: float = 0.0) -> None:
     """Paint, until two rounds through all widgets have found no message waiting for one of them."""
     app = active_app.get()

@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from msgspec import structs
 from textual.widgets import Input
 
 from tests.fakes import ScriptedEngine
@@ -45,6 +46,7 @@ from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.talkbar import TalkBar
 from voxtui.ui.terminal.keyboard import KeyboardAnswer
+from voxtui.ui.themes import AUTO, DARK, LIGHT
 
 Act = Callable[[Screen], Awaitable[None]]
 
@@ -128,9 +130,10 @@ def _joined(found: re.Match[str]) -> str:
 
 
 def make_app(config: Config | None = None) -> VoxtuiApp:
-    app = PicturedApp(
-        ScriptedEngine, config or Config(), CLIPS, lambda path: lambda listener, stopped: None
-    )
+    config = config or Config()
+    if config.ui.theme == AUTO:  # a picture must not depend on the terminal of the tests
+        config = structs.replace(config, ui=structs.replace(config.ui, theme=DARK))
+    app = PicturedApp(ScriptedEngine, config, CLIPS, lambda path: lambda listener, stopped: None)
     app.NOTIFICATION_TIMEOUT = NEVER
     return app
 
@@ -415,7 +418,7 @@ STATES: dict[str, tuple[Act, Config]] = {
         (speaking, Config()),
         (answered, Config()),
         (on_a_gpu, Config()),
-        (light, Config(ui=UiConfig(theme="textual-light"))),
+        (light, Config(ui=UiConfig(theme=LIGHT))),
         (talked_over, Config()),
         (nothing_heard, Config()),
         (failed_turn, Config()),

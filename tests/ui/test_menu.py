@@ -82,8 +82,8 @@ async def test_every_choice_is_in_the_palette_and_marked_if_in_force():
             "Microphone: the system's default ✓", "Microphone: USB Microphone",
             "Speaker: the system's default ✓", "Speaker: Headphones", "Brain: auto ✓",
             "Voice: none", "Speed of the voice: 1 ✓", "Speed of the voice: 1.5",
-            "Preset: ultra", "Preset: balanced ✓", "Theme: textual-light",
-            "Theme: textual-dark ✓", "Look for devices again", "Save settings",
+            "Preset: ultra", "Preset: balanced ✓", "Theme: voxtui-light",
+            "Theme: auto ✓", "Theme: nord", "Look for devices again", "Save settings",
         ):  # fmt: skip
             assert title in found
         assert "Speaker: USB Microphone" not in found

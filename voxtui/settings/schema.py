@@ -253,7 +253,10 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "space", "insert", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12"
     ] = "space"
     save_dir: str = ""
-    theme: Annotated[str, Meta(min_length=1)] = "textual-dark"
+    theme: Annotated[str, Meta(min_length=1)] = "auto"
+    """`auto`: dark, light or 16 colours, by the terminal"""
+    motion: bool = True
+    """scroll smoothly and let the cursor blink"""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

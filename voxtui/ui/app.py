@@ -64,6 +64,7 @@ from voxtui.ui.talkbar import TalkBar
 from voxtui.ui.terminal import gc_tuning
 from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
+from voxtui.ui.themes import AUTO, THEMES, legible, theme_of_terminal
 from voxtui.ui.turns import Turns
 
 TICK_SECONDS = 1 / 20
@@ -133,7 +134,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         parts: PartMakers | None = None,
         device_offset: DeviceOffset = lambda speaker: None,
     ) -> None:
-        super().__init__()
+        # Without this, Textual writes greys where NO_COLOR forbids all colours.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        for theme in THEMES:
+            self.register_theme(theme)
         self._events = EventQueue(lambda: self.post_message(EventsWaiting()))
         self.controls = LocalControls(
             make_engine, self._events.put, config, clips, open_clip, parts
@@ -150,7 +154,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             lambda: self.talk.mode,
             lambda: self.turns.spoken_seconds,
         )
-        self.menu = Menu(self, self.controls, self.transcript, self._begin_again, self.refuse)
+        self.menu = Menu(
+            self, self.controls, self.transcript, self._begin_again, self.use_theme, self.refuse
+        )
         self.device_offset = device_offset
         self._frozen = False
         """`gc_tuning.freeze` was called, which must happen once"""
@@ -165,6 +171,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         driver = super().get_driver_class()
         return KeyboardDriver if driver is LinuxDriver else driver
 
+    def get_css_variables(self) -> dict[str, str]:
+        self.theme_variables = legible(super().get_css_variables())
+        return self.theme_variables
+
+    def use_theme(self, name: str) -> None:
+        """Show the theme of this name; `auto`: the one that suits the terminal."""
+        self.theme = theme_of_terminal(self.console.color_system) if name == AUTO else name
+
     def compose(self) -> ComposeResult:
         yield self.status.top
         yield self.status.banner
@@ -177,11 +191,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        theme = self.controls.config.ui.theme
-        if theme in self.available_themes:
-            self.theme = theme
-        else:
-            self.transcript.note(f"There is no theme {theme!r} (ui.theme).")
+        ui = self.controls.config.ui
+        known = ui.theme in (AUTO, *self.available_themes)
+        self.use_theme(ui.theme if known else AUTO)
+        if not known:
+            self.transcript.note(f"There is no theme {ui.theme!r} (ui.theme).")
+        if not ui.motion:
+            self.animation_level = "none"
+            self.bar.field.cursor_blink = False
         self.status.show_mode()
         self.status.show_head()
         self._show_state()

@@ -21,6 +21,7 @@ from voxtui.errors import ConfigError, ModelError
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import found_file, options_of, value_of
 from voxtui.ui.conversation.transcript import Transcript
+from voxtui.ui.themes import theme_names
 
 if TYPE_CHECKING:
     from voxtui.audio.devices import Device
@@ -100,6 +101,7 @@ class Menu:
         controls: LocalControls,
         transcript: Transcript,
         restarted: Callable[[], object],
+        use_theme: Callable[[str], object],
         refuse: Callable[[Refused], object],
     ) -> None:
         """`restarted` is called when a choice makes the models load again after a failed start."""
@@ -107,6 +109,7 @@ class Menu:
         self._controls = controls
         self._transcript = transcript
         self._restarted = restarted
+        self._use_theme = use_theme
         self._refuse = refuse
         self._choice: Choice | None = None
         """the choice whose parts are being loaded"""
@@ -132,7 +135,7 @@ class Menu:
         yield MenuEntry(LOOK_AGAIN, "offers what was plugged in since the start", self.rescan)
         if self._controls.can_choose_parts:
             yield from map(self._entry, part_choices(self._controls.config))
-        for name in sorted(self._app.available_themes):
+        for name in theme_names(self._app.available_themes):
             yield self._entry(Choice(f"Theme: {name}", "ui.theme", name))
 
     async def devices(self) -> Sequence[MenuEntry]:
@@ -151,7 +154,7 @@ class Menu:
             self._refuse(refused)
             return
         if choice.key == "ui.theme":
-            self._app.theme = choice.value
+            self._use_theme(choice.value)
         elif failed:
             self._restarted()
         else:

@@ -58,7 +58,7 @@ def _begin_block(
     if pieces:
         yield "\n"
     if quotes:
-        yield ("▌ " * quotes, "dim")
+        yield ("▌ " * quotes, "$text-muted")
     if not lists:
         return
     yield INDENT * (len(lists) - 1)
@@ -77,7 +77,7 @@ def _block(token: Token, heading: bool, indent: str) -> Iterator[Piece]:
         case "inline":
             yield from _inline(token.children or (), "bold" if heading else "", indent)
         case "hr":
-            yield ("───", "dim")
+            yield ("───", "$text-muted")
         case "html_block":
             yield token.content.rstrip("\n")
         case _:

@@ -267,7 +267,8 @@ class Transcript(ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         if self.is_mounted:
-            self._wrap_all()
+            # Later, because Textual computes the component classes after this call.
+            self.call_next(self._wrap_all)
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.drawn.clear()

@@ -73,7 +73,7 @@ class TurnView:
         self._request.muted = False
         words = Content(text)
         if self._waveform:
-            words = Content("\n").join([self._waveform.stylize("dim"), words])
+            words = Content("\n").join([self._waveform.stylize("$text-muted"), words])
         self._transcript.change(self._request, words)
 
     def expect_reply(self) -> None:
@@ -119,7 +119,7 @@ class TurnView:
             kept = max(0, len(heard) - begin)
             if kept < len(part):
                 self._transcript.change(
-                    entry, Content.assemble(part[:kept], (part[kept:], "dim strike"))
+                    entry, Content.assemble(part[:kept], (part[kept:], "$text-muted strike"))
                 )
 
     def finish(self, turn: Turn) -> None:
@@ -146,7 +146,7 @@ class TurnView:
             self._transcript.join([entry for _, entry in self._paragraphs], content)
             del self._paragraphs[1:]
 
-    def _remark(self, text: str, style: str = "dim italic") -> None:
+    def _remark(self, text: str, style: str = "$text-muted italic") -> None:
         """Add a remark behind the answer."""
         self.expect_reply()
         _, entry = self._paragraphs[-1]

@@ -74,7 +74,7 @@ class Numbers(Static):
 
     def _head(self, session: SessionTimes, wide: bool) -> Content:
         trends = f"  {'session':<{TREND_CELLS}}" if wide and len(session.all) else ""
-        return Content.styled(f"{'ms':<11}   turn  goal  p50  p95  p99{trends}", "dim")
+        return Content.styled(f"{'ms':<11}   turn  goal  p50  p95  p99{trends}", "$text-muted")
 
     def _line(self, headline: Headline, turn: Turn, session: SessionTimes, wide: bool) -> Content:
         value, target = headline.of(turn), headline.goal(turn, self.targets)
@@ -89,7 +89,7 @@ class Numbers(Static):
         return Content.assemble(
             f"{headline.name:<11} ",
             (f"{sign}{number(value, thousand):>5}", f"bold {VERDICT_STYLES[kept]}".strip()),
-            (f" {goal:>5} ", "dim"),
+            (f" {goal:>5} ", "$text-muted"),
             f"{past:<14}",
             (f"  {trend(values, TREND_CELLS)}", "$text-secondary") if wide else "",
         )
@@ -105,9 +105,9 @@ class Numbers(Static):
             values = downsample_max(session.all.values(main_headline(session)), room)
             return [
                 Content.assemble(
-                    (f"{'session':<{LABEL_CELLS}}", "dim"),
+                    (f"{'session':<{LABEL_CELLS}}", "$text-muted"),
                     (f"{trend(values, room):<{room}}", "$text-secondary"),
-                    (f" {used}" if used else "", "dim"),
+                    (f" {used}" if used else "", "$text-muted"),
                 ),
                 _quiet(self.queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
             ]
@@ -133,7 +133,7 @@ def _used(turn: Turn) -> str:
 
 
 def _quiet(text: str) -> Content:
-    return Content.styled(text, "dim")
+    return Content.styled(text, "$text-muted")
 
 
 def _three(name: str, values: Sequence[str]) -> Content:

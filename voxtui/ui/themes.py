@@ -1,0 +1,208 @@
+"""The themes: our own, those of Textual, and the contrast that text has in each of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from textual.color import Color
+from textual.theme import Theme
+
+DARK, LIGHT = "voxtui-dark", "voxtui-light"
+ANSI_DARK, ANSI_LIGHT = "ansi-dark", "ansi-light"
+
+AUTO = "auto"
+"""The value of ui.theme that leaves the choice to the terminal."""
+
+CONTRAST = 4.5
+"""WCAG 2, level AA, for text of any size."""
+
+GROUNDS = ("background", "surface", "panel")
+"""Variables of the colours behind text."""
+
+INKS = (
+    "foreground", "text", "text-muted", "text-disabled", "text-primary", "text-secondary",
+    "text-success", "text-warning", "text-error", "text-accent",
+    "footer-foreground", "footer-key-foreground", "footer-description-foreground",
+    "block-cursor-blurred-foreground", "input-selection-foreground", "markdown-h6-color",
+)  # fmt: skip
+"""Variables of the colours of text on GROUNDS."""
+
+ON_CURSOR = "block-cursor-foreground", "block-cursor-background"
+"""Text on a ground of its own: the chosen line of a list."""
+
+
+def _own(name: str, dark: bool, inks: Mapping[str, str], grounds: Sequence[str]) -> Theme:
+    """Make a theme of one accent; amber asks for attention, and red marks errors only."""
+    accent, muted = inks["accent"], inks["muted"]
+    background, surface, panel = grounds
+    return Theme(
+        name=name,
+        dark=dark,
+        primary=accent,
+        secondary=muted,
+        accent=accent,
+        success=accent,
+        warning=inks["attention"],
+        error=inks["error"],
+        foreground=inks["text"],
+        background=background,
+        surface=surface,
+        panel=panel,
+        variables={
+            "text": inks["text"],
+            "text-muted": muted,
+            "text-disabled": muted,
+            "text-primary": accent,
+            "text-secondary": muted,
+            "text-success": accent,
+            "text-accent": accent,
+            "text-warning": inks["attention"],
+            "text-error": inks["error"],
+            "footer-background": background,
+            "footer-description-foreground": muted,
+            "border-blurred": panel,
+            "block-cursor-foreground": background,
+            "block-cursor-blurred-background": panel,
+        },
+    )
+
+
+def _ansi(name: str, dark: bool, accent: str, attention: str, error: str) -> Theme:
+    """Make a theme of the terminal's own colours, for 16 colours and for its own palette.
+
+    Text stands on the terminal's ground. Muted text has the terminal's own colour, because no
+    other of the 16 can be read on every palette.
+    """
+    default = "ansi_default"
+    cursor = "ansi_black" if dark else "ansi_bright_white"
+    return Theme(
+        name=name,
+        dark=dark,
+        ansi=True,
+        primary=accent,
+        secondary=default,
+        accent=accent,
+        success=accent,
+        warning=attention,
+        error=error,
+        foreground=default,
+        background=default,
+        surface=default,
+        panel=default,
+        boost=default,
+        variables={
+            "text-muted": default,
+            "text-disabled": default,
+            "foreground-muted": default,
+            "border": accent,
+            "border-blurred": default,
+            "block-cursor-foreground": cursor,
+            "block-cursor-background": accent,
+            "footer-key-foreground": accent,
+            "input-cursor-foreground": default,
+            "input-selection-background": accent,
+            "input-selection-foreground": cursor,
+            "screen-selection-background": accent,
+            "screen-selection-foreground": cursor,
+            "scrollbar": default,
+            "scrollbar-hover": default,
+            "scrollbar-active": accent,
+            "scrollbar-background": default,
+            "scrollbar-background-hover": default,
+            "scrollbar-background-active": default,
+            "ansi-background": default,
+            "ansi-foreground": default,
+        },
+    )
+
+
+THEMES = (
+    _own(
+        DARK, True,
+        {"text": "#e3e8ee", "muted": "#97a3b2", "accent": "#5ccabf",
+         "attention": "#f0b45b", "error": "#ff8078"},
+        ("#0e1217", "#151a21", "#1d242d"),
+    ),
+    _own(
+        LIGHT, False,
+        {"text": "#1c2228", "muted": "#56606b", "accent": "#08686a",
+         "attention": "#875000", "error": "#b0241c"},
+        ("#fcfbf8", "#f4f2ed", "#ebe8e1"),
+    ),
+    _ansi(ANSI_DARK, True, "ansi_bright_cyan", "ansi_bright_yellow", "ansi_bright_red"),
+    _ansi(ANSI_LIGHT, False, "ansi_blue", "ansi_magenta", "ansi_red"),
+)  # fmt: skip
+"""Ours. The last two replace those of Textual, whose muted grounds have the colour of their text.
+"""
+
+
+def theme_of_terminal(color_system: str | None) -> str:
+    """Return the theme for a terminal of `color_system`, as rich names it.
+
+    COLORFGBG, which some terminals set, tells a light ground by its last field.
+    """
+    light = os.environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+    if color_system in (None, "standard"):
+        return ANSI_LIGHT if light else ANSI_DARK
+    return LIGHT if light else DARK
+
+
+def theme_names(available: Iterable[str]) -> list[str]:
+    """Return the values to offer for ui.theme: ours first."""
+    own = [theme.name for theme in THEMES]
+    return [AUTO, *own, *sorted(set(available) - set(own))]
+
+
+def contrast(ink: Color, ground: Color) -> float:
+    """Return the contrast of two opaque colours as WCAG 2 defines it: 1 to 21."""
+    dark, light = sorted((_luminance(ink), _luminance(ground)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def legible(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a theme with text of a contrast of at least CONTRAST.
+
+    Themes that other people designed have greys and accents below it. A colour that is too close
+    to its ground moves towards black or white, as little as it must. A theme of ANSI colours is
+    returned as it is: the terminal knows its colours, we do not.
+    """
+    found = dict(variables)
+    if found["background"].startswith("ansi"):
+        return found
+    grounds = [Color.parse(found[name]) for name in GROUNDS]
+    for name in INKS:
+        found[name] = _apart(_color(found[name], grounds[0]), grounds).hex
+    ink, ground = ON_CURSOR
+    on = Color.parse(found[ground])
+    found[ink] = _apart(_color(found[ink], on), [on]).hex
+    return found
+
+
+def _luminance(color: Color) -> float:
+    def linear(part: float) -> float:
+        return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+
+    red, green, blue = map(linear, color.normalized)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _color(value: str, ground: Color) -> Color:
+    """Return the opaque colour of a variable on `ground`; `auto 60%` is black or white in part."""
+    name, _, part = value.partition(" ")
+    if name == "auto":
+        return ground + ground.get_contrast_text(float(part.rstrip("%") or 100) / 100)
+    return ground + Color.parse(value)
+
+
+def _apart(ink: Color, grounds: Sequence[Color]) -> Color:
+    """Move `ink` away from all `grounds`, which are alike, until it can be read on each."""
+    goal = max(
+        (Color(0, 0, 0), Color(255, 255, 255)),
+        key=lambda end: min(contrast(end, ground) for ground in grounds),
+    )
+    found, part = ink, 0.0
+    while part < 1 and min(contrast(found, ground) for ground in grounds) < CONTRAST:
+        part += 0.02
+        found = ink.blend(goal, min(part, 1.0))
+    return found
