@@ -91,6 +91,7 @@ class ScriptedBrain:
         self.listened: list[tuple[Past, Flag]] = []
         self.recordings: list[Recording] = []
         self.frames: list[tuple[Frame, bool]] = []
+        self.read: list[tuple[Past, str, Flag]] = []
         self.inferences = 0
         self.warmed = False
         self.closed = False
@@ -106,6 +107,9 @@ class ScriptedBrain:
     def wake(self) -> None:
         recording = self.recordings[-1]
         self.frames.append((recording.frames[-1], recording.verdicts[-1]))
+
+    def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
+        self.read.append((past, text, cancelled))
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
@@ -290,6 +294,7 @@ class ScriptedEngine:
     def __init__(self, emit: Callable[[Event], object]) -> None:
         self.report_one = emit
         self.calls: list[tuple[object, ...]] = []
+        self.typed: list[str] = []
         self.level = 0.002
         self.state = State.LOADING
         self.turns = 0
@@ -345,6 +350,9 @@ class ScriptedEngine:
     def send_text(self, text: str, at: float | None = None) -> int:
         self.calls.append(("say", text))
         return self.turns + 1
+
+    def typing(self, text: str) -> None:
+        self.typed.append(text)
 
     def replace_parts(self, change: ReplaceParts) -> None:
         self.calls.append(("change", change))

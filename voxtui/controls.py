@@ -162,6 +162,10 @@ class Controls:
         self._require_model()
         return self._began(self.engine.send_text(text, at))
 
+    def typing(self, text: str) -> None:
+        """Let the brain prepare for `text`, which is being typed; empty: for none."""
+        self.engine.typing(text)
+
     def replay(self, at: float | None = None) -> int:
         """Answer the last utterance once more. Returns the turn's number. Raises Refused."""
         self._require_model()

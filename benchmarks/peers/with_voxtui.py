@@ -42,6 +42,8 @@ class WaitingBrain:
 
     def wake(self) -> None: ...
 
+    def read_ahead(self, past: Past, text: str, cancelled: threading.Event) -> None: ...
+
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: threading.Event
     ) -> Iterator[UserTranscript | Token]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator
+from math import inf
 
 import pytest
 
@@ -20,10 +21,11 @@ class Counting(Speculation[int]):
         *,
         cancelled: Flag | None = None,
         ahead: int | None = None,
+        due_at: float = 0.0,
         end: int = 5,
         gated: int | None = None,
     ) -> None:
-        super().__init__(key, cancelled or Flag(), ahead)
+        super().__init__(key, cancelled or Flag(), ahead, due_at)
         self.gate = Flag()
         self.at_gate = Flag()
         self.released = Flag()
@@ -131,6 +133,21 @@ def test_a_pause_waits_for_the_next_token_and_a_request_ends_it(
     thread.pause()
     assert ahead.computed in ([0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4])
     assert list(thread.request(Counting("key")).tokens()) == [0, 1, 2, 3, 4]
+
+
+def test_nothing_is_computed_before_it_is_due_unless_it_is_claimed(
+    thread: SpeculationThread,
+) -> None:
+    later = thread.request(Counting("key", due_at=time.monotonic() + 1000))
+    assert not later.wait(0.01) and not later.computed
+    assert thread.request(Counting("key")) is later
+    assert list(later.tokens()) == [0, 1, 2, 3, 4]
+
+
+def test_it_is_computed_once_it_is_due(thread: SpeculationThread) -> None:
+    soon = thread.request(Counting("key", due_at=time.monotonic() + 0.01))
+    assert soon.wait(SECONDS)
+    assert soon.worked_before(inf) > 0
 
 
 def test_it_remembers_how_long_the_model_worked_before_a_time(thread: SpeculationThread) -> None:

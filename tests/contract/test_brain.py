@@ -61,6 +61,14 @@ def test_a_reply_is_the_users_words_then_tokens(brain: Brain) -> None:
     assert items[1:] and all(isinstance(item, Token) for item in items[1:])
 
 
+def test_a_text_that_was_read_ahead_is_answered(brain: Brain) -> None:
+    for text in ("h", "hello", "hello y"):
+        brain.read_ahead((), text, Flag())
+    items = list(brain.reply((), "hello you", Marks(), Flag()))
+    assert items[0] == UserTranscript("hello you")
+    assert items[1:] and all(isinstance(item, Token) for item in items[1:])
+
+
 def test_a_cancelled_turn_gives_no_tokens(brain: Brain) -> None:
     cancelled = Flag()
     cancelled.set()

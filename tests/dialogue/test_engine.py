@@ -20,6 +20,7 @@ from tests.fakes import (
     engine_on_fakes,
     frames,
 )
+from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
@@ -31,6 +32,7 @@ from voxtui.dialogue.events import (
     Loading,
     MicrophoneOpened,
     Notice,
+    ReplyText,
     State,
     StateChanged,
     TurnFinished,
@@ -59,6 +61,64 @@ def test_states_follow_the_turn() -> None:
             State.SPEAKING,
             State.READY,
         ]
+
+
+def typed_ahead(brain: ScriptedBrain, count: int) -> list[str]:
+    until(lambda: len(brain.read) >= count)
+    return [text for _, text, _ in brain.read]
+
+
+def test_the_brain_follows_a_text_that_is_typed_after_the_same_past() -> None:
+    with talking() as talk:
+        talk.engine.send_text("hello")
+        talk.turn()
+        talk.engine.typing("How")
+        assert typed_ahead(talk.brain, 1) == ["How"]
+        talk.engine.typing(" How are ")
+        assert typed_ahead(talk.brain, 2) == ["How", "How are"]
+        past, _, cancelled = talk.brain.read[-1]
+        assert [turn.user_text for turn in past] == ["hello"]
+        talk.engine.send_text("How are you?")
+        talk.turn()
+        assert not cancelled.is_set()  # the brain takes what it has worked ahead
+        assert talk.brain.pasts[-1] == past
+
+
+def test_a_deleted_text_and_the_talk_key_end_the_work_ahead_at_once() -> None:
+    with talking() as talk:
+        for number, end in enumerate(
+            (lambda: talk.engine.typing(""), talk.engine.talk, talk.engine.new_conversation), 1
+        ):
+            talk.engine.typing("How")
+            typed_ahead(talk.brain, number)
+            assert not talk.brain.read[-1][2].is_set()
+            end()
+            assert talk.brain.read[-1][2].is_set()
+            talk.engine.cancel()
+            talk.events.drain()
+
+
+def test_only_the_newest_of_the_texts_that_were_typed_over_an_answer_is_worked_on() -> None:
+    waiting = Flag()
+    with talking(ScriptedBrain(["Well.", waiting])) as talk:
+        talk.engine.send_text("hello")
+        talk.events.until(ReplyText)
+        for text in ("H", "Ho", "How"):
+            talk.engine.typing(text)
+        waiting.set()
+        assert typed_ahead(talk.brain, 1) == ["How"]
+        assert len(talk.brain.read[0][0]) == 1
+
+
+def test_nothing_is_worked_on_for_a_text_while_one_talks() -> None:
+    with talking() as talk:
+        talk.engine.talk(1000.0)
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
+        talk.engine.typing("How")
+        talk.engine.send_text("How?")
+        talk.turn()
+        talk.turn()
+        assert talk.brain.read == []
 
 
 def test_models_are_warm_before_ready() -> None:

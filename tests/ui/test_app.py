@@ -416,6 +416,15 @@ async def test_enter_sends_and_shows_the_typed_text():
         assert s.app.focused.value == ""
 
 
+async def test_the_engine_follows_what_is_typed_until_the_field_is_left():
+    async with screen() as s:
+        await s.press("slash")
+        await s.type("hi")
+        await s.pilot.press("backspace")
+        await s.press("escape")
+        assert s.engine.typed == ["h", "hi", "h", ""]
+
+
 async def test_an_empty_line_is_not_sent():
     async with screen() as s:
         await s.press("slash", "enter")

@@ -27,14 +27,18 @@ class Speculation(ABC, Generic[T]):
 
     Only requests with equal keys share a speculation; one with the key None is shared with none.
     `ahead` limits the tokens computed before it is claimed; None computes all of them at once.
+    `due_at`: monotonic seconds before which nothing is computed.
     """
 
-    def __init__(self, key: Hashable, cancelled: Flag, ahead: int | None = None) -> None:
+    def __init__(
+        self, key: Hashable, cancelled: Flag, ahead: int | None = None, due_at: float = 0.0
+    ) -> None:
         self.key = key
         self.ended = False
         self.error: BaseException | None = None
         self._cancelled = cancelled
         self._ahead = ahead
+        self._due_at = due_at
         self._abandoned = False
         self._tokens: list[T] = []
         self._worked: list[tuple[float, float]] = []
@@ -88,6 +92,10 @@ class Speculation(ABC, Generic[T]):
         return self._ahead is None or len(self._tokens) < max(self._ahead, 1)
 
     @property
+    def due_at(self) -> float:
+        return self._due_at
+
+    @property
     def computed(self) -> list[T]:
         """Copy the tokens so far."""
         return list(self._tokens)
@@ -98,8 +106,8 @@ class Speculation(ABC, Generic[T]):
         return same and self.error is None and not self._abandoned
 
     def claim(self, other: Speculation[Any]) -> None:
-        """Continue in place of `other`: up to its `ahead`, and until its cancel flag is set."""
-        self._cancelled, self._ahead = other._cancelled, other._ahead
+        """Continue in place of `other`: with its `ahead`, its `due_at` and its cancel flag."""
+        self._cancelled, self._ahead, self._due_at = other._cancelled, other._ahead, other._due_at
 
     def abandon(self) -> None:
         """Stop the computation. Its tokens so far stay readable."""
@@ -189,7 +197,8 @@ class SpeculationThread:
         current: Speculation[Any] | None = None
         while True:
             with self._changed:
-                self._changed.wait_for(partial(self._is_due, current))
+                while not self._is_due(current):
+                    self._changed.wait(self._seconds_until_due())
                 before, current = current, self._newest
                 closed = self._closed
                 self._working = current is not None and not closed
@@ -210,7 +219,15 @@ class SpeculationThread:
         newest = self._newest
         if self._closed or newest is not current:
             return True
-        return newest is not None and newest.wanted and not self._paused
+        return newest is not None and self._wants(newest)
+
+    def _seconds_until_due(self) -> float | None:
+        """Return None if nothing is due until something changes."""
+        newest = self._newest
+        if newest is None or self._paused or not newest.wanted:
+            return None
+        return max(0.0, newest.due_at - time.monotonic())
 
     def _wants(self, speculation: Speculation[Any]) -> bool:
-        return self._newest is speculation and not self._paused and speculation.wanted
+        newest = self._newest is speculation and not self._paused and speculation.wanted
+        return newest and speculation.due_at <= time.monotonic()

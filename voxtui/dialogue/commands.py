@@ -57,6 +57,14 @@ class SendText:
 
 
 @dataclass(frozen=True, slots=True)
+class Typing:
+    """Prepare for a text that is being typed; empty: for none."""
+
+    text: str
+    cancelled: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """Answer the last utterance once more."""
 
@@ -109,6 +117,7 @@ Command: TypeAlias = (
     Talk
     | Release
     | SendText
+    | Typing
     | Replay
     | Cancel
     | NewConversation

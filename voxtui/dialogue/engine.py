@@ -27,6 +27,7 @@ from voxtui.dialogue.commands import (
     SendText,
     Talk,
     TurnHandle,
+    Typing,
 )
 from voxtui.dialogue.data import MICROPHONE, REPLAY, TYPED, Frame, Utterance
 from voxtui.dialogue.devices import FallbackDevices, SoundDevices
@@ -120,6 +121,8 @@ class Engine:
         """guards creating and enqueueing a turn, so that queue order equals turn order"""
         self._newest = self._taken = TurnHandle(0)
         """the latest turn created; the latest turn taken out of the inbox"""
+        self._typing = Typing("", threading.Event())
+        """the latest state of the text that is being typed"""
         self._closing = False
         self._excepthook = threading.excepthook
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
@@ -183,6 +186,14 @@ class Engine:
         handle.marks.mark(Mark.RELEASED, at)
         return self._enqueue(handle, SendText(handle, text))
 
+    def typing(self, text: str) -> None:
+        """Let the brain prepare for `text`, which is being typed; empty: for none."""
+        with self._creating:
+            before, self._typing = self._typing, Typing(text.strip(), threading.Event())
+            if not self._typing.text:
+                before.cancelled.set()
+            self._inbox.put(self._typing)
+
     def replay(self, at: float | None = None) -> int:
         """Answer the last utterance once more, in place of its last answer.
 
@@ -231,12 +242,15 @@ class Engine:
         """Give a new turn its number, put it into the inbox, and cancel the turn before it."""
         with self._creating:
             self._create(handle)
+            if not isinstance(command, SendText):
+                self._typing.cancelled.set()
             self._inbox.put(command)
             return handle.number
 
     def _enqueue_after_cancel(self, command: Command) -> None:
         with self._creating:
             self._newest.cancel()
+            self._typing.cancelled.set()
             self._inbox.put(command)
 
     def _create(self, handle: TurnHandle) -> None:
@@ -311,6 +325,10 @@ class Engine:
                 self._taken = handle
                 self._abandon_utterance()
                 self._answer_text(handle, text.strip())
+            case Typing(text, cancelled):
+                # A later one, or a turn, is already in the inbox unless both are the newest.
+                if text and item is self._typing and self._newest is self._taken:
+                    self._read_ahead(text, cancelled)
             case Replay(handle):
                 self._taken = handle
                 self._abandon_utterance()
@@ -515,6 +533,10 @@ class Engine:
             self._answer(turn)
         else:
             self._finish(turn, Outcome.NO_SPEECH)
+
+    def _read_ahead(self, text: str, cancelled: threading.Event) -> None:
+        if self.state is State.READY:
+            self._parts.brain.read_ahead(self._history.past, text, cancelled)
 
     def _replay(self, handle: TurnHandle) -> None:
         """Ask the same question after the same history, so that two answers can be compared."""

@@ -152,6 +152,14 @@ class Brain(Protocol):
         """Notice that the recording has a new frame. Called for each one. Returns within 1 ms."""
         ...
 
+    def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
+        """Prepare for `text`, which is being typed and may still change. Returns at once.
+
+        Called after each key. The brain may work ahead on its own thread until `cancelled`, but
+        sends nothing to another machine. It may do nothing.
+        """
+        ...
+
     def reply(
         self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[UserTranscript | Token]:

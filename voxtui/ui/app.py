@@ -415,6 +415,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.bar.close_field()
         self.transcript.focus()
 
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        self.controls.typing(event.value)
+
     @on(Input.Submitted)
     def _send(self, event: Input.Submitted) -> None:
         text = event.value.strip()

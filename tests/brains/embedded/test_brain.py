@@ -7,15 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from tests.brains.conftest import small, speak
 from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from tests.fakes import SECONDS, Flag, frames
+from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded import brain as embedded_module
 from voxtui.brains.embedded.brain import ChatReply, EmbeddedBrain
-from voxtui.brains.embedded.chat import ASK
+from voxtui.brains.embedded.chat import ASK, USER
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
@@ -250,6 +252,129 @@ def test_a_speculation_stops_when_its_utterance_is_discarded(brain: Scripted) ->
 def test_the_chat_model_cannot_send_the_terminal_a_command(brain: Scripted) -> None:
     brain.chat.texts = ("\x1b", "]0;title\x07Two\n\t", "lines\x9b2J\r.")
     assert brain.answers("Why?") == "Why?]0;titleTwo\n\tlines2J."
+
+
+# Work on a text that is being typed.
+
+
+class Typing:
+    """Types into a brain, and waits until its chat model has worked on a prompt."""
+
+    def __init__(self, brain: Scripted) -> None:
+        self.brain = brain
+        self.cancelled = Flag()
+        self._prompts: SimpleQueue[str] = SimpleQueue()
+        brain.chat.before = self._prompts.put
+
+    def type(self, text: str) -> None:
+        self.brain.brain.read_ahead((), text, self.cancelled)
+
+    def worked_on(self) -> str:
+        """Return the user's part of the next prompt."""
+        return self._prompts.get(timeout=SECONDS).rpartition(USER)[2]
+
+    def nothing_more(self) -> bool:
+        self.brain.brain.close()  # waits for its threads
+        return self._prompts.empty()
+
+
+@pytest.fixture
+def typing(brain: Scripted, monkeypatch: pytest.MonkeyPatch) -> Typing:
+    monkeypatch.setattr(embedded_module, "TYPING_PAUSE_SECONDS", 1000.0)
+    return Typing(brain)
+
+
+def test_complete_words_are_read_while_one_types(typing: Typing) -> None:
+    typing.type("What is t")
+    assert typing.worked_on() == "What is"
+    typing.type("What is the ca")
+    assert typing.worked_on() == "What is the"
+    assert typing.nothing_more()
+
+
+def test_words_that_are_read_already_are_not_read_at_each_key(
+    typing: Typing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_module, "TYPING_PAUSE_SECONDS", 0.0)
+    typing.type("What i")
+    assert typing.worked_on() == "What"
+    assert typing.worked_on() == "What i" + ASK
+    typing.type("What is")
+    assert typing.worked_on() == "What is" + ASK
+
+
+def test_a_pause_drafts_a_reply_which_enter_takes(
+    typing: Typing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_module, "TYPING_PAUSE_SECONDS", 0.0)
+    typing.type("What is it?")
+    assert typing.worked_on() == "What is"
+    assert typing.worked_on() == "What is it?" + ASK
+    assert typing.brain.answers("What is it?") == "What is it?It is so."
+    assert typing.nothing_more()
+
+
+def test_enter_does_not_wait_for_the_pause(typing: Typing) -> None:
+    typing.type("What is it?")
+    assert typing.worked_on() == "What is"
+    assert typing.brain.answers("What is it?") == "What is it?It is so."
+    assert typing.worked_on() == "What is it?" + ASK
+
+
+def test_a_text_that_was_deleted_is_not_drafted(
+    typing: Typing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, go_on = Flag(), Flag()
+
+    def before(prompt: str) -> None:
+        reading.set()
+        assert go_on.wait(SECONDS)
+
+    monkeypatch.setattr(embedded_module, "TYPING_PAUSE_SECONDS", 0.0)
+    typing.brain.chat.before = before
+    typing.type("What is it?")
+    assert reading.wait(SECONDS)
+    typing.cancelled.set()
+    go_on.set()
+    typing.brain.brain.close()
+    assert not any(prompt.endswith("it?" + ASK) for prompt in typing.brain.chat.prompts)
+
+
+def test_the_key_takes_the_chat_model_from_a_text(typing: Typing) -> None:
+    """What was typed stays in the field, but only speech is worked on."""
+    typing.type("What is it?")
+    assert typing.worked_on() == "What is"
+    typing.brain.brain.listen((), Recording(), Flag())
+    assert typing.worked_on() == ""
+    assert typing.nothing_more()
+
+
+def test_work_on_typed_words_counts_as_speculative_if_they_are_sent(
+    typing: Typing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_module, "TYPING_PAUSE_SECONDS", 0.0)
+    worked: list[tuple[str, float]] = []
+
+    def before(prompt: str) -> None:
+        began = time.monotonic()
+        Flag().wait(0.001)
+        worked.append((prompt, time.monotonic() - began))
+
+    typing.brain.chat.before = before
+    marks, began = Marks(), time.monotonic()
+    for text in ("What i", "What is teh", "What is the t"):
+        typing.type(text)
+        until(lambda text=text: worked and worked[-1][0].endswith(text + ASK))
+    marks.mark(Mark.RELEASED)
+    all_of_it = time.monotonic() - began
+    typing.brain.answers("What is the time?", marks)
+    drafts = sum(seconds for prompt, seconds in worked[:6] if prompt.endswith(ASK))
+    read = sum(seconds for prompt, seconds in worked[:6] if not prompt.endswith(ASK))
+    assert read <= marks.speculative_s <= all_of_it - drafts
+    again = Marks()
+    again.mark(Mark.RELEASED)
+    typing.brain.answers("What is the time?", again)
+    assert again.speculative_s == 0
 
 
 def test_typed_text_is_answered_while_a_discarded_utterance_is_still_transcribed(

@@ -15,9 +15,11 @@ import pytest
 
 from tests.brains.conftest import QUESTIONS, Question, small, speak, warm
 from tests.fakes import Flag
+from tests.ui.pseudo_terminal import until
 from voxtui.audio.clips import load_clip
+from voxtui.brains.embedded import brain as embedded_module
 from voxtui.brains.embedded.brain import EmbeddedBrain
-from voxtui.brains.embedded.chat import Llama, chatml
+from voxtui.brains.embedded.chat import ASK, Llama, chatml
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import PastTurn
@@ -112,6 +114,24 @@ def test_speculation_changes_neither_words_nor_prompt_nor_reply(
         alone = reply(brain, question.utterance())
         assert chat.prompts[-1].startswith(prompt) or prompt.startswith(chat.prompts[-1])
         assert ahead == alone
+
+
+def test_typing_changes_neither_prompt_nor_reply(
+    brain: EmbeddedBrain, chat: NotingLlama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_module, "TYPING_PAUSE_SECONDS", 0.0)
+    question = "Why is the sky blue at noon?"
+    for text in ("Why i", "Why is teh s", "Why is the s", "Why is the sky blue at n", question):
+        count = len(chat.prompts)
+        brain.read_ahead((), text, Flag())  # interrupts the work on the text before
+        until(lambda count=count: len(chat.prompts) > count)
+    until(lambda: chat.prompts[-1].endswith(question + ASK))
+    marks = Marks()
+    marks.mark(Mark.RELEASED)
+    ahead = reply(brain, question, marks=marks)
+    assert marks.speculative_s > 0
+    reply(brain, "Something else.")
+    assert reply(brain, question) == ahead
 
 
 def test_work_before_the_release_is_kept_and_counted(

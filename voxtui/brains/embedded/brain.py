@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Protocol
@@ -40,6 +41,9 @@ PASS_SECONDS = 0.24
 
 FIRST_PASS_SECONDS = 0.4
 """Speech before the first pass: less rarely contains a complete word."""
+
+TYPING_PAUSE_SECONDS = 0.25
+"""A reply to a typed text is drafted once no key was pressed for this time."""
 
 PROMPT_TOKENS = 1100
 """Room in the context for the instruction and an utterance of two minutes."""
@@ -74,8 +78,22 @@ class ChatModel(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(slots=True)
+class Work:
+    """A time (monotonic seconds) in which the chat model worked on a prompt."""
+
+    prompt: str
+    started: float
+    ended: float = inf
+    complete: bool = False
+    """the whole prompt was evaluated"""
+
+
 class ChatReply(Speculation[str]):
-    """The reply to a prompt: the text of each token. `max_tokens` 0 only prefills the prompt."""
+    """The reply to a prompt: the text of each token. `max_tokens` 0 only prefills the prompt.
+
+    `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on.
+    """
 
     def __init__(
         self,
@@ -84,13 +102,30 @@ class ChatReply(Speculation[str]):
         sampling: Sampling,
         max_tokens: int,
         cancelled: Flag,
+        settled: str = "",
+        due_at: float = 0.0,
     ) -> None:
-        super().__init__((prompt, max_tokens), cancelled)
+        super().__init__((prompt, max_tokens), cancelled, due_at=due_at)
         self.prefilled_at: float | None = None
         self._chat = chat
         self._prompt = prompt
         self._sampling = sampling
         self._max_tokens = max_tokens
+        self._settled = settled
+        self._works: list[Work] = []
+
+    def follow(self, earlier: ChatReply) -> None:
+        """Count the work on `earlier` whose result this one uses."""
+        self._works = [work for work in earlier._works if self._prompt.startswith(work.prompt)]
+        if any(work.complete and work.prompt == self._settled for work in self._works):
+            self._settled = ""
+
+    @property
+    def due_at(self) -> float:
+        return 0.0 if self._settled else super().due_at
+
+    def worked_before(self, at: float) -> float:
+        return sum(max(0.0, min(w.ended, at) - w.started) for w in tuple(self._works))
 
     def advance(self, wanted: Callable[[], bool]) -> bool:
         """Continue after the tokens so far. See Speculation."""
@@ -104,19 +139,33 @@ class ChatReply(Speculation[str]):
             self.add(text)
             return not wanted()
 
-        def run(max_tokens: int, ignore_end: bool) -> bool:
+        def run(prompt: str, max_tokens: int, ignore_end: bool = False) -> bool:
             texts = self.computed
             # Another seed, because the numbers of the first run have chosen the tokens so far.
             sampling = replace(self._sampling, seed=self._sampling.seed + len(texts))
-            prompt = self._prompt + "".join(texts)
-            return self._chat.run(
-                prompt, sampling, max_tokens, on_prefilled, on_token, ignore_end=ignore_end
-            )
+            self._works.append(work := Work(prompt, time.monotonic()))
+            try:
+                work.complete = self._chat.run(
+                    prompt + "".join(texts),
+                    sampling,
+                    max_tokens,
+                    on_prefilled,
+                    on_token,
+                    ignore_end=ignore_end,
+                )
+            finally:
+                work.ended = time.monotonic()
+            return work.complete
 
-        ended = run(self._max_tokens - len(self.computed), False)
+        if self._settled:
+            if run(self._settled, 0):
+                self._settled = ""
+            return False
+        ended = run(self._prompt, self._max_tokens - len(self.computed))
         missing = min(self._sampling.min_new_tokens, self._max_tokens) - len(self.computed)
         if ended and missing > 0:
-            ended = wanted() and run(missing, True)  # once, though tokens may have no text
+            # once, though tokens may have no text
+            ended = wanted() and run(self._prompt, missing, ignore_end=True)
         return ended
 
 
@@ -174,6 +223,8 @@ class EmbeddedBrain:
         context = PROMPT_TOKENS + config.history.max_tokens * 5 // 4 + self._sampling.max_new_tokens
         self._chat = chat or Llama(-(-context // 256) * 256)
         self._replies: SpeculationThread | None = None
+        self._ahead: ChatReply | None = None
+        """what was requested last for a turn that is not answered yet"""
         self._changed = threading.Condition()
         self._live: LiveUtterance | None = None
         self._transcribing = False
@@ -229,6 +280,13 @@ class EmbeddedBrain:
         with self._changed:
             self._changed.notify()
 
+    def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
+        # The last word may still grow.
+        settled = self._prompt(past, text.rpartition(" ")[0])
+        due_at = time.monotonic() + TYPING_PAUSE_SECONDS
+        prompt, tokens = self._prompt(past, text) + ASK, self._sampling.max_new_tokens
+        self._request(prompt, tokens, cancelled, settled, due_at)
+
     def reply(
         self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
     ) -> Iterator[UserTranscript | Token]:
@@ -244,6 +302,7 @@ class EmbeddedBrain:
         yield UserTranscript(words)
         prompt = self._prompt(past, words) + ASK
         reply = self._request(prompt, self._sampling.max_new_tokens, cancelled)
+        self._ahead = None
         for number, text in enumerate(reply.tokens()):
             if number == 0:
                 marks.mark(Mark.PREFILLED, reply.prefilled_at)
@@ -270,9 +329,21 @@ class EmbeddedBrain:
         self._chat.close()
         self._recogniser.close()
 
-    def _request(self, prompt: str, max_tokens: int, cancelled: Flag) -> ChatReply:
-        reply = ChatReply(self._chat, prompt, self._sampling, max_tokens, cancelled)
-        return self._loaded().request(reply)
+    def _request(
+        self,
+        prompt: str,
+        max_tokens: int,
+        cancelled: Flag,
+        settled: str = "",
+        due_at: float = 0.0,
+    ) -> ChatReply:
+        reply = ChatReply(
+            self._chat, prompt, self._sampling, max_tokens, cancelled, settled, due_at
+        )
+        if self._ahead is not None:
+            reply.follow(self._ahead)
+        self._ahead = self._loaded().request(reply)
+        return self._ahead
 
     def _loaded(self) -> SpeculationThread:
         if self._replies is None:

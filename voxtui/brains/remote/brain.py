@@ -116,6 +116,9 @@ class RemoteBrain:
         if self._chat.idle_s > WARM_AGAIN_SECONDS:
             self._warm()
 
+    def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
+        """Do nothing, because no word may leave this machine before Enter."""
+
     def _warm(self) -> None:
         self._chat.warm()
         if self._stt is not None and self._stt is not self._chat:

@@ -370,6 +370,9 @@ class VoxtralBrain:
             live.speculated_frames = extent.frames
             self._speculate(live.past, (live.recording, extent), live.cancelled, AHEAD_TOKENS)
 
+    def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
+        """Do nothing, because a GPU reads a typed text in milliseconds."""
+
     def _is_time(self, live: LiveUtterance, extent: Extent) -> bool:
         """Return True at a pause, and after speech without one, if the machine is fast enough."""
         if extent.speech_seconds < self._config.vad.min_speech_ms / 1000:
