@@ -18,11 +18,13 @@ from voxtui import __version__
 from voxtui.errors import ConfigError, InputError, VoxtuiError, one_line
 
 if TYPE_CHECKING:
+    from voxtui.commands.delivery import Target
+    from voxtui.commands.resident import Order
     from voxtui.models.catalogue import Source
     from voxtui.settings.schema import Config
     from voxtui.settings.sources import LoadedConfig
 
-FAILED_TURN, UNUSABLE, INTERRUPTED = 1, 2, 130
+FAILED_TURN, UNUSABLE, NOTHING_HEARD, INTERRUPTED = 1, 2, 3, 130
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -43,6 +45,12 @@ class Options:
 
     config: Path | None = None
     sets: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """Return the options as another voxtui takes them."""
+        sets = [argument for value in self.sets for argument in ("--set", value)]
+        return [*(["--config", str(self.config)] if self.config else []), *sets]
 
     def load(self) -> LoadedConfig:
         from voxtui.settings.sources import load_config
@@ -166,6 +174,46 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
     from voxtui.commands.transcribe import run
 
     run(config, files, form)
+
+
+@cli.command()
+@click.option("--to", "target", type=click.Choice(["stdout", "clipboard", "tmux", "type"]),
+              default="stdout", show_default=True, help="Where the text goes.")  # fmt: skip
+@click.option("--pane", metavar="PANE", help="The pane of --to tmux (default: the active one).")
+@click.option("--start", "order", flag_value="start",
+              help="Begin to listen in the background, for a key of your desktop.")  # fmt: skip
+@click.option("--stop", "order", flag_value="stop", help="End that, and deliver the text.")
+@click.option("--toggle", "order", flag_value="toggle", help="Begin or end that.")
+@click.option("--hook", metavar="CMD",
+              help="Give the text to CMD; what it prints replaces the text.")  # fmt: skip
+@click.option("--replacements", metavar="FILE",
+              help='Replace words as the TOML file says: "as heard" = "as written".')  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="No status and no captions on stderr.")
+@click.option("--resident", is_flag=True, hidden=True)
+@global_options
+def dictate(
+    options: Options, target: Target, pane: str | None, order: Order | None, hook: str | None,
+    replacements: str | None, quiet: bool, resident: bool,
+) -> None:  # fmt: skip
+    """Speak, and get the text: git commit -m "$(voxtui dictate)"
+
+    Space or Enter ends it, or silence; Esc discards it. The exit code is 3 if nothing was heard.
+    """
+    config = options.load().config
+    from voxtui.commands.dictate import DictateOptions, run, run_order
+    from voxtui.commands.resident import serve
+    from voxtui.settings.sources import with_value
+
+    if resident:
+        serve(config)
+        return
+    chosen = {"dictate.hook": hook, "dictate.replacements": replacements}
+    for key, value in chosen.items():
+        if value is not None:
+            config = with_value(config, key, value, f"--{key.rpartition('.')[2]}")
+    wanted = DictateOptions(target, pane, quiet)
+    heard = run_order(order, config, wanted, options.arguments) if order else run(config, wanted)
+    raise SystemExit(0 if heard else NOTHING_HEARD)
 
 
 @cli.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -225,9 +226,21 @@ def check_voice(config: Config) -> None:
         voice.make().close()
 
 
+@dataclass(frozen=True, slots=True)
+class SpeechToText:
+    """A loaded speech recogniser."""
+
+    recognise: Callable[[Samples], str]
+    """samples (float32, 16 kHz, up to 30 s) -> words; raises ModelError"""
+    sends_to: str
+    """the host that gets the sound; empty: it stays on this machine"""
+    repeats: bool
+    """cheap enough to recognise an utterance again and again while it grows"""
+
+
 @contextmanager
-def recogniser(config: Config, notify: Notify) -> Generator[Callable[[Samples], str]]:
-    """Yield the speech recogniser of the brain in force: samples (float32, 16 kHz) -> words.
+def recogniser(config: Config, notify: Notify) -> Generator[SpeechToText]:
+    """Yield the speech recogniser of the brain in force.
 
     The embedded brain transcribes by Moonshine alone, without its chat model. Raises ModelError.
     """
@@ -238,7 +251,7 @@ def recogniser(config: Config, notify: Notify) -> Generator[Callable[[Samples], 
         moonshine = Moonshine()
         moonshine.load()
         with closing(moonshine):
-            yield moonshine.recognise
+            yield SpeechToText(moonshine.recognise, "", repeats=True)
         return
     from threading import Event as Flag
 
@@ -249,7 +262,7 @@ def recogniser(config: Config, notify: Notify) -> Generator[Callable[[Samples], 
         return "".join(token.text for token in tokens).strip()
 
     with closing(brain):
-        yield recognise
+        yield SpeechToText(recognise, brain.sends_to, repeats=False)
 
 
 def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:

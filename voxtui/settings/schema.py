@@ -259,6 +259,17 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """scroll smoothly and let the cursor blink"""
 
 
+class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `voxtui dictate` does with the words."""
+
+    silence_s: Annotated[float, Meta(ge=0, le=600)] = 3.0
+    """silence that ends it; 0: only a key does"""
+    hook: str = ""
+    """a command that gets the text on stdin; what it prints replaces the text"""
+    replacements: str = ""
+    """a TOML file of words and what replaces them"""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     brain: BrainConfig = BrainConfig()
     voice: VoiceConfig = VoiceConfig()
@@ -269,4 +280,5 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     history: HistoryConfig = HistoryConfig()
     targets: TargetsConfig = TargetsConfig()
     metrics: MetricsConfig = MetricsConfig()
+    dictate: DictateConfig = DictateConfig()
     ui: UiConfig = UiConfig()

@@ -1,0 +1,140 @@
+"""`voxtui dictate`: speak, and get the text."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import click
+
+from voxtui.commands.delivery import Target, deliver, replace_words, run_hook
+from voxtui.commands.dictation import Dictated, Dictation
+from voxtui.commands.keys import Pressed, terminal_keys
+from voxtui.commands.resident import Order, give_order
+from voxtui.commands.stderr import native_log, native_stderr_in
+from voxtui.errors import InputError, VoxtuiError
+from voxtui.settings.schema import Config
+from voxtui.wiring import build_detector, build_microphone, recogniser
+
+END_KEYS, DISCARD_KEY = b" \r\n\x04", b"\x1b"
+
+
+@dataclass(frozen=True, slots=True)
+class DictateOptions:
+    target: Target = "stdout"
+    pane: str | None = None
+    """of tmux; None: the active one"""
+    quiet: bool = False
+    """no status and no captions on stderr"""
+
+
+def run(config: Config, options: DictateOptions) -> bool:
+    """Record until a key or silence ends it, and deliver the text. Raises VoxtuiError.
+
+    Return False if nothing was heard. Raises KeyboardInterrupt if the user discards it.
+    """
+    check(config)
+    return finish(_dictate(config, options.quiet), config, options)
+
+
+def run_order(
+    order: Order, config: Config, options: DictateOptions, arguments: Sequence[str]
+) -> bool:
+    """Give `order` to the resident process, which starts with `arguments` if it does not run.
+
+    Return False if it ended a recording and nothing was heard. Raises VoxtuiError.
+    """
+    check(config)
+    # -P: a module in the current directory must not be imported in the place of ours.
+    command = [sys.executable, "-P", "-m", "voxtui", "dictate", "--resident", *arguments]
+    state, dictated = give_order(order, config, command)
+    if state == "listening":
+        if not options.quiet:
+            click.echo("Listening. `voxtui dictate --stop` ends it.", err=True)
+        return True
+    if state == "idle":
+        raise InputError("Nothing is being dictated.", "`voxtui dictate --start` begins.")
+    return finish(dictated, config, options)
+
+
+def check(config: Config) -> None:
+    """Raise ConfigError if the file of replacements is invalid: before somebody speaks."""
+    if config.dictate.replacements:
+        replace_words("", config.dictate.replacements)
+
+
+def _dictate(config: Config, quiet: bool) -> Dictated:
+    silence_s, microphone = config.dictate.silence_s, build_microphone(config.audio.input)
+    with native_stderr_in(native_log()), terminal_keys() as pressed:
+        if pressed is None and not silence_s:
+            raise InputError(
+                "There is no terminal for a key that ends the dictation.",
+                "Set dictate.silence_s, or use voxtui dictate --start and --stop.",
+            )
+        line = CaptionLine(quiet)
+        dictation = Dictation(microphone, silence_s, line.show)
+        try:
+            dictation.open()
+            line.show("Speak. Space or Enter ends, Esc discards." if pressed else "Speak.")
+            with recogniser(config, partial(click.echo, err=True)) as to_text:
+                if to_text.sends_to:
+                    click.echo(f"Your voice goes to {to_text.sends_to}.", err=True)
+                detector = build_detector(config)
+                return dictation.listen(config.vad, detector, to_text, lambda: _ended(pressed))
+        finally:
+            microphone.close()
+            line.clear()
+
+
+def _ended(pressed: Pressed | None) -> float | None:
+    """Return the time of a key that ends the dictation. Raises KeyboardInterrupt to discard it."""
+    keys = pressed() if pressed else b""
+    if keys == DISCARD_KEY:
+        raise KeyboardInterrupt
+    return time.monotonic() if any(key in END_KEYS for key in keys) else None
+
+
+def finish(dictated: Dictated, config: Config, options: DictateOptions) -> bool:
+    """Deliver the text. Return False if nothing was heard. Raises VoxtuiError."""
+    if dictated.problem:
+        click.echo(dictated.problem, err=True)
+    if not (text := dictated.text):
+        click.echo("Nothing was heard.", err=True)
+        return False
+    try:
+        if config.dictate.replacements:
+            text = replace_words(text, config.dictate.replacements)
+        if config.dictate.hook:
+            text = run_hook(text, config.dictate.hook)
+        deliver(text, options.target, options.pane)
+    except VoxtuiError:
+        if sys.stderr.isatty():  # not into the log of a desktop
+            click.echo(f"You said: {text}", err=True)
+        raise
+    return True
+
+
+class CaptionLine:
+    """A line of the terminal that is written again and again, on stderr."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._shown = sys.stderr.isatty() and not quiet
+
+    def show(self, text: str) -> None:
+        """Replace the line by the end of `text` that fits."""
+        if not self._shown:
+            return
+        from rich.cells import cell_len
+
+        width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+        tail = text[-width:] if width > 0 else ""
+        while cell_len(tail) > width:
+            tail = tail[1:]
+        click.echo(f"\r\x1b[K{tail}", nl=False, err=True)
+
+    def clear(self) -> None:
+        self.show("")

@@ -1,0 +1,155 @@
+"""Turn speech at a microphone into text, while it is spoken."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from voxtui.commands.segments import Segmenter
+from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
+from voxtui.dialogue.interfaces import Microphone, SpeechDetector
+from voxtui.dialogue.level import diagnose_level
+from voxtui.dialogue.recording import QUIET_FRAMES, TAIL_SECONDS
+from voxtui.errors import one_line
+from voxtui.settings.schema import VadConfig
+from voxtui.wiring import SpeechToText
+
+LEAST_SECONDS = 12.0
+"""A pause ends a segment only after this, because words are recognised better in their sentence."""
+
+PASS_SECONDS = 0.4
+"""New speech after which the segment in progress is recognised again for the caption."""
+
+NO_SPEECH_SECONDS = 15.0
+"""Silence from the beginning on that ends a dictation, if silence ends it at all."""
+
+POLL_SECONDS = 0.1
+"""Interval at which `ended` is called while no frame arrives."""
+
+SOURCE_SECONDS = 0.5
+"""After the end, wait this long for the last frames."""
+
+Ended = Callable[[], float | None]
+"""Returns the time at which the user ended the dictation (monotonic seconds); None: not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dictated:
+    text: str
+    problem: str
+    """a sentence about the microphone; may be empty"""
+
+
+class Dictation:
+    """Listens to a microphone until the user ends it, and recognises the words meanwhile.
+
+    `silence_s`: the silence after speech that ends it, too; 0: none does. `caption` gets the words
+    so far, whose end may still change. Used by one thread.
+    """
+
+    def __init__(
+        self,
+        microphone: Microphone,
+        silence_s: float,
+        caption: Callable[[str], object] = lambda text: None,
+    ) -> None:
+        self._microphone = microphone
+        self._silence_s = silence_s
+        self._caption = caption
+        self._arrived: SimpleQueue[Frame | str] = SimpleQueue()
+        """frames; a sentence, if the microphone is lost"""
+        self._texts: list[str] = []
+        """words of the segments that are over"""
+        self._partial: tuple[Utterance, str] | None = None
+        """the segment in progress as it was recognised last, and its words"""
+        self._pass_s = 0.0
+        """duration of that pass"""
+        self._quiet_s = 0.0
+        """silence since the beginning, or since the last speech"""
+        self._heard = False
+        self._peak = 0.0
+
+    def open(self) -> None:
+        """Begin to record. Raises DeviceError."""
+        self._microphone.open(self._arrived.put, self._arrived.put)
+
+    def listen(
+        self, vad: VadConfig, detector: SpeechDetector, to_text: SpeechToText, ended: Ended
+    ) -> Dictated:
+        """Return the words from `open` to the end. Closes the microphone. Raises ModelError."""
+        segmenter, problem = Segmenter(vad, detector, LEAST_SECONDS), ""
+        try:
+            end: float | None = None
+            waited = 0.0
+            while not self._is_over(segmenter, end, waited):
+                try:
+                    item = self._arrived.get(timeout=POLL_SECONDS)
+                    waited = 0.0
+                except Empty:
+                    item = None
+                    waited += POLL_SECONDS
+                if isinstance(item, str):
+                    problem = item
+                    break
+                if item is not None:
+                    self._push(item, segmenter, to_text)
+                end = ended() if end is None else end
+                if end is None and self._arrived.empty() and to_text.repeats:
+                    self._recognise_partial(segmenter, to_text)
+        finally:
+            self._microphone.close()
+        self._add(segmenter.finish(), to_text)
+        if not self._heard:
+            problem = problem or diagnose_level(self._microphone.name, self._peak) or ""
+        return Dictated(self._text(), problem)
+
+    def _is_over(self, segmenter: Segmenter, end: float | None, waited: float) -> bool:
+        if end is not None:
+            recording = segmenter.recording
+            last = recording.frames[-1].captured_at if recording.extent.frames else end
+            speaking = recording.speech_seconds and recording.quiet_frames < QUIET_FRAMES
+            complete = last >= end + (TAIL_SECONDS if speaking else 0.0)
+            return complete or waited >= SOURCE_SECONDS
+        limit = self._silence_s if self._heard else max(self._silence_s, NO_SPEECH_SECONDS)
+        return self._silence_s > 0 and self._quiet_s >= limit
+
+    def _push(self, frame: Frame, segmenter: Segmenter, to_text: SpeechToText) -> None:
+        self._peak = max(self._peak, float(abs(frame.samples).max()))
+        over = segmenter.push(frame)
+        quiet = over is not None or segmenter.recording.quiet_frames > 0
+        self._quiet_s = self._quiet_s + FRAME_SECONDS if quiet else 0.0
+        self._heard = self._heard or over is not None or segmenter.has_speech
+        if over is not None:
+            self._add(over, to_text)
+            self._caption(self._text())
+
+    def _recognise_partial(self, segmenter: Segmenter, to_text: SpeechToText) -> None:
+        """Recognise the segment in progress, if enough of it is new."""
+        recording, extent = segmenter.recording, segmenter.recording.extent
+        origin = recording.origin(extent)
+        if origin is None or not segmenter.has_speech:
+            return
+        known = self._partial[0].origin if self._partial else None
+        same = known is not None and known.recording == origin.recording
+        new = origin.end - (known.end if known and same else origin.start)
+        least = 0.0 if extent.quiet_frames else max(PASS_SECONDS, 1.5 * self._pass_s)
+        if not new or new * FRAME_SECONDS < least or not (part := recording.utterance(extent)):
+            return
+        started = time.monotonic()
+        text = to_text.recognise(part.samples)
+        self._pass_s = time.monotonic() - started
+        self._partial = (part, text)
+        self._caption(self._text(text))
+
+    def _add(self, utterance: Utterance | None, to_text: SpeechToText) -> None:
+        """Add the words of a segment that is over."""
+        if utterance is None:
+            return
+        known, self._partial = self._partial, None
+        same = known is not None and known[0].is_same(utterance)
+        self._texts.append(known[1] if known and same else to_text.recognise(utterance.samples))
+
+    def _text(self, partial: str = "") -> str:
+        return one_line(" ".join(" ".join((*self._texts, partial)).split()))
