@@ -121,7 +121,10 @@ class VirtualAudio:
         (self._home / "client.conf").write_text(CLIENT)
         (self._home / "daemon.conf").write_text(DAEMON)
         for name, text in (("voxtui.pa", SCRIPT), ("asound.conf", ALSA)):
-            (self._home / name).write_text(text.replace("@socket@", str(self._socket)))
+            # At once, because PortAudio aborts the process if it reads an empty configuration.
+            written = self._home / f"{name}.new"
+            written.write_text(text.replace("@socket@", str(self._socket)))
+            written.replace(self._home / name)
         self._socket.unlink(missing_ok=True)
         command = ["pulseaudio", "-n", "--daemonize=no", "--use-pid-file=no", "--log-level=notice"]
         self._daemon = subprocess.Popen(

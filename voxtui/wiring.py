@@ -44,9 +44,13 @@ def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
     def fallback_devices() -> tuple[Microphone, Speaker]:
         return build_microphone(""), build_speaker("")
 
+    from voxtui.audio.devices import sound_system
+
     microphone, speaker = build_microphone(config.audio.input), build_speaker(config.audio.output)
     may_download = frozenset({VOXTRAL})
-    return build_engine(config, emit, microphone, speaker, fallback_devices, may_download)
+    return build_engine(
+        config, emit, microphone, speaker, fallback_devices, may_download, sound_system
+    )
 
 
 def build_microphone(name: str) -> SounddeviceMicrophone:
@@ -70,10 +74,12 @@ def build_engine(
     speaker: Speaker | None,
     fallback_devices: Callable[[], tuple[Microphone, Speaker]] | None = None,
     may_download: frozenset[str] = NO_DOWNLOAD,
+    sound_system: Callable[[], object] = lambda: None,
 ) -> Engine:
     """Return an engine with the models of `config`, on these devices. Raises ModelError.
 
-    `fallback_devices` makes the devices that replace a lost one.
+    `fallback_devices` makes the devices that replace a lost one. `sound_system()` returns a value
+    that changes when devices come or go.
     """
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Notice
@@ -91,6 +97,7 @@ def build_engine(
         emit=emit,
         fallback_devices=fallback_devices,
         overhearing=build_detector(config) if config.vad.listen_while_speaking else None,
+        sound_system=sound_system,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,12 @@ import pytest
 from tests.audio.sounds import report
 from tests.fakes import BeepVoice, Events, LoudIsSpeech, ScriptedBrain
 from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
-from voxtui.audio.devices import list_devices
+from voxtui.audio.devices import list_devices, sound_system
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.dialogue.data import AUDIBLE, Utterance
 from voxtui.dialogue.engine import Engine
-from voxtui.dialogue.events import MicrophoneLost, Notice, State, StateChanged, TurnFinished
+from voxtui.dialogue.events import Loaded, MicrophoneLost, Notice, State, StateChanged, TurnFinished
 from voxtui.dialogue.interfaces import Microphone, Speaker
 from voxtui.dialogue.marks import Outcome, Turn
 from voxtui.errors import DeviceError
@@ -46,6 +47,7 @@ class Talk:
             config=Config(),
             emit=self.events,
             fallback_devices=self._fallback_devices,
+            sound_system=sound_system,
         )
         self.engine.start()
         self.wait_for(State.READY)
@@ -159,7 +161,7 @@ def test_without_another_device_the_answer_goes_on_as_text(first: VirtualAudio, 
     assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
     talk.engine.send_text("still there?")
     assert talk.turn().reply == STORY
-    assert "The answer goes on as text." in talk.notices
+    assert "There is no speaker. Answers are text until one is back." in talk.notices
 
 
 @pytest.mark.slow
@@ -243,6 +245,34 @@ def test_a_device_plugged_in_is_listed_after_a_rescan_and_the_devices_in_use_sta
         assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
         assert loud_seconds(recorder.stop()) > 0.5
     assert not talk.events.of(Notice)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["the server ends", "the devices stall"])
+def test_devices_that_come_back_are_used_again(first: VirtualAudio, talk: Talk, fault: str) -> None:
+    ends = fault == "the server ends"
+    first.kill() if ends else first.stall()
+    talk.events.until(MicrophoneLost)
+    first.start() if ends else first.unstall()
+    began = time.monotonic()
+    both = (MICROPHONE, SPEAKER)
+    talk.events.until(Loaded, lambda event: (event.microphone, event.speaker) == both)  # type: ignore[union-attr]
+    report(f"{fault}: listening again after {time.monotonic() - began:.2f} s")
+    with first.record() as recorder:
+        talk.engine.talk()
+        talk.wait_for(State.LISTENING)
+        talk.speak(first)
+        talk.engine.release()
+        assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
+        assert loud_seconds(recorder.stop()) > 0.5
+
+
+def test_a_sound_server_that_is_started_again_changes_the_sound_system(first: VirtualAudio) -> None:
+    before = sound_system()
+    assert sound_system() == before
+    first.kill()
+    first.start()
+    assert sound_system() != before
 
 
 def test_a_sound_system_that_fails_to_restart_raises_a_device_error_until_it_works(

@@ -81,6 +81,7 @@ def talking(
     overhearing: LoudIsSpeech | None = None,
     detector: LoudIsSpeech | None = None,
     loaded: bool = True,
+    sound_system: Callable[[], object] = lambda: None,
 ) -> Iterator[Talk]:
     """`silent`: the engine has no voice. `loaded` False: begins before the models are."""
     brain = brain or ScriptedBrain()
@@ -98,6 +99,7 @@ def talking(
         emit=events,
         fallback_devices=fallback_devices,
         overhearing=overhearing,
+        sound_system=sound_system,
     )
     engine.start()
     try:

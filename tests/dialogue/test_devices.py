@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.dialogue.talking import SPEECH, talking
+from collections.abc import Callable
+
+import pytest
+
+from tests.dialogue.talking import SPEECH, Talk, notices, talking
 from tests.fakes import (
     LONG_AGO,
     BeepVoice,
@@ -12,6 +16,7 @@ from tests.fakes import (
     ScriptedBrain,
     frames,
 )
+from voxtui.dialogue import devices, engine
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.events import (
@@ -234,3 +239,96 @@ def test_the_default_replaces_a_speaker_that_is_missing_at_the_start() -> None:
         assert "It is not there." in said[0] and "Speaking through" in said[1] and len(said) == 2
         assert talk.ask().outcome is Outcome.ANSWERED
         assert spare.chunks and not absent.chunks
+
+
+# Devices that come back.
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (devices, engine):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.005)
+
+
+def no_devices() -> tuple[FakeMicrophone, FakeSpeaker]:
+    speaker = FakeSpeaker()
+    speaker.fails = DeviceError("There is no speaker.")
+    return FakeMicrophone(DeviceError("There is no microphone.")), speaker
+
+
+def lose_all(talk: Talk) -> None:
+    """Unplug both devices, as when the sound server ends."""
+    talk.microphone.fails = talk.speaker.fails = DeviceError("It is not there.")
+    talk.microphone.unplug()
+    talk.events.until(MicrophoneLost)
+
+
+def wait_until(there: Callable[[], bool]) -> None:
+    poll = Flag()
+    while not there():
+        poll.wait(0.001)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_lost_microphone_and_speaker_are_used_again_when_they_come_back() -> None:
+    with talking(fallback_devices=no_devices) as talk:
+        lose_all(talk)
+        assert talk.events.of(Loaded)[-1].microphone is None
+        assert talk.events.of(Loaded)[-1].speaker is None
+        talk.speaker.fails = None
+        talk.events.until(Notice, lambda e: "Speaking through fake speaker again." in str(e))
+        talk.microphone.fails = None
+        wait_until(lambda: talk.microphone.opened >= 2)
+        talk.microphone.push(frames(".", LONG_AGO))
+        talk.events.until(Notice, lambda e: "Listening to fake microphone again." in str(e))
+        assert talk.ask(at=LONG_AGO + 1).outcome is Outcome.ANSWERED
+        assert talk.speaker.chunks
+        again = [e for e in talk.events.of(Notice) if "again" in str(e)]
+        assert len(again) == 2
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_microphone_that_opens_but_delivers_nothing_is_not_back() -> None:
+    with talking(fallback_devices=no_devices) as talk:
+        lose_all(talk)
+        talk.microphone.fails = None
+        wait_until(lambda: talk.microphone.opened >= 4)
+        assert not [e for e in talk.events.of(Notice) if "Listening" in str(e)]
+        talk.engine.talk(LONG_AGO)
+        assert talk.turn().outcome is Outcome.CANCELLED
+
+
+def test_a_typed_question_tries_the_speaker_that_is_missing() -> None:
+    with talking(fallback_devices=no_devices) as talk:
+        lose_all(talk)
+        talk.engine.send_text("hello")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert not talk.speaker.chunks and "as text" not in notices(talk.events)
+        talk.speaker.fails = None
+        talk.engine.send_text("hello")
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert [chunk.text for chunk in talk.speaker.chunks] == ["Yes."]
+        assert "Speaking through fake speaker again." in notices(talk.events)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_wanted_microphone_replaces_the_default_once_it_is_plugged_in() -> None:
+    system = [0]
+    absent, spare = FakeMicrophone(DeviceError("It is not there.")), FakeMicrophone()
+    with talking(
+        microphone=absent,
+        fallback_devices=lambda: (spare, FakeSpeaker()),
+        sound_system=lambda: tuple(system),
+    ) as talk:
+        spare.push(frames(".", LONG_AGO))
+        absent.fails = None
+        spare.push(frames(".", LONG_AGO + 1))
+        assert not absent.opened  # nothing told of a new device
+        system[0] += 1
+        time = LONG_AGO + 2
+        while not absent.opened:
+            spare.push(frames(".", time))
+            time += 1
+            Flag().wait(0.001)
+        talk.events.until(Notice, lambda e: "Listening to fake microphone now." in str(e))
+        assert spare.closed

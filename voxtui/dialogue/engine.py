@@ -30,7 +30,7 @@ from voxtui.dialogue.commands import (
     Typing,
 )
 from voxtui.dialogue.data import MICROPHONE, REPLAY, TYPED, Frame, Utterance
-from voxtui.dialogue.devices import FallbackDevices, SoundDevices
+from voxtui.dialogue.devices import LOOK_SECONDS, FallbackDevices, SoundDevices
 from voxtui.dialogue.events import (
     Captured,
     ChangeFailed,
@@ -83,6 +83,7 @@ class Engine:
     `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `fallback_devices`
     None: a lost device is not replaced. `emit` is called on several threads and returns at once.
     `overhearing` detects speech over an answer (headphones), on the microphone's thread.
+    `sound_system()` returns a value that changes when sound devices come or go.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Engine:
         emit: Callable[[Event], object],
         fallback_devices: FallbackDevices | None = None,
         overhearing: SpeechDetector | None = None,
+        sound_system: Callable[[], object] = lambda: None,
     ) -> None:
         self.state = State.LOADING
         """The current state. Any thread may read it; only the engine sets it."""
@@ -105,7 +107,12 @@ class Engine:
         self._replayed: deque[Frame] = deque()
         """frames of the pre-roll, which come before those of the inbox"""
         devices = SoundDevices(
-            microphone, speaker, fallback_devices, self.push_frame, self._microphone_lost
+            microphone,
+            speaker,
+            fallback_devices,
+            self.push_frame,
+            self._microphone_lost,
+            sound_system,
         )
         self._parts = Parts(devices, brain, voice, config, emit, self._progress)
         self._listener = Listener(detector, config)
@@ -305,8 +312,10 @@ class Engine:
             self._step_idle(self._idle)
         waited, patience = 0.0, self._listener.patience_s
         while patience is None or waited < patience:
+            self._look_for_devices()
+            idle_s = LOOK_SECONDS if self._parts.devices.missing else None
             try:
-                return self._inbox.get(timeout=None if patience is None else WAIT_SECONDS)
+                return self._inbox.get(timeout=idle_s if patience is None else WAIT_SECONDS)
             except Empty:
                 waited += WAIT_SECONDS
         return None
@@ -405,7 +414,8 @@ class Engine:
         """Replace the lost microphone; answer the speech that it had captured."""
         if self.state is State.LOADING or not self._parts.devices.is_in_use(opening):
             return
-        self._emit(Notice(message, "error"))
+        if not self._parts.devices.is_unproven:  # the loss of the one before was reported
+            self._emit(Notice(message, "error"))
         self._report_devices(self._parts.devices.replace_microphone())
         if self._listener.source == MICROPHONE:
             self._act(self._listener.finish())
@@ -417,6 +427,13 @@ class Engine:
         self._set_state(State.LOADING)
         self._report_devices(self._parts.devices.rescan_devices())
         self._set_state(State.READY)
+
+    def _look_for_devices(self) -> None:
+        """Bring back what is missing, between two turns."""
+        if self.state is State.READY and self._turn is None:
+            events = self._parts.devices.look()
+            if events:
+                self._report_devices(events)
 
     def _report_devices(self, events: list[Event]) -> None:
         """Report the parts in use, then the events that explain the change."""
@@ -430,9 +447,9 @@ class Engine:
     # Listening.
 
     def _hear(self, frame: Frame) -> None:
-        if frame.source == MICROPHONE:
-            self._parts.devices.delivered()
         if self.state is not State.LOADING:
+            if frame.source == MICROPHONE and (events := self._parts.devices.delivered()):
+                self._report_devices(events)
             self._act(self._listener.push(frame))
 
     def _act(self, found: Found) -> None:

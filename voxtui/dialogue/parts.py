@@ -136,7 +136,12 @@ class Parts:
         self._emit(Notice(f"The {self.brain.name} brain answers from now on. {reason}"))
 
     def can_speak(self) -> bool:
-        """Return True if an answer can be spoken now; report a voice that is stuck."""
+        """Return True if an answer can be spoken now; report a voice that is stuck.
+
+        Tries a speaker that is missing.
+        """
+        for event in self.devices.try_speaker():
+            self._emit(event)
         if self.voice is None or self.devices.speaker is None or self.muted:
             return False
         if self.voice.stuck:
