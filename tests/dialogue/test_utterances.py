@@ -229,7 +229,34 @@ def test_the_longest_utterance_ends_a_held_key() -> None:
         talk.engine.talk(1000.0)
         talk.microphone.push(frames("x" * 60))
         assert talk.turn().outcome is Outcome.ANSWERED
-        assert "1 s" in str(talk.events.of(Notice)[0])
+        said = [str(notice) for notice in talk.events.of(Notice)]
+        assert len(said) == 2 and "0 s are left" in said[0] and "What you said after" in said[1]
+
+
+def test_the_seconds_left_of_a_recording_are_known_while_it_lasts() -> None:
+    with talking(config=Config(audio=AudioConfig(max_utterance_s=60))) as talk:
+        assert talk.engine.seconds_left is None
+        talk.engine.talk(LONG_AGO)
+        talk.microphone.push(frames("x" * 1600, LONG_AGO))
+        talk.events.until(Notice, lambda e: "10 s are left: a recording ends after 60 s" in str(e))
+        while (talk.engine.seconds_left or 60) > 9:
+            Flag().wait(0.001)
+        talk.engine.release(LONG_AGO + 1600 * FRAME_SECONDS)
+        assert talk.turn().outcome is Outcome.ANSWERED
+        assert talk.engine.seconds_left is None
+
+
+def test_an_overdriven_microphone_is_named_once_while_one_speaks() -> None:
+    with talking() as talk:
+        for at in (LONG_AGO, LONG_AGO + 100):
+            overdriven = frames(SPEECH, at)
+            for frame in overdriven:
+                np.clip(frame.samples * 1000, -1, 1, out=frame.samples)
+            talk.engine.talk(at)
+            talk.microphone.push(overdriven)
+            talk.engine.release(at + len(SPEECH) * FRAME_SECONDS)
+            talk.turn()
+        assert notices(talk.events).count("'fake microphone' is overdriven") == 1
 
 
 def test_hands_free_speech_starts_a_turn_and_silence_ends_it() -> None:

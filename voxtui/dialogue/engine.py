@@ -47,7 +47,7 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, SpeechDetector, Voice
-from voxtui.dialogue.level import describe_overflows, diagnose_level
+from voxtui.dialogue.level import Clipping, describe_overflows, diagnose_level
 from voxtui.dialogue.listening import (
     Finished,
     Found,
@@ -72,6 +72,9 @@ LEAVING_SECONDS = 0.3
 WAIT_SECONDS = 0.1
 """Interval of a wait for the source of a recording. Intervals are counted, because the clock goes
 on during a suspend (Ctrl+Z)."""
+
+ENDING_SECONDS = 10.0
+"""The user is warned this long before `audio.max_utterance_s` ends the recording."""
 
 OUR_THREADS = "voxtui-"
 """Prefix of the names of all our threads."""
@@ -117,6 +120,9 @@ class Engine:
         self._parts = Parts(devices, brain, voice, config, emit, self._progress)
         self._listener = Listener(detector, config)
         self._barge_in = VoiceBargeIn(overhearing, config.vad) if overhearing else None
+        self._clipping = Clipping()
+        self._warned_of_end: int | None = None
+        """the turn whose end was announced"""
         self._history = History(config.history)
         self._turn: LiveTurn | None = None
         """the turn whose utterance is being recorded"""
@@ -233,6 +239,11 @@ class Engine:
     def level(self) -> float:
         """The microphone's peak, 0..1."""
         return self._parts.devices.level
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until `audio.max_utterance_s` ends the recording; None: there is none."""
+        return self._listener.seconds_left
 
     def close(self, seconds: float | None = None) -> None:
         """End the turn in progress, or the loading; close every part and join the thread.
@@ -450,7 +461,22 @@ class Engine:
         if self.state is not State.LOADING:
             if frame.source == MICROPHONE and (events := self._parts.devices.delivered()):
                 self._report_devices(events)
-            self._act(self._listener.push(frame))
+            found = self._listener.push(frame)
+            if isinstance(found, Recorded) and frame.source == MICROPHONE:
+                self._warn(frame)
+            self._act(found)
+
+    def _warn(self, frame: Frame) -> None:
+        """Report an overdriven microphone, and the end of a recording that is close."""
+        microphone, turn, left = self._parts.devices.microphone, self._turn, self.seconds_left
+        if microphone and (sentence := self._clipping.push(microphone.name, frame.samples)):
+            self._emit(Notice(sentence))
+        limit = self._parts.config.audio.max_utterance_s
+        near = left is not None and left <= min(ENDING_SECONDS, limit / 2)
+        if near and turn is not None and turn.number != self._warned_of_end:
+            self._warned_of_end = turn.number
+            end = f"a recording ends after {limit:g} s (audio.max_utterance_s)"
+            self._emit(Notice(f"{left:.0f} s are left: {end}."))
 
     def _act(self, found: Found) -> None:
         match found:
@@ -519,8 +545,10 @@ class Engine:
         turn.handle.marks.mark(Mark.RELEASED, found.released_at)
         turn.handle.marks.mark(Mark.CAPTURED)
         if found.too_long:
-            limit = f"{self._parts.config.audio.max_utterance_s:g}"
-            self._emit(Notice(f"Stopped listening after {limit} s (audio.max_utterance_s)."))
+            limit = f"{self._parts.config.audio.max_utterance_s:g} s (audio.max_utterance_s)"
+            self._emit(
+                Notice(f"Stopped listening after {limit}. What you said after that was not heard.")
+            )
         if found.overflows:
             self._emit(Notice(describe_overflows(found.overflows)))
         if isinstance(found, Finished):

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
 
 SILENT = 10 ** (-120 / 20)
 """-120 dBFS. Anything below is digital silence: resampled zeros are not exactly zero."""
 
 FAINT = 10 ** (-50 / 20)
 """-50 dBFS. A room may be quieter; speech into the right microphone is louder."""
+
+CLIPPED = 0.99
+"""Peak of a sample that counts as cut off; resampling moves full level a little."""
+
+CLIPPED_SAMPLES, CLIPPED_FRAMES = 8, 4
+"""So many such samples in so many frames are more than a knock on the microphone."""
 
 NO_PERMISSION = "this terminal has no permission to use it"
 if sys.platform == "darwin":
@@ -47,6 +57,28 @@ def diagnose_level(name: str, peak: float) -> str | None:
         f"No more than {decibels(peak)} came from {name!r}: it is turned down, or the wrong "
         "microphone. Ctrl+P chooses another."
     )
+
+
+class Clipping:
+    """Detects that a microphone is overdriven, and says so once for each microphone."""
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._frames = 0
+
+    def push(self, name: str, samples: Samples) -> str | None:
+        """Take the samples of a frame of speech from `name`; return the sentence to show."""
+        if name != self._name:
+            self._name, self._frames = name, 0
+        if int((abs(samples) >= CLIPPED).sum()) < CLIPPED_SAMPLES:
+            return None
+        self._frames += 1
+        if self._frames != CLIPPED_FRAMES:
+            return None
+        return (
+            f"{name!r} is overdriven: your voice is cut off at full level. Turn the microphone "
+            "down in the system's sound settings, or speak from further away."
+        )
 
 
 def describe_overflows(count: int) -> str:

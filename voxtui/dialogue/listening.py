@@ -113,6 +113,14 @@ class Listener:
         """Seconds after which the source counts as stopped; None: no limit."""
         return self._live.patience_s if self._live else None
 
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until `audio.max_utterance_s` ends the recording. Any thread."""
+        live = self._live
+        if live is None or live.released_at is not None:
+            return None
+        return max(0.0, self._config.audio.max_utterance_s - live.recording.seconds)
+
     def warm_up(self) -> None:
         """Load the detector. Raises ModelError."""
         warm_up(self._detector)
