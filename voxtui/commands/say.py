@@ -19,6 +19,7 @@ from voxtui.dialogue.data import Token
 from voxtui.dialogue.interfaces import Speaker
 from voxtui.dialogue.loaders import Closable
 from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.prefetch import Prefetched
 from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
 from voxtui.errors import InputError, ModelError
 from voxtui.settings.schema import Config
@@ -90,6 +91,18 @@ def _load_voice(config: Config) -> VoiceWorker:
     return workers.load(lambda worker: worker.warm_up(lambda step, fraction: None)).part
 
 
+class _Tokens(Prefetched[Token]):
+    """Reads a text as the voice needs it, not ahead, so that a pipe of any length fits."""
+
+    def __init__(self, texts: Iterator[str]) -> None:
+        super().__init__()
+        self._texts = texts
+
+    def within(self, seconds: float | None) -> Token:
+        """Return the next text, however long it takes."""
+        return Token(next(self._texts))
+
+
 def read_aloud(texts: Iterator[str], worker: VoiceWorker, speaker: Speaker) -> int:
     """Speak `texts` clause by clause, as they arrive; block until the last sound was played.
 
@@ -98,7 +111,7 @@ def read_aloud(texts: Iterator[str], worker: VoiceWorker, speaker: Speaker) -> i
     first = next(texts, None)
     if first is None:
         raise InputError("There is no text to speak.")
-    tokens = (Token(text) for text in chain((first,), texts))
+    tokens = _Tokens(chain((first,), texts))
     failed = 0
     while True:
         speech = Speech(worker, speaker, Marks(), lambda: False)

@@ -215,6 +215,8 @@ class Speech:
         self._stopped = stopped
         self._on_speaking = on_speaking
         self._spoken: list[SpokenClause] = []
+        self._cut = 0
+        """characters of the clauses so far"""
         self._heard_s = 0.0
         self._pace = Pace()
 
@@ -268,6 +270,7 @@ class Speech:
                 return
             clause = self._clause(text)
             self._spoken.append(clause)
+            self._cut += len(text)
             if not clause.text:
                 continue
             self._marks.mark(Mark.FIRST_CLAUSE)
@@ -277,7 +280,7 @@ class Speech:
         """Yield the text of each token; None if the next one would come too late to be spoken."""
         written, cut = 0, True
         while True:
-            waiting = written - sum(clause.length for clause in self._spoken)
+            waiting = written - self._cut
             # Where nothing could be cut, only another token helps.
             patience = self._pace.patience(waiting, time.monotonic()) if cut else None
             try:
