@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Event
-    from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, SpeechDetector, Voice
+    from voxtui.dialogue.interfaces import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
     from voxtui.dialogue.loaders import Loaders
     from voxtui.settings.schema import Config
 
@@ -49,7 +49,14 @@ def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
     microphone, speaker = build_microphone(config.audio.input), build_speaker(config.audio.output)
     may_download = frozenset({VOXTRAL})
     return build_engine(
-        config, emit, microphone, speaker, fallback_devices, may_download, sound_system
+        config,
+        emit,
+        microphone,
+        speaker,
+        fallback_devices,
+        may_download,
+        sound_system,
+        build_skills(),
     )
 
 
@@ -75,11 +82,12 @@ def build_engine(
     fallback_devices: Callable[[], tuple[Microphone, Speaker]] | None = None,
     may_download: frozenset[str] = NO_DOWNLOAD,
     sound_system: Callable[[], object] = lambda: None,
+    skills: Skills | None = None,
 ) -> Engine:
     """Return an engine with the models of `config`, on these devices. Raises ModelError.
 
     `fallback_devices` makes the devices that replace a lost one. `sound_system()` returns a value
-    that changes when devices come or go.
+    that changes when devices come or go. `skills`: see build_skills.
     """
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Notice
@@ -98,7 +106,15 @@ def build_engine(
         fallback_devices=fallback_devices,
         overhearing=build_detector(config) if config.vad.listen_while_speaking else None,
         sound_system=sound_system,
+        skills=skills,
     )
+
+
+def build_skills() -> Skills:
+    """Return the skills of the person at this machine. A measurement or a server has none."""
+    from voxtui.skills.local import LocalSkills
+
+    return LocalSkills()
 
 
 def build_detector(config: Config) -> SpeechDetector:

@@ -41,7 +41,7 @@ def ask(monkeypatch, tmp_path, capfd):
     def run(*arguments, brain=None, voice=None, pace="--fast"):
         brain, voice = brain or ScriptedBrain(), voice or BeepVoice()
 
-        def build(config, emit, microphone, speaker):
+        def build(config, emit, microphone, speaker, skills=None):
             run.emit = emit
             return Engine(microphone=microphone, speaker=speaker, detector=LoudIsSpeech(),
                           brain=brain, voice=voice, config=config, emit=emit)  # fmt: skip

@@ -26,6 +26,7 @@ from voxtui.dialogue.events import (
     StateChanged,
     TurnFinished,
 )
+from voxtui.dialogue.interfaces import Skills
 from voxtui.dialogue.marks import Turn
 from voxtui.settings.schema import (
     BrainConfig,
@@ -82,6 +83,7 @@ def talking(
     detector: LoudIsSpeech | None = None,
     loaded: bool = True,
     sound_system: Callable[[], object] = lambda: None,
+    skills: Skills | None = None,
 ) -> Iterator[Talk]:
     """`silent`: the engine has no voice. `loaded` False: begins before the models are."""
     brain = brain or ScriptedBrain()
@@ -100,6 +102,7 @@ def talking(
         fallback_devices=fallback_devices,
         overhearing=overhearing,
         sound_system=sound_system,
+        skills=skills,
     )
     engine.start()
     try:

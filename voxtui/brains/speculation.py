@@ -179,6 +179,11 @@ class SpeculationThread:
         """The speculation that is worked on, or was last."""
         return self._newest
 
+    def abandon_newest(self) -> None:
+        """Stop the computation that nobody will claim, at the next token or batch."""
+        if (newest := self._newest) is not None:
+            newest.abandon()
+
     def pause(self) -> None:
         """Stop at the next token or batch, and wait until then. Tokens so far are kept."""
         with self._changed:

@@ -21,7 +21,7 @@ from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError, one_line
 from voxtui.records.metrics_log import metrics_log
 from voxtui.settings.schema import AudioConfig, Config
-from voxtui.wiring import build_engine, build_speaker
+from voxtui.wiring import build_engine, build_skills, build_speaker
 
 if TYPE_CHECKING:
     from voxtui.dialogue.interfaces import Speaker
@@ -56,7 +56,9 @@ def run(config: Config, files: Sequence[Path], options: AskOptions) -> bool:
         with native_stderr_in(native_log()), metrics_log(config.metrics.enabled) as log:
             answered = answer(
                 clips,
-                lambda emit: build_engine(config, log.tee(emit), None, speaker),
+                lambda emit: build_engine(
+                    config, log.tee(emit), None, speaker, skills=build_skills()
+                ),
                 options,
                 audible,
             )

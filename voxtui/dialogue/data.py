@@ -35,6 +35,9 @@ TYPED = "typed"
 REPLAY = "replay"
 """The source of a turn that answers the last utterance once more."""
 
+SKILL = "skill"
+"""The brain of a turn that a skill answered."""
+
 OWN_SOURCES = (MICROPHONE, TYPED, REPLAY)
 """Sources that are not the name of a clip."""
 

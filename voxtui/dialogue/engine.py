@@ -46,7 +46,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, SpeechDetector, Voice
+from voxtui.dialogue.interfaces import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
 from voxtui.dialogue.level import Clipping, describe_overflows, diagnose_level
 from voxtui.dialogue.listening import (
     Finished,
@@ -87,6 +87,7 @@ class Engine:
     None: a lost device is not replaced. `emit` is called on several threads and returns at once.
     `overhearing` detects speech over an answer (headphones), on the microphone's thread.
     `sound_system()` returns a value that changes when sound devices come or go.
+    `skills` None: the brain answers everything.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Engine:
         fallback_devices: FallbackDevices | None = None,
         overhearing: SpeechDetector | None = None,
         sound_system: Callable[[], object] = lambda: None,
+        skills: Skills | None = None,
     ) -> None:
         self.state = State.LOADING
         """The current state. Any thread may read it; only the engine sets it."""
@@ -124,6 +126,7 @@ class Engine:
         self._warned_of_end: int | None = None
         """the turn whose end was announced"""
         self._history = History(config.history)
+        self._skills = skills
         self._turn: LiveTurn | None = None
         """the turn whose utterance is being recorded"""
         self._answering: TurnHandle | None = None
@@ -306,6 +309,8 @@ class Engine:
             self._emit(Died(error))
         finally:
             self._end_idle()
+            if self._skills is not None:
+                self._skills.close()
             self._parts.close()
 
     def _set_state(self, state: State) -> None:
@@ -375,6 +380,8 @@ class Engine:
 
     def _load(self) -> None:
         self._set_state(State.LOADING)
+        if self._skills is not None:
+            self._skills.start()
         # Before the models, so that a silent microphone is noticed while they load.
         for event in self._parts.devices.open():
             self._emit(event)
@@ -611,7 +618,9 @@ class Engine:
         self._end_idle()
         self._answering = turn.handle
         try:
-            result = take_turn(turn, self._parts, self._history, self._emit, self._set_state)
+            result = take_turn(
+                turn, self._parts, self._history, self._emit, self._set_state, self._skills
+            )
         finally:
             self._answering = None
             self._ignore_echo(turn.handle.marks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Event as Flag
 from typing import Protocol
@@ -162,10 +162,11 @@ class Brain(Protocol):
 
     def reply(
         self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
-    ) -> Iterator[UserTranscript | Token]:
+    ) -> Generator[UserTranscript | Token]:
         """Yield the answer, pulled on a worker thread. Ends within one step of `cancelled`.
 
-        A brain that knows the user's words yields one UserTranscript before its first Token.
+        A brain that knows the user's words yields one UserTranscript before its first Token. If
+        the generator is closed there, a skill answers: the brain stops its work on the reply.
         Speculative work does not change the answer. Writes ENCODED or
         TRANSCRIBED, PREFILLED and `marks.speculative_s`. Raises ModelError.
         """
@@ -199,4 +200,27 @@ class Voice(Protocol):
 
     def close(self) -> None:
         """Release what `warm_up` loaded. May be called twice, and if `warm_up` failed."""
+        ...
+
+
+class Skills(Protocol):
+    """Answers what needs no model: the clock, sums, timers. An engine may have none.
+
+    The rules belong to the person at this machine, so the engine of a server has none.
+    """
+
+    def start(self) -> None:
+        """Prepare on a thread of their own. Called once; returns at once."""
+        ...
+
+    def answer(self, words: str, again: bool) -> str | None:
+        """Return the answer to the user's final words, or None if the brain is to answer.
+
+        What was asked for has then been done. `again`: the same utterance was answered before,
+        so nothing is done twice. Called on a worker thread; takes about a millisecond.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the thread. May be called twice, and without a start."""
         ...

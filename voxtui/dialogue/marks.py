@@ -27,6 +27,7 @@ class Mark(StrEnum):
     SENT = "sent"
     TRANSCRIBED = "transcribed"
     ENCODED = "encoded"
+    SKILL = "skill"
     PREFILLED = "prefilled"
     FIRST_TOKEN = "first_token"
     FIRST_SHOWN = "first_shown"

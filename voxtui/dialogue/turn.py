@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from voxtui.dialogue.chunker import Chunker
 from voxtui.dialogue.commands import TurnHandle
-from voxtui.dialogue.data import OWN_SOURCES, TYPED, Token, UserTranscript, Utterance
+from voxtui.dialogue.data import (
+    OWN_SOURCES,
+    REPLAY,
+    SKILL,
+    TYPED,
+    Token,
+    UserTranscript,
+    Utterance,
+)
 from voxtui.dialogue.events import Event, Notice, ReplyText, SpokenUpTo, State, UserWords
 from voxtui.dialogue.history import History
+from voxtui.dialogue.interfaces import Skills
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.dialogue.parts import Parts
 from voxtui.dialogue.prefetch import Prefetched, prefetch
@@ -33,7 +44,7 @@ class LiveTurn:
     source: str
     paced: bool
     brain: str
-    """the name of the brain that answers"""
+    """the name of the brain that answers; SKILL if a skill does"""
     user_input: Utterance | str = ""
     words: str | None = None
     """the user's words, where the brain knows them"""
@@ -78,7 +89,12 @@ class LiveTurn:
 
 
 def take_turn(
-    turn: LiveTurn, parts: Parts, history: History, emit: Emit, set_state: Callable[[State], None]
+    turn: LiveTurn,
+    parts: Parts,
+    history: History,
+    emit: Emit,
+    set_state: Callable[[State], None],
+    skills: Skills | None = None,
 ) -> Turn:
     """Answer `turn.user_input`. Runs on the engine's thread until the last sound was played.
 
@@ -87,7 +103,7 @@ def take_turn(
     set_state(State.THINKING)
     speech = None
     try:
-        with prefetch(_reply_tokens(turn, parts, history, emit), "brain") as tokens:
+        with prefetch(_reply_tokens(turn, parts, history, emit, skills), "brain") as tokens:
             if parts.can_speak():
                 speech = _speak(turn, tokens, parts, emit, set_state)
             for _ in tokens:  # the text goes on without sound
@@ -104,7 +120,7 @@ def take_turn(
 
 
 def _reply_tokens(
-    turn: LiveTurn, parts: Parts, history: History, emit: Emit
+    turn: LiveTurn, parts: Parts, history: History, emit: Emit, skills: Skills | None
 ) -> Generator[Token, None, None]:
     """Show each token at once and yield it. Runs on the brain's thread."""
     marks, cancelled = turn.handle.marks, turn.handle.cancelled
@@ -116,7 +132,7 @@ def _reply_tokens(
     chunker = Chunker(parts.config.streaming, show, cancelled)
     last_at: float | None = None
     try:
-        for item in parts.brain.reply(history.past, turn.user_input, marks, cancelled):
+        for item in _reply(turn, parts, history, skills):
             if cancelled.is_set():
                 return
             if isinstance(item, UserTranscript):
@@ -141,6 +157,34 @@ def _reply_tokens(
             marks.mark(Mark.LAST_TOKEN, last_at)
     finally:
         chunker.close()
+
+
+def _reply(
+    turn: LiveTurn, parts: Parts, history: History, skills: Skills | None
+) -> Generator[UserTranscript | Token, None, None]:
+    """Yield the answer of a skill if one takes the user's words, else that of the brain."""
+    marks, cancelled = turn.handle.marks, turn.handle.cancelled
+    answer = None
+    with closing(parts.brain.reply(history.past, turn.user_input, marks, cancelled)) as items:
+        for item in items:
+            yield item
+            if isinstance(item, UserTranscript) and (
+                answer := _skill_answer(turn, skills, item.text)
+            ):
+                break
+    yield from answer or ()
+
+
+def _skill_answer(turn: LiveTurn, skills: Skills | None, words: str) -> list[Token] | None:
+    """Return the answer of a skill, a token a word, or None if no skill takes the words."""
+    if skills is None or turn.cancelled:
+        return None
+    answer = skills.answer(words, again=turn.source == REPLAY)
+    if answer is None:
+        return None
+    turn.brain = SKILL
+    turn.handle.marks.mark(Mark.SKILL)
+    return [Token(word) for word in re.findall(r"\S+\s*", answer)]
 
 
 def _speak(

@@ -10,6 +10,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TypeAlias
 
+from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.marks import Mark, Turn
 from voxtui.settings.schema import Targets
 
@@ -155,7 +156,10 @@ class Window:
 
 
 class SessionTimes:
-    """The turns since the start. The first one after models were loaded counts as cold."""
+    """The turns since the start. The first one after models were loaded counts as cold.
+
+    A turn that a skill answered does not count, because no model worked on it.
+    """
 
     def __init__(self) -> None:
         self.all = Window(None)
@@ -167,7 +171,7 @@ class SessionTimes:
         self._models_are_new = True
 
     def add(self, turn: Turn) -> None:
-        if turn.ttft_ms is None:
+        if turn.ttft_ms is None or turn.brain == SKILL:
             return
         self.all.add(turn)
         (self.cold if self._models_are_new else self.warm).add(turn)
@@ -228,6 +232,7 @@ _PATH: Sequence[tuple[str, Mark]] = (
     ("send", Mark.SENT),
     ("encode", Mark.ENCODED),
     ("recognise", Mark.TRANSCRIBED),
+    ("skill", Mark.SKILL),
     ("prefill", Mark.PREFILLED),
     ("token", Mark.FIRST_TOKEN),
     ("clause", Mark.FIRST_CLAUSE),

@@ -26,6 +26,7 @@ PANEL: Sequence[tuple[str, str]] = (
     ("send", "sending it to the server"),
     ("encode", "your voice made readable for the model"),
     ("recognise", "your words, from the sound"),
+    ("skill", "an answer without a model: clock, timers, sums"),
     ("prefill", "the model reads them"),
     ("token", "it begins to answer"),
     ("clause", "it goes on until there is enough to say"),

@@ -249,6 +249,26 @@ def test_a_speculation_stops_when_its_utterance_is_discarded(brain: Scripted) ->
     assert not stopped.is_set()
 
 
+def test_a_draft_stops_when_a_skill_answers(brain: Scripted) -> None:
+    drafting, closed, later = Flag(), Flag(), Flag()
+
+    def between(text: str) -> None:
+        drafting.set()
+        assert closed.wait(SECONDS)
+        if text != "It ":
+            later.set()
+
+    brain.chat.between = between
+    said = spoken(brain, pattern="x" * 20 + "..")
+    reply = brain.brain.reply((), said, Marks(), Flag())
+    assert isinstance(next(reply), UserTranscript)
+    assert drafting.wait(SECONDS)
+    reply.close()
+    closed.set()
+    brain.brain.close()  # waits for its threads
+    assert not later.is_set()
+
+
 def test_the_chat_model_cannot_send_the_terminal_a_command(brain: Scripted) -> None:
     brain.chat.texts = ("\x1b", "]0;title\x07Two\n\t", "lines\x9b2J\r.")
     assert brain.answers("Why?") == "Why?]0;titleTwo\n\tlines2J."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -289,7 +289,7 @@ class EmbeddedBrain:
 
     def reply(
         self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
-    ) -> Iterator[UserTranscript | Token]:
+    ) -> Generator[UserTranscript | Token]:
         released = marks.at(Mark.RELEASED) or time.monotonic()
         live = self._stop_listening()
         words = (
@@ -299,7 +299,12 @@ class EmbeddedBrain:
         )
         if not words:
             return
-        yield UserTranscript(words)
+        try:
+            yield UserTranscript(words)
+        except GeneratorExit:
+            self._ahead = None
+            self._loaded().abandon_newest()
+            raise
         prompt = self._prompt(past, words) + ASK
         reply = self._request(prompt, self._sampling.max_new_tokens, cancelled)
         self._ahead = None

@@ -126,8 +126,10 @@ class RemoteBrain:
 
     def reply(
         self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
-    ) -> Iterator[UserTranscript | Token]:
+    ) -> Generator[UserTranscript | Token]:
         timing = Timing()
+        if isinstance(user_input, str):
+            yield UserTranscript(user_input)
         if not self._model:  # the server could not be reached at the start
             for _ in self._find_model():
                 if cancelled.is_set():
@@ -140,7 +142,6 @@ class RemoteBrain:
                 return
             marks.mark(Mark.TRANSCRIBED)
             user_input = text.strip()
-        if isinstance(user_input, str):
             yield UserTranscript(user_input)
         parameters = {**self._parameters, "stream_options": {"include_usage": True}}
         pieces = self._texts(parameters, self._messages(past, user_input), cancelled, timing, marks)

@@ -390,7 +390,7 @@ class VoxtralBrain:
 
     def reply(
         self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
-    ) -> Iterator[UserTranscript | Token]:
+    ) -> Generator[UserTranscript | Token]:
         from voxtui.brains.voxtral import weights
 
         released = marks.at(Mark.RELEASED) or time.monotonic()

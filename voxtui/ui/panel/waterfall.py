@@ -41,6 +41,7 @@ class Waterfall(Widget):
         "send": "wait",
         "encode": "brain",
         "recognise": "brain",
+        "skill": "brain",
         "prefill": "brain",
         "token": "brain",
         "writing": "writing",

@@ -1,0 +1,117 @@
+"""An answer of a skill in the place of the brain's."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.dialogue.talking import talking, text
+from tests.fakes import ScriptedBrain
+from voxtui.dialogue.data import SKILL
+from voxtui.dialogue.events import TurnFinished, UserWords
+from voxtui.dialogue.marks import Outcome
+
+
+class ClockOnly:
+    """FakeSkills: answers words about the time, and notes everything it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bool]] = []
+        self.closed = False
+
+    def start(self) -> None: ...
+
+    def answer(self, words: str, again: bool) -> str | None:
+        self.asked.append((words, again))
+        return "It is ten past one." if "time" in words else None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class AbandonedBrain(ScriptedBrain):
+    """Notes if its reply is closed after the user's words."""
+
+    def __init__(self, heard: str) -> None:
+        super().__init__(heard=heard)
+        self.abandoned = threading.Event()
+
+    def reply(self, past, said, marks, cancelled) -> Iterator:
+        try:
+            yield from super().reply(past, said, marks, cancelled)
+        except GeneratorExit:
+            self.abandoned.set()
+            raise
+
+
+@contextmanager
+def with_skills(brain: ScriptedBrain, skills: ClockOnly):
+    with talking(brain, skills=skills) as t:
+        yield t
+    assert skills.closed
+
+
+def test_a_skill_answers_in_place_of_the_brain_in_the_same_voice():
+    brain = AbandonedBrain(heard="what time is it")
+    with with_skills(brain, ClockOnly()) as t:
+        turn = t.ask()
+        assert turn.outcome is Outcome.ANSWERED
+        assert (turn.brain, turn.heard, turn.reply) == (
+            SKILL,
+            "what time is it",
+            "It is ten past one.",
+        )
+        assert t.voice.clauses == ["It is ten past one."]
+        assert text(t.events) == "It is ten past one."
+        assert brain.abandoned.is_set()
+        marks = turn.marks
+        assert marks["skill"] <= marks["first_token"] <= marks["first_sound"]
+
+
+def test_the_turn_of_a_skill_stands_in_the_history_of_the_next():
+    brain = AbandonedBrain(heard="what time is it")
+    with with_skills(brain, ClockOnly()) as t:
+        t.ask()
+        t.engine.send_text("And now?")
+        t.turn()
+    past = brain.pasts[-1][0]
+    assert (past.user_text, past.reply_text) == ("what time is it", "It is ten past one.")
+
+
+def test_a_skill_takes_typed_words():
+    brain, skills = AbandonedBrain(heard=""), ClockOnly()
+    with with_skills(brain, skills) as t:
+        t.engine.send_text("The time, please")
+        turn = t.turn()
+        assert turn.brain == SKILL and turn.heard == "The time, please"
+        assert brain.abandoned.is_set()
+        assert len(t.events.of(UserWords)) == 1
+
+
+def test_the_brain_answers_what_no_skill_takes():
+    brain, skills = AbandonedBrain(heard="hello"), ClockOnly()
+    with with_skills(brain, skills) as t:
+        turn = t.ask()
+        assert turn.brain == "scripted" and turn.reply == "Yes."
+        assert "skill" not in turn.marks
+        assert skills.asked == [("hello", False)]
+
+
+def test_a_skill_knows_that_an_utterance_is_answered_again():
+    skills = ClockOnly()
+    with with_skills(AbandonedBrain(heard="what time is it"), skills) as t:
+        t.ask()
+        t.engine.replay()
+        t.events.until(TurnFinished)
+    assert [again for _, again in skills.asked] == [False, True]
+
+
+def test_a_brain_that_hears_no_words_answers_itself():
+    skills = ClockOnly()
+    with with_skills(ScriptedBrain(heard=None), skills) as t:
+        assert t.ask().brain == "scripted"
+        assert skills.asked == []
+
+
+def test_an_engine_has_no_skills_unless_it_is_given_some():
+    with talking(AbandonedBrain(heard="what time is it")) as t:
+        assert t.ask().brain == "scripted"

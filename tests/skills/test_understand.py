@@ -1,0 +1,33 @@
+"""The rules on sentences that they were built with. Others judge them: test_corpus.py."""
+
+import pytest
+
+from tests.skills.corpus import NOW, describe, same, sentences
+from voxtui.skills.understand import understand
+from voxtui.skills.words import normalise
+
+CASES = list(sentences("built-with.tsv"))
+
+
+@pytest.mark.parametrize(("meaning", "sentence"), CASES, ids=[case[1] for case in CASES])
+def test_a_sentence_has_its_meaning(meaning, sentence):
+    found = describe(understand(sentence, NOW))
+    assert same(meaning, found), found
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("Twenty-five", "25"),
+        ("one thousand two hundred", "1200"),
+        ("one hundred and four", "104"),
+        ("three thirty", "3 30"),
+        ("two point five", "2.5"),
+        ("the twenty-first of May", "the 21st of May"),
+        ("What's 1,200 + 7?", "What is 1200 + 7"),
+        ("nine p.m.", "9 pm"),
+        ("two million three hundred thousand", "2300000"),
+    ],
+)
+def test_numbers_are_read_as_words_and_as_digits(said, read):
+    assert normalise(said) == read

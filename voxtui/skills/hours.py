@@ -1,0 +1,202 @@
+"""Read and say times of day, and the moment that `tomorrow at nine` means."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+
+from voxtui.skills.days import DAY, Ambiguous, read_day, say_day
+from voxtui.skills.spans import SPAN, seconds_in
+
+_PART_NAMES = "morning|afternoon|evening|night"
+
+_CLOCK = (
+    r"(?:noon|midday|midnight"
+    r"|(?:a )?(?:half|quarter|\d{1,2})(?: minutes?)? (?:past|to|after) \d{1,2}"
+    r"|\d{1,2}:\d\d|\d{1,2} [0-5]\d|\d{1,2})(?: ?[ap]m)?"
+)
+_AT = rf"(?:at |by )?{_CLOCK}"
+_PART = rf"(?:(?:in the |this |at )?(?:{_PART_NAMES})|tonight)"
+
+CLOCK = rf"(?:{_CLOCK})(?: {_PART})?"
+"""A pattern without groups: a time of day."""
+
+_ON_DAY = rf"(?:on )?{DAY}"
+_IN_SPAN = rf"(?:in|after) {SPAN}|{SPAN} from now"
+_LATER = r"later(?: today)?|soon|sometime|in (?:a few|some|several|a couple of) \w+"
+
+_PIECE = (
+    rf"(?:{_IN_SPAN}|{_LATER}|{_ON_DAY}|{_PART}|(?:at|by) {_CLOCK}|noon|midnight"
+    rf"|\d{{1,2}}:\d\d(?: ?[ap]m)?|\d{{1,2}}(?: [0-5]\d)? ?[ap]m)"
+)
+_BARE_PIECE = rf"(?:{_PIECE}|{_CLOCK})"
+
+WHEN = rf"(?: ?{_PIECE}\b)+"
+"""A pattern without groups: a moment, in the words of `normalise`."""
+
+BARE_WHEN = rf"(?: ?{_BARE_PIECE}\b)+"
+"""The same, where a number alone is an hour: after `an alarm for`."""
+
+_SPLIT = re.compile(
+    rf"(?P<span>{_IN_SPAN})|(?P<later>{_LATER})|(?P<day>{_ON_DAY})(?![:\d])"
+    rf"|(?P<part>{_PART})|(?P<clock>{_AT})",
+    re.IGNORECASE,
+)
+
+_EARLIEST_BARE, _NOON = 7, 12
+"""Hours of another day that are taken as the morning if nothing else is said."""
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """The parts of a moment, as they were found."""
+
+    day: date | None = None
+    part: str = ""
+    hour: int | None = None
+    minute: int = 0
+    certain: bool = False
+    """the hour is one of 24"""
+
+
+def read_moment(text: str, now: datetime) -> datetime:
+    """Return the local moment that a text which matches BARE_WHEN means.
+
+    Raises Ambiguous with a question if it means none, several, or one that has passed.
+    """
+    wanted = _Wanted()
+    position = 0
+    while position < len(text):
+        found = _SPLIT.match(text, position)
+        if found is None:
+            raise Ambiguous("When?")
+        if found["later"]:
+            raise Ambiguous("When exactly?")
+        if found["span"]:
+            return _after(found["span"], text[found.end() :].strip(), now)
+        if found["day"]:
+            named = re.sub(r"^on ", "", found["day"], flags=re.IGNORECASE)
+            wanted.day = read_day(named, now.date())
+            if wanted.day is None:
+                raise Ambiguous("There is no such day. Which day?")
+        elif found["part"]:
+            wanted.part = found["part"].lower().split()[-1]
+        else:
+            _read_clock(re.sub(r"^(at|by) ", "", found["clock"].lower()), wanted)
+        position = found.end() + 1
+    return _resolve(wanted, now)
+
+
+def _after(span: str, rest: str, now: datetime) -> datetime:
+    """Return the moment after a span; `rest` may give the time on that day."""
+    seconds = seconds_in(span)
+    if not rest:
+        if not 0 < seconds < 366 * 86_400:
+            raise Ambiguous("When?")
+        return now + timedelta(seconds=seconds)
+    if seconds % 86_400:
+        raise Ambiguous("When exactly?")
+    wanted = _Wanted(now.date() + timedelta(seconds=seconds))
+    for found in _SPLIT.finditer(rest):
+        if found["part"]:
+            wanted.part = found["part"].lower().split()[-1]
+        elif found["clock"]:
+            _read_clock(re.sub(r"^(at|by) ", "", found["clock"].lower()), wanted)
+        else:
+            raise Ambiguous("When exactly?")
+    return _resolve(wanted, now)
+
+
+def _read_clock(text: str, wanted: _Wanted) -> None:
+    if text in ("noon", "midday", "midnight"):
+        wanted.hour, wanted.certain = (0 if text == "midnight" else 12), True
+        return
+    found = re.fullmatch(r"(.*?)(?: ?([ap])m)?", text)
+    assert found is not None
+    clock, half = found[1], found[2]
+    if relative := re.fullmatch(
+        r"(?:a )?(half|quarter|\d{1,2})(?: minutes?)? (past|to|after) (\d{1,2})", clock
+    ):
+        minutes = {"half": 30, "quarter": 15}.get(relative[1]) or int(relative[1])
+        hour, minute = int(relative[3]), minutes
+        if relative[2] == "to":
+            hour, minute = hour - 1 or 12, 60 - minutes
+    else:
+        hour_text, _, minute_text = clock.replace(" ", ":").partition(":")
+        hour, minute = int(hour_text), int(minute_text or 0)
+        wanted.certain = hour > 12 or hour_text.startswith("0")
+    if hour > 24 or minute > 59 or (half and not 0 < hour <= 12):
+        raise Ambiguous("There is no such time. At what time?")
+    if half:
+        hour, wanted.certain = hour % 12 + (12 if half == "p" else 0), True
+    wanted.hour, wanted.minute = hour % 24, minute
+
+
+def _resolve(wanted: _Wanted, now: datetime) -> datetime:
+    if wanted.hour is None:
+        raise Ambiguous("At what time?")
+    hours = _hours(wanted)
+    if wanted.day is not None and wanted.day != now.date():
+        return _future(_on(wanted, wanted.day, _choose(hours)), now)
+    if wanted.day is None and wanted.hour == 0 and wanted.certain:
+        return _on(wanted, now.date() + timedelta(1), 0)
+    if later := [hour for hour in hours if _on(wanted, now.date(), hour) > now]:
+        return _on(wanted, now.date(), later[0])
+    if wanted.day is not None or wanted.part in ("tonight",):
+        raise Ambiguous("That time has passed. At what time?")
+    return _on(wanted, now.date() + timedelta(1), hours[0])
+
+
+def _hours(wanted: _Wanted) -> list[int]:
+    """Return the hours of 24 that the wanted hour may mean, in order."""
+    hour = wanted.hour
+    assert hour is not None
+    if wanted.certain or hour > 12:
+        return [hour]
+    morning, evening = hour % 12, hour % 12 + 12
+    match wanted.part:
+        case "morning":
+            return [morning]
+        case "afternoon":
+            return [evening]
+        case "evening" | "night" | "tonight" if 5 <= hour < 12:
+            return [evening]
+        case "":
+            return [morning, evening] if hour != 12 else [12, 0]
+        case _:
+            raise Ambiguous("At what time?")
+
+
+def _choose(hours: list[int]) -> int:
+    """Return the hour on another day, if it is clear without a word about the part of the day."""
+    first = hours[0]
+    if len(hours) > 1 and not _EARLIEST_BARE <= first <= _NOON:
+        raise Ambiguous("In the morning or in the afternoon?")
+    return first
+
+
+def _on(wanted: _Wanted, day: date, hour: int) -> datetime:
+    return datetime.combine(day, time(hour, wanted.minute))
+
+
+def _future(moment: datetime, now: datetime) -> datetime:
+    if moment <= now:
+        raise Ambiguous("That time has passed. When?")
+    return moment
+
+
+def say_time(moment: datetime | time) -> str:
+    """Return `1:04 pm`; `noon` and `midnight` by name."""
+    if moment.minute == 0 and moment.hour in (0, 12):
+        return "noon" if moment.hour else "midnight"
+    hour, half = moment.hour % 12 or 12, "am" if moment.hour < 12 else "pm"
+    return f"{hour}:{moment.minute:02} {half}"
+
+
+def say_moment(moment: datetime, now: datetime) -> str:
+    """Return `tomorrow at 9:00 am`, `today at 1:24 pm` or `on Friday, December 25th at noon`."""
+    days = (moment.date() - now.date()).days
+    near = {0: "today", 1: "tomorrow", -1: "yesterday"}
+    day = near.get(days) or f"on {say_day(moment.date(), now.date())}"
+    return f"{day} at {say_time(moment)}"

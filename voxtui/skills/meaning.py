@@ -1,0 +1,82 @@
+"""The meanings that the rules find in a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An answer that is computed from the clock or from the numbers alone."""
+
+    kind: str
+    """`time`, `date`, `year`, `month`, `days`, `seconds`, `number` or `unit`"""
+    value: object
+    """the result, as the tests compare it"""
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something is missing or ambiguous."""
+
+    sentence: str
+    retry: str = ""
+    """the request with `{}` where the user's next words belong; empty: nothing to complete"""
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """The timer that is meant. All fields empty: the only one."""
+
+    name: str = ""
+    seconds: float = 0.0
+    """its length"""
+    every: bool = False
+
+
+class Do(StrEnum):
+    """The things that can be done to a timer."""
+
+    START = "start"
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    RESUME = "resume"
+    STATUS = "status"
+    ADD = "add"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerRequest:
+    do: Do
+    which: Which = Which()
+    """of START: the name of the new timer"""
+    seconds: float = 0.0
+    """the length of a new timer, or the change"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewReminder:
+    at: datetime
+    """local time"""
+    about: str
+    """empty: an alarm"""
+
+
+@dataclass(frozen=True, slots=True)
+class ListReminders:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReminder:
+    about: str = ""
+    """empty: the only one"""
+    every: bool = False
+
+
+Meaning: TypeAlias = Fact | Question | TimerRequest | NewReminder | ListReminders | CancelReminder

@@ -1,0 +1,194 @@
+"""Requests about timers: start, cancel, pause, resume, how long left, longer, shorter."""
+
+from __future__ import annotations
+
+import re
+
+from voxtui.skills.meaning import Do, Question, TimerRequest, Which
+from voxtui.skills.spans import SPAN, VAGUE, seconds_in
+
+LONGEST_SECONDS = 30 * 86_400
+
+_TIMER = r"(?:timers?|countdowns?)"
+_LEADING = (
+    r"(?:(?:the|a|an|my|our|your|this|that|new|another|current|running|paused|of|these|those"
+    r"|other|more) )*"
+)
+_DETERMINERS = rf"{_LEADING}(?P<every>all|every|both|each)?(?: (?:of|the|my|our|those|these))* ?"
+
+_REF = re.compile(
+    rf"{_DETERMINERS}(?P<before>(?:\S+ )*?){_TIMER}"
+    rf"(?: (?:called|named|for|in|on|with the name) {_LEADING}(?P<after>.+?))?",
+    re.IGNORECASE,
+)
+
+_VERBS = {
+    Do.CANCEL: r"(?:cancel|stop|delete|remove|clear|end|kill|turn off|switch off|abort|dismiss)",
+    Do.PAUSE: r"(?:pause|hold|suspend|freeze|halt)",
+    Do.RESUME: r"(?:resume|continue|unpause|carry on with|go on with|restart(?= the paused))",
+}
+_SIMPLE = tuple(
+    (do, re.compile(rf"{verb} (?P<ref>.+)", re.IGNORECASE)) for do, verb in _VERBS.items()
+)
+
+_LEFT = r"(?:left|remaining|remains|to go)"
+_HOW_LONG = r"how (?:long|much (?:time|longer)|many (?:hours|minutes|seconds))"
+_STATUS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"{_HOW_LONG}(?: (?:is|are|time|do i have|have i got))? {_LEFT}"
+        r"(?: (?:on|for|of) (?P<ref>.+))?",
+        rf"{_HOW_LONG} (?:is|are) there {_LEFT} (?:on|for) (?P<ref>.+)",
+        rf"{_HOW_LONG} do(?:es)? (?P<ref>.+?) (?:still )?have(?: {_LEFT})?",
+        rf"{_HOW_LONG} (?:is it )?(?:until|till|before) (?P<ref>.+?)"
+        rf" (?:rings?|goes off|go off|ends?|is (?:done|over|up|finished))",
+        r"how (?:long|much longer) (?:for|on) (?P<ref>.+)",
+        r"when (?:does|do|is|are|will) (?P<ref>.+?) (?:be )?"
+        r"(?:done|go off|going off|ring|end|over|up|finished|finish|ready)",
+        r"(?P<ref>.+) status",
+        r"(?:what is )?(?:the )?status of (?P<ref>.+)",
+        rf"(?:what is |what time is |how much )?(?:the )?(?:time )?{_LEFT} (?:on|for) (?P<ref>.+)",
+        r"(?:which|what) (?P<ref>timers) (?:are (?:running|set|active|on|there)|do i have|have i"
+        r"(?: got| set)?|did i set)",
+        r"(?:list|show|name|read|check)(?: me)?(?: on)? (?P<ref>.+)",
+        r"(?:are there|do i have|have i got) (?:any |some )?(?P<ref>timers?)"
+        r"(?: (?:running|set|active|on|left))?",
+        r"is there (?:a|any) (?P<ref>timer)(?: (?:running|set|active|on))?",
+        r"(?:is|are) (?P<ref>.+?) (?:still )?(?:running|on|going|active)",
+    )
+)
+_ADD = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"(?:add|put) (?P<span>{SPAN}) (?:to|on|onto) (?P<ref>.+)",
+        rf"give (?P<ref>.+?) (?P<span>{SPAN})",
+        rf"(?:extend|increase|lengthen|prolong) (?P<ref>.+) by (?P<span>{SPAN})",
+        rf"make (?P<ref>.+?) (?P<span>{SPAN}) longer",
+    )
+)
+_REMOVE = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"(?:remove|subtract|deduct|take|knock|shave|cut) (?P<span>{SPAN})"
+        rf" (?:from|off|off of|away from|out of) (?P<ref>.+)",
+        rf"(?:decrease|reduce|shorten|cut) (?P<ref>.+) by (?P<span>{SPAN})",
+        rf"make (?P<ref>.+?) (?P<span>{SPAN}) shorter",
+    )
+)
+_MORE = re.compile(r"\b(?:another|extra|additional|more) ", re.IGNORECASE)
+
+_SET = (
+    r"(?:(?:please )?(?:set|start|begin|create|make|run|launch|add|give me|get me|put on|i need"
+    r"|i want|i would like|let us have|set up|start up)(?: up)? )"
+)
+_ARTICLE = r"(?:(?:a|an|the|my|another|new|me) )*"
+_NAME = r"(?P<{}>[^\W\d_]\S*(?: [^\W\d_]\S*){{0,3}}?)"
+_OWN = r"(?:the |my |a |an |our |some )?"
+_CALLED = r"(?:called|named)"
+
+_START = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"{_SET}?{_ARTICLE}(?P<span>{SPAN})(?: long)? (?:{_NAME.format('b')} )?{_TIMER}"
+        rf"(?: (?:{_CALLED}|for|with the name) {_OWN}{_NAME.format('n')})?",
+        rf"{_SET}?{_ARTICLE}(?:{_NAME.format('b')} )?{_TIMER}"
+        rf"(?: (?:{_CALLED}|for) {_OWN}{_NAME.format('n')})?? ?(?:for|of|to|at|with|from)?"
+        rf" (?P<span>{SPAN})(?: (?:{_CALLED}|for) {_OWN}{_NAME.format('n2')})?",
+        rf"count down (?:from |for )?(?P<span>{SPAN})",
+        rf"(?P<span>{SPAN}) for (?:the|my) {_NAME.format('n')}",
+    )
+)
+_START_VAGUE = re.compile(
+    rf"{_SET}{_ARTICLE}(?:{_NAME.format('b')} )?timer"
+    rf"(?: (?:{_CALLED}|for) (?P<n>.+))?|{_SET}{_ARTICLE}(?:(?P<x>\S+) )?countdown",
+    re.IGNORECASE,
+)
+_NO_NAME = re.compile(
+    rf"\b(?:{SPAN}|half|quarter|and|seconds?|minutes?|hours?|days?|for|of|timer)\b"
+    r"|\b(?:how|what|why|when|where|who|is|are)\b",
+    re.IGNORECASE,
+)
+
+
+def understand(text: str) -> TimerRequest | Question | None:
+    """Return the request about a timer in a normalised text; None if there is none."""
+    low = text.lower()
+    if "timer" not in low and "count" not in low:
+        if re.fullmatch(rf"{_HOW_LONG} (?:is )?left", low):
+            return TimerRequest(Do.STATUS)
+        return _start(text) if " for " in low else None
+    return _change(text) or _simple(text) or _status(text) or _start(text)
+
+
+def _simple(text: str) -> TimerRequest | None:
+    for do, pattern in _SIMPLE:
+        if (found := pattern.fullmatch(text)) and (which := read_which(found["ref"])):
+            return TimerRequest(do, which)
+    return None
+
+
+def _status(text: str) -> TimerRequest | None:
+    for pattern in _STATUS:
+        if found := pattern.fullmatch(text):
+            which = read_which(found["ref"]) if found["ref"] else Which()
+            if which is not None:
+                return TimerRequest(Do.STATUS, which)
+    return None
+
+
+def _change(text: str) -> TimerRequest | Question | None:
+    plain = _MORE.sub("", re.sub(r" more$", "", text))
+    for do, patterns in ((Do.ADD, _ADD), (Do.REMOVE, _REMOVE)):
+        for pattern in patterns:
+            found = pattern.fullmatch(plain)
+            if found and (which := read_which(found["ref"])):
+                return TimerRequest(do, which, seconds_in(found["span"]))
+    return None
+
+
+def _start(text: str) -> TimerRequest | Question | None:
+    for pattern in _START:
+        found = pattern.fullmatch(text)
+        if found is None:
+            continue
+        groups = found.groupdict()
+        names = [name for key in ("b", "n", "n2") if (name := groups.get(key))]
+        if len(names) > 1 or any(_NO_NAME.search(name) for name in names[:1] if name != "second"):
+            continue
+        seconds = seconds_in(found["span"])
+        if not 0 < seconds <= LONGEST_SECONDS:
+            return Question("A timer takes from one second to 30 days. For how long?")
+        return TimerRequest(Do.START, Which(names[0].lower() if names else ""), seconds)
+    return _missing_span(text)
+
+
+def _missing_span(text: str) -> Question | None:
+    """Ask for the length, if a timer was requested without one or with a vague one."""
+    found = _START_VAGUE.fullmatch(text)
+    if found is None:
+        return None
+    about, before = found["n"] or "", found["b"] or ""
+    about = re.sub(rf"^{_OWN}", "", about)
+    vague = re.fullmatch(VAGUE, found["n"] or "", re.IGNORECASE)
+    if not vague and (re.search(r"\d", about) or len(about.split()) > 3 or _NO_NAME.search(before)):
+        return None
+    name = "" if vague else before or about
+    named = f" called {name}" if name else ""
+    return Question("For how long?", f"set a timer{named} for {{}}")
+
+
+def read_which(text: str) -> Which | None:
+    """Return the timer that `the pasta timer` or `timer for 5 minutes` means; None for no timer."""
+    found = _REF.fullmatch(text)
+    if found is None:
+        return None
+    words = " ".join(filter(None, (found["before"].strip(), found["after"]))).lower()
+    words = re.sub(rf"^{_LEADING}", "", words)
+    every = bool(found["every"])
+    if not words:
+        return Which(every=every)
+    if re.fullmatch(SPAN, words):
+        return Which(seconds=seconds_in(words), every=every)
+    if re.search(r"\d", words) or len(words.split()) > 4:
+        return None
+    return Which(name=words, every=every)

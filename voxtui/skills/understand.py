@@ -1,0 +1,30 @@
+"""From a sentence to its meaning: every rule of every skill, in order."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from voxtui.skills import clock, reminder_words, sums, timer_words, units
+from voxtui.skills.meaning import Meaning
+from voxtui.skills.words import normalise, strip_courtesy
+
+LONGEST_REQUEST = 200
+"""Characters. A longer text is no request to a clock or a calculator."""
+
+
+def understand(sentence: str, now: datetime) -> Meaning | None:
+    """Return what `sentence` asks of the skills at the local time `now`; None: of none of them.
+
+    Takes well under a millisecond.
+    """
+    if len(sentence) > LONGEST_REQUEST or re.fullmatch(r"\d+-\d+", sentence.strip()):
+        return None  # `10-4` is no sum
+    text = strip_courtesy(normalise(sentence))
+    return (
+        reminder_words.understand(text, now)
+        or timer_words.understand(text)
+        or clock.understand(text, now)
+        or sums.understand(text)
+        or units.understand(text)
+    )
