@@ -53,12 +53,12 @@ lint: $(VENV)/.installed-test
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header
 HASHES = --generate-hashes --constraint $@.all
 lock: $(VENV)/.installed-test
-	$(COMPILE) --upgrade --extra embedded --extra remote --extra voxtral --extra kokoro \
+	$(COMPILE) --upgrade --extra embedded --extra remote --extra serve --extra voxtral --extra kokoro \
 		--group build --group test pyproject.toml > $@.all
 	@echo '# What `make setup` installs, by `make lock`.' > $@.run
 	$(COMPILE) $(HASHES) --extra embedded --group build pyproject.toml >> $@.run
 	@echo '# What `make test` installs besides torch, by `make lock`.' > $@.test
-	$(COMPILE) $(HASHES) --extra embedded --extra remote --group test pyproject.toml > $@.part
+	$(COMPILE) $(HASHES) --extra embedded --extra remote --extra serve --group test pyproject.toml > $@.part
 	@awk '/^[^ ]/ { keep = !/^(cuda-|nvidia-|torch=|triton=)/ } keep' $@.part >> $@.test
 	@echo "kokoro>=0.9.4,<0.10; python_version < '3.13'" > $@.in
 	$(COMPILE) $(HASHES) --no-deps $@.in >> $@.test

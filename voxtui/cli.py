@@ -235,6 +235,38 @@ def say(
 
 
 @cli.command()
+@click.option("--brain", metavar="NAME", help="Recognise with this brain, not brain.name.")
+@click.option("--host", metavar="ADDRESS", help="Listen there, not on serve.host.")
+@click.option("--port", type=int, metavar="N", help="Listen there, not on serve.port.")
+@click.option(
+    "--sessions", type=int, metavar="N", help="Serve so many at once, not serve.sessions."
+)
+@click.option("--uds", type=FILE_PATH, metavar="PATH", help="Listen on a Unix socket.")
+@click.option("--tls-cert", type=FILE_PATH, metavar="PEM", help="Serve https with this.")
+@click.option("--tls-key", type=FILE_PATH, metavar="PEM", help="The key of --tls-cert.")
+@global_options
+def serve(
+    options: Options, brain: str | None, host: str | None, port: int | None, sessions: int | None,
+    uds: Path | None, tls_cert: Path | None, tls_key: Path | None,
+) -> None:  # fmt: skip
+    """Transcribe and speak for other programs: a server in OpenAI's shapes.
+
+    It listens on this machine only, unless --host names another address.
+    """
+    config = options.load().config
+    from voxtui.serve.command import ServeOptions, run
+    from voxtui.settings.sources import with_value
+
+    for key, value, source in (
+        ("brain.name", brain, "--brain"), ("serve.host", host, "--host"),
+        ("serve.port", port, "--port"), ("serve.sessions", sessions, "--sessions"),
+    ):  # fmt: skip
+        if value is not None:
+            config = with_value(config, key, value, source)
+    run(config, ServeOptions(uds, tls_cert, tls_key))
+
+
+@cli.command()
 @click.argument("files", nargs=-1, type=FILE_PATH)
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip

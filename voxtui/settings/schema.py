@@ -247,6 +247,19 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
 
 
+class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`voxtui serve`."""
+
+    host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
+    """off loopback, each request needs a key"""
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    """0: a free one"""
+    sessions: Annotated[int, Meta(ge=1, le=64)] = 1
+    """at once; each has models of its own"""
+    max_upload_mb: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    """of files that are kept until they are complete"""
+
+
 class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # No letters, because other shortcuts use them. Only keys that every terminal reports.
     talk_key: Literal[
@@ -282,3 +295,4 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics: MetricsConfig = MetricsConfig()
     dictate: DictateConfig = DictateConfig()
     ui: UiConfig = UiConfig()
+    serve: ServeConfig = ServeConfig()

@@ -1,0 +1,89 @@
+"""A server on a real socket, with a scripted recogniser, detector and voice."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx2
+import numpy as np
+import pytest
+import uvicorn
+
+from tests.fakes import BeepVoice, LoudIsSpeech
+from voxtui.dialogue.data import SAMPLE_RATE
+from voxtui.serve.announcing import Announcing
+from voxtui.serve.app import build_app
+from voxtui.serve.command import HEADER_BYTES, MESSAGE_BYTES
+from voxtui.serve.pool import Pool, WarmParts
+from voxtui.settings.schema import Config
+
+PATIENCE = 20.0
+"""Seconds until a test gives a client up."""
+
+
+def counted(samples) -> str:
+    """Return how long the sound is, instead of its words."""
+    return f"{len(samples) / SAMPLE_RATE:.1f} seconds."
+
+
+class Server:
+    def __init__(self, port: int, stop: Callable[[], None]) -> None:
+        self.port = port
+        self.stop = stop
+        self.url = f"http://127.0.0.1:{port}"
+        self.client = httpx2.Client(base_url=self.url, timeout=PATIENCE)
+
+
+@contextmanager
+def serving(
+    config: Config = Config(),  # noqa: B008 (immutable)
+    recognise: Callable = counted,
+    sets: int = 1,
+    token: str | None = None,
+    voice: object | None = None,
+) -> Iterator[Server]:
+    pool = Pool([WarmParts(recognise, LoudIsSpeech(), voice or BeepVoice()) for _ in range(sets)])
+    app = build_app(config, pool, "embedded", token, frozenset())
+    ready = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = Announcing(
+            uvicorn.Config(
+                app, ws="wsproto", http="h11", lifespan="off", log_level="error",
+                ws_max_size=MESSAGE_BYTES, h11_max_incomplete_event_size=HEADER_BYTES,
+            ),
+            ready.set,
+        )  # fmt: skip
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        assert ready.wait(PATIENCE)
+        running = Server(listener.getsockname()[1], lambda: setattr(server, "should_exit", True))
+        try:
+            with running.client:
+                yield running
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+def spoken(*seconds: float, pause: float = 0.8) -> np.ndarray:
+    """Return loud stretches of `seconds` each, with a pause after each: float32, 16 kHz."""
+    parts = [
+        part
+        for length in seconds
+        for part in (np.full(int(length * SAMPLE_RATE), 0.5), np.zeros(int(pause * SAMPLE_RATE)))
+    ]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def pcm(samples: np.ndarray) -> bytes:
+    return (samples * 32767).astype("<i2").tobytes()

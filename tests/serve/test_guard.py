@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.serve.conftest import Server, serving
+
+EVERY_PATH = ("/readyz", "/metrics", "/openapi.json", "/v1/models", "/v1/audio/speech", "/nothing")
+
+
+@pytest.fixture(scope="module")
+def locked():
+    with serving(token="secret") as server:
+        yield server
+
+
+def status(server: Server, path: str, **headers: str) -> int:
+    return server.client.get(path, headers=headers).status_code
+
+
+def test_with_a_token_every_path_but_the_health_needs_it(locked):
+    assert status(locked, "/healthz") == 200
+    for path in EVERY_PATH:
+        assert status(locked, path) == 401, path
+        assert status(locked, path, Authorization="Bearer wrong") == 401, path
+        assert status(locked, path, Authorization="Bearer secret") != 401, path
+
+
+def test_a_token_in_the_query_opens_no_page(locked):
+    assert status(locked, "/v1/models?access_token=secret") == 401
+
+
+def test_a_websocket_takes_the_token_as_header_protocol_or_query(locked):
+    path = "/v1/audio/transcriptions/realtime"
+    for url, options in (
+        (path, {"headers": {"Authorization": "Bearer secret"}}),
+        (path, {"subprotocols": ["realtime", "openai-insecure-api-key.secret"]}),
+        (f"{path}?access_token=secret", {}),
+    ):
+        with locked.client.websocket(url, **options) as socket:
+            assert "session.created" in socket.receive_text()
+            socket.send_text("stop")
+            socket.receive_text()
+    with pytest.raises(Exception, match="401"), locked.client.websocket(path):
+        pass
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "localhost.evil.example"])
+def test_a_request_to_a_name_that_is_not_ours_is_refused(server, host):
+    assert status(server, "/v1/models", Host=host) in (400, 403)
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:1", "[::1]:8000"])
+def test_addresses_and_localhost_are_ours(server, host):
+    assert status(server, "/v1/models", Host=host) == 200
+
+
+def test_a_page_of_another_site_is_refused_even_on_loopback(server):
+    own = server.url
+    assert status(server, "/v1/models", Origin=own) == 200
+    for origin in ("https://evil.example", "null", own.replace("http", "ftp")):
+        assert status(server, "/v1/models", Origin=origin) == 403, origin

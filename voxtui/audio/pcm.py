@@ -1,0 +1,73 @@
+"""Decode 16-bit PCM and the header of a WAV file while their bytes arrive."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from voxtui.dialogue.data import SAMPLE_RATE
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+
+LONGEST_HEADER = 65_536
+"""Bytes. Some recorders write a table or a text before the sound."""
+
+UNKNOWN_SIZE = 0x7FFF_0000
+"""A program that pipes a WAV cannot know its size. It writes 0 or a number above this one."""
+
+_PCM, _FORMAT_BYTES = 1, 16
+
+
+class PcmStream:
+    """Turns the bytes of 16-bit mono PCM into samples. A chunk may end within a sample."""
+
+    def __init__(self, size: int | None = None) -> None:
+        """`size`: bytes of sound; what follows is ignored. None: no limit."""
+        self._left = size
+        self._half = b""
+
+    def feed(self, data: bytes) -> Samples:
+        """Return float32 in [-1, 1), shape (n,)."""
+        if self._left is not None:
+            data = data[: self._left]
+            self._left -= len(data)
+        data = self._half + data
+        whole = len(data) - len(data) % 2
+        self._half = data[whole:]
+        return np.frombuffer(data[:whole], "<i2").astype(np.float32) / np.float32(32768)
+
+
+def wav_header(start: bytes) -> tuple[int, int | None] | None:
+    """Return (offset, bytes or None) of the sound in a WAV whose first bytes are `start`.
+
+    Returns None while more bytes are needed. Raises ValueError if it is no 16-bit mono PCM at
+    16 kHz, or if its header is longer than LONGEST_HEADER.
+    """
+    if not b"RIFF".startswith(start[:4]) or not b"WAVE".startswith(start[8:12]):
+        raise ValueError("no WAV")
+    position, is_pcm = 12, False
+    while len(start) >= position + 8:
+        kind, size = struct.unpack_from("<4sI", start, position)
+        position += 8
+        if kind == b"data":
+            if not is_pcm:
+                raise ValueError("no 16-bit mono PCM at 16 kHz")
+            return position, None if size == 0 or size >= UNKNOWN_SIZE else size
+        if kind == b"fmt ":
+            if len(start) < position + _FORMAT_BYTES:
+                return None
+            code, channels, rate = struct.unpack_from("<HHI", start, position)
+            (bits,) = struct.unpack_from("<H", start, position + 14)
+            is_pcm = (code, channels, rate, bits) == (_PCM, 1, SAMPLE_RATE, 16)
+        position += size + size % 2
+        if position > LONGEST_HEADER:
+            raise ValueError("the header is too long")
+    return None
+
+
+def as_pcm(samples: Samples) -> bytes:
+    """Return `samples` (float32) as 16-bit little-endian PCM; louder ones are clipped."""
+    return (np.clip(samples, -1, 1) * 32767).round().astype("<i2").tobytes()

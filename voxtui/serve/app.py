@@ -1,0 +1,111 @@
+"""The routes of the server."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+
+from voxtui import __version__
+from voxtui.serve.dictation import Dictation
+from voxtui.serve.guard import Guard, refused
+from voxtui.serve.metrics import Metrics
+from voxtui.serve.schema import openapi
+from voxtui.serve.shapes import Refusal, failed
+from voxtui.serve.speech import SpeechEndpoint
+from voxtui.serve.transcriptions import Transcriptions
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from voxtui.serve.pool import Pool
+    from voxtui.settings.schema import Config
+
+
+def model_name(config: Config, brain: str) -> str:
+    """Return the name that clients call the recogniser of `brain` by."""
+    names = {
+        "remote": config.brain.remote.model or "remote",
+        "voxtral": config.brain.voxtral.model,
+    }
+    return names.get(brain, "moonshine-tiny-en")
+
+
+def build_app(
+    config: Config, pool: Pool, brain: str, token: str | None, hosts: frozenset[str]
+) -> ASGIApp:
+    """Return the ASGI application.
+
+    `brain`: which of them recognises. `token`: what each request must carry; None for nothing.
+    `hosts`: names besides addresses that requests may be sent to.
+    """
+    metrics = Metrics(pool.size)
+    started = int(time.time())
+    model = model_name(config, brain)
+    english_only = brain == "embedded"
+    most_bytes = config.serve.max_upload_mb * 2**20
+
+    def json(value: object, status: int = 200) -> Response:
+        return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+    async def healthz(request: Request) -> Response:
+        return json({"status": "ok"})
+
+    async def readyz(request: Request) -> Response:
+        free = pool.size - pool.busy
+        return json({"status": "ready", "sessions": pool.size, "free": free, "model": model})
+
+    async def models(request: Request) -> Response:
+        names = [model] + [config.voice.name] * (config.voice.engine != "none")
+        listed = [
+            {"id": name, "object": "model", "created": started, "owned_by": "voxtui"}
+            for name in names
+        ]
+        return json({"object": "list", "data": listed})
+
+    async def show_metrics(request: Request) -> Response:
+        metrics.busy.set(pool.busy)
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def show_openapi(request: Request) -> Response:
+        return json(openapi(__version__))
+
+    async def http_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        what = {404: "There is no such path.", 405: "The path does not take this method."}
+        message = what.get(error.status_code, f"{error.detail}.")
+        return refused(Refusal(error.status_code, message, headers=dict(error.headers or {})))
+
+    async def bug(request: Request, error: Exception) -> Response:
+        return refused(failed("voxtui failed. Its standard error says more."))
+
+    app = Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", show_metrics),
+            Route("/openapi.json", show_openapi),
+            Route("/v1/models", models),
+            Route(
+                "/v1/audio/transcriptions",
+                Transcriptions(pool, config.vad, model, english_only, most_bytes, metrics),
+                methods=["POST"],
+            ),
+            Route(
+                "/v1/audio/speech",
+                SpeechEndpoint(pool, config.voice, model, metrics),
+                methods=["POST"],
+            ),
+            WebSocketRoute(
+                "/v1/audio/transcriptions/realtime", Dictation(pool, config.vad, metrics)
+            ),
+        ],
+        exception_handlers={HTTPException: http_error, 500: bug},
+    )
+    return Guard(app, token, hosts)

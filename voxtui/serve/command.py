@@ -1,0 +1,200 @@
+"""`voxtui serve`: load the models, listen, and stop when asked to."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from voxtui.errors import InputError, ModelError, how_to_install
+
+if TYPE_CHECKING:
+    from voxtui.settings.schema import Config
+
+KEY_VARIABLE = "VOXTUI_API_KEY"
+"""The variable that voxtui as a client reads."""
+
+DRAIN_SECONDS = 10
+"""After a request to stop, answers that have begun get so long."""
+
+HEADER_BYTES = 16 * 1024
+
+MESSAGE_BYTES = 1024 * 1024
+"""Largest message of a WebSocket: 32 s of sound."""
+
+PING_SECONDS = 20.0
+
+BACKLOG = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    uds: Path | None = None
+    """the path of a Unix socket, instead of an address"""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+
+def run(config: Config, options: ServeOptions) -> None:
+    """Serve until SIGINT or SIGTERM. Raises VoxtuiError."""
+    try:
+        import uvicorn
+
+        from voxtui.serve.announcing import Announcing
+        from voxtui.serve.app import build_app, model_name
+        from voxtui.serve.pool import warm_pool
+    except ImportError as error:
+        raise InputError(
+            f"The server's packages are not installed ({error.name}).", how_to_install("serve")
+        ) from error
+
+    def note(sentence: str) -> None:
+        click.echo(sentence, err=True)
+
+    _check_tls(options)
+    with bound(config, options) as listener:  # before the models load: the port may be in use
+        note("Loading the models.")
+        with warm_pool(config, note) as pool:
+            brain = recognising_brain(config)
+            model = model_name(config, brain)
+            token, is_new = key(config, options)
+            app = build_app(config, pool, brain, token, frozenset({config.serve.host.lower()}))
+            server = Announcing(
+                uvicorn.Config(
+                    app,
+                    ws="wsproto",
+                    http="h11",
+                    lifespan="off",
+                    proxy_headers=False,
+                    access_log=False,  # a URL may hold a key
+                    log_level="warning",
+                    ws_max_size=MESSAGE_BYTES,
+                    ws_ping_interval=PING_SECONDS,
+                    ws_ping_timeout=PING_SECONDS,
+                    h11_max_incomplete_event_size=HEADER_BYTES,
+                    timeout_graceful_shutdown=DRAIN_SECONDS,
+                    server_header=False,
+                    ssl_certfile=options.tls_cert,
+                    ssl_keyfile=options.tls_key,
+                ),
+                lambda: _announce(config, options, listener, model, token if is_new else None),
+            )
+            with suppress(KeyboardInterrupt):  # uvicorn has drained and raises it again
+                server.run(sockets=[listener])
+
+
+def recognising_brain(config: Config) -> str:
+    """Return "embedded", "voxtral" or "remote"; for "auto" what is possible here."""
+    from voxtui.models.cuda import check_voxtral
+
+    if config.brain.name != "auto":
+        return config.brain.name
+    try:
+        check_voxtral()
+    except ModelError:
+        return "embedded"
+    return "voxtral"
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def key(config: Config, options: ServeOptions) -> tuple[str | None, bool]:
+    """Return (the key that clients need, whether it was made now).
+
+    None on loopback and on a Unix socket. Otherwise that of VOXTUI_API_KEY, or a new one.
+    """
+    if options.uds is not None or is_loopback(config.serve.host):
+        return None, False
+    if given := os.environ.get(KEY_VARIABLE):
+        return given, False
+    return secrets.token_urlsafe(24), True
+
+
+def bound(config: Config, options: ServeOptions) -> socket.socket:
+    """Return a listening socket. Raises InputError."""
+    if options.uds is not None:
+        return _unix_socket(options.uds)
+    host, port = config.serve.host, config.serve.port
+    try:
+        (family, _, _, _, address), *_ = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise InputError(
+            f"voxtui cannot listen on {host}:{port}: {error.strerror}.",
+            "--port and --host choose another address.",
+        ) from error
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        _remove_stale(path)
+        before = os.umask(0o177)  # only this user may connect
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(before)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise InputError(f"voxtui cannot listen on {path}: {error.strerror or error}.") from error
+    return listener
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove a socket that no process listens on. Raises OSError if one does."""
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+    raise OSError("another process listens there")
+
+
+def _check_tls(options: ServeOptions) -> None:
+    if (options.tls_cert is None) != (options.tls_key is None):
+        raise InputError("--tls-cert and --tls-key belong together.")
+    for path in (options.tls_cert, options.tls_key):
+        if path is not None and not os.access(path, os.R_OK):
+            raise InputError(f"{path}: cannot be read.")
+
+
+def _announce(
+    config: Config,
+    options: ServeOptions,
+    listener: socket.socket,
+    model: str,
+    new_token: str | None,
+) -> None:
+    """Print the ready line, and a new key, which is shown this once."""
+    if options.uds is not None:
+        where = f"unix:{options.uds}"
+    else:
+        host, port = config.serve.host, listener.getsockname()[1]
+        scheme = "https" if options.tls_cert else "http"
+        where = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/v1"
+    voice = "no voice" if config.voice.engine == "none" else f"voice {config.voice.name}"
+    sessions = config.serve.sessions
+    click.echo(f"Ready: {where} ({model}, {voice}, {sessions} at once). Ctrl+C stops.")
+    if new_token:
+        click.echo(f"API key, shown this once: {new_token}")
+        click.echo(f"Set {KEY_VARIABLE} to choose your own.", err=True)

@@ -1,0 +1,97 @@
+"""Refuse strangers: the Host, the Origin and the token of each request."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from voxtui.serve.shapes import Refusal
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+OPEN_PATHS = ("/healthz",)
+"""They say nothing that a stranger may not know."""
+
+KEY_PROTOCOL = "openai-insecure-api-key."
+"""A browser cannot set a header on a WebSocket. It names the key as a subprotocol instead."""
+
+
+class Guard:
+    """ASGI middleware. `token` None: no token is needed. `hosts`: names besides addresses.
+
+    A page of any site can send requests to localhost. A browser then sends an Origin that is not
+    ours, or, by DNS rebinding, a Host that is not ours.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, hosts: frozenset[str]) -> None:
+        self._app = app
+        self._token = token
+        self._hosts = hosts | {"localhost"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check(scope)
+        except Refusal as refusal:
+            if scope["type"] == "websocket":
+                await receive()  # websocket.connect
+            await refused(refusal)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            raise Refusal(403, f"This server is not called {host!r}.", code="host_not_allowed")
+        origin = headers.get("origin")
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+            raise Refusal(403, f"Pages of {origin} may not use it.", code="origin_not_allowed")
+        if self._token is None or scope["path"] in OPEN_PATHS:
+            return
+        given = _token_of(scope, headers)
+        if not given:
+            raise Refusal(401, "The API key is missing.", code="missing_api_key")
+        if not hmac.compare_digest(given.encode(), self._token.encode()):
+            raise Refusal(401, "The API key is wrong.", code="invalid_api_key")
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        if name.lower() in self._hosts:
+            return True
+        try:
+            ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return True
+
+
+def _token_of(scope: Scope, headers: Headers) -> str:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    if scope["type"] != "websocket":
+        return ""
+    for protocol in scope.get("subprotocols", ()):
+        if protocol.startswith(KEY_PROTOCOL):
+            return protocol.removeprefix(KEY_PROTOCOL)
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    return query.get("access_token", [""])[0]
+
+
+def refused(refusal: Refusal) -> Response:
+    """Return the answer to a refused request, or to a refused WebSocket."""
+    return Response(
+        refusal.body,
+        refusal.status,
+        {"connection": "close", **refusal.headers},
+        media_type="application/json",
+    )
