@@ -467,7 +467,7 @@ class LocalControls(Controls):
         """
         try:
             config = with_value(self.config, key, value)
-            if key == "ui.theme":
+            if key.startswith("ui."):
                 self.config, self.chosen[key] = config, value
             elif self.failed:
                 self._start_again(config, **self._device(key, config))

@@ -37,7 +37,7 @@ PROJECT_KEYS = frozenset(
         "streaming.min_words", "streaming.max_words", "streaming.flush_ms",
         "targets.ttft_ms", "targets.processing_ms", "targets.first_sound_ms", "targets.total_ms",
         "targets.typed_ttft_ms", "targets.typed_first_sound_ms", "targets.typed_total_ms",
-        "ui.talk_key", "ui.theme", "ui.motion",
+        "ui.talk_key", "ui.theme", "ui.motion", "ui.panel",
     }
 )  # fmt: skip
 """Keys that PROJECT_FILE may set. They send no data elsewhere, load no model and write no file."""

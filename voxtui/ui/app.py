@@ -16,6 +16,7 @@ from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Footer, Input
@@ -56,7 +57,7 @@ from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.help import Help
 from voxtui.ui.menu import Menu
-from voxtui.ui.panel.panel import LatencyPanel
+from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
 from voxtui.ui.startup import Samples
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk import Talk
@@ -116,6 +117,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         Binding("1", "clip(1)", "Clip", key_display="1-9", priority=True,
                 tooltip="let it hear a sample clip"),
         *(Binding(f"{n}", f"clip({n})", show=False, priority=True) for n in range(2, 10)),
+        Binding("ctrl+l", "panel", "Panel", key_display="^l", show=False, priority=True,
+                tooltip="show the times as one line, at a glance or as a laboratory"),
         Binding("question_mark,f1", "help", "Keys", key_display="?", tooltip="this list (or F1)"),
         Binding("ctrl+p", "command_palette", "Menu", key_display="^p",
                 tooltip="choose microphone, speaker, brain, voice, preset, theme"),
@@ -187,6 +190,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 yield self.transcript
                 yield self.status.samples
             yield self.panel
+        yield self.panel.line
         yield self.bar
         yield Footer(show_command_palette=False)
 
@@ -216,6 +220,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _paint_all(self, _: object) -> None:
         self.refresh()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._fit_panel(event.size)
+
+    def _fit_panel(self, terminal: Size) -> None:
+        size = size_for(self.controls.config.ui.panel, terminal)
+        if size != self.panel.chosen:
+            self.panel.show_as(size)
 
     # Events.
 
@@ -509,6 +521,16 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if not isinstance(self.screen, CommandPalette):
             providers = [*App.COMMANDS, self.menu.provider()]
             self.push_screen(CommandPalette(providers, id="--command-palette"))
+
+    def action_panel(self) -> None:
+        """Show the panel in the next of its sizes that fit this terminal."""
+        sizes = [size for size in SIZES if size_for(size, self.size) == size]
+        if len(sizes) == 1:
+            self.notify("This terminal has room for the line only.")
+            return
+        size = sizes[(sizes.index(self.panel.chosen) + 1) % len(sizes)]
+        self.controls.choose("ui.panel", size)
+        self._fit_panel(self.size)
 
     def action_help(self) -> None:
         self.push_screen(Help(self.keys))

@@ -12,9 +12,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 PANEL: Sequence[tuple[str, str]] = (
-    ("TTFT", "time to first token: to the first piece of a word"),
+    ("TTFT", "first word: time to the first token, a piece of a word"),
     ("First sound", "until you hear it"),
-    ("Total", "until the answer is written in full"),
+    ("Total", "full answer: until it is written to its end"),
     ("p50 p95", "half, and 95 %, of the last 20 turns were as fast or faster"),
     ("cold", "the first turn after loading; the others are warm"),
     ("last word", "the same times, from when you stopped speaking"),

@@ -1,12 +1,24 @@
 """The latency panel: the numbers of a turn, of the session, and their charts."""
 
-import pytest
+import re
 
-from tests.ui.conftest import MARKS, screen
+import pytest
+from textual.geometry import Size
+
+from tests.ui.conftest import MARKS
+from tests.ui.conftest import screen as any_screen
 from tests.ui.states import Clock
 from voxtui.dialogue.events import ReplyText, State, StateChanged
 from voxtui.dialogue.marks import Mark, Outcome
-from voxtui.settings.schema import Config, TargetsConfig
+from voxtui.settings.schema import Config, TargetsConfig, UiConfig
+from voxtui.ui.panel.panel import size_for
+
+LAB = UiConfig(panel="lab")
+
+
+def screen(size=(80, 24), targets=None):
+    """Show the panel with all of its numbers."""
+    return any_screen(size, config=Config(ui=LAB, targets=targets or TargetsConfig()))
 
 
 async def warm(s):
@@ -256,8 +268,8 @@ async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeyp
 
 
 async def test_a_typed_turn_is_judged_by_its_own_targets():
-    config = Config(targets=TargetsConfig(typed_ttft_ms=50, typed_first_sound_ms=600))
-    async with screen(size=(120, 40), config=config) as s:
+    targets = TargetsConfig(typed_ttft_ms=50, typed_first_sound_ms=600)
+    async with screen((120, 40), targets) as s:
         marks = s.engine.begin("typed")
         await s.settle()
         marks.mark(Mark.FIRST_TOKEN, 100.084)
@@ -310,8 +322,90 @@ async def test_a_turn_without_an_answer_shows_no_number_that_it_does_not_have(ou
 
 async def test_goals_that_lie_close_stay_readable():
     targets = TargetsConfig(ttft_ms=300, first_sound_ms=310, total_ms=330)
-    async with screen(size=(120, 40), config=Config(targets=targets)) as s:
+    async with screen((120, 40), targets) as s:
         s.engine.begin()
         s.engine.finish(marks=MARKS, reply="x")
         await s.settle()
         assert "✓300 ✗310 ✗330" in s.line("goals ")
+
+
+# The three sizes.
+
+
+async def answered(s, **fields):
+    s.engine.begin()
+    s.engine.finish(marks=MARKS, tokens=24, reply="x", **fields)
+    await s.settle()
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted", "shown"),
+    [
+        ((80, 24), "auto", "line"),
+        ((109, 40), "auto", "line"),
+        ((110, 30), "auto", "glance"),
+        ((110, 15), "auto", "line"),
+        ((200, 60), "line", "line"),
+        ((72, 16), "glance", "glance"),
+        ((71, 40), "glance", "line"),
+        ((80, 24), "lab", "lab"),
+        ((60, 16), "lab", "line"),
+    ],
+)
+def test_the_size_of_the_panel_depends_on_the_setting_and_the_terminal(size, wanted, shown):
+    assert size_for(wanted, Size(*size)) == shown
+
+
+async def test_as_a_line_the_panel_leaves_all_columns_to_the_conversation():
+    async with any_screen((80, 24)) as s:
+        await answered(s)
+        assert s.app.transcript.region.width == 80
+        line = s.line("first sound")
+        for part in (
+            "first word ✓ 84/100 ms",
+            "first sound ✗ 512/300 ms",
+            "full answer ✗ 1.23/1 s",
+        ):
+            assert part in line
+        await s.pilot.resize_terminal(40, 16)
+        await s.settle()
+        assert s.line("first sound").split() == ["first", "sound", "✗", "512", "ms"]
+
+
+async def test_the_line_is_live_while_the_turn_runs():
+    async with any_screen((80, 24)) as s:
+        marks = s.engine.begin(at=100.0)
+        await s.settle()
+        marks.mark(Mark.FIRST_TOKEN, 100.084)
+        s.app.tick()
+        await s.settle()
+        assert "first word ✓ 84/100 ms" in s.text
+        assert "first sound –/300 ms" in s.text
+
+
+async def test_at_a_glance_the_panel_has_at_most_twelve_numbers_and_no_technical_name():
+    async with any_screen((120, 40)) as s:
+        await answered(s)
+        column = [line[82:] for line in s.lines[1:36]]
+        numbers = re.findall(r"(?<![\d.])\d[\d.]*", "\n".join(column))
+        assert len(numbers) + 1 <= 12  # the first sound is drawn in large digits
+        for word in ("first word", "full answer", "first sound", "hearing", "thinking", "voice"):
+            assert word in "\n".join(column)
+        for word in ("TTFT", "p50", "prefill", "clause", "cold"):
+            assert word not in s.text
+
+
+async def test_ctrl_l_shows_each_size_that_fits_and_keeps_it_for_save_settings():
+    async with any_screen((120, 40)) as s:
+        await answered(s)
+        for size, seen in (("lab", "TTFT ms"), ("line", "first word ✓ 84/100 ms"),
+                           ("glance", "hearing")):  # fmt: skip
+            await s.pilot.press("ctrl+l")
+            await s.settle()
+            assert seen in s.text
+            assert s.app.panel.chosen == s.app.controls.chosen["ui.panel"] == size
+        await s.pilot.resize_terminal(60, 15)
+        await s.settle()
+        assert s.app.panel.chosen == "line"
+        await s.pilot.press("ctrl+l")
+        assert "room for the line only" in s.toasts[-1]

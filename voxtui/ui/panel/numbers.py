@@ -1,4 +1,4 @@
-"""The headlines of a turn as numbers, and how numbers are written in the panel."""
+"""The table of the headlines, with the percentiles of the last turns."""
 
 from __future__ import annotations
 
@@ -7,26 +7,18 @@ from collections.abc import Sequence
 from textual.content import Content
 from textual.widgets import Static
 
-from voxtui.dialogue.marks import Mark, Outcome, Turn
+from voxtui.dialogue.marks import Mark, Turn
 from voxtui.records.metrics import (
-    FIRST_SOUND,
     HEADLINES,
     SPEED,
     TIMES,
-    TTFT,
     WINDOW,
     Headline,
     SessionTimes,
-    Verdict,
     downsample_max,
 )
-from voxtui.settings.schema import Targets
 from voxtui.ui.bars import trend
-
-NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
-"""on display before the first turn"""
-
-VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-error", None: ""}
+from voxtui.ui.panel.times import VERDICT_STYLES, Times, main_headline, number, short_ms
 
 LABEL_CELLS = 10
 VALUE_CELLS = 8
@@ -34,41 +26,22 @@ TABLE_CELLS = 39
 TREND_CELLS = 10
 
 
-def number(value: float | None, thousand: str = "s") -> str:
-    """Format a headline in four cells. `thousand`: the unit for values of 10,000 and more."""
-    if value is None:
-        return "–"
-    return f"{value:.0f}" if value < 9999.5 else f"{value / 1000:.0f}{thousand}"
-
-
-def short_ms(seconds: float) -> str:
-    """Format a duration in at most eight cells: `1.5 ms`, `150 ms`, `12.3 s`."""
-    ms = seconds * 1000
-    if ms >= 9999.5:
-        return f"{seconds:.1f} s"
-    return f"{ms:.0f} ms" if ms >= 9.95 or ms == 0 else f"{ms:.1f} ms"
-
-
 class Numbers(Static):
     """Each headline of this turn, its target, and the percentiles of the last turns."""
 
-    def __init__(self, targets: Targets) -> None:
+    def __init__(self) -> None:
         super().__init__(markup=False)
-        self.targets = targets
-        self.device_ms: float | None = None
-        """measured delay of the speaker in ms, which the mark `first_sound` does not include"""
-        self.queue = ""
-        """a line about speech that is synthesised and not played yet; empty without such speech"""
 
-    def show(self, turn: Turn, session: SessionTimes) -> None:
+    def show(self, times: Times) -> None:
+        turn, session = times.turn, times.session
         wide = self.content_size.width >= TABLE_CELLS + 2 + TREND_CELLS
         lines = [self._head(session, wide)]
-        lines += [self._line(headline, turn, session, wide) for headline in HEADLINES]
-        lines += self._notes(turn, session, wide)
-        if self.device_ms is not None and turn.first_sound_ms is not None:
-            heard = short_ms((turn.first_sound_ms + self.device_ms) / 1000)
+        lines += [self._line(headline, times, wide) for headline in HEADLINES]
+        lines += self._notes(times, wide)
+        if times.device_ms is not None and turn.first_sound_ms is not None:
+            heard = short_ms((turn.first_sound_ms + times.device_ms) / 1000)
             lines.append(
-                _quiet(f"heard at {heard}: the devices add {short_ms(self.device_ms / 1000)}")
+                _quiet(f"heard at {heard}: the devices add {short_ms(times.device_ms / 1000)}")
             )
         self.update(Content("\n").join(lines), layout=False)
 
@@ -76,9 +49,10 @@ class Numbers(Static):
         trends = f"  {'session':<{TREND_CELLS}}" if wide and len(session.all) else ""
         return Content.styled(f"{'ms':<11}   turn  goal  p50  p95  p99{trends}", "$text-muted")
 
-    def _line(self, headline: Headline, turn: Turn, session: SessionTimes, wide: bool) -> Content:
-        value, target = headline.of(turn), headline.goal(turn, self.targets)
-        kept = headline.verdict(turn, self.targets)
+    def _line(self, headline: Headline, times: Times, wide: bool) -> Content:
+        turn, session = times.turn, times.session
+        value, target = headline.of(turn), headline.goal(turn, times.targets)
+        kept = headline.verdict(turn, times.targets)
         sign = kept.sign if kept else " "
         goal = f"≤{number(target)}" if target is not None else ""
         # No p95 for a speed: the slow turns are those with a low speed.
@@ -94,10 +68,11 @@ class Numbers(Static):
             (f"  {trend(values, TREND_CELLS)}", "$text-secondary") if wide else "",
         )
 
-    def _notes(self, turn: Turn, session: SessionTimes, wide: bool) -> list[Content]:
+    def _notes(self, times: Times, wide: bool) -> list[Content]:
+        turn, session, queue = times.turn, times.session, times.queue
         if not len(session.all):
             about = _quiet(f"p50, p95, p99: of the last {WINDOW} turns")
-            return [about, _quiet(self.queue)] if self.queue else [about]
+            return [about, _quiet(queue)] if queue else [about]
         cold = [number(session.cold.percentile(headline, 50)) for headline in TIMES]
         used = _used(turn)
         if not wide:
@@ -109,12 +84,12 @@ class Numbers(Static):
                     (f"{trend(values, room):<{room}}", "$text-secondary"),
                     (f" {used}" if used else "", "$text-muted"),
                 ),
-                _quiet(self.queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
+                _quiet(queue or f"cold: TTFT {cold[0]}, sound {cold[1]}, total {cold[2]}"),
             ]
         several = f"s, p50 of {len(session.cold)}" if len(session.cold) > 1 else ""
         warm = f"p50… of {len(session.warm)} warm turns" if len(session.warm) else ""
         lines = [_three(warm, ("TTFT", "first sound", "total"))]
-        lines.append(_quiet(self.queue) if self.queue else _three(f"cold turn{several}", cold))
+        lines.append(_quiet(queue) if queue else _three(f"cold turn{several}", cold))
         if turn.ms(Mark.FIRST_TOKEN, since=Mark.SPEECH_ENDED) is not None:
             since_speech = [number(headline.from_speech_end(turn)) for headline in TIMES]
             lines.append(_three("since the last word", since_speech))
@@ -138,8 +113,3 @@ def _quiet(text: str) -> Content:
 
 def _three(name: str, values: Sequence[str]) -> Content:
     return _quiet(f"{name:<22}{values[0]:>6}{values[1]:>13}{values[2]:>8}")
-
-
-def main_headline(session: SessionTimes) -> Headline:
-    """Return the headline that sums up a session: first sound, or TTFT if nothing is spoken."""
-    return FIRST_SOUND if session.all.values(FIRST_SOUND) else TTFT

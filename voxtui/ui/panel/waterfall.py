@@ -11,13 +11,29 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from voxtui.dialogue.marks import Turn
 from voxtui.records.metrics import SPEAKING, TIMES, Headline, Stage, Verdict, stages
-from voxtui.settings.schema import Targets
+from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Targets
 from voxtui.ui.bars import bar
-from voxtui.ui.panel.numbers import LABEL_CELLS, NO_TURN, VALUE_CELLS, short_ms
+from voxtui.ui.panel.times import NO_TURN, Times, short_ms
+
+LABEL_CELLS = 10
+VALUE_CELLS = 8
 
 GOAL = "┊"
+
+PLAIN_NAMES = {
+    "listen": "hearing",
+    "send": "hearing",
+    "encode": "hearing",
+    "recognise": "hearing",
+    "prefill": "thinking",
+    "token": "thinking",
+    "clause": "voice",
+    "voice": "voice",
+    "device": "voice",
+    "writing": "writing",
+}
+"""Stages that people need not tell apart have one name. Those that are not here are left out."""
 
 
 class Waterfall(Widget):
@@ -51,16 +67,28 @@ class Waterfall(Widget):
         "speaking": "sound",
     }
 
-    def __init__(self, targets: Targets) -> None:
+    PLAIN_KINDS: ClassVar[dict[str, str]] = {
+        "hearing": "wait",
+        "thinking": "brain",
+        "voice": "voice",
+        "writing": "writing",
+    }
+
+    def __init__(self, plain: bool = False) -> None:
+        """`plain`: few stages, in the words of people, and no goals."""
         super().__init__()
-        self.targets = targets
+        self._plain = plain
+        self._targets: Targets = TARGETS[DEFAULT_BRAIN]
         self._stages: Sequence[Stage] = ()
         self._turn = NO_TURN
 
-    def show(self, turn: Turn, speculative_s: float) -> None:
-        found = stages(turn.marks, speculative_s)
-        if found != self._stages or turn.marks.keys() != self._turn.marks.keys():
-            self._stages, self._turn = found, turn
+    def show(self, times: Times) -> None:
+        turn = times.turn
+        found = stages(turn.marks, turn.speculative_s)
+        found = plain_stages(found) if self._plain else found
+        unchanged = found == self._stages and turn.marks.keys() == self._turn.marks.keys()
+        if not unchanged or times.targets != self._targets:
+            self._stages, self._turn, self._targets = found, turn, times.targets
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -70,14 +98,16 @@ class Waterfall(Widget):
         if cells < 4 or self._turn is NO_TURN:
             return Strip([Segment(self._empty(y)[:width].ljust(width), label)], width)
         goals = [(target / 1000, headline) for headline in TIMES
-                 if (target := headline.goal(self._turn, self.targets)) is not None]  # fmt: skip
+                 if (target := headline.goal(self._turn, self._targets)) is not None]  # fmt: skip
         axis = Axis(self._stages, cells, at_least=max(seconds for seconds, _ in goals[:2]))
-        rows = self._rows(self.size.height - 2)
+        below = 1 if self._plain else 2
+        rows = self._rows(self.size.height - below)
         if y < len(rows):
-            return self._stage_line(rows[y], axis, cells, label, [at for at, _ in goals])
-        if y == len(rows):
+            places = [] if self._plain else [at for at, _ in goals]
+            return self._stage_line(rows[y], axis, cells, label, places)
+        if y == len(rows) and not self._plain:
             return self._goal_line(axis, cells, label, goals)
-        if y == len(rows) + 1:
+        if y == len(rows) + below - 1:
             line = f"{'':<{LABEL_CELLS}}{axis.labels()}{'':<{VALUE_CELLS}}"
             return Strip([Segment(line, label)], width)
         return Strip.blank(width, self.rich_style)
@@ -96,7 +126,8 @@ class Waterfall(Widget):
     def _stage_line(
         self, stage: Stage, axis: Axis, cells: int, label: Style, goals: Sequence[float]
     ) -> Strip:
-        style = self.get_component_rich_style(f"waterfall--{self.KINDS[stage.name]}")
+        kinds = self.PLAIN_KINDS if self._plain else self.KINDS
+        style = self.get_component_rich_style(f"waterfall--{kinds[stage.name]}")
         ground = [Segment(" ", label)] * cells
         for seconds in goals:
             if (at := axis.column(seconds)) is not None:
@@ -121,7 +152,7 @@ class Waterfall(Widget):
         places: list[tuple[int, str, Style]] = []
         for seconds, headline in goals:
             if (at := axis.column(seconds)) is not None:
-                kept = headline.verdict(self._turn, self.targets)
+                kept = headline.verdict(self._turn, self._targets)
                 style = self._verdict_style(kept) if kept else label
                 places.append((at, f"{kept.sign if kept else '▴'}{seconds * 1000:.0f}", style))
         starts = side_by_side([(at, len(text)) for at, text, _ in places], cells)
@@ -132,6 +163,16 @@ class Waterfall(Widget):
 
     def _verdict_style(self, kept: Verdict) -> Style:
         return self.get_component_rich_style(f"waterfall--{kept.name.lower()}")
+
+
+def plain_stages(found: Sequence[Stage]) -> list[Stage]:
+    """Merge neighbouring stages that have one name for people."""
+    merged: dict[str, Stage] = {}
+    for stage in found:
+        if (name := PLAIN_NAMES.get(stage.name)) is not None:
+            first = merged.get(name, stage)
+            merged[name] = Stage(name, first.start, stage.end)
+    return list(merged.values())
 
 
 class Axis:

@@ -1,0 +1,39 @@
+"""The panel as a laboratory: every number of the turn and of the session."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+
+from voxtui.records.metrics import TIMES
+from voxtui.ui.panel.card import Card
+from voxtui.ui.panel.history import History
+from voxtui.ui.panel.numbers import Numbers
+from voxtui.ui.panel.times import Times
+from voxtui.ui.panel.waterfall import Waterfall
+
+
+class Lab(Vertical):
+    """The headlines large, in a table with percentiles, the stages, and the last turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cards = [Card(headline) for headline in TIMES]
+        self._numbers = Numbers()
+        self._waterfall = Waterfall()
+        self._history = History()
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="cards"):
+            yield from self._cards
+        yield self._numbers
+        yield self._waterfall
+        yield self._history
+
+    def show(self, times: Times) -> None:
+        for card in self._cards:
+            card.show(times)
+        self._numbers.set_class(times.device_ms is not None, "measured")
+        self._numbers.show(times)
+        self._waterfall.show(times)
+        self._history.show(times)
