@@ -494,7 +494,7 @@ def test_with_a_sound_device_answers_are_played_and_the_devices_are_listed(voxtu
     with VirtualAudio() as audio:
         listed = voxtui("devices", **audio.env).stdout
         assert "used as microphone, used as speaker" in listed
-        assert "digital silence comes from 'default'" in listed
+        assert "digital silence comes from 'voxmic'" in listed
         model = f"brain.embedded.model={SMALL_MODEL}"
         arguments = ["--play", "--speak", "answer.wav", "--json", "--set", model]
         arguments += ["--set", "brain.name=embedded"]

@@ -57,8 +57,10 @@ SCRIPT = f"""\
 load-module module-native-protocol-unix socket=@socket@ auth-anonymous=1 auth-cookie-enabled=0
 load-module module-cli-protocol-unix socket=@socket@-commands
 load-module module-null-sink sink_name=voxcable format=s16le rate={RATE} channels=1 norewinds=1
-load-module module-remap-source source_name={MICROPHONE} master=voxcable.monitor channels=1
-load-module module-null-sink sink_name={SPEAKER} format=s16le rate={RATE} channels=2 norewinds=1
+load-module module-remap-source source_name={MICROPHONE} master=voxcable.monitor channels=1 \
+source_properties=device.description={MICROPHONE}
+load-module module-null-sink sink_name={SPEAKER} format=s16le rate={RATE} channels=2 norewinds=1 \
+sink_properties=device.description={SPEAKER}
 set-default-source {MICROPHONE}
 set-default-sink {SPEAKER}
 """
@@ -183,7 +185,10 @@ class VirtualAudio:
 
     def plug_in_speaker(self, name: str) -> None:
         """Add a speaker, which becomes the default."""
-        self._pactl("load-module", "module-null-sink", f"sink_name={name}", "norewinds=1")
+        described = f"sink_properties=device.description={name}"
+        self._pactl(
+            "load-module", "module-null-sink", f"sink_name={name}", "norewinds=1", described
+        )
         self._pactl("set-default-sink", name)
         self._list(name, f'pcm.!default {{ type asym playback.pcm "{name}" capture.pcm "voxmic" }}')
 

@@ -218,7 +218,7 @@ def test_a_speaker_lost_while_it_plays_is_replaced_by_the_default_and_the_text_g
     first.remove_speaker(with_streams=True)
     turn = talk.turn()
     assert turn.outcome is Outcome.ANSWERED and turn.reply == LONG_STORY
-    talk.events.until(Notice, lambda event: "Speaking through default now" in str(event))
+    talk.events.until(Notice, lambda event: "Speaking through headset now" in str(event))
     assert "'voxspk' stopped taking sound" in talk.notices
     assert "The answer goes on as text." in talk.notices
     with first.record("headset.monitor") as recorder:

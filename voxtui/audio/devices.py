@@ -27,6 +27,12 @@ PROBE_SECONDS = 20
 """Timeout of `probe`, because a sound server may hang."""
 
 
+ALIASES = ("default", "pulse", "pipewire")
+"""Names under which ALSA offers the device that the sound server has chosen."""
+
+PACTL_SECONDS = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A sound device as PortAudio lists it."""
@@ -173,6 +179,33 @@ def sound_system() -> object:
             status = socket.stat()
             found.append((status.st_ino, status.st_mtime_ns))
     return tuple(found)
+
+
+def shown_name(device: Device, direction: Direction) -> str:
+    """Return the name of the device behind `default` of a Linux sound server, else its own name.
+
+    Asks `pactl` where it is installed, which takes 20 ms.
+    """
+    if device.name not in ALIASES:
+        return device.name
+    kind = "source" if direction == "input" else "sink"
+    try:
+        chosen = _pactl("info")[f"default_{kind}_name"]
+        listed = {found["name"]: found["description"] for found in _pactl("list", f"{kind}s")}
+        return strip_control_characters(listed[chosen]) or device.name
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
+        return device.name
+
+
+def _pactl(*arguments: str) -> Any:
+    """Return the answer of the sound server's own tool. Raises OSError, ValueError and others."""
+    done = subprocess.run(
+        ["pactl", "--format=json", *arguments],
+        capture_output=True,
+        timeout=PACTL_SECONDS,
+        check=True,
+    )
+    return json.loads(done.stdout)
 
 
 def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device:

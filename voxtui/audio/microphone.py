@@ -8,7 +8,14 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
-from voxtui.audio.devices import find, list_devices, opening_failed, portaudio, streams
+from voxtui.audio.devices import (
+    find,
+    list_devices,
+    opening_failed,
+    portaudio,
+    shown_name,
+    streams,
+)
 from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
@@ -53,7 +60,7 @@ class SounddeviceMicrophone:
     def _open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
         sounddevice: Any = portaudio()
         device = find(list_devices(), self._wanted, "input")
-        self._name, self._closing = device.name, False
+        self._name, self._closing = shown_name(device, "input"), False
         blocks: Blocks = SimpleQueue()
         self._blocks = blocks
 

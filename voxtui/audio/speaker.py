@@ -16,6 +16,7 @@ from voxtui.audio.devices import (
     opening_failed,
     periods,
     portaudio,
+    shown_name,
     streams,
 )
 from voxtui.audio.resampling import Resampler
@@ -134,7 +135,7 @@ class SounddeviceSpeaker:
     def _open(self) -> None:
         sounddevice: Any = portaudio()
         self._device = device = find(list_devices(), self._wanted, "output")
-        self._name = device.name
+        self._name = shown_name(device, "output")
         for channels in dict.fromkeys((1, min(2, device.outputs), device.outputs)):
             stream = None
             try:
