@@ -86,6 +86,10 @@ def global_options(command: Command) -> Command:
     return with_options  # type: ignore[return-value]
 
 
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="Print no status on stderr, only errors."
+)
+
 SOURCES = ["auto", "hub", "packages"]
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -98,7 +102,9 @@ class InOrder(click.Group):
 
 
 @click.group(cls=InOrder, invoke_without_command=True, context_settings=CONTEXT)
-@click.version_option(__version__, "--version", prog_name="voxtui", message="%(prog)s %(version)s")
+@click.version_option(
+    __version__, "-V", "--version", prog_name="voxtui", message="%(prog)s %(version)s"
+)
 @click.option("--plain", is_flag=True, help="Talk in lines, without the screen.")
 @global_options
 def cli(options: Options, plain: bool) -> None:
@@ -138,7 +144,8 @@ def open_screen(config: Config) -> int:
 
 
 @cli.command()
-@click.argument("files", nargs=-1, required=True, type=FILE_PATH)
+@click.argument("files", nargs=-1, type=FILE_PATH)
+@click.option("--text", metavar="TEXT", help="Answer TEXT instead of files.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print a line of JSON per turn, nothing else."
 )
@@ -146,34 +153,47 @@ def open_screen(config: Config) -> int:
               help="Write the spoken answers to a file.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the spoken answers.")
 @click.option("--fast", is_flag=True, help="Feed each clip at once, not in real time.")
-@click.option("--fresh", is_flag=True, help="Make each clip a conversation of its own.")
+@click.option("--together", is_flag=True, help="Make all files one conversation.")
+@quiet_option
 @global_options
 def ask(
-    options: Options, files: tuple[Path, ...], as_json: bool, wav: Path | None, play: bool,
-    fast: bool, fresh: bool,
+    options: Options, files: tuple[Path, ...], text: str | None, as_json: bool, wav: Path | None,
+    play: bool, fast: bool, together: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Answer sound files, one turn per FILE.
+    """Answer sound FILES, each as a conversation of its own, or the text of stdin (-).
 
-    The answers go to stdout. The exit code is 1 if a turn failed, and 2 if nothing could be done.
+    The answers go to stdout. The exit code is 1 if a turn failed, 2 if nothing could be done, and
+    3 if nothing was heard in a file.
     """
+    if not files and text is None:
+        raise click.UsageError("Missing argument 'FILES...', - or --text.")
     config = options.load().config
-    from voxtui.commands.ask import AskOptions, run
+    from voxtui.commands.ask import AskOptions, questions, run
+    from voxtui.dialogue.marks import Outcome
 
-    answered = run(config, files, AskOptions(as_json, wav, play, paced=not fast, fresh=fresh))
-    raise SystemExit(0 if answered else FAILED_TURN)
+    wanted = AskOptions(as_json, wav, play, not fast, together, quiet)
+    outcomes = run(config, questions(files, text, config), files, wanted)
+    if Outcome.FAILED in outcomes:
+        raise SystemExit(FAILED_TURN)
+    raise SystemExit(NOTHING_HEARD if Outcome.NO_SPEECH in outcomes else 0)
 
 
 @cli.command()
 @click.argument("files", nargs=-1, required=True, type=FILE_PATH)
 @click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]),
               default="text", show_default=True, help="Output format.")  # fmt: skip
+@click.option("--json", "form", flag_value="json", help="The same as --format json.")
+@quiet_option
 @global_options
-def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
-    """Write down what is said in sound files."""
+def transcribe(options: Options, files: tuple[Path, ...], form: str, quiet: bool) -> None:
+    """Write down what is said in sound FILES; - is the sound on stdin.
+
+    The exit code is 3 if nothing was heard in one of them.
+    """
     config = options.load().config
     from voxtui.commands.transcribe import run
 
-    run(config, files, form)
+    raise SystemExit(0 if run(config, files, form, quiet) else NOTHING_HEARD)
 
 
 @cli.command()
@@ -188,7 +208,7 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str) -> None:
               help="Give the text to CMD; what it prints replaces the text.")  # fmt: skip
 @click.option("--replacements", metavar="FILE",
               help='Replace words as the TOML file says: "as heard" = "as written".')  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="No status and no captions on stderr.")
+@quiet_option
 @click.option("--resident", is_flag=True, hidden=True)
 @global_options
 def dictate(

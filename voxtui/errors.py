@@ -6,6 +6,7 @@ VoxtuiError(message, hint)   shown to the user: what failed and why; what to do
 +-- DeviceError              microphone, speaker or PortAudio missing, busy, lost, wrong format
 +-- ModelError               a model cannot be found, fetched, loaded or run
     +-- ModelMissing         not on this machine, but can be fetched
+    +-- NoGpu                this machine has no GPU, as most have none
     +-- ModelLost            will not run again before a restart
     +-- RemoteError          the server fails, refuses or cannot be reached
 
@@ -72,6 +73,10 @@ class ModelMissing(ModelError):
     def __init__(self, message: str, hint: str, size: int) -> None:
         super().__init__(message, hint)
         self.size = size
+
+
+class NoGpu(ModelError):
+    """This machine has no GPU that the model could use. No failure, unless it was asked for."""
 
 
 class ModelLost(ModelError):

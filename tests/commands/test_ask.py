@@ -1,6 +1,7 @@
 """`voxtui ask`: the real engine and real files, on small fakes."""
 
 import json
+import os
 import re
 import shutil
 import tomllib
@@ -38,7 +39,7 @@ def ask(monkeypatch, tmp_path, capfd):
     for name, pattern in {"one": "..xxxxxxxxxx.", "two": ".xxxxxxxxxxxx", "none": "....."}.items():
         soundfile.write(f"{name}.wav", sound(pattern), 16_000)
 
-    def run(*arguments, brain=None, voice=None, pace="--fast"):
+    def run(*arguments, brain=None, voice=None, pace="--fast", stdin=""):
         brain, voice = brain or ScriptedBrain(), voice or BeepVoice()
 
         def build(config, emit, microphone, speaker, skills=None):
@@ -48,7 +49,15 @@ def ask(monkeypatch, tmp_path, capfd):
 
         monkeypatch.setattr("voxtui.commands.ask.build_engine", build)
         command = ["ask", *arguments, *([pace] if pace else [])]
-        ran = CliRunner().invoke(voxtui.cli.cli, command)
+        Path("stdin").write_text(stdin)
+        with open("stdin") as file:
+            kept = os.dup(0)
+            os.dup2(file.fileno(), 0)
+            try:
+                ran = CliRunner().invoke(voxtui.cli.cli, command)
+            finally:
+                os.dup2(kept, 0)
+                os.close(kept)
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):
             raise ran.exception
         assert brain.closed and voice.closed
@@ -83,17 +92,61 @@ def test_the_receiver_of_the_voice_is_printed_before_the_first_clip(ask):
     assert ask("one.wav", "--json", brain=Elsewhere()).stderr == ""
 
 
-def test_several_clips_are_turns_of_one_conversation(ask):
+def test_each_clip_is_a_conversation_of_its_own(ask):
     brain = ScriptedBrain(["First."], ["Second."])
     ran = ask("one.wav", "two.wav", brain=brain)
     assert ran.stdout == "First.\nSecond.\n"
+    assert [len(past) for past in brain.pasts] == [0, 0]
+
+
+def test_together_makes_the_clips_turns_of_one_conversation(ask):
+    brain = ScriptedBrain(["First."], ["Second."])
+    ask("one.wav", "two.wav", "--together", brain=brain)
     assert [[turn.reply_text for turn in past] for past in brain.pasts] == [[], ["First."]]
 
 
-def test_fresh_makes_each_clip_a_conversation_of_its_own(ask):
-    brain = ScriptedBrain(["First."], ["Second."])
-    ask("one.wav", "two.wav", "--fresh", brain=brain)
-    assert [len(past) for past in brain.pasts] == [0, 0]
+def test_text_is_answered_from_an_option_or_from_stdin(ask):
+    for arguments, stdin in ((("--text", "What is it?"), ""), (("-",), "What\n is it?\n")):
+        brain = ScriptedBrain(["It ", "is ", "noon."])
+        ran = ask(*arguments, brain=brain, pace=None, stdin=stdin)
+        assert (ran.exit_code, ran.stdout) == (0, "It is noon.\n")
+        assert brain.said[0].split() == ["What", "is", "it?"]
+    turn = json.loads(ask("--text", "Why?", "--json", pace=None).stdout)
+    assert (turn["clip"], turn["heard"], turn["reply"]) == (None, "Why?", "Yes.")
+    failed = ask("--text", "Why?", brain=ScriptedBrain([OUT_OF_MEMORY]), pace=None)
+    assert (failed.exit_code, failed.stderr.splitlines()[-1]) == (1, "The question: Out of memory.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "sentence"),
+    [
+        (("--text", "  "), "", "--text: holds no text."),
+        (("-",), "\n", "stdin: holds no text."),
+        (("-",), "a\0b", "stdin: is not text: byte 1 is NUL."),
+        (("-",), "long " * 200_001, "stdin: is longer than 1,000,000 characters."),
+        (("one.wav", "--text", "a"), "", "FILES, - and --text exclude each other."),
+        (("one.wav", "-"), "", "FILES, - and --text exclude each other."),
+        (("What is it?",), "", "What is it?: there is no such file. "
+         "To ask words: voxtui ask --text WORDS"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused_before_a_model_loads(ask, arguments, stdin, sentence):
+    with pytest.raises(InputError) as refused:
+        ask(*arguments, stdin=stdin)
+    assert str(refused.value) == sentence
+
+
+def test_quiet_prints_the_answer_only(ask):
+    class Talkative(ScriptedBrain):
+        sends_to = "example.org"
+
+        def warm_up(self, progress):
+            ask.emit(Notice("Another voice speaks.", "information"))
+
+    assert ask("one.wav", "--quiet", brain=Talkative()).stderr == ""
+    assert ask("none.wav", "-q").stderr == ""
+    failed = ask("one.wav", "-q", brain=ScriptedBrain([OUT_OF_MEMORY]))
+    assert failed.stderr == "one.wav: Out of memory.\n"
 
 
 def test_the_same_clip_may_be_asked_twice(ask):
@@ -141,11 +194,13 @@ def test_only_turns_in_real_time_are_kept_in_the_metrics_file(ask):
     assert "one.wav" not in line and "Noon" not in line
 
 
-def test_a_clip_without_speech_is_not_a_failure(ask):
+def test_a_clip_without_speech_is_an_exit_code_of_its_own(ask):
     brain = ScriptedBrain()
     ran = ask("none.wav", brain=brain)
-    assert (ran.exit_code, ran.stdout) == (0, "")
+    assert (ran.exit_code, ran.stdout) == (3, "")
     assert ran.stderr.splitlines()[-1] == "Nothing was heard in none.wav."
+    assert ask("none.wav", "one.wav").exit_code == 3
+    assert ask("none.wav", "one.wav", brain=ScriptedBrain([OUT_OF_MEMORY])).exit_code == 1
     assert brain.inferences == 0
     assert json.loads(ask("none.wav", "--json").stdout)["outcome"] == "no_speech"
 
@@ -158,7 +213,7 @@ def test_the_name_of_a_clip_gives_the_terminal_no_command(ask):
         "Nothing was heard in ]0;none.wav.",
         "]0;one.wav: Out of memory.",
     ]
-    with pytest.raises(InputError, match=r"^\]0;two.wav: there is no such file.$"):
+    with pytest.raises(InputError, match=r"^\]0;two.wav: there is no such file. To"):
         ask("\x1b]0;two.wav\x07")
 
 
@@ -210,7 +265,7 @@ def test_the_default_model_answers_recorded_questions(tmp_path, monkeypatch):
     questions = tomllib.loads((QUESTIONS / "questions.toml").read_text())["question"][:6]
     files = [str(QUESTIONS / question["file"]) for question in questions]
     speak = str(tmp_path / "answers.wav")
-    ran = CliRunner().invoke(voxtui.cli.cli, ["ask", *files, "--json", "--fresh", "--speak", speak])
+    ran = CliRunner().invoke(voxtui.cli.cli, ["ask", *files, "--json", "--speak", speak])
     assert ran.exit_code == 0, ran.stderr
     turns = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [turn["outcome"] for turn in turns] == ["answered"] * len(questions)

@@ -1,17 +1,26 @@
 """`voxtui transcribe`: segments, formats, and the brain that transcribes."""
 
+import json
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
 import numpy as np
 import pytest
 import soundfile
+from click.testing import CliRunner
 
 from tests.fakes import LoudIsSpeech, ScriptedBrain
 from tests.patterns import sound
+from voxtui.cli import cli
 from voxtui.commands.transcribe import Segment, format_segment, run, segments, write
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import ModelError
 from voxtui.settings.schema import BrainConfig, Config, VadConfig, VoxtralBrainConfig
+from voxtui.wiring import SpeechToText
 
 
 def transcribed(pattern):
@@ -91,10 +100,48 @@ def test_the_detector_is_reset_for_each_file_and_the_count_goes_on(tmp_path, cap
     for name, pattern in (("one", "..xxxxxxxx"), ("none", "....."), ("two", "xxxxxxxx..")):
         soundfile.write(tmp_path / f"{name}.wav", sound(pattern), SAMPLE_RATE)
     files = [tmp_path / f"{name}.wav" for name in ("one", "none", "two")]
-    write(files, "srt", VadConfig(), Detector(), lambda samples: "So.")
+    assert not write(files, "srt", VadConfig(), Detector(), lambda samples: "So.")
     parts.append(capsys.readouterr())
     assert [lines.out.partition("\n")[0] for lines in parts] == ["", "1", "", "2"]
     assert [lines.err for lines in parts] == ["", "", "Nothing was heard in none.wav.\n", ""]
+
+
+def test_a_file_in_which_nothing_is_heard_is_an_exit_code_of_its_own(voxtui_transcribe):
+    assert voxtui_transcribe("clip.wav").exit_code == 0
+    silent = voxtui_transcribe("clip.wav", "none.wav")
+    assert (silent.exit_code, silent.stdout) == (3, "Words.\n")
+    assert voxtui_transcribe("none.wav", "--quiet").output == ""
+
+
+def test_the_sound_on_stdin_is_transcribed(voxtui_transcribe, monkeypatch):
+    with open("clip.wav", "rb") as sound:
+        kept = os.dup(0)
+        os.dup2(sound.fileno(), 0)
+        try:
+            ran = voxtui_transcribe("-", "--json")
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
+    assert (ran.exit_code, json.loads(ran.stdout)["file"]) == (0, "stdin")
+    assert not list(Path(tempfile.gettempdir()).glob("*/stdin"))
+
+
+@pytest.fixture
+def voxtui_transcribe(monkeypatch, tmp_path):
+    """Run `voxtui transcribe` in a folder with a clip and silence; every segment is `Words.`"""
+
+    @contextmanager
+    def recogniser(config, notify):
+        yield SpeechToText(lambda samples: "Words.", "", repeats=False)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("voxtui.commands.transcribe.build_detector", lambda config: LoudIsSpeech())
+    monkeypatch.setattr("voxtui.commands.transcribe.recogniser", recogniser)
+    soundfile.write("clip.wav", sound("..xxxxxxxxxx....."), SAMPLE_RATE)
+    soundfile.write("none.wav", sound("........"), SAMPLE_RATE)
+    return lambda *arguments: CliRunner().invoke(cli, ["transcribe", *arguments])
 
 
 @pytest.fixture

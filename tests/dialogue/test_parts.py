@@ -32,7 +32,7 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.interfaces import Progress
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Outcome, Turn
-from voxtui.errors import ModelError, ModelLost
+from voxtui.errors import ModelError, ModelLost, NoGpu
 
 LOST = ModelLost("The GPU failed.", "A restart brings it back.")
 
@@ -98,6 +98,16 @@ def test_a_notice_says_why_the_next_brain_answers(best: type[Best], reason: str)
     with running(brain=Loaders((best, ScriptedBrain))) as (_, events):
         assert loaded(events).brain == "scripted brain"
         assert notices(events) == [f"The scripted brain answers. {reason}"]
+
+
+def test_a_machine_without_a_gpu_is_no_news() -> None:
+    def no_gpu() -> ScriptedBrain:
+        raise NoGpu("There is no GPU.")
+
+    with running(brain=Loaders((no_gpu, ScriptedBrain))) as (_, events):
+        assert loaded(events).brain == "scripted brain"
+        until_ready(events)
+        assert notices(events) == []
 
 
 def test_a_brain_that_the_user_named_is_not_replaced_by_another() -> None:

@@ -1,8 +1,9 @@
-"""`voxtui ask`: answer sound files, one turn each."""
+"""`voxtui ask`: answer sound files or a text, one turn each."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker
 from voxtui.commands.devices import can_play
 from voxtui.commands.headless import headless
 from voxtui.commands.stderr import native_log, native_stderr_in
+from voxtui.commands.text import STDIN, open_text
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Notice, ReplyText, TurnStarted
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
-from voxtui.errors import InputError, one_line
+from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.records.metrics_log import metrics_log
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.wiring import build_engine, build_skills, build_speaker
@@ -35,16 +37,53 @@ class AskOptions:
     play: bool = False
     paced: bool = True
     """clips are fed in real time"""
-    fresh: bool = False
-    """each clip is a conversation of its own"""
+    together: bool = False
+    """the questions are turns of one conversation"""
+    quiet: bool = False
+    """print answers and errors only"""
 
 
-def run(config: Config, files: Sequence[Path], options: AskOptions) -> bool:
-    """Answer `files`. Return False if a turn failed. Raises VoxtuiError."""
+LONGEST_TEXT = 1_000_000
+"""Characters of a question. A model reads far less; this bounds the memory."""
+
+
+def questions(files: Sequence[Path], text: str | None, config: Config) -> list[Clip | str]:
+    """Return what is asked: `text`, the text of stdin (`-`), or sound files. Raises InputError."""
+    if text is not None and not files:
+        return [_question(text, "--text")]
+    if text is None and [str(path) for path in files] == ["-"]:
+        if sys.stdin.isatty():
+            click.echo("Type your question. Ctrl+D ends it.", err=True)
+        text = ""
+        for piece in open_text(STDIN):
+            text += piece
+            if len(text) > LONGEST_TEXT:
+                break
+        return [_question(text, "stdin")]
+    if text is not None or STDIN in files:
+        raise InputError("FILES, - and --text exclude each other.")
+    for path in files:
+        if not path.exists():
+            hint = "To ask words: voxtui ask --text WORDS"
+            raise InputError(f"{path}: there is no such file.", hint)
+    with native_stderr_in(native_log()):
+        return [load_clip(path, config.audio.max_utterance_s) for path in files]
+
+
+def _question(text: str, place: str) -> str:
+    if len(text) > LONGEST_TEXT:
+        raise InputError(f"{place}: is longer than {LONGEST_TEXT:,} characters.")
+    if not (question := strip_control_characters(text).strip()):
+        raise InputError(f"{place}: holds no text.")
+    return question
+
+
+def run(
+    config: Config, asked: Sequence[Clip | str], files: Sequence[Path], options: AskOptions
+) -> set[Outcome]:
+    """Answer `asked`, see `questions`. Return the outcomes of the turns. Raises VoxtuiError."""
     if (options.wav or options.play) and config.voice.engine == "none":
         raise InputError("--speak and --play need a voice, and voice.engine is none.")
-    with native_stderr_in(native_log()):
-        clips = [load_clip(path, config.audio.max_utterance_s) for path in files]
     wav = options.wav
     if wav and wav.exists() and any(wav.samefile(path) for path in files):
         raise InputError(f"{wav}: is one of the clips, and would be overwritten.")
@@ -54,8 +93,8 @@ def run(config: Config, files: Sequence[Path], options: AskOptions) -> bool:
     try:
         speaker, audible = _speaker(config.audio, options, file)
         with native_stderr_in(native_log()), metrics_log(config.metrics.enabled) as log:
-            answered = answer(
-                clips,
+            outcomes = answer(
+                asked,
                 lambda emit: build_engine(
                     config, log.tee(emit), None, speaker, skills=build_skills()
                 ),
@@ -68,7 +107,7 @@ def run(config: Config, files: Sequence[Path], options: AskOptions) -> bool:
         if file:
             file.abandon()
         raise
-    return answered
+    return outcomes
 
 
 def _speaker(
@@ -84,28 +123,33 @@ def _speaker(
 
 
 def answer(
-    clips: Sequence[Clip],
+    asked: Sequence[Clip | str],
     make_engine: Callable[[Callable[[Event], object]], Engine],
     options: AskOptions,
     audible: bool,
-) -> bool:
-    """Run a turn for each clip and print its answer. Return False if a turn failed.
+) -> set[Outcome]:
+    """Run a turn for each question and print its answer. Return the outcomes of the turns.
 
     Raises the error of a start that failed.
     """
-    answered = True
-    with headless(make_engine) as started:
-        if started.loaded.sends_to and not options.as_json:
+    outcomes: set[Outcome] = set()
+    talkative = not (options.as_json or options.quiet)
+    with headless(make_engine, options.quiet) as started:
+        if started.loaded.sends_to and talkative:
             click.echo(f"Your voice and words go to {started.loaded.sends_to}.", err=True)
-        if not audible and not options.as_json:
+        if not audible and not options.wav and talkative:
             click.echo("Silent; --play plays the answers.", err=True)
-        for clip in clips:
-            if options.fresh:
+        for question in asked:
+            if not options.together:
                 started.engine.new_conversation()
-            turn = started.ask(clip, options.paced, _print_events(options))
+            on_event = _print_events(options)
+            if isinstance(question, str):
+                turn = started.ask_text(question, on_event)
+            else:
+                turn = started.ask(question, options.paced, on_event)
             _report(turn, options)
-            answered &= turn.outcome is not Outcome.FAILED
-    return answered
+            outcomes.add(turn.outcome)
+    return outcomes
 
 
 def _print_events(options: AskOptions) -> Callable[[Event], object]:
@@ -121,6 +165,8 @@ def _print_events(options: AskOptions) -> Callable[[Event], object]:
                 click.echo(text, nl=False)  # and flush
                 if marks is not None:
                     marks.mark(Mark.FIRST_SHOWN)
+            case Notice(_, "information") if options.quiet:
+                pass
             case Notice(message):
                 click.echo(message, err=True)
             case _:
@@ -134,8 +180,8 @@ def _report(turn: Turn, options: AskOptions) -> None:
         click.echo(json.dumps(turn.as_json(), ensure_ascii=False))
     elif turn.reply:
         click.echo()
-    clip = one_line(str(turn.clip))
-    if turn.outcome is Outcome.NO_SPEECH and not options.as_json:
+    clip = one_line(turn.clip) if turn.clip else "The question"
+    if turn.outcome is Outcome.NO_SPEECH and not (options.as_json or options.quiet):
         click.echo(f"Nothing was heard in {clip}.", err=True)
     elif turn.outcome is Outcome.FAILED:
         click.echo(f"{clip}: {turn.error}", err=True)

@@ -45,20 +45,32 @@ class Headless:
             daemon=True,
         )
         speaking.start()
+        turn = self._finished(on_event)
+        speaking.join()
+        return turn
+
+    def ask_text(self, text: str, on_event: Callable[[Event], object]) -> Turn:
+        """Send `text` and return the finished turn, as `ask` does."""
+        self.engine.send_text(text)
+        return self._finished(on_event)
+
+    def _finished(self, on_event: Callable[[Event], object]) -> Turn:
         while True:
             event = self._events.get()
             if isinstance(event, Died):
                 raise event.error
             on_event(event)
             if isinstance(event, TurnFinished):
-                speaking.join()
                 return event.turn
 
 
 @contextmanager
-def headless(make_engine: Callable[[Callable[[Event], object]], Engine]) -> Generator[Headless]:
+def headless(
+    make_engine: Callable[[Callable[[Event], object]], Engine], quiet: bool = False
+) -> Generator[Headless]:
     """Start an engine, show each step of the start on a terminal, and close it at the end.
 
+    `quiet`: show no steps and no notices.
     Raises the error of a start that failed, and DeviceError if a device cannot be opened.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -66,7 +78,7 @@ def headless(make_engine: Callable[[Callable[[Event], object]], Engine]) -> Gene
     stopped = threading.Event()
     engine.start()
     try:
-        yield Headless(engine, _wait_until_loaded(events), events, stopped)
+        yield Headless(engine, _wait_until_loaded(events, quiet), events, stopped)
     except Exception:
         stopped.set()
         engine.close()
@@ -75,10 +87,12 @@ def headless(make_engine: Callable[[Callable[[Event], object]], Engine]) -> Gene
     engine.close()
 
 
-def _wait_until_loaded(events: queue.SimpleQueue[Event]) -> Loaded:
+def _wait_until_loaded(events: queue.SimpleQueue[Event], quiet: bool) -> Loaded:
     try:
         while True:
             match events.get():
+                case Loading() | Notice(_, "information") if quiet:
+                    pass
                 case Loading(step):
                     _show_loading(f"Loading: {step} …")
                 case Loaded() as loaded:
@@ -93,7 +107,8 @@ def _wait_until_loaded(events: queue.SimpleQueue[Event]) -> Loaded:
                 case _:
                     pass
     finally:
-        _show_loading("")
+        if not quiet:
+            _show_loading("")
 
 
 def _show_loading(line: str) -> None:

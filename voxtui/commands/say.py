@@ -14,7 +14,7 @@ import click
 from voxtui.audio.file_speaker import FileSpeaker
 from voxtui.commands.prose import passages
 from voxtui.commands.stderr import native_log, native_stderr_in
-from voxtui.commands.text import clipboard_text, open_text
+from voxtui.commands.text import STDIN, clipboard_text, open_text
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.interfaces import Speaker
 from voxtui.dialogue.loaders import Closable
@@ -27,8 +27,6 @@ from voxtui.wiring import build_speaker, build_voice
 
 PATIENCE_SECONDS = 30.0
 """Timeout of a clause: longer than in a conversation, because a text may hold very long ones."""
-
-STDIN = Path("-")
 
 
 def run(config: Config, texts: Iterator[str], wav: Path | None) -> bool:

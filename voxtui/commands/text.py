@@ -14,7 +14,8 @@ from voxtui.errors import InputError
 
 PIECE_BYTES = 1 << 16
 
-STDIN = 0
+STDIN = Path("-")
+"""stands for stdin, as in other programs"""
 
 CLIPBOARD_SECONDS = 10
 """Timeout of a clipboard program. It waits for the program that owns the clipboard."""
@@ -25,8 +26,8 @@ def open_text(path: Path) -> Iterator[str]:
 
     Raises InputError, while it is read also for data that is not UTF-8 text.
     """
-    if str(path) == "-":
-        return _decoded(STDIN, "stdin")
+    if path == STDIN:
+        return _decoded(0, "stdin")
     try:
         return _decoded(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path))
     except OSError as error:
@@ -56,7 +57,7 @@ def _decoded(descriptor: int, name: str) -> Iterator[str]:
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror}.") from error
     finally:
-        if descriptor != STDIN:
+        if descriptor:
             os.close(descriptor)
 
 

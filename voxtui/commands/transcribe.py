@@ -5,10 +5,14 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shutil
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +20,7 @@ import click
 from voxtui.audio.clips import check_clip, frames, pieces
 from voxtui.commands.segments import Segmenter, utterances
 from voxtui.commands.stderr import native_log, native_stderr_in
+from voxtui.commands.text import STDIN
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
 from voxtui.dialogue.interfaces import SpeechDetector
 from voxtui.errors import InputError, one_line
@@ -37,31 +42,68 @@ class Segment:
     text: str
 
 
-def run(config: Config, files: Sequence[Path], form: str) -> None:
-    """Print the transcripts of `files` as text, json, srt or vtt (`form`). Raises VoxtuiError."""
+def run(config: Config, files: Sequence[Path], form: str, quiet: bool = False) -> bool:
+    """Print the transcripts of `files` as text, json, srt or vtt (`form`). Raises VoxtuiError.
+
+    Return False if nothing was heard in one of them. `-` is the sound on stdin.
+    """
     if form in ("srt", "vtt") and len(files) > 1:
         raise InputError(f"--format {form} takes one file at a time.")
-    with native_stderr_in(native_log()):
+    with native_stderr_in(native_log()), ExitStack() as stack:
+        files = [stack.enter_context(sound_file(path)) for path in files]
         for path in files:
             check_clip(path)
-        with recogniser(config, partial(click.echo, err=True)) as heard:
-            write(files, form, config.vad, build_detector(config), heard.recognise)
+        notify = partial(click.echo, err=True)
+        heard = stack.enter_context(recogniser(config, notify))
+        if heard.sends_to and not quiet:
+            notify(f"Your voice goes to {heard.sends_to}.")
+        detector = build_detector(config)
+        return write(files, form, config.vad, detector, heard.recognise, quiet)
+
+
+@contextmanager
+def sound_file(path: Path) -> Generator[Path]:
+    """Yield `path`; for `-` a temporary file of the sound on stdin. Raises InputError.
+
+    A file, because most formats cannot be read without seeking.
+    """
+    if path != STDIN:
+        yield path
+        return
+    if sys.stdin.isatty():
+        raise InputError("stdin is a terminal, not a sound.", "Pipe a sound file into voxtui.")
+    with TemporaryDirectory() as folder:
+        sound = Path(folder, "stdin")
+        with open(0, "rb", closefd=False) as source, sound.open("wb") as copy:
+            shutil.copyfileobj(source, copy)
+        yield sound
 
 
 def write(
-    files: Sequence[Path], form: str, vad: VadConfig, detector: SpeechDetector, recognise: Recognise
-) -> None:
-    """Print the segments of `files` as they are recognised. Raises InputError."""
+    files: Sequence[Path],
+    form: str,
+    vad: VadConfig,
+    detector: SpeechDetector,
+    recognise: Recognise,
+    quiet: bool = False,
+) -> bool:
+    """Print the segments of `files` as they are recognised. Raises InputError.
+
+    Return False if nothing was heard in one of them.
+    """
     if form == "vtt":
         click.echo("WEBVTT\n")
-    count = 0
+    count, heard = 0, True
     for file in files:
         before, sound = count, pieces(file, math.inf)
         for segment in segments(file.name, sound, vad, detector, recognise):
             count += 1
             click.echo(format_segment(segment, form, count))
         if count == before:
-            click.echo(f"Nothing was heard in {one_line(file.name)}.", err=True)
+            heard = False
+            if not quiet:
+                click.echo(f"Nothing was heard in {one_line(file.name)}.", err=True)
+    return heard
 
 
 def format_segment(segment: Segment, form: str, number: int) -> str:

@@ -12,7 +12,7 @@ from voxtui.dialogue.interfaces import Brain, Progress, Speaker, Voice
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.speech import VoiceWorker
-from voxtui.errors import ModelError, ModelLost, RemoteError
+from voxtui.errors import ModelError, ModelLost, NoGpu, RemoteError
 from voxtui.settings.schema import Config
 
 CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
@@ -187,7 +187,7 @@ class Parts:
             self._brain.close()
         self._brain = loaded.part
         self._brains = Loaders(brains.makers[loaded.number :])
-        if loaded.passed_over is not None:
+        if loaded.passed_over is not None and not isinstance(loaded.passed_over, NoGpu):
             self._notify(f"The {self._brain.name} brain answers. {loaded.passed_over}")
 
     def _notify(self, sentence: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from voxtui.errors import ModelError, how_to_install
+from voxtui.errors import ModelError, NoGpu, how_to_install
 
 DRIVER = "libcuda.so.1"
 
@@ -54,7 +54,7 @@ def check_voxtral() -> None:
         gpu = first_gpu()
     except ModelError as error:
         reason = error.message[0].lower() + error.message[1:]
-        raise ModelError(f"Voxtral needs a GPU, and {reason}") from error
+        raise type(error)(f"Voxtral needs a GPU, and {reason}") from error
     if gpu.memory < VOXTRAL_MEMORY:
         has, needed = gpu.memory / 1e9, VOXTRAL_MEMORY / 1e9
         raise ModelError(f"Voxtral needs {needed:g} GB of GPU memory; {gpu.name} has {has:.1f} GB.")
@@ -85,13 +85,13 @@ def first_gpu() -> Gpu:
     try:
         driver = ctypes.CDLL(DRIVER)
     except OSError as error:
-        raise ModelError(f"There is no NVIDIA driver ({DRIVER}).") from error
+        raise NoGpu(f"There is no NVIDIA driver ({DRIVER}).") from error
     count, device, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
     name = ctypes.create_string_buffer(256)
     _succeed(driver.cuInit(0))
     _succeed(driver.cuDeviceGetCount(ctypes.byref(count)))
     if not count.value:
-        raise ModelError("The NVIDIA driver shows no GPU.")
+        raise NoGpu("The NVIDIA driver shows no GPU.")
     _succeed(driver.cuDeviceGet(ctypes.byref(device), 0))
     _succeed(driver.cuDeviceGetName(name, len(name), device))
     _succeed(driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
@@ -149,6 +149,6 @@ def check_torch() -> str:
 def _succeed(result: int) -> None:
     """Raise ModelError for an error code of CUDA."""
     if result == NO_DEVICE:
-        raise ModelError("The NVIDIA driver shows no GPU.")
+        raise NoGpu("The NVIDIA driver shows no GPU.")
     if result:
         raise ModelError(f"The NVIDIA driver failed (CUDA error {result}).")
