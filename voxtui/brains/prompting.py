@@ -1,7 +1,9 @@
-"""The instruction that every brain gives its model."""
+"""The instruction that every brain gives its model, and the examples for a small one."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
@@ -9,8 +11,70 @@ if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
 
 SHORT = " Answer with one short sentence of at most fifteen words."
 
+EXAMPLES = (
+    (
+        "I am David, I drive a bus in Leeds and I can't eat nuts.",
+        "Nice to meet you, David. I'll remember that you can't eat nuts.",
+    ),
+    ("What's my job?", "You drive a bus."),
+    ("Is a walnut cake fine for me?", "No, better not: you can't eat nuts."),
+    ("My brother Ron keeps bees.", "How nice, Ron must have a lot of honey."),
+    ("Sorry, I meant my uncle.", "Thanks, then Ron is your uncle."),
+    ("Call him, please.", "Sorry, I can't make calls. I can only talk with you."),
+    ("Have you called him?", "No, I haven't. I can't make calls."),
+    ("Lea is five and Max is eight. Who is older?", "Max is older than Lea."),
+    ("And who is the youngest?", "Lea is the youngest."),
+    ("Is the sun shining here?", "I can't know that, because I can't see anything."),
+    (
+        "Tell me a story about a mouse.",
+        "A mouse found a cheese that was too big for her. She called all her friends, and they "
+        "had the best dinner of their lives.",
+    ),
+    ("Now forget all that. I am somebody else.", "All right. I know nothing about you yet."),
+    ("What's my sister's name?", "I don't know, you haven't told me."),
+    ("Where do I come from?", "You haven't told me where you come from."),
+)
+"""Past turns that show a small model who is who, and what it cannot know or do.
+
+An instruction alone does not teach it that. Its facts are taken back, so that they are not taken
+for facts about the user.
+"""
+
+SPEAKABLE = r"root ::= [^\[\]{}<>*#`\n]*"
+"""The grammar of replies that can be spoken: no placeholders such as [date], lists or code."""
+
 
 def instruction(config: Config) -> str:
     """Return the user's instruction, with a request for one sentence where the preset wants it."""
     short = SHORT if config.generation.sampling().one_sentence else ""
     return f"{config.brain.instruction}{short}".strip()
+
+
+def examples(config: Config) -> tuple[tuple[str, str], ...]:
+    """Return past turns for a small model; none with an instruction of the user's own.
+
+    They would contradict it, because they answer as the default instruction asks.
+    """
+    from voxtui.settings.schema import BrainConfig
+
+    return EXAMPLES if config.brain.instruction == BrainConfig().instruction else ()
+
+
+def until_repeated(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the tokens of a reply until it goes in circles, as small models do in a story."""
+    said = ""
+    for text in texts:
+        said += text
+        if _repeats(re.findall(r"\w+", said.lower())):
+            return
+        yield text
+
+
+def _repeats(words: list[str]) -> bool:
+    """Return whether `words` end with 5 words for the third time, or 10 for the second."""
+    for length, times in ((5, 3), (10, 2)):
+        last = words[-length:]
+        starts = range(len(words) - length + 1)
+        if sum(words[start : start + length] == last for start in starts) >= times:
+            return True
+    return False

@@ -64,7 +64,8 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Literal["auto", "embedded", "voxtral", "remote"] = "auto"
     instruction: str = (
         "You are Vox, a friendly voice assistant. Answer in one or two short spoken sentences. "
-        "Plain text only, no lists, no code."
+        "Plain text only, no lists, no code. The person you talk with is not you: what they say "
+        "about themselves is theirs. You can only talk; you cannot see, send or do anything else."
     )
     embedded: EmbeddedBrainConfig = EmbeddedBrainConfig()
     voxtral: VoxtralBrainConfig = VoxtralBrainConfig()

@@ -17,7 +17,8 @@ from tests.fakes import SECONDS, Flag, frames
 from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded import brain as embedded_module
 from voxtui.brains.embedded.brain import ChatReply, EmbeddedBrain
-from voxtui.brains.embedded.chat import ASK, USER
+from voxtui.brains.embedded.chat import ASK, USER, chatml
+from voxtui.brains.prompting import EXAMPLES
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
@@ -272,6 +273,18 @@ def test_a_draft_stops_when_a_skill_answers(brain: Scripted) -> None:
 def test_the_chat_model_cannot_send_the_terminal_a_command(brain: Scripted) -> None:
     brain.chat.texts = ("\x1b", "]0;title\x07Two\n\t", "lines\x9b2J\r.")
     assert brain.answers("Why?") == "Why?]0;titleTwo\n\tlines2J."
+
+
+def test_a_question_about_itself_is_answered_without_the_chat_model(brain: Scripted) -> None:
+    before = len(brain.chat.prompts)
+    assert brain.answers("Are you always listening?").endswith("until your turn ends.")
+    assert len(brain.chat.prompts) == before
+
+
+def test_each_prompt_begins_with_the_instruction_and_the_examples(brain: Scripted) -> None:
+    brain.answers("Hello.")
+    fronts = {prompt.rpartition(USER)[0] + USER for prompt in brain.chat.prompts}
+    assert fronts == {chatml(Config().brain.instruction, list(EXAMPLES), "")}
 
 
 # Work on a text that is being typed.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from voxtui.brains.embedded.chat import ASK, Generated, Request, Signal, chatml
+from voxtui.brains.embedded.chat import ASK, Generated, Request, Setup, Signal, chatml
 from voxtui.brains.embedded.chat_server import answer, load
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import GenerationConfig
@@ -84,7 +84,7 @@ def test_a_prompt_gives_the_same_logits_in_any_split(
     monkeypatch.chdir(tmp_path)  # where the runtime's socket is made
     past = [(f"Which number comes after {n}, and why?", f"It is {n + 1}.") for n in range(turns)]
     question = chatml("You are Vox. Be brief.", past * 2, "Which animal says meow?")
-    server = load(model_file(model), 1024)
+    server = load(Setup(model_file(model), 1024))
 
     def evaluate(prompt: str) -> list[tuple[str, float]]:
         """Return the most likely next tokens and their probabilities."""

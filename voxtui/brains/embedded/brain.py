@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
+from voxtui.brains.about import about_itself, as_tokens
 from voxtui.brains.embedded.chat import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.embedded.recogniser import Moonshine, stretches
-from voxtui.brains.prompting import instruction
+from voxtui.brains.prompting import SPEAKABLE, examples, instruction, until_repeated
 from voxtui.brains.speculation import Speculation, SpeculationThread
 from voxtui.dialogue.data import FRAME_SECONDS, Origin, Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import Past, Progress
@@ -31,6 +32,7 @@ from voxtui.errors import ModelError, strip_control_characters
 from voxtui.models.catalogue import CHAT_MODELS, chat_model
 from voxtui.models.download import download
 from voxtui.models.installed import check_content, model_file
+from voxtui.settings.paths import user_folders
 from voxtui.settings.schema import Config, Sampling
 
 if TYPE_CHECKING:
@@ -45,8 +47,8 @@ FIRST_PASS_SECONDS = 0.4
 TYPING_PAUSE_SECONDS = 0.25
 """A reply to a typed text is drafted once no key was pressed for this time."""
 
-PROMPT_TOKENS = 1100
-"""Room in the context for the instruction and an utterance of two minutes."""
+PROMPT_TOKENS = 1600
+"""Room in the context for the instruction, the examples and an utterance of two minutes."""
 
 
 class Recogniser(Protocol):
@@ -218,10 +220,17 @@ class EmbeddedBrain:
         self._model = config.brain.embedded.model
         self._fetches = fetches and self._model in CHAT_MODELS
         self._sampling = config.generation.sampling()
+        self._vad = config.vad
         self._instruction = instruction(config)
+        self._examples = examples(config)
         self._recogniser = recogniser or Moonshine()
         context = PROMPT_TOKENS + config.history.max_tokens * 5 // 4 + self._sampling.max_new_tokens
-        self._chat = chat or Llama(-(-context // 256) * 256)
+        self._chat = chat or Llama(
+            -(-context // 256) * 256,
+            self._prompt((), ""),
+            user_folders().user_cache_path / "prefixes",
+            SPEAKABLE if self._examples else "",
+        )
         self._replies: SpeculationThread | None = None
         self._ahead: ChatReply | None = None
         """what was requested last for a turn that is not answered yet"""
@@ -299,21 +308,30 @@ class EmbeddedBrain:
         )
         if not words:
             return
+        told = about_itself(words, self.sends_to, self._vad)
         try:
             yield UserTranscript(words)
         except GeneratorExit:
-            self._ahead = None
-            self._loaded().abandon_newest()
+            self._drop_work_ahead()
             raise
+        if told:
+            self._drop_work_ahead()
+            yield from as_tokens(told)
+            return
         prompt = self._prompt(past, words) + ASK
         reply = self._request(prompt, self._sampling.max_new_tokens, cancelled)
         self._ahead = None
-        for number, text in enumerate(reply.tokens()):
+        for number, text in enumerate(until_repeated(reply.tokens())):
             if number == 0:
                 marks.mark(Mark.PREFILLED, reply.prefilled_at)
                 marks.speculative_s += reply.worked_before(released)
                 marks.drafted = len(reply.computed)
             yield Token(strip_control_characters(text))
+
+    def _drop_work_ahead(self) -> None:
+        """Stop the work on a reply, because something else answers."""
+        self._ahead = None
+        self._loaded().abandon_newest()
 
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         for number, (start, end) in enumerate(stretches(utterance)):
@@ -356,7 +374,7 @@ class EmbeddedBrain:
         return self._replies
 
     def _prompt(self, past: Past, words: str) -> str:
-        exchanges = [(turn.user_text, turn.reply_text) for turn in past]
+        exchanges = [*self._examples, *((turn.user_text, turn.reply_text) for turn in past)]
         return chatml(self._instruction, exchanges, words)
 
     # The final pass.

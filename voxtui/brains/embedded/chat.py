@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -27,9 +27,8 @@ from voxtui.settings.schema import Sampling
 SERVE = """
 import sys
 from multiprocessing.connection import Connection
-from pathlib import Path
 from voxtui.brains.embedded.chat_server import serve
-serve(Connection(int(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3]))
+serve(Connection(int(sys.argv[1])))
 """
 """Code of the process. The `multiprocessing` module is not used to start it, because it starts a
 second process to watch the first, with the standard error of a screen that has none."""
@@ -52,6 +51,21 @@ ENVIRONMENT = frozenset(
 )
 ENVIRONMENT_PREFIXES = ("GGML_", "GOMP_", "LC_", "OMP_")
 """Variables that the process gets. Any other one, such as VOXTUI_API_KEY, may be a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The first message to the process: load the file `path`, then bring `prefix` into the cache.
+
+    `prefix` is what all prompts begin with; `prefix_directory` keeps its state for the next start.
+    `grammar` (GBNF) is what all replies keep to; empty: any text.
+    """
+
+    path: Path
+    context_tokens: int
+    prefix: str = ""
+    prefix_directory: Path | None = None
+    grammar: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +102,18 @@ class Signal(Enum):
 class Llama:
     """One sequence with its KV cache, which is reused where the next prompt begins the same.
 
+    The arguments are those of Setup.
     Not thread-safe: `load`, `run` and `close` belong to one thread at a time.
     """
 
-    def __init__(self, context_tokens: int) -> None:
-        self._context_tokens = context_tokens
+    def __init__(
+        self,
+        context_tokens: int,
+        prefix: str = "",
+        prefix_directory: Path | None = None,
+        grammar: str = "",
+    ) -> None:
+        self._setup = Setup(Path(), context_tokens, prefix, prefix_directory, grammar)
         self._path: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
@@ -103,7 +124,7 @@ class Llama:
         return self._process.pid if self._process is not None else None
 
     def load(self, path: Path, beat: Callable[[], object] = lambda: None) -> None:
-        """Start the process and wait until it has loaded `path`.
+        """Start the process and wait until it has loaded `path` and evaluated the prefix.
 
         Calls `beat` at least every 0.1 s; an exception from it ends the loading. Raises ModelError.
         """
@@ -120,25 +141,21 @@ class Llama:
             raise ModelError(answer.message, answer.hint)
 
     def _begin(self, path: Path, beat: Callable[[], object]) -> Signal | Failure:
-        # llama.cpp's server requires a socket; its folder is removed at once. The socket is created
-        # before the model is loaded, so that no file is left if this program ends meanwhile.
+        # llama.cpp's server requires a socket. Nobody can find it once the model is loaded.
         remove_stale_folders()
         with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
-            pipe = self._start(path, folder)
-            socket = Path(folder, SOCKET)
-            while not socket.exists() and not pipe.poll(BEAT_SECONDS):
+            pipe = self._start(folder)
+            pipe.send(replace(self._setup, path=path.absolute()))
+            while not pipe.poll(BEAT_SECONDS):
                 beat()
-        while not pipe.poll(BEAT_SECONDS):
-            beat()
         return pipe.recv()
 
-    def _start(self, path: Path, folder: str) -> Connection:
+    def _start(self, folder: str) -> Connection:
         """Start the process in `folder`, because the path of a socket must be short."""
         self._pipe, theirs = Pipe()
         with theirs:
-            arguments = [str(theirs.fileno()), path.absolute(), str(self._context_tokens)]
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", SERVE, *arguments],
+                [sys.executable, "-P", "-c", SERVE, str(theirs.fileno())],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -12,7 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from voxtui.brains.embedded.chat import SOCKET, USER, Failure, Generated, Request, Signal
+from voxtui.brains.embedded.chat import SOCKET, USER, Failure, Generated, Request, Setup, Signal
+from voxtui.brains.embedded.prefix_files import prefix_file
 from voxtui.errors import ModelError, how_to_install
 
 PREFILL_BATCH = 3
@@ -20,6 +21,9 @@ PREFILL_BATCH = 3
 than for a single token. Their results differ in the last digits, which can change a word near a
 tie. With batches of three, the results and so the reply do not depend on the pieces in which a
 prompt was evaluated."""
+
+CACHE_TYPE = "GGML_TYPE_Q8_0"
+"""After 512 tokens, a float cache is summed in parts for single tokens, but not for batches."""
 
 REUSED_RUN = 16
 """Minimum run of tokens for KV-cache shifting (`n_cache_reuse`). A long conversation drops its
@@ -43,13 +47,15 @@ class Server(Protocol):
     def handle_completions(self, completion: dict[str, Any], take: Any) -> object: ...
 
 
-def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
+def serve(pipe: Connection) -> None:
     """Load the model, then answer one request after another until the pipe is closed."""
     with suppress(EOFError, OSError):
-        limit_memory(path)
+        setup = pipe.recv()
+        limit_memory(setup.path)
         try:
             with _ended_with(pipe):
-                server = load(path, context_tokens)
+                server = load(setup)
+                prepare(server, setup)
         except ModelError as error:
             pipe.send(Failure(error.message, error.hint))
             return
@@ -59,7 +65,8 @@ def serve(pipe: Connection, path: Path, context_tokens: int) -> None:
             request = pipe.recv()
             if isinstance(request, Request):  # a late STOP, for a request that has ended
                 before, past = past, request.prompt.rpartition(USER)[0]
-                answer(server, request, pipe, REUSED_RUN if past != before else 0)
+                reused_run = REUSED_RUN if past != before else 0
+                answer(server, request, pipe, reused_run, setup.grammar)
     # Ends at once. A server that is closed while it starts waits forever for one of its threads,
     # and would outlive a voxtui that was killed during the loading.
     os._exit(0)
@@ -92,7 +99,7 @@ def _ended_with(pipe: Connection) -> Generator[None, None, None]:
         fcntl.fcntl(pipe, fcntl.F_SETFL, flags)
 
 
-def load(path: Path, context_tokens: int) -> Server:
+def load(setup: Setup) -> Server:
     """Load a GGUF file. The server's socket is made in the current directory. Raises ModelError."""
     try:
         xllamacpp: Any = import_module("xllamacpp")
@@ -103,29 +110,49 @@ def load(path: Path, context_tokens: int) -> Server:
             "Run: sudo apt install libgomp1" if lacks_openmp else how_to_install("embedded"),
         ) from error
     params = xllamacpp.CommonParams()
-    params.model.path = str(path)
-    params.n_ctx = context_tokens
+    params.model.path = str(setup.path)
+    params.n_ctx = setup.context_tokens
     params.n_parallel = 1
     params.n_batch = params.n_ubatch = PREFILL_BATCH
-    # After 512 tokens, a float cache is summed in parts for single tokens, but not for batches.
-    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_Q8_0
+    params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, CACHE_TYPE)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()
     params.cache_ram_mib = 0
     params.verbosity = -1
     params.ui = params.endpoint_slots = False
     params.hostnames = [SOCKET]
+    if setup.prefix_directory is not None:
+        params.slot_save_path = f"{setup.prefix_directory}/"
     # Our own template, because the file's template is a program that llama.cpp would run.
     params.chat_template, params.use_jinja = "chatml", False
     try:
         return xllamacpp.Server(params)
     except (MemoryError, RuntimeError) as error:
         raise ModelError(
-            f"The chat model {path.name} did not load: too little memory or a damaged file.",
+            f"The chat model {setup.path.name} did not load: too little memory or a damaged file.",
             "`voxtui doctor` says which.",
         ) from error
 
 
-def answer(server: Server, request: Request, pipe: Connection, reused_run: int) -> None:
+def prepare(server: Server, setup: Setup) -> None:
+    """Bring the prefix into the cache: from its file, or by evaluating it and writing the file."""
+    if not setup.prefix:
+        return
+    file = prefix_file(setup, (CACHE_TYPE, PREFILL_BATCH))
+    if file is not None and file.restore():
+        return
+
+    def go_on(event: Any) -> bool:
+        return False
+
+    request = {"prompt": setup.prefix, "n_predict": 0, "cache_prompt": True}
+    server.handle_completions(request, go_on)
+    if file is not None:
+        file.save()
+
+
+def answer(
+    server: Server, request: Request, pipe: Connection, reused_run: int, grammar: str = ""
+) -> None:
     """Send the reply to `request` through `pipe`: a message per token, then how it ended."""
     last: list[Failure | Signal] = [Signal.STOPPED]
     reported = 0
@@ -178,6 +205,7 @@ def answer(server: Server, request: Request, pipe: Connection, reused_run: int) 
             "min_p": 0.0,
             "repeat_penalty": request.sampling.repetition_penalty,
             "ignore_eos": request.ignore_end,
+            "grammar": grammar,
             "stop": [] if request.ignore_end else ["<|im_end|>", "<|im_start|>"],
         },
         take,

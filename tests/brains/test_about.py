@@ -1,0 +1,91 @@
+"""Answers about the assistant itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.answers import KNOWLEDGE, read
+from voxtui.brains.about import about_itself, as_tokens
+from voxtui.settings.schema import VadConfig
+
+
+def told(words: str, sends_to: str = "", **vad: bool) -> str:
+    return about_itself(words, sends_to, VadConfig(**vad)) or ""
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("Are you listening to me all the time?", "talk key"),
+        ("Do you hear everything we talk about?", "talk key"),
+        ("When exactly can you hear me?", "talk key"),
+        ("So, is the microphone always on?", "talk key"),
+        ("Do you listen when I don't press the key?", "talk key"),
+        ("Do you record everything I say?", "stored only"),
+        ("Am I being recorded?", "stored only"),
+        ("What do you do with my voice?", "stored only"),
+        ("Is our conversation private?", "stored only"),
+        ("Does my voice go to some company on the internet?", "Nothing is sent"),
+        ("Do you send what I say to a server?", "Nothing is sent"),
+        ("Where does my data go?", "Nothing is sent"),
+        ("Who else can hear what we talk about?", "Nothing is sent"),
+        ("Are you spying on me?", "Nothing is sent"),
+        ("Where do you run, on my computer or somewhere else?", "on this computer"),
+        ("Do you need the internet to answer me?", "no internet"),
+        ("Can you work offline?", "no internet"),
+        ("Are you a human being?", "program"),
+        ("Am I talking to a machine?", "program"),
+        ("Will you remember me tomorrow?", "Only this conversation"),
+        ("Do you remember what I told you yesterday?", "Only this conversation"),
+    ],
+)
+def test_a_question_about_itself_has_a_true_answer(words: str, part: str) -> None:
+    assert part in told(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Can you hear me?",
+        "Do whales hear each other?",
+        "Who can hear ultrasound?",
+        "Do you record songs on a tape or on a disk?",
+        "Where do you buy good bread in Berlin, near the station and the river?",
+        "Are you hungry?",
+        "Are you a fan of jazz?",
+        "Is it private property?",
+        "Do you need a visa for Japan?",
+        "What do you do with leftover rice?",
+        "Do you remember my name?",
+        "Where is my meeting?",
+        "I am Tom. Are you listening to me?",
+        "Who reads the news?",
+        "",
+    ],
+)
+def test_any_other_question_is_left_to_the_model(words: str) -> None:
+    assert told(words) == ""
+
+
+def test_no_question_of_knowledge_is_taken() -> None:
+    asked = [turn.says for name in ("build", "judge") for talk in read(name) for turn in talk.turns
+             if talk.topic == KNOWLEDGE]  # fmt: skip
+    assert [words for words in asked if told(words)] == []
+
+
+def test_with_a_server_the_answers_name_it() -> None:
+    host = "example.org and 127.0.0.1:8000"
+    for words in ("Do you record me?", "Where does my voice go?", "Do you need the internet?"):
+        assert host in told(words, host)
+        assert "this computer" not in told(words, host)
+
+
+def test_hands_free_is_not_denied() -> None:
+    asked = "Are you always listening?"
+    assert told(asked, hands_free=True).endswith("all the time, except while I speak.")
+    both = told(asked, hands_free=True, listen_while_speaking=True)
+    assert both.endswith("all the time.")
+
+
+def test_the_words_of_an_answer_come_one_by_one() -> None:
+    assert [token.text for token in as_tokens("I am here.")] == ["I ", "am ", "here."]

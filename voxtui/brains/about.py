@@ -1,0 +1,134 @@
+"""True answers to questions about the assistant itself: what it hears, keeps and sends.
+
+A language model invents these answers. They are promises, so they come from the configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from voxtui.dialogue.data import Token
+
+if TYPE_CHECKING:
+    from voxtui.settings.schema import VadConfig
+
+_OPENING = r"(?:(?:so|and|but|well|ok|okay|hey|hi|hello|vox|please|tell me|then|now|by the way) )*"
+_CLOSING = r"(?: (?:vox|then|now|right now|exactly|actually|anyway|please|too))*"
+
+_MINE = (
+    r"(?:me|us|this|(?:my|our|this) (?:voice|words?|audio|speech|sound|data|questions?"
+    r"|conversations?|chats?|recordings?)|the sound of my voice"
+    r"|(?:what|everything|anything|all)(?: that)? (?:i|we)(?: have|'ve)?"
+    r" (?:say|said|tell you|told you|type|typed|talk about|talked about|speak about)"
+    r"|everything|anything)"
+)
+_MANNER = r"(?:(?:always|ever|also|really|still|just|secretly|constantly|permanently|actually) )*"
+_WHEN = (
+    r"(?: (?:all the time|always|constantly|permanently|in the background|secretly|at night"
+    r"|(?:when|while|if|even|without|before|after|unless) .*))?"
+)
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile(f"{_OPENING}(?:{'|'.join(patterns)}){_CLOSING}")
+
+
+_HEARS = _any(
+    rf"(?:are|do|will) you {_MANNER}(?:listen|listening|hear|hearing)(?: to)?(?: {_MINE})?{_WHEN}",
+    r"can you (?:always )?(?:listen|hear)(?: to)? (?:me|us) (?:all the time|always"
+    r"|(?:when|while|if|even|without|before|after|unless) .*)",
+    rf"when (?:exactly )?(?:can|do|are|will) you (?:listen|listening|hear)(?: to)?(?: {_MINE})?",
+    r"is (?:the|my|your) microphone (?:always )?(?:on|open|off|listening)" + _WHEN,
+)
+_SENDS = _any(
+    rf"(?:are|do|will) you {_MANNER}(?:send|sending|upload|uploading|share|sharing|transmit)"
+    rf" {_MINE}(?: .*)?",
+    rf"(?:where )?(?:does|do|will|is|are|can) {_MINE} (?:being )?"
+    r"(?:go|gone|get|leave|sent|uploaded|transmitted|shared|processed|end up|stay)(?: .*)?",
+    rf"who(?: else)? (?:can|could|might|will|is|does)? ?{_MANNER}"
+    rf"(?:hear|hears|listen|listens|listening|read|reads|see|sees|know|knows)(?: to)? {_MINE}",
+    r"(?:are|do) you (?:spy|spying) on (?:me|us)",
+)
+_KEEPS = _any(
+    rf"(?:are|do|will) you {_MANNER}(?:record|recording|store|storing|save|saving|keep|keeping"
+    rf"|log|logging) {_MINE}{_WHEN}",
+    rf"(?:is|are|am i|will) (?:{_MINE} )?(?:being |be )?"
+    r"(?:recorded|stored|saved|logged|kept|private|confidential)" + _WHEN,
+    rf"what (?:do|will) you do with {_MINE}",
+)
+_RUNS = _any(
+    r"where (?:do|are) you(?: (?:run|running|live|hosted|located))?(?: .{0,40})?",
+    r"do you (?:need|use|require|have) (?:the |an )?(?:internet|cloud|network|wifi|wi-fi|server)"
+    r"(?: (?:connection|access))?(?: to .{0,30}| for .{0,30})?",
+    r"(?:can|do|could) you (?:work|run|answer|function)(?: me)? "
+    r"(?:offline|locally|without (?:the |an )?(?:internet|network)(?: connection)?)",
+    r"are you (?:in the cloud|online|offline|local|on the internet|connected to the internet"
+    r"|running (?:locally|offline|in the cloud|on .{0,20}))",
+)
+_BEING = _any(
+    r"are you (?:really |actually )?(?:(?:a |an )?(?:real |actual |living )?(?:human being|human"
+    r"|person|man|woman|robot|machine|computer|program|ai|bot|artificial intelligence)"
+    r"|alive|real)(?: or .{0,30})?",
+    r"am i (?:talking|speaking) (?:to|with) (?:a |an )?(?:real )?(?:human being|human|person"
+    r"|robot|machine|computer|program|ai|bot)(?: or .{0,30})?",
+)
+_REMEMBERS = _any(
+    r"(?:will|do|can|could) you (?:still )?remember (?:me|us|this|what .*|our .*|everything.*"
+    r"|anything.*|my .*) ?(?:tomorrow|yesterday|next time|next week|last time|last week|last night"
+    r"|the other day|after .*|when i (?:quit|close|restart|come back).*)",
+)
+
+
+def about_itself(words: str, sends_to: str, vad: VadConfig) -> str | None:
+    """Return the answer to a question about the assistant itself; None for any other words.
+
+    `sends_to`: the host that gets the user's voice and words; empty if they stay here.
+    """
+    asked = " ".join(re.sub(r"[^\w'\- ]+", " ", words.lower().replace("’", "'")).split())
+    for pattern, told in (
+        (_HEARS, _hears(vad)),
+        (_REMEMBERS, "Only this conversation. It is gone when you start a new one or quit."),
+        (_KEEPS, _keeps(sends_to)),
+        (_SENDS, _sends(sends_to)),
+        (_RUNS, _runs(sends_to)),
+        (_BEING, "I am a computer program, a voice assistant, and not a person."),
+    ):
+        if pattern.fullmatch(asked):
+            return told
+    return None
+
+
+def as_tokens(text: str) -> Iterator[Token]:
+    """Yield `text` word by word, like a reply of a model."""
+    for word in re.findall(r"\S+\s*", text):
+        yield Token(word)
+
+
+def _hears(vad: VadConfig) -> str:
+    if not vad.hands_free:
+        return "Only with the talk key: from just before you press it until your turn ends."
+    pause = "" if vad.listen_while_speaking else ", except while I speak"
+    return f"Hands-free is on, so I listen for your voice all the time{pause}."
+
+
+def _keeps(sends_to: str) -> str:
+    if sends_to:
+        return f"What you say goes to {sends_to}. Here it is stored only when you ask for that."
+    return (
+        "What you say stays in the memory of this computer until you quit. "
+        "It is stored only when you ask for that, and never sent anywhere."
+    )
+
+
+def _sends(sends_to: str) -> str:
+    if sends_to:
+        return f"Your voice and your words go to {sends_to}, and nowhere else."
+    return "Your voice and your words stay on this computer. Nothing is sent anywhere."
+
+
+def _runs(sends_to: str) -> str:
+    if sends_to:
+        return f"The model that answers you runs at {sends_to}."
+    return "I run entirely on this computer and need no internet."
