@@ -98,7 +98,7 @@ class Watched(PseudoTerminal):
         return sum(bool(re.match(r"\W*Vox\s+\w", line)) for line in self.shown)
 
     def state(self, word: str) -> bool:
-        return word in self.lines[0]
+        return any(word in line for line in self.lines)
 
 
 @dataclass(frozen=True)

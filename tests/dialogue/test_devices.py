@@ -179,7 +179,9 @@ def test_text_works_if_the_speaker_does_not_open() -> None:
     speaker.fails = DeviceError("Busy.", "Close the other program.")
     with talking(speaker=speaker) as talk:
         assert talk.ask().outcome is Outcome.ANSWERED
-        assert [str(e) for e in talk.events.of(Notice)] == [str(Notice(str(speaker.fails)))]
+        assert [str(e) for e in talk.events.of(Notice)] == [
+            str(Notice(str(speaker.fails), "error"))
+        ]
 
 
 def test_a_new_speaker_is_heard_by_a_tone_and_then_by_the_next_answer() -> None:

@@ -112,7 +112,8 @@ class Screen:
 
     @property
     def text(self) -> str:
-        return "\n".join(self.lines)
+        """What the screen shows, with the toasts, which the tests do not draw."""
+        return "\n".join([*self.lines, *self.toasts])
 
     def line(self, containing: str) -> str:
         return next(line for line in self.lines if containing in line)

@@ -307,7 +307,6 @@ async def silent_microphone(s: Screen) -> None:
     await loaded(s)
     s.app.status.check_level(LOADED.microphone, False)
     await listening(s, level=0.001)
-    s.app.status.show_level()  # else the clock decides whether the diagnosis is withdrawn by now
     s.engine.report(Notice(diagnose_level(LOADED.microphone, 0.001)))
     s.engine.finish(Outcome.NO_SPEECH)
 
@@ -392,8 +391,8 @@ async def copied(s: Screen) -> None:
 
 async def saved(s: Screen) -> None:
     await conversation(s)
-    place = "/home/ada/.local/share/voxtui/sessions/2026-11-21 10-00-00"
-    s.engine.report(Notice(f"Saved, with your words: {place}", "information"))
+    place = "~/.local/share/voxtui/sessions/2026-11-21_10-00-00"
+    s.engine.report(Notice(f"Saved, with your words:\n{place}", "information"))
 
 
 HANDS_FREE = Config(vad=VadConfig(hands_free=True))

@@ -256,7 +256,7 @@ async def test_a_terminal_that_grants_no_releases_stays_with_toggling():
         await s.press("space")
         await s.press("space")
         assert s.commands == ["talk", "release"]
-        assert " toggle " in s.lines[0]
+        assert s.app.talk.mode is Mode.TOGGLE
 
 
 # Mouse.
@@ -267,12 +267,12 @@ async def test_the_bar_talks_while_the_mouse_button_is_down_wherever_it_comes_up
         await s.pilot.mouse_down(Meter)
         await s.settle()
         assert s.commands == ["talk"]
-        assert " mouse " in s.lines[0]
+        assert s.app.talk.mode is Mode.MOUSE
         await s.pilot.hover(offset=(5, 3))
         await s.pilot.mouse_up(offset=(5, 3))
         await s.settle()
         assert s.commands == ["talk", "release"]
-        assert " toggle " in s.lines[0]
+        assert s.app.talk.mode is Mode.TOGGLE
         assert s.app.screen.get_selected_text() is None
 
 
@@ -335,22 +335,20 @@ async def test_with_hands_free_space_talks_over_a_clip():
 
 
 @pytest.mark.parametrize("size", [(36, 8), (80, 24), (120, 40)])
-async def test_a_badge_shows_the_mode_of_talking(size):
+async def test_the_prompt_says_how_to_talk(size):
     async with screen(size=size) as s:
-        assert " toggle " in s.lines[0]
+        assert "Press Space" in s.lines[-3 if size[1] > 15 else -1]
         await reports_releases(s)
-        assert " hold " in s.lines[0]
+        assert "Hold Space" in s.lines[-3 if size[1] > 15 else -1]
     async with screen(size=size, config=HANDS_FREE) as s:
         await reports_releases(s)
-        assert " hands-free " in s.lines[0]
+        assert "Speak" in s.lines[-3 if size[1] > 15 else -1]
 
 
 async def test_the_bar_shows_the_action_of_the_key():
     async with screen() as s:
-        assert "toggle: Space starts, Space ends" in s.text
         assert "Press Space and speak" in s.text
         await reports_releases(s)
-        assert "hold: Space down, speak, let go" in s.text
         assert "Hold Space and speak" in s.text
         down(s, 10.0)
         s.engine.begin()
@@ -402,9 +400,8 @@ async def test_a_microphone_that_goes_away_ends_the_talking_and_offers_the_clips
         up(s, 12.0)
         await s.settle()
         assert s.commands == ["talk"]
-        assert "no microphone" in s.text
         assert "1  a question" in s.text
-        assert "✗    The microphone was unplugged." in s.text
+        assert s.text.count("✗ The microphone was unplugged.  Enter: look again") == 1
         down(s, 13.0)
         await s.settle()
         assert s.commands == ["talk"]
@@ -414,11 +411,9 @@ async def test_without_a_microphone_the_screen_shows_that_until_one_is_in_use():
     async with screen(size=(120, 40)) as s:
         s.engine.report(MicrophoneLost())
         await s.settle()
-        assert "✗ no microphone" in s.lines[0]
-        assert "No microphone left." in s.lines[1]
-        assert "Ctrl+P: Look for devices again" in s.lines[2]
+        assert "✗ No microphone is in use.  Enter: look again" in s.lines[1]
+        assert s.text.lower().count("no microphone") == 1
         s.engine.load("another microphone")
         await s.settle()
-        assert "toggle" in s.lines[0]
         assert "no microphone" not in s.text.lower()
         assert "another microphone" in s.lines[-2]

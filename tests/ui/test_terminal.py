@@ -311,7 +311,7 @@ def test_in_tmux_the_key_toggles(tmux, log):
     def shown():
         return tmux("capture-pane", "-p")
 
-    until(lambda: "toggle: Space starts" in shown(), shown)
+    until(lambda: "Press Space" in shown(), shown)
     until(lambda: log.exists() and "ready" in log.read_text())
     until(lambda: "no releases" in log.read_text())
     tmux("send-keys", "Space")

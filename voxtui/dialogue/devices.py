@@ -171,13 +171,14 @@ class SoundDevices:
                 self.speaker.open()
             except DeviceError as error:
                 self.speaker = None
-                events.append(Notice(str(error)))
+                events.append(Notice(str(error), "error"))
         if self.microphone is not None:
             try:
                 self.listen(self.microphone)
             except DeviceError as error:
                 self.microphone = None
-                events.append(Notice(str(error)))
+                if (notice := Notice(str(error), "error")) not in events:
+                    events.append(notice)
         if (self.microphone, self.speaker) != self._wanted:
             events += self._open_anew((self.microphone,), (self.speaker,))
         if self.microphone is not None:

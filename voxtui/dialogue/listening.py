@@ -36,6 +36,9 @@ STOPPED_SOURCE_SECONDS = 3.0
 TAP_SECONDS = 0.25
 """A shorter key press without speech is a slip, or was meant to stop the answer."""
 
+JUDGED_SECONDS = 1.0
+"""A shorter recording without speech does not show that the microphone is too quiet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Started:
@@ -72,7 +75,8 @@ class TooQuiet:
     tap: bool
     """the key was pressed so briefly that no speech was intended"""
     peak: float | None
-    """loudest sample of the microphone, 0..1; None for another source, or without frames"""
+    """loudest sample of the microphone, 0..1; None for another source, without frames, or if the
+    recording is too short to judge"""
 
 
 Found: TypeAlias = Started | Recorded | Finished | TooQuiet | None
@@ -172,8 +176,10 @@ class Listener:
         if utterance is not None and enough:
             return Finished(utterance, released_at, live.too_long, overflows)
         self._give_back(live, frames)
-        tap = live.source == MICROPHONE and released_at - live.began_at < TAP_SECONDS
-        peak = _peak(frames) if live.source == MICROPHONE else None
+        seconds = released_at - live.began_at
+        by_microphone = live.source == MICROPHONE
+        tap = by_microphone and seconds < TAP_SECONDS
+        peak = _peak(frames) if by_microphone and seconds >= JUDGED_SECONDS else None
         return TooQuiet(released_at, live.too_long, overflows, tap, peak)
 
     def abandon(self) -> None:

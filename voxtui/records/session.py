@@ -93,8 +93,12 @@ class Record:
 
     @property
     def finished(self) -> list[SessionTurn]:
-        """Return the turns that are over, oldest first. Callable from any thread."""
-        return [turn for turn in list(self.turns.values()) if turn.result]
+        """Return the turns that are over, oldest first. Callable from any thread.
+
+        A turn in which nothing was said or answered is none of them.
+        """
+        over = (turn for turn in list(self.turns.values()) if turn.result)
+        return [turn for turn in over if turn.utterance or _words(turn) or _result(turn).reply]
 
     def save(self, folder: Path) -> Path:
         """Write `folder`/DATE with session.md, session.json and a WAV per spoken turn.
@@ -113,7 +117,7 @@ class Record:
             folder.mkdir(parents=True, exist_ok=True)
             part = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
             self._write(part)
-            path = _free_path(folder / f"{self.began:%Y-%m-%d %H-%M-%S}")
+            path = _free_path(folder / f"{self.began:%Y-%m-%d_%H-%M-%S}")
             part.rename(path)
         except OSError as error:
             if part is not None:
@@ -207,5 +211,5 @@ def _free_path(wanted: Path) -> Path:
     path, n = wanted, 1
     while os.path.lexists(path):
         n += 1
-        path = wanted.with_name(f"{wanted.name} ({n})")
+        path = wanted.with_name(f"{wanted.name}_{n}")
     return path

@@ -29,6 +29,7 @@ from voxtui.controls import (
     OpenClip,
     PartMakers,
     Refused,
+    Severity,
 )
 from voxtui.dialogue.events import (
     Captured,
@@ -48,8 +49,8 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.marks import Mark, Marks, Turn
-from voxtui.errors import InputError, VoxtuiError, strip_control_characters
+from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
+from voxtui.errors import InputError, ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.records.metrics import DeviceOffset
 from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
@@ -122,6 +123,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         Binding("question_mark,f1", "help", "Keys", key_display="?", tooltip="this list (or F1)"),
         Binding("ctrl+p", "command_palette", "Menu", key_display="^p",
                 tooltip="choose microphone, speaker, brain, voice, preset, theme"),
+        Binding("enter", "mend", show=False),  # the banner names it where it does something
         Binding("ctrl+c", "help_quit", show=False, system=True),
         Binding("ctrl+z", "suspend_process", show=False, system=True),
         Binding("ctrl+q", "quit", "Quit", key_display="^q", priority=True, tooltip="quit"),
@@ -156,11 +158,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.bar,
             lambda: self.talk.mode,
             lambda: self.turns.spoken_seconds,
+            self.tell,
+            lambda: self.menu.rescan(),
         )
         self.menu = Menu(
-            self, self.controls, self.transcript, self._begin_again, self.use_theme, self.refuse
+            self, self.controls, self.tell, self._begin_again, self.use_theme, self.refuse
         )
         self.device_offset = device_offset
+        self._explained = False
+        """a notice told why nothing was heard in this turn"""
         self._frozen = False
         """`gc_tuning.freeze` was called, which must happen once"""
         talk = Binding(
@@ -199,12 +205,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         known = ui.theme in (AUTO, *self.available_themes)
         self.use_theme(ui.theme if known else AUTO)
         if not known:
-            self.transcript.note(f"There is no theme {ui.theme!r} (ui.theme).")
+            self.status.show_problem(f"There is no theme {ui.theme!r} (ui.theme).")
         if not ui.motion:
             self.animation_level = "none"
             self.bar.field.cursor_blink = False
         self.status.show_mode()
-        self.status.show_head()
         self._show_state()
         if not self.is_headless:  # a test run keeps the signals of its process
             exit_on_signals(partial(self.exit, return_code=EXIT_CODE))
@@ -254,7 +259,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case Loaded():
                 self._show_loaded(event)
             case LoadFailed(error):
-                self.status.show_failed(error)
+                self._show_failed(error)
             case ChangeFailed():
                 self.menu.take(event)
             case MicrophoneOpened(name):
@@ -262,6 +267,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case MicrophoneLost():
                 self.status.use_microphone(None)
             case TurnStarted():
+                self._explained = False
+                self.status.begin_turn()
                 self.turns.begin(event)
             case Captured(turn, utterance):
                 self.turns.show_utterance(turn, utterance)
@@ -271,11 +278,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self.turns.show_reply(turn, text)
             case SpokenUpTo(turn, text):
                 self.turns.cut(turn, text)
+            case Notice(text, "error"):
+                self.status.show_problem(text)
             case Notice(text, severity):
-                self.transcript.note(text, severity)
+                self._explained = True
+                self.tell(text, severity)
             case ClipEnded(_, error):
                 if error:
-                    self.transcript.note(error, "error")
+                    self.tell(error, "error")
             case TurnFinished(turn):
                 self._finish_turn(turn)
             case Died(error):
@@ -299,7 +309,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             rendered("")  # imports its library now and not behind the first reply
             gc_tuning.freeze()
 
+    def _show_failed(self, error: VoxtuiError) -> None:
+        fetch = isinstance(error, ModelMissing)
+        self.status.show_failed(error, self.action_fetch if fetch else self.action_replay)
+
     def _finish_turn(self, turn: Turn) -> None:
+        if turn.outcome is Outcome.NO_SPEECH and not self._explained:
+            self.tell("Nothing was heard.")
+        elif turn.outcome is Outcome.FAILED:
+            self.status.show_problem(turn.error or "The turn failed.")
         if self.turns.finish(turn):
             self.call_after_refresh(gc_tuning.collect, self.turns.over)
 
@@ -373,8 +391,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def on_keyboard_answer(self, answer: KeyboardAnswer) -> None:
         self.talk.use_keyboard(answer.releases, answer.time)
         self.status.show_mode()
-        if not self.controls.failed:
-            self.status.show_head()
 
     @on(TalkBar.Held)
     def _mouse_down(self, event: TalkBar.Held) -> None:
@@ -395,9 +411,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return len(self.screen_stack) == 1 and not self.bar.typing
         return action != "cancel" or len(self.screen_stack) == 1
 
+    def tell(self, text: str, severity: Severity = "information") -> None:
+        """Show a sentence that needs no answer. The same one is not shown twice."""
+        if text not in (shown.message for shown in self._notifications):
+            self.notify(text, severity=severity, markup=False)
+
     def refuse(self, refused: Refused) -> None:
         """Show the sentence of `refused`."""
-        self.notify(str(refused), severity=refused.severity, markup=False)
+        self.tell(str(refused), refused.severity)
 
     def _do(self, act: Callable[[], object]) -> None:
         """Call `act`; show the sentence if it is refused."""
@@ -406,10 +427,17 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         except Refused as refused:
             self.refuse(refused)
         except VoxtuiError as error:  # the models' files were not even found
-            self.status.show_failed(error)
+            self._show_failed(error)
         self.talk.follow()
 
     # Actions.
+
+    def action_mend(self) -> None:
+        """Mend the problem that the banner shows."""
+        self.status.banner.mend()
+
+    def action_help_quit(self) -> None:
+        self.tell("Ctrl+Q quits voxtui.")
 
     def action_talk(self) -> None:
         self.talk.press()
@@ -436,6 +464,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         text = event.value.strip()
         self.bar.begun = False
         if not text:
+            self.action_mend()
             return
         self.bar.field.clear()
         if self.controls.say(text) is None:
@@ -443,7 +472,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.talk.follow()
 
     def _note_kept(self, text: str) -> None:
-        self.transcript.note(f"Kept until the models are loaded: “{text}”")
+        self.tell(f"Kept until the models are loaded: “{text}”")
 
     def action_page_up(self) -> None:
         self.transcript.scroll_page_up()
@@ -473,8 +502,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._begin_again()
 
     def _begin_again(self) -> None:
-        """Show the loading once more. Its notices are reported again."""
-        self.transcript.clear()
+        """Show the loading once more."""
         for text in self.controls.kept:
             self._note_kept(text)
         self.status.begin_again()
@@ -511,7 +539,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         except InputError as error:
             self._events.put(Notice(str(error), "error"))
         else:
-            self._events.put(Notice(f"Saved, with your words: {place}", "information"))
+            shown = str(place).replace(str(Path.home()), "~", 1)
+            self._events.put(Notice(f"Saved, with your words:\n{shown}", "information"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield SystemCommand("Keys", "what each key does", self.action_help)

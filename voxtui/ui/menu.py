@@ -15,12 +15,11 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.fuzzy import Matcher
 
-from voxtui.controls import LocalControls, Refused
+from voxtui.controls import LocalControls, Refused, Severity
 from voxtui.dialogue.events import ChangeFailed, Event, Loaded
 from voxtui.errors import ConfigError, ModelError
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import found_file, options_of, value_of
-from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.themes import theme_names
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class Menu:
         self,
         app: App[None],
         controls: LocalControls,
-        transcript: Transcript,
+        tell: Callable[[str, Severity], object],
         restarted: Callable[[], object],
         use_theme: Callable[[str], object],
         refuse: Callable[[Refused], object],
@@ -107,7 +106,7 @@ class Menu:
         """`restarted` is called when a choice makes the models load again after a failed start."""
         self._app = app
         self._controls = controls
-        self._transcript = transcript
+        self._tell = tell
         self._restarted = restarted
         self._use_theme = use_theme
         self._refuse = refuse
@@ -165,10 +164,10 @@ class Menu:
         match event:
             case ChangeFailed(error):
                 self._choice = None
-                self._transcript.note(f"Nothing was changed. {error}", "error")
+                self._tell(f"Nothing was changed. {error}", "error")
             case Loaded():
                 if self._choice is not None and event.changed:
-                    self._transcript.note(f"{self._choice.title}.")
+                    self._tell(f"{self._choice.title}.", "information")
                     self._choice = None
                 if self._known is not None:
                     known, self._known = self._known, None
@@ -190,10 +189,10 @@ class Menu:
             self._refuse(refused)
             return
         except ConfigError as error:
-            self._transcript.note(str(error), "error")
+            self._tell(str(error), "error")
             return
         hidden = "" if used == path else f" ./{used} is used instead of it here."
-        self._transcript.note(f"Saved {', '.join(keys)} to {path}.{hidden}")
+        self._tell(f"Saved {', '.join(keys)} to {path}.{hidden}", "information")
 
     def _entry(self, choice: Choice) -> MenuEntry:
         chosen = value_of(self._controls.config, choice.key) == choice.value
@@ -214,9 +213,9 @@ class Menu:
         """Name the devices that are not in `known`. `in_use`: one of them is used already."""
         new = sorted(await self._device_titles() - known)
         if new:
-            self._transcript.note(f"New: {'; '.join(new)}. Ctrl+P uses it.")
+            self._tell(f"New: {'; '.join(new)}. Ctrl+P uses it.", "information")
         elif not in_use:
-            self._transcript.note("No other device was found.")
+            self._tell("No other device was found.", "information")
 
     async def _device_titles(self) -> frozenset[str]:
         found = await in_thread(self._controls.devices)

@@ -1,30 +1,21 @@
-"""Shows the state: in the top line, the banner, the talk bar and the first lines."""
+"""Shows the state: at the prompt, in the top line, and in the banner where there is a problem."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from voxtui.controls import LocalControls
+from voxtui.controls import LocalControls, Severity
 from voxtui.dialogue.events import Loaded, State
 from voxtui.dialogue.level import decibels, diagnose_level
 from voxtui.errors import ModelMissing, VoxtuiError
+from voxtui.ui.banner import Banner
 from voxtui.ui.conversation.transcript import Transcript
-from voxtui.ui.menu import LOOK_AGAIN
-from voxtui.ui.startup import (
-    NO_SIGNAL,
-    TITLE,
-    Line,
-    Samples,
-    Steps,
-    first_steps,
-    microphone_line,
-    summary,
-)
+from voxtui.ui.startup import Samples, welcome
 from voxtui.ui.talkbar import TalkBar, loudness
 from voxtui.ui.talkkey import Mode
 
@@ -34,58 +25,38 @@ LEVEL_SECONDS = 1.0
 LEVEL_CHECK_SECONDS = 3.0
 """Seconds after which a microphone without any sound is reported."""
 
-BADGES = {
-    State.LOADING: "◌ LOADING",
-    State.READY: "○ READY",
-    State.LISTENING: "● LISTENING",
-    State.THINKING: "◐ THINKING",
-    State.SPEAKING: "♪ SPEAKING",
-}
-
-NOT_LOADED = "✗ NOT LOADED"
-
-WITHOUT = "✗ no microphone"
-"""Takes the place of the mode of talking."""
-
-LOST = "No microphone left."
+NO_MICROPHONE = "No microphone is in use."
 
 STATE_CLASSES = (*(f"-{state}" for state in State), "-failed")
 
 
 class TopLine(Horizontal):
-    """The name, the state, the mode of talking, and the brain."""
+    """The name, the model, and who gets the user's words."""
 
     def __init__(self) -> None:
         super().__init__(id="top")
         # Kept, not looked up: a look-up fails while another screen lies over this one.
-        self.badge = Static(BADGES[State.LOADING], id="state", markup=False)
-        self._mode = Static(id="mode", markup=False)
-        self._brain = Static(id="brain", markup=False)
-        self._about = Static(id="about", markup=False)
+        self._model = Static(id="model", markup=False)
         self._muted = Static("voice muted", id="muted")
 
     def compose(self) -> ComposeResult:
         yield Static("voxtui", id="name")
-        yield self.badge
-        yield self._mode
-        yield self._brain
-        yield self._about
+        yield self._model
         yield self._muted
 
-    def show_mode(self, mode: Mode | None) -> None:
-        """Show the mode of talking. `mode` None: no microphone is in use."""
-        text = WITHOUT if mode is None else mode.value
-        if text != self._mode.content:
-            self._mode.set_class(mode is None, "without")
-            self._mode.update(text)
-
-    def show_brain(self, description: str) -> None:
-        name, bracket, about = description.partition(" (")
-        self._brain.update(name)
-        self._about.update(bracket + about)
+    def show_model(self, loaded: Loaded) -> None:
+        there = loaded.sends_to
+        self._model.update(f"{there} gets your voice and words" if there else model_name(loaded))
+        self._model.set_class(bool(loaded.sends_to), "remote")
 
     def show_muted(self, muted: bool) -> None:
         self._muted.set_class(muted, "shown")
+
+
+def model_name(loaded: Loaded) -> str:
+    """Return a name for people: `small local model`, not that of a file."""
+    name, _, about = loaded.brain.partition(" (")
+    return about.rstrip(")").partition(",")[0] or name.partition(": ")[2] or name
 
 
 class MicrophoneLevel:
@@ -97,19 +68,15 @@ class MicrophoneLevel:
         """peak, 0..1, since the microphone was chosen"""
         self.peak: float | None = None
         """peak, 0..1, since the level was last shown"""
-        self.diagnosis: str | None = None
+        self.silent = False
+        """it delivered nothing but digital silence, which the banner says"""
 
     def use(self, name: str | None) -> None:
-        self.name, self.loudest, self.peak, self.diagnosis = name, 0.0, None, None
+        self.name, self.loudest, self.peak, self.silent = name, 0.0, None, False
 
     def hear(self, level: float) -> None:
         self.loudest = max(self.loudest, level)
         self.peak = max(self.peak or 0.0, level)
-        if self.loudest:
-            self.diagnosis = None
-
-    def line(self, level: str) -> Line:
-        return microphone_line(self.name, level, self.diagnosis)
 
 
 class Status:
@@ -122,9 +89,12 @@ class Status:
         bar: TalkBar,
         mode: Callable[[], Mode],
         spoken_seconds: Callable[[], float],
+        tell: Callable[[str, Severity], object],
+        look_again: Callable[[], object],
     ) -> None:
+        """`tell` shows a sentence that needs no answer; `look_again` searches for devices."""
         self.top = TopLine()
-        self.banner = Static(id="banner", markup=False)
+        self.banner = Banner()
         self.samples = Samples(controls.clips.names)
         self.level = MicrophoneLevel()
         self._controls = controls
@@ -132,75 +102,94 @@ class Status:
         self._bar = bar
         self._mode = mode
         self._spoken_seconds = spoken_seconds
+        self._tell = tell
+        self._look_again = look_again
+        self._reason = ""
+        """the newest problem of this turn, such as the loss of the microphone"""
         config = controls.config
         self._key_name = config.ui.talk_key.capitalize()
         self._sends_to = config.brain.remote.hosts if config.brain.name == "remote" else ""
-        self._steps = Steps()
-        self._microphone_line = self.level.line("")
-        self._found: Sequence[Line] = ()
-        """the steps of loading, later the parts in use"""
+        self._step = ""
+        """the step of loading in progress, with its percentage"""
 
     # Loading.
 
     def show_loading(self, step: str, fraction: float | None) -> None:
-        self._found = self._steps.add(step, fraction)
-        self.show_head()
-        self.show_state()
+        self._step = step if fraction is None else f"{step} {fraction:.0%}"
+        self.show_hint()
 
     def show_loaded(self, loaded: Loaded) -> None:
-        self._sends_to = loaded.sends_to
-        self._steps, self._found = Steps(), summary(loaded)
+        self._sends_to, self._step = loaded.sends_to, ""
         self.use_microphone(loaded.microphone)
-        self.top.show_brain(loaded.brain)
+        self.top.show_model(loaded)
+        self.show_welcome()
 
-    def show_failed(self, error: VoxtuiError) -> None:
-        """Show the error of a failed start, and the keys that may help."""
+    def show_failed(self, error: VoxtuiError, retry: Callable[[], object]) -> None:
+        """Show the error of a failed start; `retry` tries again, or fetches the missing model."""
         self.level.use("")
         self._bar.name_source("")
         self.samples.offer(False)
-        self._transcript.show_head(TITLE, self._steps.failed())
-        retry = "r: try again."
         if isinstance(error, ModelMissing):
-            self._show_banner(error.message, f"f: fetch it now ({_gigabytes(error)}). {retry}")
+            self.banner.show(error.message, f"fetch it ({error.size / 1e9:.1f} GB)", retry)
         else:
-            self._show_banner(error.message, f"{error.hint} {retry}".lstrip())
+            self.banner.show(f"{error.message} {error.hint}".rstrip(), "try again", retry)
         self.show_state()
 
     def begin_again(self) -> None:
         """Clear what a failed start has shown."""
-        self._steps = Steps()
-        self.banner.remove_class("shown")
+        self._step = ""
+        self.banner.withdraw()
         self.show_state()
 
-    def show_head(self) -> None:
-        """Show the first lines of the screen, which scroll away."""
+    def show_welcome(self) -> None:
+        """Show the lines for a new user, until the first turn."""
         mode = None if self.level.name is None else self._mode()
-        steps = first_steps(mode, self._key_name, self._microphone_line, self._sends_to)
-        self._transcript.show_head(TITLE, [*steps, *self._found])
+        self._transcript.show_welcome(welcome(mode, self._key_name, self._sends_to))
+
+    # Problems.
+
+    def show_problem(self, message: str) -> None:
+        """Show a problem that no key mends. It goes with the next turn."""
+        self._reason = message
+        if self.level.name is None:
+            self._show_no_microphone()
+        else:
+            self.banner.show(message)
+
+    def begin_turn(self) -> None:
+        """Withdraw a problem that no longer matters."""
+        self._reason = ""
+        if self.level.name is not None and not self.level.silent:
+            self.banner.withdraw()
 
     # The microphone.
 
     def use_microphone(self, name: str | None) -> None:
         """Show the microphone that is in use; None: no microphone."""
-        before = self.level.name
+        before, mended = self.level.name, self.level.name is None or self.level.silent
         if name != before:
             self.level.use(name)
-            self._bar.name_source(name or f"Ctrl+P: {LOOK_AGAIN}")
-            self._microphone_line = self.level.line("")
+            self._bar.name_source(name or "")
             if name is not None:
                 check = partial(self.check_level, name, bool(before))
                 self.top.set_timer(LEVEL_CHECK_SECONDS, check)
-        if name is None and before:
-            self._show_banner(LOST, f"Plug one in, then Ctrl+P: {LOOK_AGAIN}.")
-        elif name is not None:
-            self.banner.remove_class("shown")
+        if name is None:
+            self._show_no_microphone()
+        elif mended and name != before:
+            self.banner.withdraw()
         self.samples.offer(name is None)
-        self.show_head()
-        self.show_mode()
+        self.show_welcome()
+        self.show_hint()
+
+    def _show_no_microphone(self) -> None:
+        self.banner.show(self._reason or NO_MICROPHONE, "look again", self._look_again)
 
     def hear(self, level: float) -> None:
         """Show a peak of 0..1 in the meter."""
         self.level.hear(level)
+        if self.level.silent and level:
+            self.level.silent = False
+            self.banner.withdraw()
         self._bar.meter.show(loudness(level))
 
     def check_level(self, microphone: str, announce: bool) -> None:
@@ -212,67 +201,39 @@ class Status:
             return
         self.level.hear(self._controls.engine.level)  # a busy machine may have had no tick
         if not self.level.loudest:
-            self.level.diagnosis = diagnose_level(microphone, 0.0)
-            if self.level.diagnosis and self._in_conversation:
-                self._transcript.note(self.level.diagnosis, "warning")
-            self._show_microphone("")
+            if why := diagnose_level(microphone, 0.0):
+                self.level.silent = True
+                self.banner.show(why, "look again", self._look_again, error=False)
         elif announce:
             level = f"{decibels(self.level.loudest)} at most in {LEVEL_CHECK_SECONDS:g} s"
-            self._transcript.note(f"Level of {microphone}: {level}.")
+            self._tell(f"Level of {microphone}: {level}.", "information")
 
     def show_level(self) -> None:
         """Show the microphone's level as a number."""
         if not self._transcript.is_attached:
             return
         if self.level.name and self.level.peak is not None:
-            level = decibels(self.level.peak)
-            self._bar.name_source(f"{self.level.name}  {level}")
-            self._show_microphone(level)
+            self._bar.name_source(f"{self.level.name}  {decibels(self.level.peak)}")
         self.level.peak = None
-
-    def _show_microphone(self, level: str) -> None:
-        """Change the microphone's line at the top; after the first turn only remove a diagnosis."""
-        line = self.level.line("" if self._in_conversation else level)
-        reported = self._microphone_line[1].startswith(NO_SIGNAL)
-        withdrawn = reported and not self.level.diagnosis
-        if line != self._microphone_line and (withdrawn or not self._in_conversation):
-            self._microphone_line = line
-            self.show_head()
-
-    @property
-    def _in_conversation(self) -> bool:
-        return self._controls.turn is not None
 
     # State and mode.
 
     def show_state(self) -> None:
-        failed, state = self._controls.failed is not None, self._controls.state
-        self.top.badge.update(NOT_LOADED if failed else BADGES[state], layout=False)
-        shown = "-failed" if failed else f"-{state}"
+        shown = "-failed" if self._controls.failed is not None else f"-{self._controls.state}"
+        self._bar.show_state(None if self._controls.failed else self._controls.state)
         # The class is not set on the screen, because that would restyle the whole conversation.
-        for widget in (self.top.badge, self._bar):
-            if not widget.has_class(shown):
-                widget.remove_class(*STATE_CLASSES, update=False)
-                widget.add_class(shown)
+        if not self._bar.has_class(shown):
+            self._bar.remove_class(*STATE_CLASSES, update=False)
+            self._bar.add_class(shown)
         self.show_hint()
 
     def show_mode(self) -> None:
-        if self.level.name is None:
-            self.top.show_mode(None)
-            self._bar.explain("type, or let it hear a sample")
-        else:
-            mode, key = self._mode(), self._key_name
-            self.top.show_mode(mode)
-            instead = f", or {'hold' if mode is Mode.HOLD else 'press'} {key} to talk"
-            match mode:
-                case Mode.HOLD:
-                    self._bar.explain(f"hold: {key} down, speak, let go", instead)
-                case Mode.TOGGLE:
-                    self._bar.explain(f"toggle: {key} starts, {key} ends", instead)
-                case Mode.MOUSE:
-                    self._bar.explain("mouse: speak, let go of the button")
-                case Mode.HANDS_FREE:
-                    self._bar.explain("hands-free: just speak")
+        """Follow a change of the way of talking."""
+        instead = ""
+        if self.level.name is not None and (mode := self._mode()) in (Mode.HOLD, Mode.TOGGLE):
+            instead = f", or {'hold' if mode is Mode.HOLD else 'press'} {self._key_name} to talk"
+        self._bar.explain("", instead)
+        self.show_welcome()
         self.show_hint()
 
     def show_hint(self) -> None:
@@ -280,33 +241,24 @@ class Status:
         self._bar.hint(self._hint())
 
     def _hint(self) -> str:
-        if failed := self._controls.failed:
-            missing = isinstance(failed, ModelMissing)
-            return f"f: fetch {_gigabytes(failed)}" if missing else "r: try again"
-        key, mode, clips = self._key_name, self._mode(), len(self._controls.clips.names)
-        match self._controls.state:
+        if self._controls.failed:
+            return "What you type is kept"
+        key, mode, state = self._key_name, self._mode(), self._controls.state
+        match state:
             case State.LOADING:
-                return self._steps.latest or "Loading…"
+                return self._step
             case State.READY if self.level.name and mode is Mode.HANDS_FREE:
-                return "Speak"
+                return "Speak, or type"
             case State.READY if self.level.name:
-                return f"{'Hold' if mode is Mode.HOLD else 'Press'} {key} and speak"
+                return f"{'Hold' if mode is Mode.HOLD else 'Press'} {key} and speak, or type"
             case State.READY:
-                return f"Press 1-{clips} or /" if clips else "Press / and type"
+                return "Type"
             case State.LISTENING if self._controls.talking is not None:
                 ends = key if mode is Mode.TOGGLE else "let go"
                 return f"{self._spoken_seconds():.1f} s  {ends}: send · Esc: drop"
             case State.LISTENING:
                 return f"{self._spoken_seconds():.1f} s  Esc: drop"
             case State.THINKING:
-                return "Esc stops"
+                return "Esc: stop"
             case State.SPEAKING:
-                return f"{key} talks over it, Esc stops it"
-
-    def _show_banner(self, message: str, hint: str) -> None:
-        self.banner.update(f"✗ {message}" + (f"\n  {hint}" if hint else ""))
-        self.banner.add_class("shown")
-
-
-def _gigabytes(missing: ModelMissing) -> str:
-    return f"{missing.size / 1e9:.1f} GB"
+                return f"{key}: talk over it · Esc: stop"

@@ -16,11 +16,22 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from voxtui.dialogue.events import State
 from voxtui.ui.bars import bar
 
 QUIETEST_DB = -60.0
 
 LEFT_BUTTON = 1
+
+BADGES = {
+    State.LOADING: "◌ LOADING",
+    State.READY: "○ READY",
+    State.LISTENING: "● LISTENING",
+    State.THINKING: "◐ THINKING",
+    State.SPEAKING: "♪ SPEAKING",
+}
+
+NOT_LOADED = "✗ NOT LOADED"
 
 TYPING = "type: Enter sends, Esc "
 
@@ -73,12 +84,14 @@ class TalkBar(Horizontal):
         """a key was sent to the text field, which may not have taken it yet"""
         self.meter = Meter()
         self.field = Input(compact=True)
+        self._badge = Static(BADGES[State.LOADING], id="badge", markup=False)
         self._hint = Hint(markup=False)
 
     def compose(self) -> ComposeResult:
-        yield self.meter
+        yield self._badge
         yield self._hint
         yield self.field
+        yield self.meter
 
     def explain(self, usage: str, instead_of_typing: str = "") -> None:
         """Show how to talk; `instead_of_typing` stands in an empty field."""
@@ -91,6 +104,12 @@ class TalkBar(Horizontal):
         if text != self._source:
             self._source = text
             self.border_subtitle = Content(text)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def show_state(self, state: State | None) -> None:
+        """Show the badge of `state`; None: no model is loaded."""
+        badge = NOT_LOADED if state is None else BADGES[state]
+        if badge != self._badge.content:
+            self._badge.update(badge, layout=False)
 
     def hint(self, text: str) -> None:
         self._show_title()

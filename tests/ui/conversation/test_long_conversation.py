@@ -8,7 +8,7 @@ from textual.visual import Visual
 
 from tests.ui.conftest import Screen, screen
 from voxtui.dialogue.events import ReplyText, UserWords
-from voxtui.ui.conversation.transcript import Transcript
+from voxtui.ui.conversation.transcript import Entry, Transcript
 
 pytestmark = pytest.mark.slow  # each draws thousands of lines
 
@@ -77,7 +77,7 @@ async def test_the_lines_in_view_stay_when_the_oldest_turns_are_forgotten(monkey
         view = transcript(s)
         place = view.scroll_offset.y
         for _ in range(12):
-            view.note("a notice")
+            view.add(Entry("vox", "Vox", Content("a notice")))
         await s.settle()
         assert view.scroll_offset.y < place and first_line(s) == read
 

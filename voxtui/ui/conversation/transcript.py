@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
@@ -47,9 +47,7 @@ quadratic in its length.
 LABEL_CELLS = 5
 TAB_CELLS = 8
 
-SIGNS = {"information": "·", "warning": "!", "error": "✗"}
-
-KINDS = ("you", "vox", "information", "warning", "error", "head")
+KINDS = ("you", "vox", "head")
 
 Line = list[Segment]
 """Segments, not a Strip, because a Strip caches everything derived from it."""
@@ -149,8 +147,9 @@ class Transcript(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._head: list[Entry] = []
         self.entries: list[Entry] = []
+        self._begun = False
+        """something was said; until then, `entries` are the welcome"""
         self._tops: list[int] = []
         """the first line of each entry"""
         self._total = 0
@@ -162,33 +161,30 @@ class Transcript(ScrollView, can_focus=True):
         self._following = True
         """True while the end is in view and is kept there"""
 
-    def show_head(self, title: str, lines: Iterable[tuple[str, str]]) -> None:
-        """Show above the conversation: a title, then a label and a sentence per line."""
-        conversation = self.entries[len(self._head) :]
-        head = [Entry("head", "", Content(title))]
-        head += [
-            Entry("information", label, Content(line), spaced=not i, muted=True)
-            for i, (label, line) in enumerate(lines)
+    def show_welcome(self, lines: Sequence[str]) -> None:
+        """Show `lines` where nothing was said yet. They go with the first entry, for good."""
+        if self._begun:
+            return
+        self.entries = [
+            Entry("head", "", Content(line), muted=i > 0) for i, line in enumerate(lines)
         ]
-        for entry in head:
+        for entry in self.entries:
             self._wrap(entry)
         with self._rearranging():
-            self._head = head
-            self.entries = [*head, *conversation]
+            pass
 
     def add(self, entry: Entry) -> None:
+        if not self._begun:
+            self._begun = True
+            self.clear()
         self._wrap(entry)
         with self._rearranging(len(self.entries)):
             self.entries.append(entry)
         for old in self.entries[-WRAPPED_ENTRIES - 1 : -WRAPPED_ENTRIES]:
             old.lines = []
-        if len(self.entries) - len(self._head) >= KEPT_ENTRIES + DROPPED_ENTRIES:
+        if len(self.entries) >= KEPT_ENTRIES + DROPPED_ENTRIES:
             with self._rearranging():
-                del self.entries[len(self._head) : -KEPT_ENTRIES]
-
-    def note(self, message: str, severity: str = "information") -> None:
-        """Add a sentence that is not part of a turn."""
-        self.add(Entry(severity, SIGNS[severity], Content(message), muted=True))
+                del self.entries[:-KEPT_ENTRIES]
 
     def change(self, entry: Entry, content: Content) -> None:
         """Replace the content of `entry`. Draws nothing if the entry was dropped."""
@@ -223,15 +219,19 @@ class Transcript(ScrollView, can_focus=True):
     def join(self, entries: Sequence[Entry], content: Content) -> None:
         """Merge `entries` into the first of them, with this content."""
         first, *rest = entries
-        gone = {id(entry) for entry in rest}
         first.content = content
         self._wrap(first)
-        with self._rearranging(self._index(first) or 0):
+        self.drop(rest, since=self._index(first) or 0)
+
+    def drop(self, entries: Sequence[Entry], since: int = 0) -> None:
+        """Remove `entries`, none of which is before index `since`."""
+        gone = {id(entry) for entry in entries}
+        with self._rearranging(since):
             self.entries = [entry for entry in self.entries if id(entry) not in gone]
 
     def clear(self) -> None:
-        """Drop the conversation, but not the head."""
-        self.entries = list(self._head)
+        """Drop the conversation."""
+        self.entries = []
         self._following = True
         with self._rearranging():
             pass
@@ -346,8 +346,12 @@ class Transcript(ScrollView, can_focus=True):
         return Strip.join([strip.crop(0, start), inside, strip.crop(end)])
 
     def _space_above(self) -> int:
-        """Return how many rows are empty above a conversation that is shorter than the widget."""
-        return max(0, self.scrollable_content_region.height - self._total)
+        """Return how many rows are empty above a conversation that is shorter than the widget.
+
+        A conversation stands at the bottom, the welcome in the middle.
+        """
+        room = max(0, self.scrollable_content_region.height - self._total)
+        return room if self._begun else room // 2
 
     def _index(self, entry: Entry) -> int | None:
         """Return the place of `entry`, or None if it was dropped. Searches from the end."""

@@ -128,14 +128,12 @@ class TurnView:
                 self._show_markdown()
             case Outcome.ANSWERED:
                 self._remark("(no answer)")
-            case Outcome.NO_SPEECH:
-                self._remark("Nothing was heard.")
-            case Outcome.CANCELLED if self._paragraphs:
+            case Outcome.CANCELLED if self._pieces or not self._request.muted:
                 self._remark("(interrupted)")
-            case Outcome.CANCELLED:
-                self._stand_in("(discarded)")
+            case Outcome.CANCELLED | Outcome.NO_SPEECH:
+                self._discard()
             case Outcome.FAILED:
-                self._remark(f"✗ {turn.error or 'The turn failed.'}", "bold $text-error")
+                self._remark("(no answer)")
 
     def _show_markdown(self) -> None:
         if self._length > LONGEST_MARKDOWN:
@@ -145,6 +143,10 @@ class TurnView:
         if content.plain and content != Content(text.strip()):
             self._transcript.join([entry for _, entry in self._paragraphs], content)
             del self._paragraphs[1:]
+
+    def _discard(self) -> None:
+        """Leave nothing of a turn in which nothing was said."""
+        self._transcript.drop([self._request, *(entry for _, entry in self._paragraphs)])
 
     def _remark(self, text: str, style: str = "$text-muted italic") -> None:
         """Add a remark behind the answer."""

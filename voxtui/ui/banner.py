@@ -1,0 +1,50 @@
+"""The problem in force, above the conversation, with the key that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.widgets import Static
+
+MEND_KEY = "Enter"
+
+
+class Banner(Static):
+    """One problem at a time. The newest replaces the one before."""
+
+    def __init__(self) -> None:
+        super().__init__(id="banner", markup=False)
+        self._mend: Callable[[], object] | None = None
+
+    @property
+    def problem(self) -> str:
+        """The problem on display; empty: none."""
+        return str(self.content) if self.has_class("shown") else ""
+
+    def show(
+        self,
+        problem: str,
+        remedy: str = "",
+        mend: Callable[[], object] | None = None,
+        error: bool = True,
+    ) -> None:
+        """Show `problem`; MEND_KEY calls `mend`, which `remedy` names.
+
+        `error` False: it asks for attention, and everything works.
+        """
+        self._mend = mend
+        key = f"  {MEND_KEY}: {remedy}" if remedy else ""
+        self.update(f"{'✗' if error else '!'} {problem}{key}")
+        self.set_class(not error, "attention")
+        self.add_class("shown")
+
+    def withdraw(self) -> None:
+        self._mend = None
+        self.remove_class("shown")
+
+    def mend(self) -> bool:
+        """Do what mends the problem. Return False if nothing does."""
+        if self._mend is None:
+            return False
+        self._mend()
+        return True
