@@ -331,13 +331,16 @@ def stats(options: Options, as_json: bool) -> None:
 
 
 @cli.command()
+@click.option(
+    "--all", "everything", is_flag=True, help="Also list other names of the same devices."
+)
 @global_options
-def devices(options: Options) -> None:
+def devices(options: Options, everything: bool) -> None:
     """List microphones and speakers, with a level check."""
     config = options.load().config
     from voxtui.commands.devices import run
 
-    run(config.audio)
+    run(config.audio, everything)
 
 
 @cli.command()

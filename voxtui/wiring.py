@@ -318,7 +318,7 @@ def clip_opener(config: Config) -> OpenClip:
 
 def part_makers() -> PartMakers:
     """Return what makes the parts that a front end lets a person choose."""
-    from voxtui.audio.devices import list_devices
+    from voxtui.audio.devices import choices, list_devices
     from voxtui.controls import PartMakers
 
     return PartMakers(
@@ -327,7 +327,7 @@ def part_makers() -> PartMakers:
         brain=partial(build_brain, may_download=frozenset({VOXTRAL})),
         voice=build_voice,
         reload=reload_parts,
-        devices=list_devices,
+        devices=lambda: choices(list_devices()),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
 from tests.fakes import FakeMicrophone
 from voxtui.audio import devices as audio
-from voxtui.audio.devices import Probe
+from voxtui.audio.devices import Device, Probe
 from voxtui.commands import devices
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig
@@ -18,11 +18,11 @@ from voxtui.settings.schema import AudioConfig
 def listed(monkeypatch, capsys):
     monkeypatch.setattr(devices, "LEVEL_SECONDS", 0.05)
 
-    def show(probe, audio=AudioConfig(), microphone=None, level=0.1):  # noqa: B008 - frozen
+    def show(probe, audio=AudioConfig(), microphone=None, level=0.1, everything=False):  # noqa: B008
         monkeypatch.setattr(devices, "probe", lambda: probe)
         microphone = microphone or FakeMicrophone()
         microphone.level = level
-        devices.show_devices(audio, microphone)
+        devices.show_devices(audio, microphone, everything)
         return capsys.readouterr()
 
     return show
@@ -53,20 +53,40 @@ def test_the_name_of_a_device_gives_the_terminal_no_command(monkeypatch):
     assert [device.name for device in audio.list_devices()] == ["]0;titleHeadset"]
 
 
-def test_a_configured_device_that_is_missing_is_reported(listed):
-    printed = listed(Probe((MICROPHONE, SPEAKER)), AudioConfig(input="Hedset"))
-    assert printed.err == (
+def test_a_configured_device_that_is_missing_is_an_error_after_the_list(listed, capsys):
+    with pytest.raises(DeviceError) as missing:
+        listed(Probe((MICROPHONE, SPEAKER)), AudioConfig(input="Hedset"))
+    assert str(missing.value) == (
         "There is no microphone 'Hedset' (audio.input). Did you mean 'Headset'? "
-        "`voxtui devices` lists them.\n"
-        "A device that another program holds alone is not seen.\n"
+        "`voxtui devices` lists them."
     )
-    assert "Level" not in printed.out
+    printed = capsys.readouterr()
+    assert "Headset" in printed.out and "Level" not in printed.out
+    assert printed.err == "A device that another program holds alone is not seen.\n"
+
+
+def test_other_names_of_the_same_device_are_listed_on_request(listed):
+    routes = [
+        Device(2 + n, name, "ALSA", 1, 2, 48_000, False, False)
+        for n, name in enumerate(("sysdefault", "surround51", "dmix", "pulse"))
+    ]
+    found = Probe((MICROPHONE, SPEAKER, *routes))
+    brief, full = listed(found).out, listed(found, everything=True).out
+    assert "Headset" in brief and "surround51" not in brief
+    assert "`voxtui devices --all` lists 4 more." in brief
+    assert all(route.name in full for route in routes) and "--all" not in full
+    assert "surround51" in listed(found, AudioConfig(output="surround51")).out
+
+
+def test_an_overdriven_microphone_gets_advice(listed):
+    assert "It is overdriven: turn it down" in listed(Probe((MICROPHONE,)), level=1.0).out
 
 
 def test_digital_silence_is_reported_as_a_muted_microphone(listed):
     microphone = FakeMicrophone()
     printed = listed(Probe((MICROPHONE,)), microphone=microphone, level=0.0).out.splitlines()[-1]
     assert printed.startswith("Only digital silence comes from 'fake microphone': it is muted")
+    assert "voxtui devices" not in printed
     assert microphone.closed
 
 

@@ -6,6 +6,7 @@ import ctypes
 import difflib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -31,6 +32,12 @@ ALIASES = ("default", "pulse", "pipewire")
 """Names under which ALSA offers the device that the sound server has chosen."""
 
 PACTL_SECONDS = 1.0
+
+_ALSA_ROUTE = re.compile(
+    r"(?:sysdefault|front|rear|center_lfe|side|surround\d+|iec958|spdif|hdmi|dmix|dsnoop|lavrate"
+    r"|samplerate|speex|speexrate|upmix|vdownmix|jack|oss|null|pulse|pipewire)(?::|$)"
+)
+"""Names under which ALSA offers the default device or a listed one once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +186,12 @@ def sound_system() -> object:
             status = socket.stat()
             found.append((status.st_ino, status.st_mtime_ns))
     return tuple(found)
+
+
+def choices(devices: Sequence[Device]) -> list[Device]:
+    """Return the devices that a person would choose: each once, if that leaves any."""
+    chosen = [d for d in devices if d.host != "ALSA" or not _ALSA_ROUTE.match(d.name)]
+    return chosen or list(devices)
 
 
 def shown_name(device: Device, direction: Direction) -> str:

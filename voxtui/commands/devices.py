@@ -8,10 +8,10 @@ from queue import Empty, Queue
 
 import click
 
-from voxtui.audio.devices import Device, Direction, find, probe
+from voxtui.audio.devices import Device, Direction, choices, find, probe, shown_name
 from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.dialogue.interfaces import Microphone
-from voxtui.dialogue.level import decibels, diagnose_level
+from voxtui.dialogue.level import CLIPPED, SHOWS_LEVEL, decibels, diagnose_level
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig
 from voxtui.wiring import build_microphone
@@ -23,13 +23,13 @@ HELD = "A device that another program holds alone is not seen."
 """PortAudio lists a device only if it can open it."""
 
 
-def run(audio: AudioConfig) -> None:
-    """Print every device, mark those in use, and print the microphone's level.
+def run(audio: AudioConfig, everything: bool = False) -> None:
+    """Print the devices, mark those in use, and print the microphone's level.
 
-    Raises DeviceError.
+    `everything`: also those that a person would not choose. Raises DeviceError.
     """
     with native_stderr_in(native_log()):
-        show_devices(audio, build_microphone(audio.input))
+        show_devices(audio, build_microphone(audio.input), everything)
 
 
 def can_play(audio: AudioConfig) -> bool:
@@ -55,8 +55,11 @@ def wanted_devices(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
     return [("input", "microphone", audio.input), ("output", "speaker", audio.output)]
 
 
-def show_devices(audio: AudioConfig, microphone: Microphone) -> None:
-    """Print what `run` prints, with the level of `microphone`. Raises DeviceError."""
+def show_devices(audio: AudioConfig, microphone: Microphone, everything: bool = False) -> None:
+    """Print what `run` prints, with the level of `microphone`.
+
+    Raises DeviceError, at the end if a configured device is missing.
+    """
     found = probe()
     if found.problem:
         raise DeviceError(found.problem)
@@ -64,36 +67,42 @@ def show_devices(audio: AudioConfig, microphone: Microphone) -> None:
         click.echo(f"There is no sound device. {HELD} Text and sample clips work without.")
         return
     used, problems = _used(audio, found.devices)
-    for device in found.devices:
-        click.echo(_row(device, audio, used))
-    for problem in problems:
-        click.echo(problem, err=True)
+    chosen = choices(found.devices)
+    shown = [d for d in found.devices if everything or d in chosen or d in used.values()]
+    for device in shown:
+        click.echo(_row(device, used))
+    if left_out := len(found.devices) - len(shown):
+        click.echo(f"`voxtui devices --all` lists {left_out} more.")
+    if "input" in used:
+        click.echo(_level(microphone))
     if problems:
         click.echo(HELD, err=True)
-    if any(direction == "input" for _, direction in used):
-        click.echo(_level(microphone))
+    for wanted, problem in problems:
+        if wanted:
+            raise problem
+        click.echo(str(problem), err=True)
 
 
 def _used(
     audio: AudioConfig, devices: Sequence[Device]
-) -> tuple[set[tuple[int, Direction]], list[str]]:
-    """Return (index, direction) of the devices that a conversation uses, and the problems found."""
-    used: set[tuple[int, Direction]] = set()
-    problems: list[str] = []
+) -> tuple[dict[Direction, Device], list[tuple[str, DeviceError]]]:
+    """Return the devices that a conversation uses, and (configured name, problem)."""
+    used: dict[Direction, Device] = {}
+    problems: list[tuple[str, DeviceError]] = []
     for direction, _, wanted in wanted_devices(audio):
         try:
-            used.add((find(devices, wanted, direction).index, direction))
+            used[direction] = find(devices, wanted, direction)
         except DeviceError as error:
-            problems.append(str(error))
+            problems.append((wanted, error))
     return used, problems
 
 
-def _row(device: Device, audio: AudioConfig, used: set[tuple[int, Direction]]) -> str:
-    uses = [
-        f"used as {kind}"
-        for direction, kind, _ in wanted_devices(audio)
-        if (device.index, direction) in used
-    ]
+def _row(device: Device, used: dict[Direction, Device]) -> str:
+    uses: list[str] = []
+    for direction, kind, _ in wanted_devices(AudioConfig()):
+        if used.get(direction) is device:
+            name = shown_name(device, direction)
+            uses.append(f"used as {kind}" + (f" ({name})" if name != device.name else ""))
     channels = f"{device.inputs} in, {device.outputs} out"
     line = f"{device.index:>3}  {device.name:<32} {device.host:<12} {device.rate:>6g} Hz"
     return f"{line}  {channels:<16} {', '.join(uses)}".rstrip()
@@ -113,4 +122,6 @@ def _level(microphone: Microphone) -> str:
             peak = max(peak, microphone.level)
     problem = None if peak else diagnose_level(microphone.name, peak)
     level = f"Level: {decibels(peak)} at most in {LEVEL_SECONDS:g} s from {microphone.name!r}."
-    return problem or level
+    if peak >= CLIPPED:
+        level += " It is overdriven: turn it down in the system's sound settings."
+    return problem.removesuffix(SHOWS_LEVEL) if problem else level

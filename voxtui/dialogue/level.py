@@ -25,6 +25,8 @@ NO_PERMISSION = "this terminal has no permission to use it"
 if sys.platform == "darwin":
     NO_PERMISSION += " (System Settings, Privacy & Security, Microphone)"
 
+SHOWS_LEVEL = " `voxtui devices` shows its level."
+
 MONITOR = "monitor"
 """Part of the name that sound servers give to a source that hears a speaker."""
 
@@ -50,8 +52,8 @@ def diagnose_level(name: str, peak: float) -> str | None:
         )
     if peak < SILENT:
         return (
-            f"Only digital silence comes from {name!r}: it is muted, or {NO_PERMISSION}. "
-            "`voxtui devices` shows its level."
+            f"Only digital silence comes from {name!r}: it is muted, or {NO_PERMISSION}."
+            f"{SHOWS_LEVEL}"
         )
     return (
         f"No more than {decibels(peak)} came from {name!r}: it is turned down, or the wrong "
