@@ -65,10 +65,10 @@ def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool
     with ExitStack() as stack:
         sets: list[WarmParts] = []
         for _ in range(config.serve.sessions):
-            recognise = stack.enter_context(recogniser(config, notify))
+            to_text = stack.enter_context(recogniser(config, notify))
             voice = None
             if loaders := build_voice(config, notify):
                 voice = loaders.load(lambda part: part.warm_up(lambda step, fraction: None)).part
                 stack.callback(voice.close)
-            sets.append(WarmParts(recognise, build_detector(config), voice))
+            sets.append(WarmParts(to_text.recognise, build_detector(config), voice))
         yield Pool(sets)
