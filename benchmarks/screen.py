@@ -4,6 +4,7 @@
 
 Everything runs on a pseudo-terminal and the real terminal driver.
 
+- Idle: the CPU and the bytes to the terminal while only the noise of a room is heard.
 - Paint: a scripted engine emits `--rate` tokens per second after `--turns` turns.
   A token is painted when its frame has been written and flushed.
 - Loop: the delay of a 5 ms sleep while the real models load and while a sample clip is answered.
@@ -48,6 +49,8 @@ TEXT = "The river winds slowly through the middle of the old city, under many br
 WORDS = TEXT.split()
 STARTS = 10
 LOADING_SECONDS = 6.0
+SETTLING_SECONDS = 5.0
+"""Seconds after which the microphone's level has been checked, and nothing else is due."""
 PAUSE_SECONDS = 0.2
 """Seconds between two answers, for Markdown rendering and garbage collection."""
 
@@ -59,6 +62,11 @@ class MeasuredApp(VoxtuiApp):
         self.paints: list[float] = []
         self.lateness: list[float] = []
         self.idle_cpu = self.busy_cpu = self.mib = 0.0
+        self.idle_bytes = 0.0
+        """written to the terminal per second while idle"""
+        self._noise = random.Random(1)
+        self._idle = False
+        self._written = 0
         self._handed_over: deque[float] = deque()
         self._appended = 0
 
@@ -71,7 +79,20 @@ class MeasuredApp(VoxtuiApp):
         return ScriptedEngine(timed)
 
     def on_ready(self) -> None:
+        assert self._driver is not None
+        write = self._driver.write
+
+        def counted(data: str) -> None:
+            self._written += len(data.encode())
+            write(data)
+
+        self._driver.write = counted
         self.run_worker(self._measure())
+
+    def tick(self) -> None:
+        if self._idle:  # the noise of a quiet room, around -55 dBFS
+            self.controls.engine.level = 0.0018 * self._noise.uniform(0.6, 1.6)
+        super().tick()
 
     async def _measure(self) -> None:
         await asyncio.sleep(0.5)
@@ -81,10 +102,13 @@ class MeasuredApp(VoxtuiApp):
             self.controls.engine.report(ReplyText(n + 1, TEXT * 2))
             self.controls.engine.finish()
             await asyncio.sleep(0.02)
-        await asyncio.sleep(1.0)
-        before = time.process_time()
+        await asyncio.sleep(SETTLING_SECONDS)
+        before, written = time.process_time(), self._written
+        self._idle = True
         await asyncio.sleep(self._seconds)
+        self._idle = False
         self.idle_cpu = (time.process_time() - before) / self._seconds
+        self.idle_bytes = (self._written - written) / self._seconds
         self.paints.clear()
         speaker = threading.Thread(target=self._stream)
         before = time.process_time()
@@ -185,6 +209,7 @@ def paint(rate: float, turns: int, seconds: float) -> dict[str, Any]:
         "loop_late_ms": spread(app.lateness),
         "busy_cpu": round(app.busy_cpu, 3),
         "idle_cpu": round(app.idle_cpu, 4),
+        "idle_bytes_per_s": round(app.idle_bytes),
         "resident_mib": round(app.mib),
     }
 
@@ -305,7 +330,8 @@ def table(found: dict[str, Any]) -> str:
     for one in found["paint"]:
         lines.append(
             f"\n{one['turns']} turns: {one['busy_cpu']:.0%} of a core while it streams, "
-            f"{one['idle_cpu']:.1%} idle, {one['resident_mib']} MiB"
+            f"{one['idle_cpu']:.1%} and {one['idle_bytes_per_s']} bytes/s idle, "
+            f"{one['resident_mib']} MiB"
         )
     for name, values in found["start"].items():
         lines.append(f"\n{name}: median {values['median']}, max {values['max']}")

@@ -857,24 +857,41 @@ async def test_growing_and_shrinking_the_terminal_loses_nothing():
 # Standing still.
 
 
-async def test_an_unchanged_level_repaints_nothing():
+async def test_the_noise_of_a_room_repaints_nothing():
     async with screen() as s:
-        s.engine.level = 0.25
+        s.engine.level = 0.0018
         s.app.tick()
         s.app.status.show_level()
         await s.settle()
         await s.settle()
         paints = []
         s.app.post_display_hook = lambda: paints.append(1)
-        for _ in range(20):
+        for level in (0.0015, 0.0024, 0.0013, 0.0018):
+            s.engine.level = level
             s.app.tick()
+            s.app.status.show_level()
             await s.settle()
         assert paints == []
         s.engine.level = 0.9
         s.app.tick()
+        s.app.status.show_level()
         await s.settle()
         await s.settle()
-        assert "█" in s.lines[-3]
+        assert "█" in s.lines[-3] and "−1 dBFS" in s.text
+
+
+async def test_while_somebody_speaks_the_number_rises_with_the_meter():
+    async with screen() as s:
+        s.engine.level = 0.0018
+        s.app.tick()
+        s.app.status.show_level()
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        assert "−6 dBFS" not in s.text
+        s.engine.level = 0.5
+        s.app.tick()
+        await s.settle()
+        assert "█" in s.lines[-3] and "−6 dBFS" in s.text
 
 
 async def test_the_talk_bar_is_not_repainted_while_its_text_is_the_same(

@@ -22,6 +22,9 @@ from voxtui.ui.talkkey import Mode
 LEVEL_SECONDS = 1.0
 """Seconds between two values of the level; each is the loudest since the one before."""
 
+STEADY = 10 ** (3 / 20)
+"""3 dB. A level that differs by less is not painted again: noise always changes a little."""
+
 LEVEL_CHECK_SECONDS = 3.0
 """Seconds after which a microphone without any sound is reported."""
 
@@ -67,16 +70,31 @@ class MicrophoneLevel:
         self.loudest = 0.0
         """peak, 0..1, since the microphone was chosen"""
         self.peak: float | None = None
-        """peak, 0..1, since the level was last shown"""
+        """peak, 0..1, of the second in progress"""
+        self.shown: float | None = None
+        """peak, 0..1, on display"""
         self.silent = False
         """it delivered nothing but digital silence, which the banner says"""
 
     def use(self, name: str | None) -> None:
-        self.name, self.loudest, self.peak, self.silent = name, 0.0, None, False
+        self.name, self.loudest, self.silent = name, 0.0, False
+        self.peak = self.shown = None
 
     def hear(self, level: float) -> None:
         self.loudest = max(self.loudest, level)
         self.peak = max(self.peak or 0.0, level)
+
+    @property
+    def louder(self) -> bool:
+        """True if the second in progress is clearly louder than the level on display."""
+        return self.peak is not None and self.peak > (self.shown or 0.0) * STEADY
+
+    @property
+    def changed(self) -> bool:
+        """True if the second in progress is clearly louder or softer, or if none is on display."""
+        if self.peak is None or self.shown is None:
+            return self.peak is not None
+        return self.louder or self.peak * STEADY < self.shown
 
 
 class Status:
@@ -185,12 +203,15 @@ class Status:
         self.banner.show(self._reason or NO_MICROPHONE, "look again", self._look_again)
 
     def hear(self, level: float) -> None:
-        """Show a peak of 0..1 in the meter."""
+        """Take a peak of 0..1. Show it at once if somebody speaks, else once a second."""
         self.level.hear(level)
         if self.level.silent and level:
             self.level.silent = False
             self.banner.withdraw()
-        self._bar.meter.show(loudness(level))
+        if self._controls.state is State.LISTENING:
+            self._bar.meter.show(loudness(level))
+            if self.level.louder:
+                self._show_peak()
 
     def check_level(self, microphone: str, announce: bool) -> None:
         """Report a microphone without any sound; `announce`: report its level otherwise.
@@ -209,12 +230,17 @@ class Status:
             self._tell(f"Level of {microphone}: {level}.", "information")
 
     def show_level(self) -> None:
-        """Show the microphone's level as a number."""
-        if not self._transcript.is_attached:
-            return
-        if self.level.name and self.level.peak is not None:
-            self._bar.name_source(f"{self.level.name}  {decibels(self.level.peak)}")
+        """Show the loudest peak of the last second, in the meter and as a number."""
+        if self._transcript.is_attached and self.level.changed:
+            self._show_peak()
         self.level.peak = None
+
+    def _show_peak(self) -> None:
+        self.level.shown = self.level.peak or 0.0
+        if self._controls.state is not State.LISTENING:
+            self._bar.meter.show(loudness(self.level.shown))
+        if self.level.name:
+            self._bar.name_source(f"{self.level.name}  {decibels(self.level.shown)}")
 
     # State and mode.
 
