@@ -24,6 +24,7 @@ from typing import Any
 
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.dialogue.about import about_itself
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Brain
@@ -104,7 +105,13 @@ def judge(brain: Brain, talks: Sequence[Conversation], config: Config) -> Iterat
         for turn in talk.turns:
             started, first = time.monotonic(), None
             tokens: list[Token] = []
-            for item in brain.reply(history.past, turn.says, Marks(), threading.Event()):
+            told = about_itself(turn.says, brain.sends_to, config.vad)
+            items = (
+                [Token(told)]
+                if told
+                else brain.reply(history.past, turn.says, Marks(), threading.Event())
+            )
+            for item in items:
                 if isinstance(item, Token):
                     first = first or time.monotonic()
                     tokens.append(item)

@@ -36,7 +36,7 @@ REPLAY = "replay"
 """The source of a turn that answers the last utterance once more."""
 
 SKILL = "skill"
-"""The brain of a turn that a skill answered."""
+"""The brain of a turn that a skill, or a rule about voxtui itself, answered."""
 
 OWN_SOURCES = (MICROPHONE, TYPED, REPLAY)
 """Sources that are not the name of a clip."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from voxtui.dialogue.about import about_itself
 from voxtui.dialogue.chunker import Chunker
 from voxtui.dialogue.commands import TurnHandle
 from voxtui.dialogue.data import (
@@ -169,17 +170,21 @@ def _reply(
         for item in items:
             yield item
             if isinstance(item, UserTranscript) and (
-                answer := _skill_answer(turn, skills, item.text)
+                answer := _answer_without_brain(turn, parts, skills, item.text)
             ):
                 break
     yield from answer or ()
 
 
-def _skill_answer(turn: LiveTurn, skills: Skills | None, words: str) -> list[Token] | None:
-    """Return the answer of a skill, a token a word, or None if no skill takes the words."""
-    if skills is None or turn.cancelled:
+def _answer_without_brain(
+    turn: LiveTurn, parts: Parts, skills: Skills | None, words: str
+) -> list[Token] | None:
+    """Return the answer of a rule, a token a word, or None if the brain has to answer."""
+    if turn.cancelled:
         return None
-    answer = skills.answer(words, again=turn.source == REPLAY)
+    answer = about_itself(words, parts.brain.sends_to, parts.config.vad)
+    if answer is None and skills is not None:
+        answer = skills.answer(words, again=turn.source == REPLAY)
     if answer is None:
         return None
     turn.brain = SKILL

@@ -275,12 +275,6 @@ def test_the_chat_model_cannot_send_the_terminal_a_command(brain: Scripted) -> N
     assert brain.answers("Why?") == "Why?]0;titleTwo\n\tlines2J."
 
 
-def test_a_question_about_itself_is_answered_without_the_chat_model(brain: Scripted) -> None:
-    before = len(brain.chat.prompts)
-    assert brain.answers("Are you always listening?").endswith("until your turn ends.")
-    assert len(brain.chat.prompts) == before
-
-
 def test_each_prompt_begins_with_the_instruction_and_the_examples(brain: Scripted) -> None:
     brain.answers("Hello.")
     fronts = {prompt.rpartition(USER)[0] + USER for prompt in brain.chat.prompts}

@@ -80,12 +80,6 @@ def test_control_characters_are_removed_from_replies_and_transcripts(server, mak
     assert heard == UserTranscript("so [31mit is")
 
 
-def test_a_question_about_privacy_is_answered_here_and_names_the_server(server, make):
-    brain = make()
-    assert brain.sends_to in replied(brain, "Where does my voice go?")
-    assert not server.requests
-
-
 def test_lone_surrogates_are_removed(server, make):
     """Some servers split a character outside the basic plane into two surrogates."""
     server.answers["chat/completions"] = says("Yes", "\ud83c", "\udf88", "!")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from voxtui.brains.about import about_itself, as_tokens
 from voxtui.brains.embedded.chat import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.embedded.recogniser import Moonshine, stretches
 from voxtui.brains.prompting import SPEAKABLE, examples, instruction, until_repeated
@@ -220,7 +219,6 @@ class EmbeddedBrain:
         self._model = config.brain.embedded.model
         self._fetches = fetches and self._model in CHAT_MODELS
         self._sampling = config.generation.sampling()
-        self._vad = config.vad
         self._instruction = instruction(config)
         self._examples = examples(config)
         self._recogniser = recogniser or Moonshine()
@@ -308,16 +306,12 @@ class EmbeddedBrain:
         )
         if not words:
             return
-        told = about_itself(words, self.sends_to, self._vad)
         try:
             yield UserTranscript(words)
         except GeneratorExit:
-            self._drop_work_ahead()
+            self._ahead = None
+            self._loaded().abandon_newest()
             raise
-        if told:
-            self._drop_work_ahead()
-            yield from as_tokens(told)
-            return
         prompt = self._prompt(past, words) + ASK
         reply = self._request(prompt, self._sampling.max_new_tokens, cancelled)
         self._ahead = None
@@ -327,11 +321,6 @@ class EmbeddedBrain:
                 marks.speculative_s += reply.worked_before(released)
                 marks.drafted = len(reply.computed)
             yield Token(strip_control_characters(text))
-
-    def _drop_work_ahead(self) -> None:
-        """Stop the work on a reply, because something else answers."""
-        self._ahead = None
-        self._loaded().abandon_newest()
 
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         for number, (start, end) in enumerate(stretches(utterance)):

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from voxtui.brains.about import about_itself, as_tokens
 from voxtui.brains.prompting import instruction
 from voxtui.brains.remote.connection import (
     SEND_LESS,
@@ -74,7 +73,6 @@ class RemoteBrain:
         self._stt = stt_endpoint(remote, self._chat)
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
-        self._vad = config.vad
         self._parameters = request_parameters(self._sampling)
         self._model = remote.model
         self._transcribes = True
@@ -144,9 +142,6 @@ class RemoteBrain:
             marks.mark(Mark.TRANSCRIBED)
             user_input = text.strip()
             yield UserTranscript(user_input)
-            if told := about_itself(user_input, self.sends_to, self._vad):
-                yield from as_tokens(told)
-                return
         parameters = {**self._parameters, "stream_options": {"include_usage": True}}
         pieces = self._texts(parameters, self._messages(past, user_input), cancelled, timing, marks)
         room = MAX_CHARACTERS_PER_TOKEN * self._sampling.max_new_tokens

@@ -20,7 +20,6 @@ from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from voxtui.brains.about import about_itself, as_tokens
 from voxtui.brains.prompting import instruction
 from voxtui.brains.speculation import Speculation, SpeculationThread
 from voxtui.brains.voxtral.prompt import (
@@ -398,9 +397,6 @@ class VoxtralBrain:
         self._live = None
         if isinstance(user_input, str):
             yield UserTranscript(user_input)
-            if told := about_itself(user_input, self.sends_to, self._config.vad):
-                yield from as_tokens(told)
-                return
         reply = self._speculate(past, user_input, cancelled, None)
         text = Detokenizer(self.tekken)
         tokens = self._tokens(reply)

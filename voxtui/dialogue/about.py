@@ -6,10 +6,7 @@ A language model invents these answers. They are promises, so they come from the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-from voxtui.dialogue.data import Token
 
 if TYPE_CHECKING:
     from voxtui.settings.schema import VadConfig
@@ -98,12 +95,6 @@ def about_itself(words: str, sends_to: str, vad: VadConfig) -> str | None:
         if pattern.fullmatch(asked):
             return told
     return None
-
-
-def as_tokens(text: str) -> Iterator[Token]:
-    """Yield `text` word by word, like a reply of a model."""
-    for word in re.findall(r"\S+\s*", text):
-        yield Token(word)
 
 
 def _hears(vad: VadConfig) -> str:

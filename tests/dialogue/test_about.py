@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.answers import KNOWLEDGE, read
-from voxtui.brains.about import about_itself, as_tokens
+from tests.dialogue.talking import talking
+from tests.fakes import ScriptedBrain
+from voxtui.dialogue.about import about_itself
+from voxtui.dialogue.data import SKILL
+from voxtui.dialogue.marks import Outcome
 from voxtui.settings.schema import VadConfig
 
 
@@ -87,5 +91,11 @@ def test_hands_free_is_not_denied() -> None:
     assert both.endswith("all the time.")
 
 
-def test_the_words_of_an_answer_come_one_by_one() -> None:
-    assert [token.text for token in as_tokens("I am here.")] == ["I ", "am ", "here."]
+def test_the_answer_is_spoken_without_the_brain_and_names_where_the_words_go() -> None:
+    brain = ScriptedBrain(heard="Where does my voice go?")
+    brain.sends_to = "example.org"
+    with talking(brain) as t:
+        turn = t.ask()
+        assert (turn.brain, turn.outcome) == (SKILL, Outcome.ANSWERED)
+        assert turn.reply == "Your voice and your words go to example.org, and nowhere else."
+        assert t.voice.clauses[0].startswith("Your voice and your words go")
