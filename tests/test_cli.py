@@ -101,6 +101,24 @@ def test_global_options_stand_before_or_after_the_command(voxtui):
     assert after.stdout.startswith("# file: mine.toml\n")
 
 
+def test_settings_and_models_are_json_too(voxtui):
+    told = json.loads(voxtui("config", "--json", "--set", "voice.speed=1.5").stdout)
+    assert told["file"] is None
+    assert told["settings"]["voice.speed"] == {"value": 1.5, "source": "--set"}
+    lines = voxtui("models", "--json").stdout
+    assert voxtui("models", "list", "--json").stdout == lines
+    models = {model["name"]: model for model in map(json.loads, lines.splitlines())}
+    assert (models["qwen2.5-coder-1.5b"]["needed"], models["kokoro"]["path"]) == (True, None)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_values(voxtui, shell):
+    assert "_VOXTUI_COMPLETE" in voxtui("completion", shell).stdout
+    words = {"COMP_WORDS": "voxtui dictate --to t", "COMP_CWORD": "t" if shell == "fish" else "3"}
+    completed = voxtui(_VOXTUI_COMPLETE=f"{shell}_complete", **words).stdout
+    assert "tmux" in completed and "type" in completed and "stdout" not in completed
+
+
 def test_global_options_stand_between_the_words_of_a_command_too(voxtui):
     ran = voxtui("models", "--set", "brain.embedded.model=mine.gguf", "list")
     assert "mine.gguf: needed, a file of your own" in ran.stdout.splitlines()
@@ -476,11 +494,11 @@ def test_plain_mode_takes_no_command(voxtui):
 
 
 @pytest.mark.models
-def test_a_file_without_speech_exits_with_0(voxtui):
+def test_a_file_without_speech_exits_with_3(voxtui):
     with wave.open(str(voxtui.here / "silence.wav"), "wb") as file:
         file.setparams((1, 1, 8000, 0, "NONE", ""))
         file.writeframes(b"\x80" * 8000)
-    printed = sentence(voxtui("transcribe", "silence.wav"), code=0)
+    printed = sentence(voxtui("transcribe", "silence.wav"), code=3)
     assert printed == "Nothing was heard in silence.wav."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -85,6 +86,8 @@ def global_options(command: Command) -> Command:
 
     return with_options  # type: ignore[return-value]
 
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
 
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Print no status on stderr, only errors."
@@ -320,7 +323,7 @@ def bench(
 
 
 @cli.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
+@json_option
 @global_options
 def stats(options: Options, as_json: bool) -> None:
     """Summarise past turns: how long they took, by brain and by day."""
@@ -334,21 +337,25 @@ def stats(options: Options, as_json: bool) -> None:
 @click.option(
     "--all", "everything", is_flag=True, help="Also list other names of the same devices."
 )
+@json_option
 @global_options
-def devices(options: Options, everything: bool) -> None:
+def devices(options: Options, everything: bool, as_json: bool) -> None:
     """List microphones and speakers, with a level check."""
     config = options.load().config
     from voxtui.commands.devices import run
 
-    run(config.audio, everything)
+    run(config.audio, everything, as_json)
 
 
 @cli.command()
 @click.option("--loopback", is_flag=True,
               help="Play chirps, record them, and say how long sound really takes.")  # fmt: skip
+@json_option
 @global_options
-def doctor(options: Options, loopback: bool) -> None:
+def doctor(options: Options, loopback: bool, as_json: bool) -> None:
     """Say what is missing here, and the command that fixes it."""
+    if loopback and as_json:
+        raise click.UsageError("--json is not for --loopback.")
     config = options.load().config
     if loopback:
         from voxtui.commands.loopback import run as measure
@@ -357,15 +364,21 @@ def doctor(options: Options, loopback: bool) -> None:
     else:
         from voxtui.commands.doctor import run as examine
 
-        passed = examine(config)
+        passed = examine(config, as_json)
     raise SystemExit(0 if passed else UNUSABLE)
 
 
 @cli.command(name="config")
+@json_option
 @global_options
-def show_config(options: Options) -> None:
+def show_config(options: Options, as_json: bool) -> None:
     """Print the settings in force, and where each comes from."""
     loaded = options.load()
+    if as_json:
+        file = str(loaded.path) if loaded.path else None
+        told = {s.key: {"value": s.value, "source": s.source} for s in loaded.settings}
+        click.echo(json.dumps({"file": file, "settings": told}, ensure_ascii=False))
+        return
     from voxtui.settings.paths import user_config_file
     from voxtui.settings.save import toml_value
 
@@ -378,25 +391,30 @@ def show_config(options: Options) -> None:
 
 
 @cli.group(cls=InOrder, invoke_without_command=True)
+@json_option
 @global_options
-def models(options: Options) -> None:
+def models(options: Options, as_json: bool) -> None:
     """List the models, or fetch them. Without a command: list."""
-    if click.get_current_context().invoked_subcommand is None:
-        _list_models(options)
+    command = click.get_current_context().invoked_subcommand
+    if command is None:
+        _list_models(options, as_json)
+    elif as_json:
+        raise click.UsageError("--json stands after list.")
 
 
 @models.command(name="list")
+@json_option
 @global_options
-def list_models(options: Options) -> None:
+def list_models(options: Options, as_json: bool) -> None:
     """List the models: size, licence, place, and which is needed."""
-    _list_models(options)
+    _list_models(options, as_json)
 
 
-def _list_models(options: Options) -> None:
+def _list_models(options: Options, as_json: bool) -> None:
     config = options.load().config
     from voxtui.commands.models import show_models
 
-    show_models(config)
+    show_models(config, as_json)
 
 
 @models.command()
@@ -415,6 +433,17 @@ def fetch(options: Options, name: str | None, source: Source, file: Path | None)
     from voxtui.commands.models import fetch as fetch_model
 
     fetch_model(config, name, source, file)
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion of voxtui for a SHELL: eval "$(voxtui completion bash)" """
+    from click.shell_completion import get_completion_class
+
+    complete = get_completion_class(shell)
+    assert complete is not None
+    click.echo(complete(cli, {}, "voxtui", "_VOXTUI_COMPLETE").source())
 
 
 def main() -> NoReturn:

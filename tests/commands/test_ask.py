@@ -213,7 +213,7 @@ def test_the_name_of_a_clip_gives_the_terminal_no_command(ask):
         "Nothing was heard in ]0;none.wav.",
         "]0;one.wav: Out of memory.",
     ]
-    with pytest.raises(InputError, match=r"^\]0;two.wav: there is no such file. To"):
+    with pytest.raises(InputError, match=r"^\]0;two.wav: there is no such file.$"):
         ask("\x1b]0;two.wav\x07")
 
 

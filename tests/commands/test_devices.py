@@ -1,5 +1,6 @@
 """`voxtui devices`, and the speaker of `voxtui ask --play`."""
 
+import json
 import re
 from types import SimpleNamespace
 
@@ -36,6 +37,20 @@ def test_devices_are_a_table_that_marks_the_used_ones(listed):
         "1 Loud speaker ALSA 44100 Hz 0 in, 2 out used as speaker",
     ]
     assert level == "Level: −20 dBFS at most in 0.05 s from 'fake microphone'."
+
+
+def test_devices_are_json_too(monkeypatch, capsys):
+    monkeypatch.setattr(devices, "LEVEL_SECONDS", 0.05)
+    monkeypatch.setattr(devices, "probe", lambda: Probe((MICROPHONE, SPEAKER)))
+    microphone = FakeMicrophone()
+    microphone.level = 0.1
+    devices.show_devices(AudioConfig(), microphone, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert [(d["name"], d["used_as"]) for d in told["devices"]] == [
+        ("Headset", ["input"]),
+        ("Loud speaker", ["output"]),
+    ]
+    assert (told["level_dbfs"], told["microphone_lost"]) == (-20.0, None)
 
 
 def test_the_name_of_a_device_gives_the_terminal_no_command(monkeypatch):

@@ -1,10 +1,12 @@
 """`voxtui doctor` on machines that lack something."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
+from tests.fakes import FakeMicrophone
 from voxtui.audio.devices import Probe
 from voxtui.commands import doctor
 from voxtui.errors import ModelError
@@ -24,6 +26,7 @@ def machine(monkeypatch, tmp_path):
         probe = Probe((MICROPHONE, SPEAKER))
         lacking: tuple[str, ...] = ()
         voice_fails: ModelError | None = None
+        microphone_fails: str | None = None
 
         def examine(self, capsys):
             """(whether a conversation is possible, the lines that are not ok)."""
@@ -41,6 +44,7 @@ def machine(monkeypatch, tmp_path):
     made = Machine()
     find_spec = doctor.importlib.util.find_spec
     monkeypatch.setattr(doctor, "probe", lambda: made.probe)
+    monkeypatch.setattr(doctor, "microphone_problem", lambda name: made.microphone_fails)
     monkeypatch.setattr(
         doctor.importlib.util,
         "find_spec",
@@ -55,6 +59,37 @@ def machine(monkeypatch, tmp_path):
 
 def test_a_machine_that_has_everything_lacks_nothing(machine, capsys):
     assert machine.examine(capsys) == (True, [])
+
+
+def test_a_microphone_that_nobody_can_be_heard_from_is_a_note(machine, capsys):
+    machine.microphone_fails = "Only digital silence comes from 'Headset'."
+    assert machine.examine(capsys) == (
+        True,
+        [
+            "note     microphone: Only digital silence comes from 'Headset'.",
+            "         `voxtui devices` shows its level.",
+        ],
+    )
+
+
+@pytest.mark.parametrize(("level", "found"), [(0.0, "Only digital"), (1e-4, None), (0.5, None)])
+def test_a_quiet_room_is_no_problem_of_a_microphone(monkeypatch, tmp_path, level, found):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("voxtui.commands.devices.LEVEL_SECONDS", 0.05)
+    microphone = FakeMicrophone()
+    microphone.level = level
+    monkeypatch.setattr(doctor, "build_microphone", lambda name: microphone)
+    problem = doctor.microphone_problem("")
+    assert (problem and problem[:12]) == found
+    assert microphone.closed
+
+
+def test_the_findings_are_json_too(machine, capsys):
+    machine.lacking = ("hibari",)
+    assert not doctor.run(machine.config, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["possible"] is False
+    assert told["findings"][0]["verdict"] == "missing"
 
 
 def test_without_the_packages_no_conversation_is_possible(machine, capsys):

@@ -64,7 +64,8 @@ def questions(files: Sequence[Path], text: str | None, config: Config) -> list[C
         raise InputError("FILES, - and --text exclude each other.")
     for path in files:
         if not path.exists():
-            hint = "To ask words: voxtui ask --text WORDS"
+            words = " " in path.name or not path.suffix
+            hint = "To ask words: voxtui ask --text WORDS" if words else ""
             raise InputError(f"{path}: there is no such file.", hint)
     with native_stderr_in(native_log()):
         return [load_clip(path, config.audio.max_utterance_s) for path in files]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import asdict
 from queue import Empty, Queue
 
 import click
@@ -23,13 +26,13 @@ HELD = "A device that another program holds alone is not seen."
 """PortAudio lists a device only if it can open it."""
 
 
-def run(audio: AudioConfig, everything: bool = False) -> None:
+def run(audio: AudioConfig, everything: bool = False, as_json: bool = False) -> None:
     """Print the devices, mark those in use, and print the microphone's level.
 
     `everything`: also those that a person would not choose. Raises DeviceError.
     """
     with native_stderr_in(native_log()):
-        show_devices(audio, build_microphone(audio.input), everything)
+        show_devices(audio, build_microphone(audio.input), everything, as_json)
 
 
 def can_play(audio: AudioConfig) -> bool:
@@ -55,7 +58,9 @@ def wanted_devices(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
     return [("input", "microphone", audio.input), ("output", "speaker", audio.output)]
 
 
-def show_devices(audio: AudioConfig, microphone: Microphone, everything: bool = False) -> None:
+def show_devices(
+    audio: AudioConfig, microphone: Microphone, everything: bool = False, as_json: bool = False
+) -> None:
     """Print what `run` prints, with the level of `microphone`.
 
     Raises DeviceError, at the end if a configured device is missing.
@@ -69,12 +74,22 @@ def show_devices(audio: AudioConfig, microphone: Microphone, everything: bool = 
     used, problems = _used(audio, found.devices)
     chosen = choices(found.devices)
     shown = [d for d in found.devices if everything or d in chosen or d in used.values()]
-    for device in shown:
-        click.echo(_row(device, used))
-    if left_out := len(found.devices) - len(shown):
-        click.echo(f"`voxtui devices --all` lists {left_out} more.")
-    if "input" in used:
-        click.echo(_level(microphone))
+    if as_json:
+        peak, lost = hear(microphone) if "input" in used else (0.0, None)
+        devices = [
+            asdict(device) | {"used_as": [kind for kind in used if used[kind] is device]}
+            for device in shown
+        ]
+        level = round(20 * math.log10(peak), 1) if peak else None
+        told = {"devices": devices, "level_dbfs": level, "microphone_lost": lost}
+        click.echo(json.dumps(told, ensure_ascii=False))
+    else:
+        for device in shown:
+            click.echo(_row(device, used))
+        if left_out := len(found.devices) - len(shown):
+            click.echo(f"`voxtui devices --all` lists {left_out} more.")
+        if "input" in used:
+            click.echo(_level(microphone))
     if problems:
         click.echo(HELD, err=True)
     for wanted, problem in problems:
@@ -110,18 +125,24 @@ def _row(device: Device, used: dict[Direction, Device]) -> str:
 
 def _level(microphone: Microphone) -> str:
     """Return a sentence: the peak level over LEVEL_SECONDS, or the error."""
-    peak, lost = 0.0, Queue[str]()
-    try:
-        microphone.open(lambda frame: None, lost.put)
-    except DeviceError as error:
-        return str(error)
-    with closing(microphone):
-        for _ in range(round(LEVEL_SECONDS / POLL_SECONDS)):
-            with suppress(Empty):
-                return lost.get(timeout=POLL_SECONDS)
-            peak = max(peak, microphone.level)
+    peak, lost = hear(microphone)
     problem = None if peak else diagnose_level(microphone.name, peak)
     level = f"Level: {decibels(peak)} at most in {LEVEL_SECONDS:g} s from {microphone.name!r}."
     if peak >= CLIPPED:
         level += " It is overdriven: turn it down in the system's sound settings."
-    return problem.removesuffix(SHOWS_LEVEL) if problem else level
+    return lost or (problem.removesuffix(SHOWS_LEVEL) if problem else level)
+
+
+def hear(microphone: Microphone) -> tuple[float, str | None]:
+    """Return the peak (0..1) of LEVEL_SECONDS, and the error if the microphone was lost."""
+    peak, lost = 0.0, Queue[str]()
+    try:
+        microphone.open(lambda frame: None, lost.put)
+    except DeviceError as error:
+        return peak, str(error)
+    with closing(microphone):
+        for _ in range(round(LEVEL_SECONDS / POLL_SECONDS)):
+            with suppress(Empty):
+                return peak, lost.get(timeout=POLL_SECONDS)
+            peak = max(peak, microphone.level)
+    return peak, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,9 +19,11 @@ import click
 
 from voxtui.audio.devices import Probe, find, probe
 from voxtui.brains.remote.brain import RemoteBrain
-from voxtui.commands.devices import HELD, wanted_devices
+from voxtui.commands.devices import HELD, hear, wanted_devices
+from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.commands.terminal import can_show_screen, colours, reports_key_release
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
+from voxtui.dialogue.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
 from voxtui.models.catalogue import models_directory
 from voxtui.models.cuda import (
@@ -40,7 +43,7 @@ from voxtui.models.installed import (
 )
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.voices.kokoro import check_installed
-from voxtui.wiring import check_voice
+from voxtui.wiring import build_microphone, check_voice
 
 MEMORY_GB = 3.0
 """Memory of the embedded brain with its default model, and of the rest of voxtui."""
@@ -61,13 +64,19 @@ class Finding:
     fix: str = ""
 
 
-def run(config: Config) -> bool:
+def run(config: Config, as_json: bool = False) -> bool:
     """Print every finding. Return whether a conversation is possible."""
-    return examine(config, lambda: check_voice(config))
+    if not as_json:
+        return examine(config, lambda: check_voice(config))
+    found = [*findings(config, lambda: check_voice(config))]
+    possible = all(finding.verdict != "missing" for finding in found)
+    told = {"possible": possible, "findings": [asdict(finding) for finding in found]}
+    click.echo(json.dumps(told, ensure_ascii=False))
+    return possible
 
 
 def examine(config: Config, make_voice: Callable[[], object]) -> bool:
-    """Do what `run` does; `make_voice` raises ModelError if no voice works here."""
+    """Do what `run` does in words; `make_voice` raises ModelError if no voice works here."""
     possible = True
     for finding in findings(config, make_voice):
         click.echo(f"{finding.verdict:<8} {finding.what}")
@@ -235,10 +244,25 @@ def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
     for direction, kind, wanted in wanted_devices(audio):
         try:
             device = find(found.devices, wanted, direction)
-            yield Finding("ok", f"{kind}: {device.name} ({device.host}, {device.rate:g} Hz)")
+            problem = microphone_problem(wanted) if direction == "input" else None
+            if problem:
+                yield Finding("note", f"{kind}: {problem}", SHOWS_LEVEL.strip())
+            else:
+                yield Finding("ok", f"{kind}: {device.name} ({device.host}, {device.rate:g} Hz)")
         except DeviceError as error:
             fix = f"{HELD} Text and sample clips work without."
             yield Finding("note", f"{kind}: {error.message}", fix)
+
+
+def microphone_problem(name: str) -> str | None:
+    """Listen for a moment. Return why nobody can be heard; None if somebody can."""
+    with native_stderr_in(native_log()):
+        microphone = build_microphone(name)
+        peak, lost = hear(microphone)
+    if lost or peak >= SILENT:
+        return lost
+    problem = diagnose_level(microphone.name, peak)
+    return problem and problem.removesuffix(SHOWS_LEVEL)
 
 
 def _terminal() -> Iterator[Finding]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,30 +21,64 @@ from voxtui.settings.paths import user_path
 from voxtui.settings.schema import Config
 
 
-def show_models(config: Config) -> None:
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A model of the catalogue, or a file or directory of the user."""
+
+    name: str
+    needed: bool
+    path: str | None
+    """None: it is not here"""
+    problem: str = ""
+    """why the files here cannot be used"""
+    size: int | None = None
+    """bytes; None for the user's own"""
+    licence: str = ""
+    note: str = ""
+    repository: str = ""
+
+
+def show_models(config: Config, as_json: bool = False) -> None:
     """Print every model with its need and its place."""
+    for listed in list_models(config):
+        click.echo(json.dumps(asdict(listed), ensure_ascii=False) if as_json else _row(listed))
+
+
+def list_models(config: Config) -> Iterator[Listed]:
     chosen = config.brain.embedded.model
     for model in CHAT_MODELS.values():
-        needed = "needed, " if model.name == chosen else ""
-        show_model(model, partial(model_file, model.name), needed)
+        yield _listed(model, partial(model_file, model.name), model.name == chosen)
     if chosen not in CHAT_MODELS:
-        click.echo(f"{chosen}: needed, a file of your own")
+        yield Listed(chosen, True, chosen, note="a file of your own")
     brain = voxtral(config.brain.voxtral.model)
     if isinstance(brain, Model):
-        show_model(brain, partial(voxtral_directory, brain.repository, rehash=True))
+        yield _listed(brain, partial(voxtral_directory, brain.repository, rehash=True))
     else:
-        click.echo(f"{brain}: for voxtral, a directory of your own")
-    show_model(kokoro(config.voice), partial(kokoro_directory, config))
+        yield Listed(str(brain), False, str(brain), note="a directory of your own")
+    yield _listed(kokoro(config.voice), partial(kokoro_directory, config))
 
 
-def show_model(model: Model, find: Callable[[], Path], needed: str = "") -> None:
+def _listed(model: Model, find: Callable[[], Path], needed: bool = False) -> Listed:
+    path, problem = None, ""
     try:
-        where = f"here: {find()}"
+        path = str(find())
     except ModelError as error:
-        where = error.message if os.path.exists(model.path) else "not here"
+        problem = error.message if os.path.exists(model.path) else ""
+    return Listed(
+        model.name, needed, path, problem, model.size, model.licence, model.note, model.repository
+    )
+
+
+def _row(model: Listed) -> str:
+    if model.size is None:
+        return f"{model.name}: {'needed' if model.needed else 'for voxtral'}, {model.note}"
+    where = f"here: {model.path}" if model.path else model.problem or "not here"
+    needed = "needed, " if model.needed else ""
     size = f"{model.size / 1e9:5.2f} GB"
-    click.echo(f"{model.name:<20} {size}  {model.licence:<12} {needed}{where}")
-    click.echo(f"{'':<20} {model.note}; {model.repository}")
+    return (
+        f"{model.name:<20} {size}  {model.licence:<12} {needed}{where}\n"
+        f"{'':<20} {model.note}; {model.repository}"
+    )
 
 
 def kokoro_directory(config: Config) -> Path:

@@ -48,7 +48,7 @@ def diagnose_level(name: str, peak: float) -> str | None:
     if MONITOR in name.lower():
         return (
             f"{name!r} is not a microphone: it records what a speaker plays. "
-            "Ctrl+P chooses another."
+            "`voxtui devices` lists the others."
         )
     if peak < SILENT:
         return (
@@ -57,7 +57,7 @@ def diagnose_level(name: str, peak: float) -> str | None:
         )
     return (
         f"No more than {decibels(peak)} came from {name!r}: it is turned down, or the wrong "
-        "microphone. Ctrl+P chooses another."
+        "microphone. `voxtui devices` lists the others."
     )
 
 
