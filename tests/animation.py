@@ -1,0 +1,103 @@
+"""Draw an asciinema cast as an animated GIF.
+
+    asciinema rec --cols 80 --rows 24 -c voxtui turn.cast
+    python -m tests.animation turn.cast assets/turn.gif [--from 12.5] [--fps 10]
+
+Needs Pillow and the font DejaVu Sans Mono. The terminal is that of pyte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyte
+from PIL import Image
+from pyte.screens import Char
+from rich.color import Color
+from rich.segment import Segment
+from rich.style import Style
+
+from tests.screenshot import Canvas
+
+LAST_FRAME_MS = 3000
+"""The last frame stays, so that a reader sees the whole answer."""
+
+COLORS = 128
+
+
+def frames(cast: Path, begin: float, fps: float) -> Iterator[tuple[float, Image.Image]]:
+    """Yield (seconds, picture) of each moment at which the screen looks different."""
+    header, *events = (json.loads(line) for line in cast.read_text().splitlines())
+    screen = pyte.Screen(header["width"], header["height"])
+    stream = pyte.Stream(screen)
+    shown, due = None, begin
+    for at, kind, text in events:
+        while at > due:
+            if (lines := _lines(screen)) != shown:
+                shown = lines
+                yield due, _picture(lines, screen.columns)
+            due += 1 / fps
+        if kind == "o":
+            stream.feed(text)
+
+
+def _lines(screen: pyte.Screen) -> list[list[Char]]:
+    return [
+        [screen.buffer[row][column] for column in range(screen.columns)]
+        for row in range(screen.lines)
+    ]
+
+
+def _picture(lines: list[list[Char]], columns: int) -> Image.Image:
+    canvas = Canvas(columns, len(lines))
+    for row, cells in enumerate(lines):
+        canvas.line(row, [Segment(cell.data or " ", _style(cell)) for cell in cells])
+    return canvas.image
+
+
+def _style(cell: Char) -> Style:
+    return Style(
+        color=_color(cell.fg),
+        bgcolor=_color(cell.bg),
+        bold=cell.bold,
+        underline=cell.underscore,
+        strike=cell.strikethrough,
+        reverse=cell.reverse,
+    )
+
+
+def _color(name: str) -> Color | None:
+    if name == "default":
+        return None
+    hexadecimal = len(name) == 6 and all(digit in "0123456789abcdef" for digit in name)
+    return Color.parse(f"#{name}" if hexadecimal else name.replace("brown", "yellow"))
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("cast", type=Path)
+    options.add_argument("out", type=Path)
+    options.add_argument("--from", dest="begin", type=float, default=0.0, help="Seconds left out.")
+    options.add_argument("--fps", type=float, default=10)
+    given = options.parse_args()
+    times, pictures = zip(*frames(given.cast, given.begin, given.fps), strict=True)
+    lengths = [round((b - a) * 1000) for a, b in itertools.pairwise(times)]
+    first, *rest = (
+        picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=COLORS) for picture in pictures
+    )
+    first.save(
+        given.out,
+        save_all=True,
+        append_images=rest,
+        duration=[*lengths, LAST_FRAME_MS],
+        loop=0,
+        optimize=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
