@@ -381,6 +381,7 @@ class ListedDevice:
     name: str
     inputs: int
     outputs: int
+    host: str = "ALSA"
 
 
 DEVICES = [ListedDevice("USB Microphone", 1, 0), ListedDevice("Headphones", 0, 2)]

@@ -524,6 +524,8 @@ class LocalControls(Controls):
         match key.split("."):
             case ["audio", _]:
                 return ReplaceParts(config, **self._device(key, config))
+            case ["vad", _]:
+                return ReplaceParts(config)
             case ["voice", _]:
                 voice = self._parts.voice(config, self._notify)
                 return ReplaceParts(config, voice=voice or "none")

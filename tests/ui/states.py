@@ -371,8 +371,7 @@ async def keys(s: Screen) -> None:
 async def palette(s: Screen) -> None:
     await loaded(s)
     await s.pilot.press("ctrl+p")
-    await s.type("textual")
-    await s.pilot.pause(0.4)
+    await s.pilot.pause(0.2)
 
 
 async def again(s: Screen) -> None:

@@ -64,7 +64,7 @@ class Person(LiveScreen):
         await self.pilot.press(*(key if key != " " else "space" for key in entry))
         await self.until(f"{entry[:4]}")
         await self.pilot.pause(0.6)
-        await self.pilot.press("down", "enter")
+        await self.pilot.press("enter")
         await self.pilot.pause(0.1)
 
     async def says(self, seconds: float) -> None:

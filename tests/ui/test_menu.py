@@ -4,8 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from textual.command import CommandList, DiscoveryHit, Hit
-from textual.content import Content
 from textual.widgets._toast import Toast
 
 from tests.fakes import (
@@ -40,6 +38,8 @@ from voxtui.settings.schema import (
 )
 from voxtui.settings.sources import load_config
 from voxtui.ui.menu import Choice
+from voxtui.ui.palette import Entry
+from voxtui.ui.themes import AUTO, DARK
 
 
 class Reload:
@@ -57,15 +57,19 @@ class Reload:
         return ReplaceParts(config, brain=ScriptedBrain(), voice=BeepVoice())
 
 
-async def palette(s: Screen, query: str = "") -> list[Hit | DiscoveryHit]:
-    """Return the hits of the opened palette for `query`."""
-    provider = s.app.menu.provider()(s.app.screen)
-    await provider.startup()
-    return [hit async for hit in (provider.search(query) if query else provider.discover())]
+async def entries(s: Screen) -> list[Entry]:
+    return [*await s.app.menu.devices(), *s.app.menu.entries()]
 
 
 async def titles(s: Screen) -> list[str]:
-    return [str(hit.text) for hit in await palette(s)]
+    """Return the lines of the palette with their sections."""
+    return [f"{e.section}: {e.title}{' ✓' if e.chosen else ''}" for e in await entries(s)]
+
+
+async def opened(s: Screen, query: str) -> None:
+    """Open the palette and search it."""
+    await s.pilot.press("ctrl+p")
+    await s.type(query)
 
 
 @pytest.fixture(autouse=True)
@@ -80,45 +84,91 @@ async def test_every_choice_is_in_the_palette_and_marked_if_in_force():
         found = await titles(s)
         for title in (
             "Microphone: the system's default ✓", "Microphone: USB Microphone",
-            "Speaker: the system's default ✓", "Speaker: Headphones", "Brain: auto ✓",
-            "Voice: none", "Speed of the voice: 1 ✓", "Speed of the voice: 1.5",
-            "Preset: ultra", "Preset: balanced ✓", "Theme: voxtui-light",
-            "Theme: auto ✓", "Theme: nord", "Look for devices again", "Save settings",
+            "Speaker: the system's default ✓", "Speaker: Headphones",
+            "Model: The best for this machine ✓", "Model: Small local model",
+            "Voice: None, text only", "Voice: Speed 1 ✓", "Voice: Speed 1.5",
+            "Model: Very short answers", "Model: Answers of usual length ✓",
+            "Look: Theme voxtui-light", "Look: Theme by the terminal ✓", "Look: Theme nord",
+            "Microphone: Look for devices again", "Microphone: Hands-free",
+            "Settings: Save settings", "Conversation: New conversation",
         ):  # fmt: skip
             assert title in found
         assert "Speaker: USB Microphone" not in found
-        assert [hit.text for hit in await palette(s, "ultra")] == ["Preset: ultra"]
 
 
 async def test_a_configured_server_is_in_the_palette_as_the_receiver_of_the_voice():
     async with screen(parts=part_makers()) as s:
-        assert not any("remote" in title for title in await titles(s))
+        assert "Model: A server" not in await titles(s)
     there = RemoteBrainConfig(url="https://far.example:8000/v1")
     async with screen(config=Config(brain=BrainConfig(remote=there)), parts=part_makers()) as s:
-        assert "Brain: remote, your voice goes to far.example:8000" in await titles(s)
+        assert "Model: A server" in await titles(s)
+        abouts = [entry.about for entry in await entries(s)]
+        assert "your voice and words go to far.example:8000" in abouts
 
 
 async def test_the_palette_shows_the_download_size_of_voxtral(tmp_path, monkeypatch):
     for cache in ("XDG_CACHE_HOME", "HF_HOME"):
         monkeypatch.setenv(cache, str(tmp_path))
     own = BrainConfig(voxtral=VoxtralBrainConfig(model=str(tmp_path)))
-    for brain, title in (
-        (BrainConfig(), "Brain: voxtral, fetches 9.4 GB"), (own, "Brain: voxtral"),
-    ):  # fmt: skip
+    for brain, about in ((BrainConfig(), "fetches 9.4 GB"), (own, "")):
         async with screen(config=Config(brain=brain), parts=part_makers()) as s:
-            assert title in await titles(s)
+            (voxtral,) = [e for e in await entries(s) if e.title.startswith("Voxtral")]
+            assert (voxtral.about, bool(voxtral.question)) == (about, bool(about))
+
+
+async def test_a_large_download_begins_only_after_a_yes(tmp_path, monkeypatch):
+    for cache in ("XDG_CACHE_HOME", "HF_HOME"):
+        monkeypatch.setenv(cache, str(tmp_path))
+    async with screen(size=(100, 30), parts=part_makers()) as s:
+        for answer in (["enter"], ["down", "enter"]):
+            await opened(s, "voxtral")
+            await s.pilot.press("enter")
+            assert await in_time(s, lambda: "Fetch 9.4 GB now?" in s.text)
+            assert s.commands == []
+            await s.pilot.press(*answer)
+            await s.settle()
+        assert s.commands == ["change"]
+        assert s.engine.calls[-1][1].brain
+
+
+async def test_a_theme_is_previewed_and_left_with_escape(monkeypatch):
+    monkeypatch.setattr("voxtui.ui.palette.PREVIEW_SECONDS", 0.001)
+    async with screen(size=(100, 30)) as s:
+        await opened(s, "theme nord")
+        assert await in_time(s, lambda: s.app.theme == "nord")
+        await s.pilot.press("escape")
+        assert await in_time(s, lambda: s.app.theme == DARK)
+        assert s.app.controls.config.ui.theme == AUTO
+
+
+async def test_only_devices_that_a_person_would_choose_are_offered():
+    listed = [*DEVICES, ListedDevice("surround40", 2, 2), ListedDevice("Monitor of HDMI", 2, 0)]
+    async with screen(parts=part_makers(devices=lambda: listed)) as s:
+        found = " ".join(await titles(s))
+        assert "USB Microphone" in found and "Headphones" in found
+        assert "surround40" not in found and "Monitor" not in found
+
+
+async def test_hands_free_is_chosen_without_loading_a_part():
+    async with screen(size=(100, 30), parts=part_makers()) as s:
+        await opened(s, "hands")
+        await s.pilot.press("enter")
+        await s.settle()
+        ((_, change),) = [call for call in s.engine.calls if call[0] == "change"]
+        assert change == ReplaceParts(change.config) and change.config.vad.hands_free
+        s.engine.load(changed=True)
+        await s.settle()
+        assert "Speak, or type" in s.text
+        assert "Microphone: Hands-free ✓" in await titles(s)
 
 
 async def test_the_palette_opens_and_chooses_by_key():
     async with screen(size=(100, 30)) as s:
-        await s.pilot.press("ctrl+p")
-        await s.type("textual-light")
-        found = s.app.screen.query_one(CommandList)
-        assert await in_time(
-            s, lambda: [str(o.prompt).split()[1] for o in found.options] == ["textual-light"]
-        )
-        await s.pilot.press("down", "enter")
-        assert await in_time(s, lambda: s.app.theme == "textual-light")
+        await opened(s, "textual light")
+        assert await in_time(s, lambda: "Theme textual-light" in s.text)
+        await s.pilot.press("enter")
+        assert await in_time(s, lambda: s.app.controls.config.ui.theme == "textual-light")
+        assert s.app.theme == "textual-light"
 
 
 @pytest.mark.parametrize(
@@ -149,14 +199,14 @@ async def test_no_voice_is_a_choice_too():
 
 async def test_a_choice_is_noted_in_the_conversation():
     async with screen(parts=part_makers()) as s:
-        s.app.menu.choose(Choice("Speed of the voice: 1.2", "voice.speed", 1.2))
+        s.app.menu.choose(Choice("Speed 1.2", "voice.speed", 1.2, "Voice"))
         s.engine.load(None)  # the microphone was lost meanwhile
         await s.settle()
-        assert "Speed of the voice: 1.2." not in s.text
+        assert "Voice: Speed 1.2." not in s.text
         assert s.app.controls.config == Config()
         s.engine.load(changed=True)
         await s.settle()
-        assert "Speed of the voice: 1.2." in s.text
+        assert "Voice: Speed 1.2." in s.text
 
 
 async def test_a_choice_that_cannot_be_made_changes_nothing_and_is_explained():
@@ -366,15 +416,9 @@ async def test_a_microphones_name_is_never_read_as_markup():
 
 
 async def test_entries_of_the_palette_are_never_parsed_as_markup():
-    title = "Microphone: HDA [/mic] [red]Analog"
-    async with screen(
-        parts=part_makers(devices=lambda: [ListedDevice("HDA [/mic] [red]Analog", 1, 0)])
-    ) as s:
-        hits = [*await palette(s), *await palette(s, "hda mic")]
-        shown = [Content.from_markup(hit.prompt).plain for hit in hits]
-        assert shown.count(title) == [hit.text for hit in hits].count(title) == 2
-        assert hits[-1].prompt.spans
-        await s.press("ctrl+p")
+    title = "HDA [/mic] [red]Analog"
+    async with screen(parts=part_makers(devices=lambda: [ListedDevice(title, 1, 0)])) as s:
+        await opened(s, "hda")
         assert await in_time(s, lambda: title in s.text)
 
 
@@ -533,9 +577,8 @@ async def test_the_palette_lists_the_devices_once_and_not_on_the_ui_thread():
         return DEVICES
 
     async with screen(size=(100, 30), parts=part_makers(devices=devices)) as s:
-        await s.pilot.press("ctrl+p")
-        await s.type("headph")
-        assert await in_time(s, lambda: "Speaker: Headphones" in s.text)
+        await opened(s, "headph")
+        assert await in_time(s, lambda: "Headphones" in s.text)
         assert len(listed_on) == 1
         assert threading.main_thread() not in listed_on
 
@@ -548,9 +591,8 @@ async def test_a_sound_server_that_hangs_hides_only_the_devices():
         return DEVICES
 
     async with screen(size=(100, 30), parts=part_makers(devices=devices)) as s:
-        await s.pilot.press("ctrl+p")
-        await s.type("preset")
-        assert await in_time(s, lambda: "Preset: ultra" in s.text)
+        await opened(s, "short")
+        assert await in_time(s, lambda: "Very short answers" in s.text)
         answers.set()
 
 

@@ -7,18 +7,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events, on
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingsMap, BindingType
-from textual.command import CommandPalette
 from textual.containers import Horizontal, Vertical
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import Footer, Input
 
 from voxtui.controls import (
@@ -57,7 +55,8 @@ from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.help import Help
-from voxtui.ui.menu import Menu
+from voxtui.ui.menu import CONVERSATION, MICROPHONE, SETTINGS, Menu
+from voxtui.ui.palette import Entry
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
 from voxtui.ui.startup import Samples
 from voxtui.ui.status import LEVEL_SECONDS, Status
@@ -160,9 +159,16 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             lambda: self.turns.spoken_seconds,
             self.tell,
             lambda: self.menu.rescan(),
+            lambda: self.menu.open(MICROPHONE),
         )
         self.menu = Menu(
-            self, self.controls, self.tell, self._begin_again, self.use_theme, self.refuse
+            self,
+            self.controls,
+            self.tell,
+            self._begin_again,
+            self.apply,
+            self._commands,
+            self.refuse,
         )
         self.device_offset = device_offset
         self._explained = False
@@ -542,14 +548,24 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             shown = str(place).replace(str(Path.home()), "~", 1)
             self._events.put(Notice(f"Saved, with your words:\n{shown}", "information"))
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        yield SystemCommand("Keys", "what each key does", self.action_help)
-        yield SystemCommand("Quit", "end voxtui", self.action_quit)
+    def _commands(self) -> Iterable[Entry]:
+        """Yield the entries of the menu that choose nothing."""
+        yield Entry(CONVERSATION, "New conversation", self.action_new_conversation)
+        yield Entry(CONVERSATION, "Answer again", self.action_replay, "what was said last")
+        yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")
+        yield Entry(CONVERSATION, "Save", self.action_save, "Markdown, JSON and sound files")
+        yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self.controls.muted)
+        yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")
+
+    def apply(self, key: str, value: str) -> None:
+        """Show a value of a key of [ui]."""
+        if key == "ui.theme":
+            self.use_theme(value)
+        else:
+            self._fit_panel(self.size)
 
     def action_command_palette(self) -> None:
-        if not isinstance(self.screen, CommandPalette):
-            providers = [*App.COMMANDS, self.menu.provider()]
-            self.push_screen(CommandPalette(providers, id="--command-palette"))
+        self.menu.open()
 
     def action_panel(self) -> None:
         """Show the panel in the next of its sizes that fit this terminal."""

@@ -1,38 +1,53 @@
-"""The command palette: its entries and their actions."""
+"""The menu: its entries by section, and their actions."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
-from textual.command import DiscoveryHit, Hit, Hits, Provider
-from textual.content import Content
-from textual.fuzzy import Matcher
 
 from voxtui.controls import LocalControls, Refused, Severity
 from voxtui.dialogue.events import ChangeFailed, Event, Loaded
+from voxtui.dialogue.level import MONITOR
 from voxtui.errors import ConfigError, ModelError
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import found_file, options_of, value_of
-from voxtui.ui.themes import theme_names
+from voxtui.ui.palette import Entry, Palette
+from voxtui.ui.themes import AUTO, theme_names
 
 if TYPE_CHECKING:
     from voxtui.audio.devices import Device
 
-SPEEDS = (0.8, 1.0, 1.2, 1.5)
+SPEEDS = {0.8: "slower", 1.0: "normal", 1.2: "faster", 1.5: "fast"}
 
 LOOK_AGAIN = "Look for devices again"
 
-DEVICES_SECONDS = 0.5
-"""The rest of the menu waits this long for the list of devices."""
-
 DEFAULT_DEVICE = "the system's default"
+
+CONVERSATION, MICROPHONE, SPEAKER, VOICE, MODEL, LOOK, SETTINGS = SECTIONS = (
+    "Conversation", "Microphone", "Speaker", "Voice", "Model", "Look", "Settings",
+)  # fmt: skip
+
+BRAINS = {
+    "auto": "The best for this machine",
+    "embedded": "Small local model",
+    "voxtral": "Voxtral, on a GPU",
+    "remote": "A server",
+}
+VOICES = {
+    "auto": "The best for this machine",
+    "embedded": "Small local voice",
+    "kokoro": "Kokoro",
+    "none": "None, text only",
+}
+PRESETS = {"balanced": "Answers of usual length", "ultra": "Very short answers"}
+PANELS = {"line": "Times in one line", "glance": "Times at a glance", "lab": "Every number"}
 
 Found = TypeVar("Found")
 
@@ -44,40 +59,46 @@ class Choice:
     title: str
     key: str
     value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class MenuEntry:
-    title: str
-    about: str
-    act: Callable[[], object]
+    section: str = ""
+    about: str = ""
+    question: str = ""
 
 
 def part_choices(config: Config) -> Iterator[Choice]:
-    """Yield the brains, voices, speeds and presets to choose from."""
-    for name in options_of("brain.name"):
-        host = config.brain.remote.hosts if name == "remote" else ""
-        if host or name != "remote":
-            about = f", your voice goes to {host}" if host else ""
-            about += _download_of(config) if name == "voxtral" else ""
-            yield Choice(f"Brain: {name}{about}", "brain.name", name)
+    """Yield the voices, speeds, models and presets to choose from."""
     for name in options_of("voice.engine"):
-        yield Choice(f"Voice: {name}", "voice.engine", name)
-    for speed in SPEEDS:
-        yield Choice(f"Speed of the voice: {speed:g}", "voice.speed", speed)
+        yield Choice(VOICES.get(name, name), "voice.engine", name, VOICE)
+    for speed, about in SPEEDS.items():
+        yield Choice(f"Speed {speed:g}", "voice.speed", speed, VOICE, about)
+    for name in options_of("brain.name"):
+        title, about, question = BRAINS.get(name, name), "", ""
+        if name == "remote":
+            if not config.brain.remote.hosts:
+                continue
+            about = f"your voice and words go to {config.brain.remote.hosts}"
+        elif name == "voxtral" and (size := _download_of(config)):
+            about = f"fetches {size}"
+            question = f"Fetch {size} now?"
+        yield Choice(title, "brain.name", name, MODEL, about, question)
     for name in options_of("generation.preset"):
-        yield Choice(f"Preset: {name}", "generation.preset", name)
+        yield Choice(PRESETS.get(name, name), "generation.preset", name, MODEL)
 
 
 def device_choices(found: Sequence[Device]) -> Iterator[Choice]:
-    for kind, key in (("Microphone", "audio.input"), ("Speaker", "audio.output")):
-        able = [d.name for d in found if (d.inputs if key == "audio.input" else d.outputs)]
-        for name in dict.fromkeys(("", *able)):
-            yield Choice(f"{kind}: {name or DEFAULT_DEVICE}", key, name)
+    """Yield the devices that a person would choose: no plug-ins, no recordings of a speaker."""
+    from voxtui.audio.devices import choices
+
+    for section, key in ((MICROPHONE, "audio.input"), (SPEAKER, "audio.output")):
+        able = [d for d in choices(found) if (d.inputs if key == "audio.input" else d.outputs)]
+        names = [d.name for d in able if d.name != "default"]
+        if section == MICROPHONE:
+            names = [name for name in names if MONITOR not in name.lower()]
+        for name in dict.fromkeys(("", *names)):
+            yield Choice(name or DEFAULT_DEVICE, key, name, section)
 
 
 def _download_of(config: Config) -> str:
-    """Say how much choosing Voxtral would download."""
+    """Return how much choosing Voxtral would download; empty: nothing."""
     from voxtui.models.catalogue import Model, voxtral
     from voxtui.models.installed import voxtral_directory
 
@@ -87,7 +108,7 @@ def _download_of(config: Config) -> str:
         try:
             voxtral_directory(model)
         except ModelError:
-            return f", fetches {repository.size / 1e9:g} GB"
+            return f"{repository.size / 1e9:g} GB"
     return ""
 
 
@@ -100,15 +121,20 @@ class Menu:
         controls: LocalControls,
         tell: Callable[[str, Severity], object],
         restarted: Callable[[], object],
-        use_theme: Callable[[str], object],
+        apply: Callable[[str, Any], object],
+        commands: Callable[[], Iterable[Entry]],
         refuse: Callable[[Refused], object],
     ) -> None:
-        """`restarted` is called when a choice makes the models load again after a failed start."""
+        """`restarted` is called when a choice makes the models load again after a failed start.
+
+        `apply` shows a value of a key of [ui]; `commands` are entries that choose nothing.
+        """
         self._app = app
         self._controls = controls
         self._tell = tell
         self._restarted = restarted
-        self._use_theme = use_theme
+        self._apply = apply
+        self._commands = commands
         self._refuse = refuse
         self._choice: Choice | None = None
         """the choice whose parts are being loaded"""
@@ -117,27 +143,34 @@ class Menu:
         self._microphone: str | None = None
         """the microphone before a rescan"""
 
-    def provider(self) -> type[Provider]:
-        """Return the palette's provider, which serves these entries."""
-        menu = self
+    def open(self, query: str = "") -> None:
+        """Show the menu, filtered by `query`."""
+        if isinstance(self._app.screen, Palette):
+            return
+        restore = partial(self._apply_value, "ui.theme")
+        blinks = self._controls.config.ui.motion
+        palette = Palette(SECTIONS, list(self.entries()), self.devices(), restore, query, blinks)
+        self._app.push_screen(palette, _call)
 
-        class BoundProvider(MenuProvider):
-            source = menu
-
-        return BoundProvider
-
-    def entries(self) -> Iterator[MenuEntry]:
-        """Yield every entry but the devices."""
-        yield MenuEntry(
-            "Save settings", "write what was chosen to your config file", self.save_settings
-        )
-        yield MenuEntry(LOOK_AGAIN, "offers what was plugged in since the start", self.rescan)
+    def entries(self) -> Iterator[Entry]:
+        """Yield every entry but the devices, in the order of the sections."""
+        yield from self._commands()
+        yield Entry(MICROPHONE, LOOK_AGAIN, self.rescan, "what was plugged in since the start")
         if self._controls.can_choose_parts:
+            on = self._controls.config.vad.hands_free
+            title, about = "Hands-free", "speak without a key; a pause ends it"
+            yield self._entry(Choice(title, "vad.hands_free", not on, MICROPHONE, about), on)
             yield from map(self._entry, part_choices(self._controls.config))
+        for name in options_of("ui.panel"):
+            yield self._entry(Choice(PANELS.get(name, f"Times: {name}"), "ui.panel", name, LOOK))
         for name in theme_names(self._app.available_themes):
-            yield self._entry(Choice(f"Theme: {name}", "ui.theme", name))
+            title = "Theme by the terminal" if name == AUTO else f"Theme {name}"
+            yield self._entry(Choice(title, "ui.theme", name, LOOK))
+        yield Entry(
+            SETTINGS, "Save settings", self.save_settings, "what was chosen, in your config file"
+        )
 
-    async def devices(self) -> Sequence[MenuEntry]:
+    async def devices(self) -> Sequence[Entry]:
         """List the microphones and speakers, on a thread of its own."""
         if not self._controls.can_choose_parts:
             return ()
@@ -152,8 +185,8 @@ class Menu:
         except Refused as refused:
             self._refuse(refused)
             return
-        if choice.key == "ui.theme":
-            self._use_theme(choice.value)
+        if choice.key.startswith("ui."):
+            self._apply(choice.key, choice.value)
         elif failed:
             self._restarted()
         else:
@@ -167,7 +200,7 @@ class Menu:
                 self._tell(f"Nothing was changed. {error}", "error")
             case Loaded():
                 if self._choice is not None and event.changed:
-                    self._tell(f"{self._choice.title}.", "information")
+                    self._tell(f"{self._choice.section}: {self._choice.title}.", "information")
                     self._choice = None
                 if self._known is not None:
                     known, self._known = self._known, None
@@ -194,10 +227,23 @@ class Menu:
         hidden = "" if used == path else f" ./{used} is used instead of it here."
         self._tell(f"Saved {', '.join(keys)} to {path}.{hidden}", "information")
 
-    def _entry(self, choice: Choice) -> MenuEntry:
-        chosen = value_of(self._controls.config, choice.key) == choice.value
-        title = f"{choice.title} ✓" if chosen else choice.title
-        return MenuEntry(title, choice.key, partial(self.choose, choice))
+    def _entry(self, choice: Choice, chosen: bool | None = None) -> Entry:
+        preview = None
+        if choice.key == "ui.theme":
+            preview = partial(self._apply, choice.key, choice.value)
+        in_force = value_of(self._controls.config, choice.key) == choice.value
+        return Entry(
+            choice.section,
+            choice.title,
+            partial(self.choose, choice),
+            choice.about,
+            in_force if chosen is None else chosen,
+            preview,
+            choice.question,
+        )
+
+    def _apply_value(self, key: str) -> None:
+        self._apply(key, value_of(self._controls.config, key))
 
     async def _rescan(self) -> None:
         try:
@@ -219,42 +265,12 @@ class Menu:
 
     async def _device_titles(self) -> frozenset[str]:
         found = await in_thread(self._controls.devices)
-        return frozenset(choice.title for choice in device_choices(found))
+        return frozenset(f"{c.section}: {c.title}" for c in device_choices(found))
 
 
-class MenuProvider(Provider):
-    """Serves the menu's entries, as they were when the palette opened."""
-
-    source: ClassVar[Menu]
-    _fixed: Sequence[MenuEntry] = ()
-    _devices: asyncio.Future[Sequence[MenuEntry]] | None = None
-
-    async def startup(self) -> None:
-        """Begin to list the devices, once; a key may cancel a search that waits for them."""
-        self._fixed = list(self.source.entries())
-        self._devices = asyncio.ensure_future(self.source.devices())
-
-    async def discover(self) -> Hits:
-        async for entry in self._entries():
-            yield DiscoveryHit(Content(entry.title), entry.act, entry.title, entry.about)
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        async for entry in self._entries():
-            if (score := matcher.match(entry.title)) > 0:
-                shown = _highlighted(entry.title, matcher)
-                yield Hit(score, shown, entry.act, entry.title, entry.about)
-
-    async def _entries(self) -> AsyncIterator[MenuEntry]:
-        """Yield the devices first, or last if listing them takes long."""
-        assert self._devices is not None
-        await asyncio.wait((self._devices,), timeout=DEVICES_SECONDS)
-        first = self._devices.result() if self._devices.done() else ()
-        for entry in (*self._fixed[:2], *first, *self._fixed[2:]):
-            yield entry
-        if not first:
-            for entry in await asyncio.shield(self._devices):
-                yield entry
+def _call(act: Callable[[], object] | None) -> None:
+    if act is not None:
+        act()
 
 
 async def in_thread(work: Callable[[], Found]) -> Found:
@@ -277,14 +293,3 @@ async def in_thread(work: Callable[[], Found]) -> Found:
 
     threading.Thread(target=run, name="voxtui-devices", daemon=True).start()
     return await done
-
-
-def _highlighted(title: str, matcher: Matcher) -> Content:
-    """Mark the characters of `title` that match.
-
-    The matcher's own method would parse a device's name as markup, and fail on invalid markup.
-    """
-    content = Content(title)
-    for place in matcher.fuzzy_search.match(matcher.query, title)[1]:
-        content = content.stylize(matcher.match_style, place, place + 1)
-    return content

@@ -109,6 +109,7 @@ class Status:
         spoken_seconds: Callable[[], float],
         tell: Callable[[str, Severity], object],
         look_again: Callable[[], object],
+        choose_microphone: Callable[[], object],
     ) -> None:
         """`tell` shows a sentence that needs no answer; `look_again` searches for devices."""
         self.top = TopLine()
@@ -122,6 +123,7 @@ class Status:
         self._spoken_seconds = spoken_seconds
         self._tell = tell
         self._look_again = look_again
+        self._choose_microphone = choose_microphone
         self._reason = ""
         """the newest problem of this turn, such as the loss of the microphone"""
         config = controls.config
@@ -224,7 +226,7 @@ class Status:
         if not self.level.loudest:
             if why := diagnose_level(microphone, 0.0):
                 self.level.silent = True
-                self.banner.show(why, "look again", self._look_again, error=False)
+                self.banner.show(why, "choose another", self._choose_microphone, error=False)
         elif announce:
             level = f"{decibels(self.level.loudest)} at most in {LEVEL_CHECK_SECONDS:g} s"
             self._tell(f"Level of {microphone}: {level}.", "information")

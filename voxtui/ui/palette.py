@@ -1,0 +1,182 @@
+"""The palette: choices in sections, filtered as one types, previewed where that is cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.fuzzy import Matcher
+from textual.screen import ModalScreen
+from textual.timer import Timer
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+PREVIEW_SECONDS = 0.12
+"""A line is previewed once it was chosen for so long, because a theme takes time to apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the palette."""
+
+    section: str
+    title: str
+    act: Callable[[], object]
+    about: str = ""
+    chosen: bool = False
+    """the value in force"""
+    preview: Callable[[], object] | None = None
+    """shows the result as long as the line is highlighted"""
+    question: str = ""
+    """must be answered with yes before `act`"""
+
+
+class Palette(ModalScreen[Callable[[], object] | None]):
+    """Lists entries by section; Enter acts, Esc leaves everything as it was."""
+
+    AUTO_FOCUS = "Input"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+p", "close", "Close"),
+        Binding("up", "move('cursor_up')", priority=True),
+        Binding("down", "move('cursor_down')", priority=True),
+        Binding("pageup", "move('page_up')", priority=True),
+        Binding("pagedown", "move('page_down')", priority=True),
+    ]
+
+    def __init__(
+        self,
+        sections: Sequence[str],
+        entries: Sequence[Entry],
+        more: Awaitable[Sequence[Entry]],
+        restore: Callable[[], object],
+        query: str = "",
+        blinks: bool = True,
+    ) -> None:
+        """Show `entries` in the order of `sections`; dismissed with the action that was chosen.
+
+        `more` are entries that take time to find. `restore` undoes the last preview.
+        """
+        super().__init__()
+        self._sections = sections
+        self._entries = list(entries)
+        self._more = more
+        self._restore = restore
+        self._blinks = blinks
+        self._input = Input(query, placeholder="Search, or ↑ ↓ and Enter", compact=True)
+        self._list = OptionList(markup=False, compact=True)
+        self._lines: list[Entry | None] = []
+        """the entry of each line; None: the name of a section"""
+        self._asked: Entry | None = None
+        """the entry whose question is on display"""
+        self._previewed = False
+        self._waiting: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            yield self._input
+            yield self._list
+        box.border_title = "Menu"
+        box.border_subtitle = "Esc closes"
+
+    def on_mount(self) -> None:
+        self._list.can_focus = False
+        self._input.cursor_blink = self._blinks
+        self._show()
+        self.run_worker(self._add_more())
+
+    async def _add_more(self) -> None:
+        found = [*await self._more, *self._entries]
+        if self._asked is None:
+            self._entries = sorted(found, key=lambda entry: self._sections.index(entry.section))
+            self._show()
+
+    @on(Input.Changed)
+    def _show(self) -> None:
+        """Show what matches, and highlight the best match."""
+        matchers = [Matcher(word) for word in self._input.value.split()]
+        best, section = 0.0, ""
+        self._lines, highlighted = [], None
+        for entry in self._entries:
+            name = f"{entry.section} {entry.title}"
+            scores = [matcher.match(name) for matcher in matchers] or [1.0]
+            if not all(scores):
+                continue
+            if entry.section != section:
+                section = entry.section
+                self._lines.append(None)
+            if sum(scores) > best:
+                best, highlighted = sum(scores), len(self._lines)
+            self._lines.append(entry)
+        self._list.clear_options()
+        self._list.add_options(self._option(i) for i in range(len(self._lines)))
+        self._list.highlighted = highlighted
+
+    def _option(self, line: int) -> Option:
+        entry = self._lines[line]
+        if entry is None:
+            below = self._lines[line + 1]
+            assert below is not None
+            return Option(Content.styled(below.section, "bold"), disabled=True)
+        mark = "✓" if entry.chosen else " "
+        about = (f"  {entry.about}", "$text-muted")
+        return Option(Content.assemble(f"{mark} {entry.title}", about if entry.about else ""))
+
+    @property
+    def _highlighted(self) -> Entry | None:
+        line = self._list.highlighted
+        return self._lines[line] if line is not None and line < len(self._lines) else None
+
+    @on(OptionList.OptionHighlighted)
+    def _preview_soon(self) -> None:
+        if self._waiting is not None:
+            self._waiting.stop()
+        self._waiting = self.set_timer(PREVIEW_SECONDS, self._preview)
+
+    def _preview(self) -> None:
+        entry = self._highlighted
+        if entry is not None and entry.preview is not None:
+            self._previewed = True
+            entry.preview()
+        else:
+            self._undo_preview()
+
+    def _undo_preview(self) -> None:
+        if self._previewed:
+            self._previewed = False
+            self._restore()
+
+    def action_move(self, action: str) -> None:
+        getattr(self._list, f"action_{action}")()
+
+    def action_close(self) -> None:
+        self._undo_preview()
+        self.dismiss()
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def _choose(self, event: Input.Submitted | OptionList.OptionSelected) -> None:
+        event.stop()
+        entry = self._highlighted
+        if entry is None:
+            return
+        if entry.question:
+            self._ask(entry)
+            return
+        if entry.preview is None:
+            self._undo_preview()
+        self.dismiss(entry.act)
+
+    def _ask(self, entry: Entry) -> None:
+        """Ask before an action that is large or slow."""
+        self._asked = entry
+        yes = replace(entry, section=entry.question, title="Yes", about="", question="")
+        no = Entry(entry.question, "No", lambda: None)
+        self._entries = [no, yes]
+        self._input.value = ""
+        self._show()
