@@ -181,7 +181,7 @@ def bad_inputs(folder):
 def test_a_pipe_or_a_missing_file_is_refused_at_once(voxtui):
     os.mkfifo(voxtui.here / "pipe.wav")
     wanted = "Write the sound to a file first."
-    assert sentence(voxtui("ask", "-")) == f"-: there is no such file. {wanted}"
+    assert sentence(voxtui("bench", "-")) == f"-: there is no such file. {wanted}"
     printed = sentence(voxtui("ask", "pipe.wav"))
     assert printed == f"pipe.wav: is a pipe or a device, not a sound file. {wanted}"
     long = f"{'x' * 300}.wav"
@@ -473,18 +473,17 @@ def test_in_plain_mode_the_lines_of_a_pipe_are_answered(voxtui):
     lines = "Hello.\n\n/1\n"
     options = ("--set", model, "--set", "generation.max_new_tokens=8")
     ran = subprocess.run(
-        [VOXTUI, "--plain", *options],
+        [VOXTUI, "--plain", "--quiet", *options],
         cwd=voxtui.here,
         input=lines,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (ran.returncode, "Loading" in ran.stderr) == (0, False)
     printed = ran.stdout.splitlines()
     assert [line.split(":")[0] for line in printed].count("Vox") == 2
     assert "You: Why is the sky blue?" in printed
-    assert [line for line in printed if line.startswith("First token")][1:]
 
 
 def test_plain_mode_takes_no_command(voxtui):

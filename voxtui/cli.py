@@ -109,8 +109,9 @@ class InOrder(click.Group):
     __version__, "-V", "--version", prog_name="voxtui", message="%(prog)s %(version)s"
 )
 @click.option("--plain", is_flag=True, help="Talk in lines, without the screen.")
+@quiet_option
 @global_options
-def cli(options: Options, plain: bool) -> None:
+def cli(options: Options, plain: bool, quiet: bool) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
     Without a command the screen opens; ? lists its keys. Nothing leaves this machine, unless
@@ -119,10 +120,12 @@ def cli(options: Options, plain: bool) -> None:
     command = click.get_current_context().invoked_subcommand
     if command is not None and plain:
         raise click.UsageError(f"--plain is for talking, not for {command}.")
+    if quiet and not plain:
+        raise click.UsageError("--quiet stands after the command, or with --plain.")
     if plain:
         from voxtui.commands.plain import talk_in_lines
 
-        answered = talk_in_lines(options.load().config)
+        answered = talk_in_lines(options.load().config, quiet)
         leave(0 if answered else FAILED_TURN)
     elif command is None:
         leave(open_screen(options.load().config))

@@ -2,7 +2,9 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import click
 import numpy as np
 import pytest
 
@@ -39,10 +41,22 @@ def no_clip(path):
 
 
 @pytest.fixture
-def converse(capsys):
-    """Run `script(engine, told)`, which reports events and yields lines, in the order of both."""
+def converse(capsys, monkeypatch):
+    """Run `script(engine, told)`, which reports events and yields lines, in the order of both.
 
-    def run(script, live=True, offset=None, open_clip=no_clip, save_dir="", reload=None):
+    Returns the lines of stdout and stderr in their order; `status` has those of stderr.
+    """
+
+    def run(
+        script, live=True, offset=None, open_clip=no_clip, save_dir="", reload=None, quiet=False
+    ):
+        run.status = []
+
+        def echo(line="", nl=True, err=False):
+            run.status += [line] if err else []
+            click.echo(line, nl=nl)
+
+        monkeypatch.setattr("voxtui.commands.plain.click", SimpleNamespace(echo=echo))
         config = Config(ui=UiConfig(save_dir=save_dir))
         plain = Plain(
             ScriptedEngine,
@@ -52,6 +66,7 @@ def converse(capsys):
             part_makers(reload=reload),
             lambda speaker: offset,
             live,
+            quiet,
         )
         run.controls = plain.controls
         engine = plain.controls.engine
@@ -66,7 +81,7 @@ def converse(capsys):
     return run
 
 
-def test_enter_starts_and_enter_ends_and_the_answer_is_lines_with_its_numbers(converse):
+def test_enter_starts_and_enter_ends_and_its_numbers_come_on_request(converse):
     def script(engine, told):
         engine.report(Loading("recogniser"), Loading("recogniser"), Loading("chat model"))
         engine.load()
@@ -80,6 +95,7 @@ def test_enter_starts_and_enter_ends_and_the_answer_is_lines_with_its_numbers(co
         engine.report(SPEAKING, ReplyText(1, " Paris."))
         engine.finish(marks=MARKS, reply="It is Paris.")
         until(lambda: marks.at(Mark.FIRST_SHOWN))
+        yield "/numbers"
 
     said, commands = converse(script)
     assert said[:2] == ["Loading: recogniser.", "Loading: chat model."]
@@ -92,6 +108,28 @@ def test_enter_starts_and_enter_ends_and_the_answer_is_lines_with_its_numbers(co
         "First token 84 ms, ok 300, first sound 512 ms, over 500, total 1234 ms, ok 5000.",
     ]
     assert commands == ["talk", "release"]
+    assert set(said) - set(converse.status) >= {*said[-3:]}
+    assert {*said[:5], "Thinking."} <= {
+        line for text in converse.status for line in text.split("\n")
+    }
+
+
+def test_quiet_prints_the_conversation_and_errors_only(converse):
+    def script(engine, told):
+        engine.load()
+        engine.report(Notice("Another voice speaks.", "information"))
+        yield "/1"
+        engine.begin("a question")
+        engine.report(LISTENING, THINKING, UserWords(1, "What is it?"), ReplyText(1, "Noon."))
+        engine.finish(marks=MARKS, reply="Noon.")
+        yield "/9"
+
+    said, _ = converse(script, quiet=True)
+    assert [line for line in said if not line.startswith("Sample")] == [
+        "You: What is it?",
+        "Vox: Noon.",
+        "There is no sample clip 9. Choose 1 to 1.",
+    ]
 
 
 def test_the_device_offset_is_shown_beside_the_first_sound(converse):
@@ -99,7 +137,8 @@ def test_the_device_offset_is_shown_beside_the_first_sound(converse):
         engine.load()
         engine.begin()
         engine.finish(marks=MARKS, reply="Yes.")
-        yield "/help"
+        until(lambda: converse.controls.record.finished)
+        yield "/numbers"
 
     said, _ = converse(script, offset=42.3)
     assert any("first sound 512 ms and 42 in the devices, over 500" in line for line in said)
@@ -116,7 +155,7 @@ def test_text_is_sent_and_not_repeated(converse):
 
     said, commands = converse(script)
     assert commands == ["say"]
-    assert said[-3:] == ["Thinking.", "Vox: Hi.", "No numbers."]
+    assert said[-2:] == ["Thinking.", "Vox: Hi."]
 
 
 def test_text_typed_while_models_load_is_kept_and_enter_says_that_it_cannot_talk_yet(converse):
@@ -171,7 +210,7 @@ def test_a_turn_that_was_not_answered_shows_its_outcome(converse, outcome, field
         engine.load()
         engine.begin()
         engine.finish(outcome, **fields)
-        yield "/help"
+        yield "/numbers"
 
     lines, _ = converse(script)
     assert any(line.startswith(said) for line in lines)

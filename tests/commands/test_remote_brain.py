@@ -85,7 +85,7 @@ def test_plain_mode_exits_with_1_if_a_piped_line_got_no_answer(server, lines, co
         command, env=environment, input=lines, capture_output=True, text=True, check=False
     )
     assert ran.returncode == code
-    assert "requires an API key (HTTP 401)" in ran.stdout
+    assert "requires an API key (HTTP 401)" in ran.stderr
 
 
 def test_transcribe_uses_the_server(server):

@@ -78,7 +78,7 @@ def through_the_plain_mode(capsys: pytest.CaptureFixture[str]) -> tuple[list[str
                 react(engine)
 
     plain.run(lines())
-    printed = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr().err.splitlines()
     return told(engine), [line for line in printed if line in REFUSED]
 
 

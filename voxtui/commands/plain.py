@@ -57,10 +57,11 @@ HELP = """\
 Enter: start to talk; Enter again: have it answered. During an answer: talk over it.
 Text and Enter: send the text.
 /stop: drop what you say, or stop the answer.
-/1 to /9: let it hear a sample clip.
+/1 to /{clips}: let it hear a sample clip.
 /again: have your last words answered once more. /save: save the session.
 /look: look for devices again, after one was plugged in.
-/new: new conversation. /mute: voice off or on. /help: this. /quit or Ctrl-D: quit."""
+/new: new conversation. /mute: voice off or on. /numbers: the times of the last answer.
+/help: this. /quit or Ctrl-D: quit."""
 
 SPOKEN_NAMES = {TTFT: "First token", FIRST_SOUND: "first sound", TOTAL: "total"}
 
@@ -93,13 +94,18 @@ class Plain:
         parts: PartMakers | None,
         device_offset: DeviceOffset,
         typed_live: bool,
+        quiet: bool = False,
     ) -> None:
-        """`typed_live` False: the lines come from a file or pipe, and each waits for the last."""
+        """`typed_live` False: the lines come from a file or pipe, and each waits for the last.
+
+        `quiet`: print no status.
+        """
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.controls = LocalControls(make_engine, self._inbox.put, config, clips, open_clip, parts)
         self._device_offset = device_offset
         self._offset: float | None = None
         self._typed_live = typed_live
+        self._quiet = quiet
         self._lines: deque[str] = deque()
         """lines of a file or pipe that wait for the turn before them"""
         self._loading = ""
@@ -172,8 +178,10 @@ class Plain:
                 self._show_reply(text)
             case SpokenUpTo(_, text):
                 self._print(f"Interrupted. You heard: {text}" if text else "Interrupted.")
+            case Notice(message, "information"):
+                self._status(message)
             case Notice(message):
-                self._print(message)
+                self._complain(message)
             case ClipEnded(_, error):
                 if error:
                     self._refuse(error)
@@ -184,46 +192,63 @@ class Plain:
             case TurnStarted():
                 pass
 
+    @property
+    def _help(self) -> str:
+        return HELP.format(clips=len(self.controls.clips.names))
+
     def _print(self, line: str) -> None:
-        if self._in_reply:
-            click.echo()
-            self._in_reply = False
+        self._end_reply()
         click.echo(line)
+
+    def _status(self, line: str) -> None:
+        """Print on stderr what is no part of the conversation."""
+        self._end_reply()
+        if not self._quiet:
+            click.echo(line, err=True)
+
+    def _complain(self, sentence: str) -> None:
+        self._end_reply()
+        click.echo(sentence, err=True)
 
     def _refuse(self, sentence: str) -> None:
         self._all_done = False
-        self._print(sentence)
+        self._complain(sentence)
+
+    def _end_reply(self) -> None:
+        if self._in_reply:
+            click.echo()
+            self._in_reply = False
 
     def _show_loading(self, step: str, fraction: float | None) -> None:
         """Print each step once, and each tenth of a step that is measured."""
         done = "" if fraction is None else f" {int(fraction * 10) * 10}%"
         if self._loading != (line := f"Loading: {step}{done}."):
             self._loading = line
-            self._print(line)
+            self._status(line)
 
     def _offer_retry(self, error: VoxtuiError) -> None:
         if isinstance(error, ModelMissing):
             offered = f"/fetch: fetch it now ({error.size / 1e9:.1f} GB)."
-            self._print(f"{error.message} {offered} /again: try again.")
+            self._complain(f"{error.message} {offered} /again: try again.")
         else:
-            self._print(f"{error} /again: try again.")
+            self._complain(f"{error} /again: try again.")
 
     def _introduce(self, loaded: Loaded) -> None:
         self._offset = self._device_offset(loaded.speaker)
         microphone = f"Microphone: {loaded.microphone}" if loaded.microphone else "No microphone"
         speaker = f"Speaker: {loaded.speaker}" if loaded.speaker else "No speaker"
-        self._print(f"Ready: {loaded.brain}. Voice: {loaded.voice}. {microphone}. {speaker}.")
+        self._status(f"Ready: {loaded.brain}. Voice: {loaded.voice}. {microphone}. {speaker}.")
         if self._typed_live and not self._introduced:
-            self._print(HELP)
+            self._status(self._help)
         self._introduced = True
 
     def _show_state(self, state: State) -> None:
         if state is State.LISTENING:
             turn = self.controls.turn
             spoken = turn is None or turn.source == MICROPHONE
-            self._print("Listening. Enter: have it answered." if spoken else "Listening.")
+            self._status("Listening. Enter: have it answered." if spoken else "Listening.")
         elif state is State.THINKING:
-            self._print("Thinking.")
+            self._status("Thinking.")
 
     def _show_reply(self, text: str) -> None:
         if not self._in_reply:
@@ -236,13 +261,13 @@ class Plain:
     def _show_finished(self, turn: Turn) -> None:
         match turn.outcome:
             case Outcome.NO_SPEECH:
-                self._print("Nothing was heard.")
+                self._status("Nothing was heard.")
             case Outcome.FAILED:
                 self._refuse(turn.error or "The turn failed.")
             case Outcome.CANCELLED if not turn.reply:
-                self._print("Dropped.")
+                self._status("Dropped.")
             case _:
-                self._print(self._numbers(turn))
+                self._end_reply()
 
     def _numbers(self, turn: Turn) -> str:
         """Return the headlines in words."""
@@ -287,7 +312,11 @@ class Plain:
             case "/quit":
                 self._closed = self._typed_live = True
             case "/help":
-                self._print(HELP)
+                self._print(self._help)
+            case "/numbers":
+                results = [turn.result for turn in controls.record.finished]
+                answered = [result for result in results if result and result.reply]
+                self._print(self._numbers(answered[-1]) if answered else "No numbers yet.")
             case "/stop":
                 controls.stop()
             case "/again":
@@ -322,7 +351,7 @@ def typed_lines(source: int = 0) -> Iterator[str]:
             yield line.decode(errors="replace")
 
 
-def talk_in_lines(config: Config) -> bool:
+def talk_in_lines(config: Config, quiet: bool = False) -> bool:
     """Talk on stdin and stdout. Return False if lines of a file or pipe were not all answered."""
     typed_live = sys.stdin.isatty()
     with native_stderr_in(native_log()), metrics_log(config.metrics.enabled) as log:
@@ -334,6 +363,7 @@ def talk_in_lines(config: Config) -> bool:
             part_makers(),
             device_offset=device_offset,
             typed_live=typed_live,
+            quiet=quiet,
         )
         all_done = plain.run(typed_lines())
     return all_done or typed_live
