@@ -39,6 +39,10 @@ from voxtui.wiring import build_brain
 SEARCH_RATE = 8_000
 """Hz, at which clauses are searched in the recording."""
 
+PIECE_SECONDS = 0.5
+"""Sound at the beginning and at the end of a clause that is searched: between them the device may
+have run dry."""
+
 SENTENCE_ENDS = '.!?…"'
 HOLE_SECONDS = 0.25
 
@@ -94,6 +98,8 @@ class Spoken:
     """after each clause but the last, in seconds"""
     own_pause_s: float
     """the longest silence that the voice itself put inside a clause"""
+    dry_s: float
+    """the longest time by which a clause was stretched, because the device ran dry"""
 
     @property
     def inside(self) -> list[float]:
@@ -130,16 +136,19 @@ def find(clause: np.ndarray, sound: np.ndarray, start: int) -> int:
 def measure(question: str, sound: np.ndarray, chunks: list[SpeechChunk]) -> Spoken:
     """Find `chunks` in `sound`, recorded at 48 kHz since the question was sent."""
     recorded = at_search_rate(sound, RATE)
-    position, own_pause, edges = 0, 0.0, list[tuple[float, float]]()
+    position, own_pause, dry, edges = 0, 0.0, 0.0, list[tuple[float, float]]()
     for chunk in chunks:
         loud = audible(chunk.samples) / chunk.rate
         own_pause = max(own_pause, float(np.diff(loud).max(initial=0.0)))
-        end = int(np.ceil((loud[-1] + 0.01) * SEARCH_RATE))
-        clause = at_search_rate(chunk.samples, chunk.rate)[:end]
-        position = find(clause, recorded, position)
-        at = position / SEARCH_RATE
-        edges.append((at + float(loud[0]), at + float(loud[-1])))
-        position += len(clause) // 2
+        margin = round(0.01 * SEARCH_RATE)
+        begin, end = (round(float(at) * SEARCH_RATE) for at in (loud[0], loud[-1]))
+        clause = at_search_rate(chunk.samples, chunk.rate)[: end + margin]
+        piece = min(len(clause), round(PIECE_SECONDS * SEARCH_RATE))
+        start = find(clause[:piece], recorded, position)
+        rest = max(start, start + len(clause) - piece - margin)
+        position = find(clause[-piece:], recorded, rest) + piece - margin
+        dry = max(dry, (position - start - end) / SEARCH_RATE)
+        edges.append(((start + begin) / SEARCH_RATE, position / SEARCH_RATE))
     silences = [round(after[0] - before[1], 3) for before, after in pairwise(edges)]
     return Spoken(
         question=question,
@@ -148,6 +157,7 @@ def measure(question: str, sound: np.ndarray, chunks: list[SpeechChunk]) -> Spok
         clauses=[chunk.text for chunk in chunks],
         silences=silences,
         own_pause_s=round(own_pause, 3),
+        dry_s=round(dry, 3),
     )
 
 
@@ -191,8 +201,8 @@ def report(answers: list[Spoken]) -> str:
     """Return the table of all answers, one row for each question."""
     rows = [
         "| question | first sound ms | speech s | clauses | longest hole s | holes > 0.25 s "
-        "| longest between sentences s | longest pause of the voice itself s |",
-        "|---|---|---|---|---|---|---|---|",
+        "| longest between sentences s | longest pause of the voice itself s | device dry s |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for question in dict.fromkeys(answer.question for answer in answers):
         rows.append(_row(question, [a for a in answers if a.question == question]))
@@ -211,6 +221,7 @@ def _row(name: str, answers: list[Spoken]) -> str:
         str(sum(hole > HOLE_SECONDS for hole in inside)),
         f"{max(between):.2f}" if between else "–",
         f"{max(a.own_pause_s for a in answers):.2f}",
+        f"{max(a.dry_s for a in answers):.2f}",
     )
     return f"| {name} | " + " | ".join(cells) + " |"
 
@@ -228,7 +239,11 @@ def main() -> None:
         try:
             asker.ask("Hello.")
             for _ in range(options.runs):
-                answers += [asker.ask(question) for question in (*LONG, *EVERYDAY)]
+                for question in (*LONG, *EVERYDAY):
+                    try:
+                        answers.append(asker.ask(question))
+                    except AssertionError as error:
+                        sys.stderr.write(f"{question} left out: {error}\n")
         finally:
             asker.engine.close()
     sys.stdout.write(report(answers))

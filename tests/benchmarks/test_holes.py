@@ -35,7 +35,17 @@ def test_holes_are_found_where_they_are() -> None:
     assert found.inside == [pytest.approx(0.8, abs=0.005)]
     assert found.between == [pytest.approx(0.15, abs=0.005)]
     assert found.own_pause_s == pytest.approx(0.2, abs=0.003)
-    assert "| 3 | 0.80 | 1 | 0.15 | 0.20 |" in report([found])
+    assert "| 3 | 0.80 | 1 | 0.15 | 0.20 | 0.00 |" in report([found])
+
+
+def test_a_device_that_ran_dry_inside_a_clause_is_told_from_a_hole() -> None:
+    chunks = [clause("Ten,", 1), clause("eleven.", 2)]
+    half = round(0.4 * RATE)
+    first, second = (resample(chunk.samples, chunk.rate, RATE) for chunk in chunks)
+    pieces = [first[:half], np.zeros(round(0.3 * RATE), np.float32), first[half:], second]
+    found = measure("Count.", np.concatenate([*pieces, np.zeros(RATE, np.float32)]), chunks)
+    assert found.dry_s == pytest.approx(0.3, abs=0.005)
+    assert found.inside == [pytest.approx(0.1, abs=0.005)]
 
 
 def test_a_clause_that_is_not_in_the_recording_is_an_error() -> None:
