@@ -453,6 +453,16 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.talk.follow()
         elif self.bar.typing:
             self._leave_field()
+        else:
+            self.turns.select(None)
+
+    @on(Transcript.Step)
+    def _step(self, event: Transcript.Step) -> None:
+        self.turns.step(event.by)
+
+    @on(Transcript.Picked)
+    def _pick(self, event: Transcript.Picked) -> None:
+        self.turns.pick(event.turn)
 
     def action_type(self) -> None:
         self.bar.open_field()

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from textual.timer import Timer
 
 from voxtui.dialogue.data import TYPED, Utterance
 from voxtui.dialogue.events import TurnStarted
 from voxtui.dialogue.marks import Mark, Marks, Turn
-from voxtui.ui.conversation.transcript import Entry, Transcript
+from voxtui.ui.conversation.transcript import Entry, Figure, Transcript
 from voxtui.ui.conversation.turn_view import TurnView
 from voxtui.ui.panel.panel import LatencyPanel
+from voxtui.ui.panel.times import figure
 from voxtui.ui.terminal.painting import paint_now
 
 WORDS_FIRST_SECONDS = 1 / 60
 """For this long after an utterance, only words are painted, because a speculated reply may come at
 once, and other painting would delay its first words."""
+
+KEPT_TURNS = 1000
+"""Turns that can be selected. The conversation keeps about as many."""
 
 PANEL_WAITS_SECONDS = 0.5
 """The panel, the largest thing to paint, waits for the first words at most this long."""
@@ -37,6 +42,9 @@ class Turns:
         """of the newest turn; 0: there was none yet"""
         self.over = 0
         """how many turns have finished"""
+        self._finished: dict[int, tuple[TurnView, Turn]] = {}
+        """the answered turns of the conversation, by number, to be selected"""
+        self._selected: int | None = None
         self._transcript = transcript
         self._panel = panel
         self._show_rest = show_rest
@@ -63,13 +71,48 @@ class Turns:
         self._panel.begin(started.source == TYPED)
         self._began_at = time.monotonic()
         self._first = None
-        self.view = TurnView(self._transcript, started.source)
+        self.select(None)
+        self.view = TurnView(self._transcript, started.source, started.turn)
         if started.source != TYPED:
             self.view.show_speaking(0.0)
 
     def forget(self) -> None:
         """Show nothing more of the turn in progress."""
         self.view = self.marks = self._first = None
+        self.select(None)
+        self._finished.clear()
+
+    def select(self, number: int | None) -> None:
+        """Show the times of this turn; None: of the turn in progress or the newest one."""
+        before, self._selected = self._selected, number
+        for changed in (before, number):
+            if changed is not None and changed in self._finished:
+                self._show_figure(changed)
+        if before != number:
+            self._transcript.select(number or 0)
+            self._panel.select(self._finished[number][1] if number is not None else None)
+
+    @property
+    def selected(self) -> int | None:
+        """The number of the selected turn."""
+        return self._selected
+
+    def step(self, by: int) -> None:
+        """Select the turn before or after the selected one; after the newest one: none."""
+        numbers = [*self._finished]
+        at = len(numbers) if self._selected is None else numbers.index(self._selected)
+        at = max(at + by, 0)
+        self.select(numbers[at] if at < len(numbers) else None)
+
+    def pick(self, number: int) -> None:
+        """Select the turn of this number, if it was answered."""
+        if number in self._finished:
+            self.select(number)
+
+    def _show_figure(self, number: int) -> None:
+        view, turn = self._finished[number]
+        text, bad = figure(turn, self._panel.targets, whole=number == self._selected)
+        view.show_figure(Figure(text, bad) if text else None)
 
     def expect_reply(self) -> None:
         """Paint only words for WORDS_FIRST_SECONDS."""
@@ -118,8 +161,16 @@ class Turns:
         self._show_spoken()
         view.finish(turn)
         self._panel.finish(turn)
+        if Mark.FIRST_TOKEN in turn.marks:
+            self._finished[turn.number] = (view, turn)
+            self._show_figure(turn.number)
+            if len(self._finished) > KEPT_TURNS:
+                oldest = next(iter(self._finished))
+                if oldest == self._selected:
+                    self.select(None)
+                del self._finished[oldest]
         if self.marks and self.marks.at(Mark.FIRST_SHOWN):
-            self._panel.complete(self.marks)  # painted after the engine had noted the turn
+            self._complete(self.marks)  # painted after the engine had noted the turn
         self.marks = None
         self.over += 1
         return True
@@ -135,7 +186,15 @@ class Turns:
     def first_shown(self, marks: Marks) -> None:
         """Complete the panel: the first word of a reply is on the screen, as its marks say."""
         if self.marks is None:  # a short reply is over before its first word is painted
-            self._panel.complete(marks)
+            self._complete(marks)
+
+    def _complete(self, marks: Marks) -> None:
+        """Add late marks to the newest turn."""
+        self._panel.complete(marks)
+        if self.number in self._finished:
+            view, turn = self._finished[self.number]
+            turn = replace(turn, marks={**marks.since_release(), **turn.marks})
+            self._finished[self.number] = (view, turn)
 
     def tick(self, listening: bool) -> None:
         """Show the marks and the seconds of speech of the turn in progress."""

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -44,6 +47,12 @@ Zero-width characters never fill a line. Wrapping such a line again for each tok
 quadratic in its length.
 """
 
+SELECTED = "▎"
+"""Left of each line of the selected turn."""
+
+FIGURE_GAP = 2
+"""Cells between a text and the figure behind it."""
+
 LABEL_CELLS = 5
 TAB_CELLS = 8
 
@@ -60,6 +69,7 @@ class Look:
     width: int
     ground: Style
     muted: Style
+    attention: Style
     labels: tuple[Style, ...]
     """in the order of KINDS"""
 
@@ -67,7 +77,16 @@ class Look:
         return self.labels[KINDS.index(kind)]
 
 
-NO_LOOK = Look(0, Style(), Style(), (Style(),) * len(KINDS))
+NO_LOOK = Look(0, Style(), Style(), Style(), (Style(),) * len(KINDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number at the end of an entry."""
+
+    text: str
+    bad: bool = False
+    """asks for attention; the text says so, too"""
 
 
 class Entry:
@@ -77,6 +96,7 @@ class Entry:
         "_added",
         "_content",
         "column",
+        "figure",
         "height",
         "kind",
         "label",
@@ -86,6 +106,7 @@ class Entry:
         "painted",
         "spaced",
         "tail",
+        "turn",
     )
 
     def __init__(
@@ -93,6 +114,10 @@ class Entry:
     ) -> None:
         """`kind` is one of KINDS and sets the look of the label. `spaced`: an empty line above."""
         self.kind = kind
+        self.turn = 0
+        """the number of its turn; 0: of none"""
+        self.figure: Figure | None = None
+        """stands at the right of the last line"""
         self.label = label
         self.spaced = spaced
         self.muted = muted
@@ -143,7 +168,27 @@ class Transcript(ScrollView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"transcript--{kind}" for kind in KINDS),
         "transcript--muted",
+        "transcript--attention",
     }
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "step(-1)", show=False),
+        Binding("down", "step(1)", show=False),
+    ]
+
+    class Step(Message):
+        """Up or Down was pressed: select the turn before (-1) or after (1) the selected one."""
+
+        def __init__(self, by: int) -> None:
+            super().__init__()
+            self.by = by
+
+    class Picked(Message):
+        """The turn of this number was clicked."""
+
+        def __init__(self, turn: int) -> None:
+            super().__init__()
+            self.turn = turn
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,6 +205,8 @@ class Transcript(ScrollView, can_focus=True):
         """cache of drawn lines, by line number"""
         self._following = True
         """True while the end is in view and is kept there"""
+        self._selected_turn = 0
+        """the number of the marked turn; 0: none"""
 
     def show_welcome(self, lines: Sequence[str]) -> None:
         """Show `lines` where nothing was said yet. They go with the first entry, for good."""
@@ -192,6 +239,42 @@ class Transcript(ScrollView, can_focus=True):
         before = entry.lines
         self._wrap(entry)
         self._show_lines(entry, 0, before)
+
+    def show_figure(self, entry: Entry, figure: Figure | None) -> None:
+        """Show a number at the end of `entry`, in a line of its own if there is no room."""
+        entry.figure = figure
+        before = entry.lines
+        self._wrap(entry)
+        self._show_lines(entry, 0, before)
+        if (index := self._index(entry)) is not None:
+            last = self._tops[index] + entry.height - 1
+            self.drawn.pop(last, None)
+            self.refresh_lines(last + self._space_above())
+
+    def select(self, turn: int) -> None:
+        """Mark the entries of `turn` and bring them into view; 0: mark none and show the end."""
+        if turn == self._selected_turn:
+            return
+        self._selected_turn = turn
+        self.drawn.clear()
+        self.refresh()
+        own = [index for index, entry in enumerate(self.entries) if entry.turn == turn]
+        if not turn:
+            self.to_end()
+        elif own:
+            top, end = self._tops[own[0]], self._tops[own[-1]] + self.entries[own[-1]].height
+            in_view = self.lines_in_view()
+            if top < in_view.start or end > in_view.stop:
+                self._scroll(top)
+
+    def action_step(self, by: int) -> None:
+        self.post_message(self.Step(by))
+
+    def on_click(self, event: events.Click) -> None:
+        """Pick the turn below the mouse, unless text was selected with it."""
+        entry = self._entry(self._number(event.y - self.styles.padding.top))
+        if entry is not None and entry.turn and not self.text_selection:
+            self.post_message(self.Picked(entry.turn))
 
     def append(self, entry: Entry, text: str) -> None:
         """Add unstyled `text` at the end of `entry`. Draws nothing if the entry was dropped.
@@ -320,10 +403,33 @@ class Transcript(ScrollView, can_focus=True):
                 self.drawn = {n: self.drawn[n] for n in in_view if n in self.drawn}
             line = self._strip(number)
             before = self.styles.padding.left
-            after = width - before - line.cell_length
-            segments = [Segment(" " * before, ground), *line, Segment(" " * after, ground)]
+            entry = self._entry(number)
+            margin = [Segment(" " * before, ground)]
+            if entry is not None and before and entry.turn and entry.turn == self._selected_turn:
+                mark = self.look.label("you").rich_style
+                margin = [Segment(SELECTED, mark), Segment(" " * (before - 1), ground)]
+            figure = self._figure(number, entry, line.cell_length)
+            after = width - before - line.cell_length - sum(f.cell_length for f in figure)
+            segments = [*margin, *line, *figure, Segment(" " * after, ground)]
             self.drawn[number] = Strip(segments, width)
         return self.drawn[number]
+
+    def _entry(self, number: int) -> Entry | None:
+        """Return the entry of line `number`; None above and below the conversation."""
+        index = bisect_right(self._tops, number) - 1
+        return self.entries[index] if 0 <= number < self._total and index >= 0 else None
+
+    def _figure(self, number: int, entry: Entry | None, used: int) -> list[Segment]:
+        """Return the figure of line `number`, moved right beside `used` cells of text."""
+        if entry is None or entry.figure is None or not entry.lines:
+            return []
+        index = bisect_right(self._tops, number) - 1
+        room = self.look.width - 1 - used - cell_len(entry.figure.text)
+        if number != self._tops[index] + entry.height - 1 or room < 0:
+            return []
+        style = self.look.attention if entry.figure.bad else self.look.muted
+        gap = Segment(" " * room, self.look.ground.rich_style)
+        return [gap, Segment(entry.figure.text, style.rich_style)]
 
     def _number(self, y: int) -> int:
         """Return the line number at row `y`; negative above a conversation that is shorter."""
@@ -410,6 +516,10 @@ class Transcript(ScrollView, can_focus=True):
         content = entry.content
         lines, entry.tail = self._wrapped(entry, content)
         entry.column = len(content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS))
+        if entry.figure is not None:
+            used = sum(segment.cell_length for segment in lines[-1])
+            if used + FIGURE_GAP + cell_len(entry.figure.text) >= self.look.width:
+                lines.append([])
         return [[], *lines] if entry.spaced else lines
 
     def _wrapped(
@@ -469,6 +579,7 @@ class Transcript(ScrollView, can_focus=True):
             self.scrollable_content_region.width,
             ground,
             component("muted"),
+            component("attention"),
             tuple(component(kind) for kind in KINDS),
         )
 

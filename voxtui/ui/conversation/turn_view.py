@@ -8,7 +8,7 @@ from voxtui.dialogue.data import MICROPHONE, REPLAY, Utterance
 from voxtui.dialogue.marks import Outcome, Turn
 from voxtui.ui.bars import wave
 from voxtui.ui.conversation.markdown import rendered
-from voxtui.ui.conversation.transcript import Entry, Transcript
+from voxtui.ui.conversation.transcript import Entry, Figure, Transcript
 
 WAVE_CELLS = 6
 """Cells of the waveform for a second of speech."""
@@ -23,10 +23,12 @@ LONGEST_MARKDOWN = 20_000
 class TurnView:
     """A turn in the transcript: an entry for the user's words, one per paragraph of the answer."""
 
-    def __init__(self, transcript: Transcript, source: str) -> None:
+    def __init__(self, transcript: Transcript, source: str, number: int) -> None:
         self.source = source
+        self.number = number
         self._transcript = transcript
         self._request = Entry("you", "You", Content(), muted=True)
+        self._request.turn = number
         self._waveform = Content()
         """the waveform of the utterance with its length"""
         self._pieces: list[str] = []
@@ -135,6 +137,11 @@ class TurnView:
             case Outcome.FAILED:
                 self._remark("(no answer)")
 
+    def show_figure(self, figure: Figure | None) -> None:
+        """Show a number at the end of the answer."""
+        if self.latest is not None:
+            self._transcript.show_figure(self.latest, figure)
+
     def _show_markdown(self) -> None:
         if self._length > LONGEST_MARKDOWN:
             return
@@ -158,6 +165,7 @@ class TurnView:
 
     def _begin_paragraph(self, label: str, text: str) -> None:
         entry = Entry("vox", label, Content(text), spaced=False)
+        entry.turn = self.number
         self._paragraphs.append((self._length, entry))
         self._line_breaks = ""
         self._transcript.add(entry)

@@ -16,6 +16,8 @@ from voxtui.ui.panel.waterfall import Waterfall
 TITLE = "How fast was it?"
 """At most twelve numbers stand below it."""
 
+EARLIER = "An earlier answer (Esc: newest)"
+
 
 class Beside(Static):
     """First word and full answer, each above its verdict."""
@@ -59,6 +61,9 @@ class Glance(Vertical):
         yield self._waterfall
 
     def show(self, times: Times) -> None:
+        title = EARLIER if times.selected else TITLE
+        if title != self._title.content:
+            self._title.update(title, layout=False)
         self._card.show(times)
         self._beside.show(times)
         self._history.show(times)

@@ -8,7 +8,10 @@ from textual.widgets import Static
 from voxtui.records.metrics import FIRST_SOUND, TIMES, Headline
 from voxtui.ui.panel.times import PEOPLE_NAMES, VERDICT_STYLES, Times, against
 
-GAP = "   "
+GAP = "  "
+
+EARLIER = "◂ "
+"""In front of the times of a selected turn."""
 
 
 class TimesLine(Static):
@@ -33,11 +36,12 @@ class TimesLine(Static):
 
 def _lines(times: Times) -> list[Content]:
     """Return the line in three lengths, the longest first."""
-    return [
+    lines = [
         Content(GAP).join([_part(headline, times, goals=True) for headline in TIMES]),
         Content(GAP).join([_part(headline, times, goals=False) for headline in TIMES]),
         _part(FIRST_SOUND, times, goals=False),
     ]
+    return [Content(EARLIER) + line for line in lines] if times.selected else lines
 
 
 def _part(headline: Headline, times: Times, goals: bool) -> Content:

@@ -54,7 +54,8 @@ class LatencyPanel(Container):
         self.line = TimesLine(self._times)
         self._glance = Glance()
         self._lab = Lab()
-        self._finished = NO_TURN
+        self._live = self._finished = NO_TURN
+        self._selected: Turn | None = None
         self._typed = False
         """of the turn in progress"""
         self._lead = PlaybackLead()
@@ -94,6 +95,15 @@ class LatencyPanel(Container):
         """The turn on display. Marks may still be added to it."""
         return self._times.turn
 
+    @property
+    def targets(self) -> Targets:
+        return self._times.targets
+
+    def select(self, turn: Turn | None) -> None:
+        """Show a finished turn; None: the turn in progress or the newest one again."""
+        self._selected = turn
+        self._show()
+
     def models_loaded(self) -> None:
         """Count the next turn as a cold one."""
         self._times.session.models_loaded()
@@ -107,8 +117,8 @@ class LatencyPanel(Container):
         """Show the marks reached so far. The previous turn stays until the release."""
         times, reached = self._times, marks.since_release()
         before, times.queue = times.queue, self._queue(marks, now)
-        if reached and reached != times.turn.marks:
-            times.turn = Turn(
+        if reached and reached != self._live.marks:
+            self._live = Turn(
                 0,
                 "",
                 Outcome.ANSWERED,
@@ -136,16 +146,18 @@ class LatencyPanel(Container):
         self._times.session.add(turn)
         if turn.outcome is Outcome.FAILED or Mark.FIRST_TOKEN in turn.marks:
             self._finished = turn
-        self._times.turn, self._times.queue = self._finished, ""
+        self._live, self._times.queue = self._finished, ""
         self._show()
 
     def complete(self, marks: Marks) -> None:
         """Add late marks to the finished turn on display."""
-        reached = {**marks.since_release(), **self.turn.marks}
-        self._times.turn = self._finished = replace(self.turn, marks=reached)
+        reached = {**marks.since_release(), **self._live.marks}
+        self._live = self._finished = replace(self._live, marks=reached)
         self._show()
 
     def _show(self) -> None:
+        self._times.turn = self._selected or self._live
+        self._times.selected = self._selected is not None
         if not self.is_mounted:
             return
         match self.chosen:

@@ -17,6 +17,24 @@ PEOPLE_NAMES = {TTFT: "first word", FIRST_SOUND: "first sound", TOTAL: "full ans
 VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-warning", None: ""}
 
 
+def figure(turn: Turn, targets: Targets, whole: bool) -> tuple[str, bool]:
+    """Return the number at the end of an answer, and whether it is over its target.
+
+    It is the first sound, or the first word of a silent answer; empty without either. `whole`:
+    both.
+    """
+    headline = TTFT if turn.first_sound_ms is None else FIRST_SOUND
+    if headline.of(turn) is None:
+        return "", False
+    kept = headline.verdict(turn, targets)
+    note = "♪ " if headline is FIRST_SOUND else ""
+    sign = f"{kept.sign} " if kept is Verdict.OVER else ""
+    text = f"{sign}{note}{plain_ms(headline.of(turn))}"
+    if whole and headline is FIRST_SOUND:
+        text = f"first word {plain_ms(turn.ttft_ms)}  {text}"
+    return text, kept is Verdict.OVER
+
+
 @dataclass(slots=True)
 class Times:
     """Everything that the panel draws from."""
@@ -25,6 +43,8 @@ class Times:
     session: SessionTimes = field(default_factory=SessionTimes)
     turn: Turn = NO_TURN
     """the turn on display"""
+    selected: bool = False
+    """the turn on display was selected; it is not the newest one"""
     queue: str = ""
     """a line about speech that is synthesised and not played yet; empty without such speech"""
     device_ms: float | None = None

@@ -1,0 +1,113 @@
+"""Each answer carries its own number, and any turn can be selected to see the others."""
+
+from tests.ui.conftest import MARKS, screen
+from voxtui.dialogue.events import ReplyText, UserWords
+from voxtui.ui.conversation.transcript import SELECTED
+
+
+async def answer(s, reply="It is Paris.", first_sound=0.25, **fields):
+    marks = {**MARKS, "first_sound": first_sound} if first_sound else _silent()
+    s.engine.begin()
+    s.engine.report(UserWords(s.engine.turns, f"Question {s.engine.turns}?"))
+    s.engine.report(ReplyText(s.engine.turns, reply))
+    s.engine.finish(marks=marks, reply=reply, **fields)
+    await s.settle()
+
+
+def _silent():
+    return {name: at for name, at in MARKS.items() if name != "first_sound"}
+
+
+async def test_an_answer_ends_with_its_first_sound_and_a_silent_one_with_its_first_word():
+    async with screen() as s:
+        await answer(s)
+        await answer(s, "Quiet.", first_sound=None)
+        assert s.line("It is Paris.").rstrip().endswith("  ♪ 250 ms")
+        assert s.line("Quiet.").rstrip().endswith("  84 ms")
+
+
+async def test_a_slow_answer_is_marked_by_a_sign_and_by_a_colour():
+    async with screen() as s:
+        await answer(s)
+        await answer(s, "Slow.", first_sound=1.24)
+        assert s.line("Slow.").rstrip().endswith("  ✗ ♪ 1.24 s")
+        attention = s.app.transcript.get_component_rich_style("transcript--attention").color
+        lines = s.app.screen._compositor.render_strips()
+        colours = {
+            segment.text: segment.style.color
+            for line in lines
+            for segment in line
+            if "♪" in segment.text
+        }
+        assert colours["✗ ♪ 1.24 s"] == attention != colours["♪ 250 ms"]
+
+
+async def test_a_number_without_room_has_a_line_of_its_own_and_is_not_part_of_the_text():
+    async with screen(size=(40, 24)) as s:
+        reply = "Thirty-one cells of text to see"
+        await answer(s, reply)
+        lines = s.lines
+        row = next(y for y, line in enumerate(lines) if reply in line)
+        assert "♪" not in lines[row]
+        assert lines[row + 1].split() == ["♪", "250", "ms"]
+        assert "♪" not in s.app.transcript.text
+
+
+async def test_up_and_down_select_a_turn_whose_times_the_panel_shows_until_down_or_escape():
+    async with screen(size=(120, 40)) as s:
+        for first_sound in (0.21, 0.22, 0.23):
+            await answer(s, f"Answer {s.engine.turns + 1}.", first_sound)
+        await s.pilot.press("up", "up")
+        await s.settle()
+        assert s.app.turns.selected == 2
+        assert SELECTED in s.line("Question 2?") and SELECTED in s.line("Answer 2.")
+        assert SELECTED not in s.line("Answer 3.")
+        assert "first word 84 ms  ♪ 220 ms" in s.line("Answer 2.")
+        assert s.app.panel.turn.number == 2 and "An earlier answer" in s.text
+        await s.pilot.press("up", "up", "up")
+        await s.settle()
+        assert s.app.turns.selected == 1
+        await s.pilot.press("down", "down", "down")
+        await s.settle()
+        assert s.app.turns.selected is None and s.app.panel.turn.number == 3
+        assert SELECTED not in s.text and "An earlier answer" not in s.text
+        await s.pilot.press("up")
+        await s.press("escape")
+        assert s.app.turns.selected is None
+
+
+async def test_a_click_selects_a_turn_and_the_next_turn_shows_the_newest_again():
+    async with screen() as s:
+        await answer(s)
+        await answer(s, "A second answer.", first_sound=0.4)
+        row = next(y for y, line in enumerate(s.lines) if "It is Paris." in line)
+        await s.pilot.click(offset=(12, row))
+        await s.settle()
+        assert s.app.turns.selected == 1
+        assert "◂ first word ✓ 84/100 ms  first sound ✓ 250/300 ms" in s.text
+        await answer(s, "A third one.")
+        assert s.app.turns.selected is None and "◂" not in s.text
+
+
+async def test_a_new_conversation_leaves_nothing_to_select():
+    async with screen() as s:
+        await answer(s)
+        await s.pilot.press("up")
+        s.app.turns.forget()
+        s.app.transcript.clear()
+        await s.pilot.press("up")
+        await s.settle()
+        assert s.app.turns.selected is None
+
+
+async def test_a_selected_turn_out_of_view_is_scrolled_into_it():
+    async with screen() as s:
+        for n in range(20):
+            await answer(s, f"Answer {n + 1}.")
+        assert "Answer 2." not in s.text
+        await s.pilot.press(*["up"] * 19)
+        await s.settle()
+        assert s.app.turns.selected == 2 and "Answer 2." in s.text
+        await s.press("escape")
+        await s.settle()
+        assert "Answer 20." in s.text
