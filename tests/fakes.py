@@ -296,6 +296,7 @@ class ScriptedEngine:
         self.calls: list[tuple[object, ...]] = []
         self.typed: list[str] = []
         self.level = 0.002
+        self.seconds_left: float | None = None
         self.state = State.LOADING
         self.turns = 0
 

@@ -354,7 +354,11 @@ async def test_the_bar_shows_the_action_of_the_key():
         s.engine.begin()
         s.engine.report(StateChanged(State.LISTENING))
         await s.settle()
-        assert "let go: send · Esc: drop" in s.text
+        assert "let go: send · Esc: drop" in s.text and " left" not in s.text
+        s.engine.seconds_left = 7.2
+        s.app.tick()
+        await s.settle()
+        assert "s, 7 s left  let go: send" in s.text
 
 
 # The key.

@@ -49,6 +49,7 @@ from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
 from voxtui.dialogue.level import Clipping, describe_overflows, diagnose_level
 from voxtui.dialogue.listening import (
+    ENDING_SECONDS,
     Finished,
     Found,
     Listener,
@@ -72,9 +73,6 @@ LEAVING_SECONDS = 0.3
 WAIT_SECONDS = 0.1
 """Interval of a wait for the source of a recording. Intervals are counted, because the clock goes
 on during a suspend (Ctrl+Z)."""
-
-ENDING_SECONDS = 10.0
-"""The user is warned this long before `audio.max_utterance_s` ends the recording."""
 
 OUR_THREADS = "voxtui-"
 """Prefix of the names of all our threads."""

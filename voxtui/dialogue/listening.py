@@ -33,6 +33,9 @@ RELEASED_SOURCE_SECONDS = 0.5
 STOPPED_SOURCE_SECONDS = 3.0
 """Before the release, wait this long for the next frame of a source other than the microphone."""
 
+ENDING_SECONDS = 10.0
+"""The user is warned this long before `audio.max_utterance_s` ends the recording."""
+
 TAP_SECONDS = 0.25
 """A shorter key press without speech is a slip, or was meant to stop the answer."""
 

@@ -12,6 +12,7 @@ from textual.widgets import Static
 from voxtui.controls import LocalControls, Severity
 from voxtui.dialogue.events import Loaded, State
 from voxtui.dialogue.level import decibels, diagnose_level
+from voxtui.dialogue.listening import ENDING_SECONDS
 from voxtui.errors import ModelMissing, VoxtuiError
 from voxtui.ui.banner import Banner
 from voxtui.ui.conversation.transcript import Transcript
@@ -283,10 +284,16 @@ class Status:
                 return "Type"
             case State.LISTENING if self._controls.talking is not None:
                 ends = key if mode is Mode.TOGGLE else "let go"
-                return f"{self._spoken_seconds():.1f} s  {ends}: send · Esc: drop"
+                return f"{self._recorded()}  {ends}: send · Esc: drop"
             case State.LISTENING:
-                return f"{self._spoken_seconds():.1f} s  Esc: drop"
+                return f"{self._recorded()}  Esc: drop"
             case State.THINKING:
                 return "Esc: stop"
             case State.SPEAKING:
                 return f"{key}: talk over it · Esc: stop"
+
+    def _recorded(self) -> str:
+        """Return how long one has spoken, and near the end of a recording how long one may."""
+        left = self._controls.engine.seconds_left
+        ending = left is not None and left <= ENDING_SECONDS
+        return f"{self._spoken_seconds():.1f} s" + (f", {left:.0f} s left" if ending else "")
