@@ -299,6 +299,7 @@ class ScriptedEngine:
         self.seconds_left: float | None = None
         self.state = State.LOADING
         self.turns = 0
+        self.ringing = False
 
     def report(self, *events: Event) -> None:
         for event in events:
@@ -367,6 +368,10 @@ class ScriptedEngine:
 
     def new_conversation(self) -> None:
         self.calls.append(("new_conversation",))
+
+    def silence(self) -> bool:
+        rings, self.ringing = self.ringing, False
+        return rings
 
     def mute(self, muted: bool) -> None:
         self.calls.append(("mute", muted))

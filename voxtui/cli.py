@@ -382,11 +382,14 @@ def show_config(options: Options, as_json: bool) -> None:
         told = {s.key: {"value": s.value, "source": s.source} for s in loaded.settings}
         click.echo(json.dumps({"file": file, "settings": told}, ensure_ascii=False))
         return
-    from voxtui.settings.paths import user_config_file
+    from voxtui.settings.paths import user_config_file, user_folders
     from voxtui.settings.save import toml_value
+    from voxtui.skills.kept import reminders_file, timers_file
 
     where = loaded.path or f"none (put one at {user_config_file()} or ./voxtui.toml)"
     click.echo(f"# file: {where}")
+    kept = user_folders().user_data_path
+    click.echo(f"# your timers and reminders: {timers_file(kept)}, {reminders_file(kept)}")
     lines = [f"{setting.key} = {toml_value(setting.value)}" for setting in loaded.settings]
     width = max(len(line) for line in lines if len(line) < 60)
     for line, setting in zip(lines, loaded.settings, strict=True):

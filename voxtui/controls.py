@@ -171,6 +171,10 @@ class Controls:
         self._require_model()
         return self._began(self.engine.replay(at))
 
+    def silence(self) -> bool:
+        """End the sentence of a timer or reminder. Return False if none is spoken."""
+        return self.engine.silence()
+
     def new_conversation(self) -> None:
         """End an answer in progress and empty the history."""
         self.engine.new_conversation()

@@ -110,11 +110,15 @@ def build_engine(
     )
 
 
-def build_skills() -> Skills:
-    """Return the skills of the person at this machine. A measurement or a server has none."""
+def build_skills(rings: bool = True) -> Skills:
+    """Return the skills of the person at this machine. A measurement or a server has none.
+
+    `rings` False: timers ring in another voxtui.
+    """
+    from voxtui.settings.paths import user_folders
     from voxtui.skills.local import LocalSkills
 
-    return LocalSkills()
+    return LocalSkills(user_folders().user_data_path, rings)
 
 
 def build_detector(config: Config) -> SpeechDetector:

@@ -20,6 +20,7 @@ from voxtui.dialogue.events import (
     Loading,
     MicrophoneLost,
     Notice,
+    Rang,
     ReplyText,
     SpokenUpTo,
     State,
@@ -142,6 +143,21 @@ def test_the_device_offset_is_shown_beside_the_first_sound(converse):
 
     said, _ = converse(script, offset=42.3)
     assert any("first sound 512 ms and 42 in the devices, over 500" in line for line in said)
+
+
+def test_a_timer_that_rings_is_a_line_and_enter_only_silences_it(converse):
+    def script(engine, told):
+        engine.load()
+        engine.report(Rang("Your pasta timer is done."))
+        engine.ringing = True
+        yield "\n"
+        yield "/mute"
+        told("mute")
+        assert not engine.ringing
+
+    said, commands = converse(script)
+    assert "\aYour pasta timer is done." in said
+    assert commands == ["mute"]
 
 
 def test_text_is_sent_and_not_repeated(converse):

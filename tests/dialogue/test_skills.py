@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.dialogue.talking import talking, text
-from tests.fakes import ScriptedBrain
+from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.data import SKILL
-from voxtui.dialogue.events import TurnFinished, UserWords
+from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
 from voxtui.dialogue.marks import Outcome
 
 
@@ -18,11 +18,15 @@ class ClockOnly:
         self.asked: list[tuple[str, bool]] = []
         self.closed = False
 
-    def start(self) -> None: ...
+    def start(self, emit) -> None:
+        self.emit = emit
 
     def answer(self, words: str, again: bool) -> str | None:
         self.asked.append((words, again))
         return "It is ten past one." if "time" in words else None
+
+    def doubt(self, reply: str) -> str | None:
+        return "It did nothing." if "I have set" in reply else None
 
     def close(self) -> None:
         self.closed = True
@@ -44,8 +48,8 @@ class AbandonedBrain(ScriptedBrain):
 
 
 @contextmanager
-def with_skills(brain: ScriptedBrain, skills: ClockOnly):
-    with talking(brain, skills=skills) as t:
+def with_skills(brain: ScriptedBrain, skills: ClockOnly, **parts):
+    with talking(brain, skills=skills, **parts) as t:
         yield t
     assert skills.closed
 
@@ -115,3 +119,93 @@ def test_a_brain_that_hears_no_words_answers_itself():
 def test_an_engine_has_no_skills_unless_it_is_given_some():
     with talking(AbandonedBrain(heard="what time is it")) as t:
         assert t.ask().brain == "scripted"
+
+
+RANG = Rang("Your pasta timer is done.")
+SPOKEN = ["Your pasta timer is done.", "Your pasta timer is done."]
+
+
+def spoken(clauses: list[str]) -> list[str]:
+    return [clause.strip() for clause in clauses]
+
+
+def test_a_timer_is_spoken_twice_and_is_no_turn():
+    brain, skills = ScriptedBrain(), ClockOnly()
+    with with_skills(brain, skills) as t:
+        skills.emit(RANG)
+        t.events.until(Rang)
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        assert spoken(t.voice.clauses) == SPOKEN
+        t.ask()
+        assert len(t.events.of(TurnFinished)) == 1
+    assert brain.pasts == [()]
+
+
+def test_a_timer_is_shown_at_once_and_spoken_after_the_answer():
+    go_on, skills = threading.Event(), ClockOnly()
+    brain = ScriptedBrain(["Yes. ", go_on])
+    with with_skills(brain, skills) as t:
+        t.speak()
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
+        skills.emit(RANG)
+        t.events.until(Rang)
+        assert spoken(t.voice.clauses) == ["Yes."]
+        go_on.set()
+        t.turn()
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        assert spoken(t.voice.clauses) == ["Yes.", *SPOKEN]
+
+
+def test_a_timer_waits_while_the_user_speaks():
+    skills = ClockOnly()
+    with with_skills(ScriptedBrain(), skills) as t:
+        t.engine.talk(1000.0)
+        t.microphone.push(frames("..xxxxxxxxxx", 1000.0))
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
+        skills.emit(RANG)
+        t.microphone.push(frames("...", 1000.5))
+        t.engine.release(1000.6)
+        t.turn()
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
+        assert spoken(t.voice.clauses)[0] == "Yes."
+
+
+def test_a_timer_is_silenced_by_the_front_end_and_by_a_new_turn():
+    skills, speaker = ClockOnly(), FakeSpeaker(held=True)
+    with with_skills(ScriptedBrain(), skills, speaker=speaker) as t:
+        assert not t.engine.silence()
+        skills.emit(RANG)
+        assert speaker.finishing.wait(SECONDS)
+        assert t.engine.silence()
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        speaker.finishing.clear()
+        skills.emit(RANG)
+        assert speaker.finishing.wait(SECONDS)
+        speaker.held = False
+        t.engine.send_text("Hello?")
+        assert t.turn().reply == "Yes."
+        assert not t.engine.silence()
+
+
+def test_a_muted_timer_is_only_shown():
+    skills = ClockOnly()
+    with with_skills(ScriptedBrain(), skills) as t:
+        t.engine.mute(True)
+        skills.emit(RANG)
+        t.events.until(Rang)
+        t.engine.send_text("Hello?")
+        t.turn()
+        assert t.voice.clauses == []
+
+
+def test_a_brain_that_claims_what_it_did_not_do_gets_a_note():
+    skills = ClockOnly()
+    brain = ScriptedBrain(["I have set ", "a timer."], ["Timers count down."])
+    with with_skills(brain, skills) as t:
+        t.engine.send_text("Do something with ten minutes")
+        t.turn()
+        t.engine.send_text("What is a timer?")
+        t.turn()
+        assert [e.sentence for e in t.events.of(Remark)] == ["It did nothing."]

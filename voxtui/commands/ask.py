@@ -18,7 +18,7 @@ from voxtui.commands.headless import headless
 from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.commands.text import STDIN, open_text
 from voxtui.dialogue.engine import Engine
-from voxtui.dialogue.events import Event, Notice, ReplyText, TurnStarted
+from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, TurnStarted
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.records.metrics_log import metrics_log
@@ -97,7 +97,7 @@ def run(
             outcomes = answer(
                 asked,
                 lambda emit: build_engine(
-                    config, log.tee(emit), None, speaker, skills=build_skills()
+                    config, log.tee(emit), None, speaker, skills=build_skills(rings=False)
                 ),
                 options,
                 audible,
@@ -168,7 +168,7 @@ def _print_events(options: AskOptions) -> Callable[[Event], object]:
                     marks.mark(Mark.FIRST_SHOWN)
             case Notice(_, "information") if options.quiet:
                 pass
-            case Notice(message):
+            case Notice(message) | Remark(message):
                 click.echo(message, err=True)
             case _:
                 pass

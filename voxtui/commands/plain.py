@@ -30,6 +30,7 @@ from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import (
     Captured,
     ChangeFailed,
+    CountdownsChanged,
     Died,
     Loaded,
     LoadFailed,
@@ -37,6 +38,8 @@ from voxtui.dialogue.events import (
     MicrophoneLost,
     MicrophoneOpened,
     Notice,
+    Rang,
+    Remark,
     ReplyText,
     SpokenUpTo,
     State,
@@ -55,6 +58,7 @@ from voxtui.wiring import clip_opener, devices_engine, part_makers, sample_clips
 
 HELP = """\
 Enter: start to talk; Enter again: have it answered. During an answer: talk over it.
+While a timer rings: silence it.
 Text and Enter: send the text.
 /stop: drop what you say, or stop the answer.
 /1 to /{clips}: let it hear a sample clip.
@@ -62,6 +66,8 @@ Text and Enter: send the text.
 /look: look for devices again, after one was plugged in.
 /new: new conversation. /mute: voice off or on. /numbers: the times of the last answer.
 /help: this. /quit or Ctrl-D: quit."""
+
+BELL = "\a"
 
 SPOKEN_NAMES = {TTFT: "First token", FIRST_SOUND: "first sound", TOTAL: "total"}
 
@@ -182,12 +188,22 @@ class Plain:
                 self._status(message)
             case Notice(message):
                 self._complain(message)
+            case Remark(message):
+                self._print(message)
+            case Rang(sentence):
+                self._print(f"{BELL if self._typed_live else ''}{sentence}")
             case ClipEnded(_, error):
                 if error:
                     self._refuse(error)
             case TurnFinished(turn):
                 self._show_finished(turn)
-            case ChangeFailed() | Captured() | MicrophoneLost() | MicrophoneOpened():
+            case (
+                ChangeFailed()
+                | CountdownsChanged()
+                | Captured()
+                | MicrophoneLost()
+                | MicrophoneOpened()
+            ):
                 pass  # a notice or another event says it
             case TurnStarted():
                 pass
@@ -302,6 +318,8 @@ class Plain:
 
     def _do(self, text: str, at: float) -> None:
         controls = self.controls
+        if controls.silence() and not text:
+            return
         match text:
             case "" if not self._typed_live:
                 pass

@@ -109,6 +109,13 @@ class DeviceLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Ring:
+    """Speak a sentence that is not part of a turn, once neither side speaks."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Quit:
     """End the engine's thread."""
 
@@ -124,5 +131,6 @@ Command: TypeAlias = (
     | ReplaceParts
     | RescanDevices
     | DeviceLost
+    | Ring
     | Quit
 )

@@ -24,6 +24,7 @@ from voxtui.dialogue.commands import (
     ReplaceParts,
     Replay,
     RescanDevices,
+    Ring,
     SendText,
     Talk,
     TurnHandle,
@@ -39,6 +40,7 @@ from voxtui.dialogue.events import (
     LoadFailed,
     Loading,
     Notice,
+    Rang,
     State,
     StateChanged,
     TurnFinished,
@@ -63,7 +65,7 @@ from voxtui.dialogue.marks import Mark, Marks, Outcome
 from voxtui.dialogue.parts import Parts
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 from voxtui.dialogue.recording import Recording
-from voxtui.dialogue.turn import LiveTurn, take_turn, transcribe_idle
+from voxtui.dialogue.turn import LiveTurn, speak_alone, take_turn, transcribe_idle
 from voxtui.errors import ModelError, ModelLost, VoxtuiError
 from voxtui.settings.schema import Config
 
@@ -125,6 +127,11 @@ class Engine:
         """the turn whose end was announced"""
         self._history = History(config.history)
         self._skills = skills
+        self._rings: deque[str] = deque()
+        """sentences that wait until neither side speaks"""
+        self._ringing: TurnHandle | None = None
+        """of the sentence that is spoken; not a turn, so its number is negative"""
+        self._rung = 0
         self._turn: LiveTurn | None = None
         """the turn whose utterance is being recorded"""
         self._answering: TurnHandle | None = None
@@ -187,12 +194,22 @@ class Engine:
 
         Sets the turn's flag at once and queues the command. Ignored if that turn is over.
         """
+        if self.silence():
+            return
         with self._creating:
             handle = self._newest
             if handle.over or turn not in (None, handle.number):
                 return  # each older turn was cancelled when the next one was created
             handle.cancel()
             self._inbox.put(Cancel(handle.number))
+
+    def silence(self) -> bool:
+        """End the sentence of a timer or reminder. Return False if none is spoken. Any thread."""
+        ringing = self._ringing
+        if ringing is None or ringing.cancelled.is_set():
+            return False
+        ringing.cancel()
+        return True
 
     def send_text(self, text: str, at: float | None = None) -> int:
         """Answer `text`, sent at `at` (monotonic seconds). Returns the turn's number."""
@@ -267,6 +284,7 @@ class Engine:
             return handle.number
 
     def _enqueue_after_cancel(self, command: Command) -> None:
+        self.silence()
         with self._creating:
             self._newest.cancel()
             self._typing.cancelled.set()
@@ -274,6 +292,7 @@ class Engine:
 
     def _create(self, handle: TurnHandle) -> None:
         """Make `handle` the newest turn. The caller holds the lock."""
+        self.silence()
         self._newest.cancel()
         handle.number = self._newest.number + 1
         self._newest = handle
@@ -293,6 +312,8 @@ class Engine:
 
     def _run(self) -> None:
         try:
+            if self._skills is not None:
+                self._skills.start(self._take_skill_event)
             self._load()
             while not self._closing and not isinstance(item := self._next(), Quit):
                 if item is None:
@@ -301,6 +322,8 @@ class Engine:
                     self._take(item)
                 if self._parts.devices.speaker_lost:
                     self._report_devices(self._parts.devices.replace_speaker())
+                if self._rings and self._is_quiet:
+                    self._ring(self._rings.popleft())
         except _Closing:
             pass
         except BaseException as error:  # noqa: BLE001 - the front end raises it
@@ -371,6 +394,8 @@ class Engine:
                 self._rescan_devices()
             case DeviceLost(opening, message):
                 self._replace_microphone(opening, message)
+            case Ring(sentence):
+                self._rings.append(sentence)
             case Quit():
                 pass
 
@@ -378,8 +403,6 @@ class Engine:
 
     def _load(self) -> None:
         self._set_state(State.LOADING)
-        if self._skills is not None:
-            self._skills.start()
         # Before the models, so that a silent microphone is noticed while they load.
         for event in self._parts.devices.open():
             self._emit(event)
@@ -628,6 +651,35 @@ class Engine:
             return
         if self._wants_transcript(turn):
             self._idle = transcribe_idle(turn, self._parts, self._history, self._emit)
+        self._set_state(State.READY)
+
+    # Timers and reminders.
+
+    def _take_skill_event(self, event: Event) -> None:
+        """Report an event of the skills, and have it spoken. Runs on their thread."""
+        self._emit(event)
+        if isinstance(event, Rang):
+            self._inbox.put(Ring(event.sentence))
+
+    @property
+    def _is_quiet(self) -> bool:
+        """True while neither side speaks and no turn waits in the inbox."""
+        return self.state is State.READY and self._turn is None and self._newest is self._taken
+
+    def _ring(self, sentence: str) -> None:
+        """Speak a sentence twice. It is not a turn: no history, no numbers."""
+        if not self._parts.can_speak():
+            return
+        self._end_idle()
+        self._rung += 1
+        handle = TurnHandle(-self._rung)
+        self._ringing = self._answering = handle
+        try:
+            speak_alone(f"{sentence} {sentence}", handle, self._parts, self._emit, self._set_state)
+        finally:
+            handle.over = True
+            self._ringing = self._answering = None
+            self._ignore_echo(handle.marks)
         self._set_state(State.READY)
 
     def _finish(self, turn: LiveTurn, outcome: Outcome, error: str | None = None) -> None:

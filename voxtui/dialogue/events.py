@@ -117,6 +117,40 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """A sentence about the last answer, which stays beside it."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Countdown:
+    """A timer or reminder that is set."""
+
+    name: str
+    ends: float | None
+    """Unix time; None: paused"""
+    left: float = 0.0
+    """seconds left while it is paused"""
+    clock: bool = False
+    """set for a time of day: the time is shown, not what is left"""
+
+
+@dataclass(frozen=True, slots=True)
+class CountdownsChanged:
+    """The timers and reminders that are set, the next one first."""
+
+    countdowns: tuple[Countdown, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rang:
+    """A timer or reminder is due. The engine speaks the sentence once neither side speaks."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class TurnFinished:
     turn: Turn
 
@@ -156,6 +190,9 @@ Event: TypeAlias = (
     | ReplyText
     | SpokenUpTo
     | Notice
+    | Remark
+    | CountdownsChanged
+    | Rang
     | TurnFinished
     | Died
 )

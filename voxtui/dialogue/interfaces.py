@@ -8,6 +8,7 @@ from threading import Event as Flag
 from typing import Protocol
 
 from voxtui.dialogue.data import Frame, SpeechChunk, Token, UserTranscript, Utterance
+from voxtui.dialogue.events import Event
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.recording import Recording
 
@@ -209,8 +210,11 @@ class Skills(Protocol):
     The rules belong to the person at this machine, so the engine of a server has none.
     """
 
-    def start(self) -> None:
-        """Prepare on a thread of their own. Called once; returns at once."""
+    def start(self, emit: Callable[[Event], object]) -> None:
+        """Prepare, and report what becomes due, on a thread of their own.
+
+        Called once; returns at once.
+        """
         ...
 
     def answer(self, words: str, again: bool) -> str | None:
@@ -218,6 +222,13 @@ class Skills(Protocol):
 
         What was asked for has then been done. `again`: the same utterance was answered before,
         so nothing is done twice. Called on a worker thread; takes about a millisecond.
+        """
+        ...
+
+    def doubt(self, reply: str) -> str | None:
+        """Return a sentence if a brain's reply claims a deed that only a skill can do, else None.
+
+        Called on the engine's thread.
         """
         ...
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from voxtui.dialogue.data import SKILL
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -142,9 +144,10 @@ class Turn:
     def tokens_per_s(self) -> float | None:
         """Tokens per second between the first and the last token, without drafted tokens.
 
-        None if fewer than FEWEST_DECODED are left, because one of them was half done already.
+        None if fewer than FEWEST_DECODED are left, because one of them was half done already, and
+        for a turn that no model answered.
         """
-        if self.drafted is None and self.speculative_s:
+        if self.brain == SKILL or (self.drafted is None and self.speculative_s):
             return None
         span = self.ms(Mark.LAST_TOKEN, since=Mark.FIRST_TOKEN)
         decoded = self.tokens - max(self.drafted or 0, 1)

@@ -20,7 +20,7 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
-from voxtui.dialogue.events import Event, Notice, ReplyText, SpokenUpTo, State, UserWords
+from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, SpokenUpTo, State, UserWords
 from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Skills
 from voxtui.dialogue.marks import Mark, Outcome, Turn
@@ -116,6 +116,8 @@ def take_turn(
     history.add(turn.user_input, turn.words, turn.tokens, heard)
     if heard != turn.reply:
         emit(SpokenUpTo(turn.number, heard))
+    if skills and turn.brain != SKILL and (doubt := skills.doubt(heard)):
+        emit(Remark(doubt))
     whole = turn.complete and heard == turn.reply
     return turn.finished(Outcome.ANSWERED if whole else Outcome.CANCELLED)
 
@@ -189,7 +191,11 @@ def _answer_without_brain(
         return None
     turn.brain = SKILL
     turn.handle.marks.mark(Mark.SKILL)
-    return [Token(word) for word in re.findall(r"\S+\s*", answer)]
+    return [Token(word) for word in _words(answer)]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\S+\s*", text)
 
 
 def _speak(
@@ -227,6 +233,19 @@ def _speak(
         emit(Notice(f"{error} The answer goes on as text."))
         return None
     return None if muted else speech
+
+
+def speak_alone(
+    sentence: str,
+    handle: TurnHandle,
+    parts: Parts,
+    emit: Emit,
+    set_state: Callable[[State], None],
+) -> None:
+    """Speak a sentence that is not part of a turn, until it ends or `handle` is cancelled."""
+    turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
+    with prefetch((Token(word) for word in _words(sentence)), "ring") as tokens:
+        _speak(turn, tokens, parts, emit, set_state)
 
 
 def transcribe_idle(

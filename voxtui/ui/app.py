@@ -32,6 +32,7 @@ from voxtui.controls import (
 from voxtui.dialogue.events import (
     Captured,
     ChangeFailed,
+    CountdownsChanged,
     Died,
     Loaded,
     LoadFailed,
@@ -39,6 +40,8 @@ from voxtui.dialogue.events import (
     MicrophoneLost,
     MicrophoneOpened,
     Notice,
+    Rang,
+    Remark,
     ReplyText,
     SpokenUpTo,
     State,
@@ -64,8 +67,10 @@ from voxtui.ui.talk import Talk
 from voxtui.ui.talkbar import TalkBar
 from voxtui.ui.terminal import gc_tuning
 from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
+from voxtui.ui.terminal.notification import notification
 from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
 from voxtui.ui.themes import AUTO, THEMES, legible, theme_of_terminal
+from voxtui.ui.timers import Timers
 from voxtui.ui.turns import Turns
 
 TICK_SECONDS = 1 / 20
@@ -148,6 +153,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         )
         self.transcript = Transcript()
         self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
+        self.timers = Timers()
         self.bar = TalkBar()
         self.talk = Talk(self.controls, self.bar, self._talk_changed, self.refuse)
         self.turns = Turns(self.transcript, self.panel, self._show_state)
@@ -203,6 +209,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 yield self.status.samples
             yield self.panel
         yield self.panel.line
+        yield self.timers
         yield self.bar
         yield Footer(show_command_palette=False)
 
@@ -289,6 +296,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case Notice(text, severity):
                 self._explained = True
                 self.tell(text, severity)
+            case Remark(sentence):
+                self.transcript.add_line("!", sentence)
+            case CountdownsChanged(countdowns):
+                self.timers.use(countdowns)
+            case Rang(sentence):
+                self._show_rang(sentence)
             case ClipEnded(_, error):
                 if error:
                     self.tell(error, "error")
@@ -296,6 +309,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._finish_turn(turn)
             case Died(error):
                 raise error
+
+    def _show_rang(self, sentence: str) -> None:
+        """Show a timer or reminder that is due, and have the terminal notify."""
+        self.transcript.add_line("◔", sentence)
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(notification("voxtui", sentence, os.environ))
 
     @property
     def _is_taken_down(self) -> bool:
@@ -357,6 +376,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if self.turns.words_first or self._is_taken_down:
             return
         self.status.hear(self.controls.engine.level)
+        self.timers.tick()
         listening = self.controls.state is State.LISTENING
         if listening:
             self.status.show_hint()
@@ -373,6 +393,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             repeated = isinstance(event, Key) and event.repeated
             self.talk.press(event.time, repeated)
             return
+        if isinstance(event, events.Key) and self._silences(event):
+            return
         if isinstance(event, events.Key) and event.is_printable:
             self.bar.begun = self.bar.typing
         if isinstance(event, events.Paste):
@@ -380,6 +402,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             # The field would keep only the first line, and control characters with it.
             event.text = strip_control_characters(" ".join(event.text.splitlines()))
         await super().on_event(event)
+
+    def _silences(self, key: events.Key) -> bool:
+        """End the sentence of a timer. Return True if the key has done that and nothing else."""
+        chord = key.key.startswith("ctrl+")
+        return not key.is_forwarded and self.controls.silence() and not chord
 
     def _talks(self, key: events.Key) -> bool:
         if key.key != self.controls.config.ui.talk_key or len(self.screen_stack) > 1:

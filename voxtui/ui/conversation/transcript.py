@@ -233,6 +233,10 @@ class Transcript(ScrollView, can_focus=True):
             with self._rearranging():
                 del self.entries[:-KEPT_ENTRIES]
 
+    def add_line(self, label: str, sentence: str) -> None:
+        """Add a sentence that neither side said."""
+        self.add(Entry("vox", label, Content(sentence)))
+
     def change(self, entry: Entry, content: Content) -> None:
         """Replace the content of `entry`. Draws nothing if the entry was dropped."""
         entry.content = content

@@ -1,0 +1,213 @@
+"""Do what a request about timers or reminders asks, and say what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+
+from voxtui.skills.hours import say_moment
+from voxtui.skills.kept import MOST_ENTRIES, Entries, Kept, Reminder, Timer, utc
+from voxtui.skills.meaning import (
+    CancelReminder,
+    Do,
+    ListReminders,
+    NewReminder,
+    TimerRequest,
+    Which,
+)
+from voxtui.skills.spans import say_span
+from voxtui.skills.words import spoken_list
+
+Request = TimerRequest | NewReminder | ListReminders | CancelReminder
+T = TypeVar("T")
+
+
+class _Refused(Exception):
+    """Nothing was done. The message says why."""
+
+
+def acts(request: Request) -> bool:
+    """Return True if the request changes something."""
+    asks = isinstance(request, TimerRequest) and request.do is Do.STATUS
+    return not asks and not isinstance(request, ListReminders)
+
+
+def carry_out(request: Request, kept: Kept, now: datetime) -> str:
+    """Do what `request` asks at the local time `now`; return the sentence about it.
+
+    Raises InputError if the files cannot be used.
+    """
+    said = ""
+
+    def change(entries: Entries) -> Entries:
+        nonlocal said
+        match request:
+            case TimerRequest(Do.START):
+                after, said = _start(request, entries, utc(now))
+            case TimerRequest(Do.STATUS):
+                after, said = entries, _status(request.which, entries, utc(now))
+            case TimerRequest():
+                after, said = _change_timers(request, entries, utc(now))
+            case NewReminder():
+                after, said = _remind(request, entries, now)
+            case ListReminders():
+                after, said = entries, _list(entries, now)
+            case CancelReminder():
+                after, said = _cancel_reminders(request, entries)
+        return after
+
+    try:
+        kept.change(change)
+    except _Refused as refused:
+        return str(refused)
+    return said
+
+
+def due_sentence(entry: Timer | Reminder, late: timedelta) -> str:
+    """Return the sentence with which an entry rings, or is reported as missed by `late`."""
+    missed = late > timedelta(minutes=1)
+    ago = f"{say_span(late.total_seconds(), 1)} ago"
+    if isinstance(entry, Timer):
+        verb = f"ended {ago}" if missed else "is done"
+        return f"{timer_name(entry, 'Your')} {verb}."
+    about = entry.about.removeprefix("that ")
+    if not about:
+        return f"Your alarm was due {ago}." if missed else "This is your alarm."
+    return f"Reminder, due {ago}: {about}." if missed else f"Reminder: {about}."
+
+
+def timer_name(timer: Timer, article: str = "the") -> str:
+    """Return `the pasta timer`, or `the timer for 10 minutes`."""
+    if timer.name:
+        return f"{article} {timer.name} timer"
+    return f"{article} timer for {say_span(timer.seconds)}"
+
+
+def _start(request: TimerRequest, entries: Entries, now: datetime) -> tuple[Entries, str]:
+    if len(entries.timers) >= MOST_ENTRIES:
+        raise _Refused(f"There are already {MOST_ENTRIES} timers. Cancel some first.")
+    ends = now + timedelta(seconds=request.seconds)
+    timer = Timer(request.seconds, ends, name=request.which.name[:100])
+    name = f"Your {timer.name} timer" if timer.name else "Your timer"
+    after = msgspec.structs.replace(entries, timers=(*entries.timers, timer))
+    return after, f"{name} is set for {say_span(request.seconds, 3)}."
+
+
+def _status(which: Which, entries: Entries, now: datetime) -> str:
+    found = _matching(which, entries.timers)
+    if not found:
+        raise _Refused(_no_timer(which))
+    return " ".join(_left(timer, now) for timer in found)
+
+
+def _left(timer: Timer, now: datetime) -> str:
+    left = say_span(max(0.0, timer.remaining(now)))
+    paused = "" if timer.ends else " is paused and"
+    return f"{timer_name(timer, 'The')}{paused} has {left} left."
+
+
+def _change_timers(request: TimerRequest, entries: Entries, now: datetime) -> tuple[Entries, str]:
+    found = _matching(request.which, entries.timers)
+    if not found:
+        raise _Refused(_no_timer(request.which))
+    if len(found) > 1 and not request.which.every:
+        names = spoken_list([timer_name(timer) for timer in found])
+        raise _Refused(f"There are {len(found)}: {names}. Say which one you mean.")
+    changed = {id(timer): _changed(timer, request, now) for timer in found}
+    timers = [changed.get(id(timer), timer) for timer in entries.timers]
+    names = spoken_list([timer_name(timer) for timer in found])
+    after = msgspec.structs.replace(entries, timers=tuple(filter(None, timers)))
+    verb = "are" if len(found) > 1 else "is"
+    match request.do:
+        case Do.CANCEL:
+            done = f"{verb} cancelled"
+        case Do.PAUSE:
+            done = f"{verb} paused"
+        case Do.RESUME:
+            done = f"{verb} running again"
+        case _:
+            left = next(filter(None, changed.values())).remaining(now)
+            done = f"now has {say_span(left)} left"
+    return after, f"{names[0].upper()}{names[1:]} {done}."
+
+
+def _changed(timer: Timer, request: TimerRequest, now: datetime) -> Timer | None:
+    """Return the timer after the request; None: cancelled. Raises _Refused."""
+    left = max(0.0, timer.remaining(now))
+    match request.do:
+        case Do.CANCEL:
+            return None
+        case Do.PAUSE:
+            return msgspec.structs.replace(timer, ends=None, left=left)
+        case Do.RESUME:
+            ends = timer.ends or now + timedelta(seconds=left)
+            return msgspec.structs.replace(timer, ends=ends, left=0.0)
+        case _:
+            change = request.seconds if request.do is Do.ADD else -request.seconds
+            if left + change <= 0:
+                raise _Refused(f"{_left(timer, now)} It was not shortened.")
+            if timer.ends is None:
+                return msgspec.structs.replace(timer, left=left + change)
+            return msgspec.structs.replace(timer, ends=timer.ends + timedelta(seconds=change))
+
+
+def _matching(which: Which, timers: Sequence[Timer]) -> list[Timer]:
+    if which.name:
+        return [timer for timer in timers if _same_name(timer.name, which.name)]
+    if which.seconds:
+        return [timer for timer in timers if timer.seconds == which.seconds]
+    return list(timers)
+
+
+def _same_name(a: str, b: str) -> bool:
+    return a.lower().removesuffix("s") == b.lower().removesuffix("s")
+
+
+def _no_timer(which: Which) -> str:
+    if which.name:
+        return f"There is no timer called {which.name}."
+    if which.seconds:
+        return f"There is no timer for {say_span(which.seconds)}."
+    return "There is no timer."
+
+
+def _remind(request: NewReminder, entries: Entries, now: datetime) -> tuple[Entries, str]:
+    if len(entries.reminders) >= MOST_ENTRIES:
+        raise _Refused(f"There are already {MOST_ENTRIES} reminders. Cancel some first.")
+    reminder = Reminder(request.at.astimezone(UTC), request.about[:200])
+    after = msgspec.structs.replace(entries, reminders=(*entries.reminders, reminder))
+    when = say_moment(request.at, now)
+    if not request.about:
+        return after, f"Your alarm is set for {when}."
+    about = request.about
+    return after, f"I will remind you {when}{'' if about.startswith('that ') else ':'} {about}."
+
+
+def _list(entries: Entries, now: datetime) -> str:
+    if not entries.reminders:
+        return "There are no reminders."
+    told = [
+        f"{say_moment(one.at.astimezone().replace(tzinfo=None), now)}: {one.about or 'alarm'}"
+        for one in sorted(entries.reminders, key=lambda one: one.at)
+    ]
+    return f"{'. '.join(part[0].upper() + part[1:] for part in told)}."
+
+
+def _cancel_reminders(request: CancelReminder, entries: Entries) -> tuple[Entries, str]:
+    about = request.about.lower()
+    found = [one for one in entries.reminders if about in one.about.lower()]
+    if not found:
+        raise _Refused("There is no such reminder." if about else "There is no reminder.")
+    if len(found) > 1 and not request.every:
+        raise _Refused(f"There are {len(found)} reminders. Say what the one is about.")
+    left = _without(entries.reminders, found)
+    after = msgspec.structs.replace(entries, reminders=left)
+    names = spoken_list([one.about or "the alarm" for one in found])
+    return after, f"Cancelled: {names}."
+
+
+def _without(entries: tuple[T, ...], gone: Sequence[T]) -> tuple[T, ...]:
+    return tuple(entry for entry in entries if not any(entry is one for one in gone))

@@ -1,0 +1,58 @@
+"""The timers and reminders that are set, in one line above the bar."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+
+from textual.widgets import Static
+
+from voxtui.dialogue.events import Countdown
+
+LONGEST_NAME = 24
+"""Characters of a name that are shown."""
+
+
+class Timers(Static):
+    """Counts down. Takes no room while nothing is set."""
+
+    def __init__(self) -> None:
+        super().__init__("", markup=False)
+        self._countdowns: Sequence[Countdown] = ()
+        self._line = ""
+
+    def use(self, countdowns: Sequence[Countdown]) -> None:
+        """Show these from now on, the next one first."""
+        self._countdowns = countdowns
+        self.set_class(bool(countdowns), "set")
+        self.tick()
+
+    def tick(self) -> None:
+        """Show the seconds left. Paints only if the line changed."""
+        if not self._countdowns:
+            return
+        now = time.time()
+        line = "  ".join(describe(one, now) for one in self._countdowns)
+        if line != self._line:
+            self._line = line
+            self.update(line)
+
+
+def describe(one: Countdown, now: float) -> str:
+    """Return `pasta 4:32`, `pasta 4:32 paused` or `call mum 9:00 pm`, at Unix time `now`."""
+    name = one.name if len(one.name) <= LONGEST_NAME else f"{one.name[: LONGEST_NAME - 1]}…"
+    if one.clock and one.ends is not None:
+        at = datetime.fromtimestamp(one.ends)
+        today = at.date() == datetime.fromtimestamp(now).date()
+        return f"◷ {name} {at:%H:%M}" if today else f"◷ {name} {at:%a %d %b %H:%M}"
+    left = one.left if one.ends is None else one.ends - now
+    paused = " paused" if one.ends is None else ""
+    return f"◔ {name} {_left(left)}{paused}"
+
+
+def _left(seconds: float) -> str:
+    whole = max(0, round(seconds + 0.499))  # a timer of ten seconds begins at 0:10
+    hours, rest = divmod(whole, 3600)
+    minutes, seconds = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
