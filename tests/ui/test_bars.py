@@ -3,7 +3,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from voxtui.ui.bars import bar, trend
-from voxtui.ui.panel.waterfall import side_by_side
+from voxtui.ui.panel.waterfall import PLAIN_NAMES, Waterfall, side_by_side
 from voxtui.ui.talkbar import loudness
 
 STYLE = Style(color="red", bgcolor="black")
@@ -66,3 +66,8 @@ def test_labels_that_lie_close_stand_side_by_side(wanted, cells, starts):
 )
 def test_the_meter_shows_decibels(level, share):
     assert loudness(level) == pytest.approx(share)
+
+
+def test_each_stage_but_hidden_work_and_speaking_has_a_name_for_people():
+    assert Waterfall.KINDS.keys() - PLAIN_NAMES.keys() == {"hidden", "speaking"}
+    assert set(PLAIN_NAMES.values()) == Waterfall.PLAIN_KINDS.keys()

@@ -26,6 +26,7 @@ PLAIN_NAMES = {
     "send": "hearing",
     "encode": "hearing",
     "recognise": "hearing",
+    "skill": "thinking",
     "prefill": "thinking",
     "token": "thinking",
     "clause": "voice",
