@@ -175,6 +175,7 @@ async def answering(s: Screen, question: str = QUESTION, answer: str = ANSWER) -
         if name not in ("last_token", "last_sound", "released"):
             s.app.turns.marks.mark(Mark(name), released + at)
     s.app.turns.marks.speculative_s, s.app.turns.marks.speech_s = 0.41, 2.6
+    s.app.turns.marks.spoken.append((len(answer), 2.6))
     s.engine.report(ReplyText(s.engine.turns, answer), StateChanged(State.SPEAKING))
     await s.settle()
     s.clock.now += 1.0

@@ -51,6 +51,10 @@ class Marks:
         """seconds of work before `released` whose result was used"""
         self.speech_s = 0.0
         """seconds of speech synthesised so far"""
+        self.spoken: list[tuple[int, float]] = [(0, 0.0)]
+        """for each clause: characters of the reply up to its end, and seconds of speech up to it.
+
+        The turn's thread appends; the last one grows while the clause is made."""
         self.gpu_bytes: int | None = None
         """GPU memory of the brain, where it is known"""
         self.network_s: float | None = None

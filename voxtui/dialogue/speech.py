@@ -274,6 +274,7 @@ class Speech:
             if not clause.text:
                 continue
             self._marks.mark(Mark.FIRST_CLAUSE)
+            self._marks.spoken.append((self._cut, self._marks.speech_s))
             clause.whole = yield from self._speak(clause)
 
     def _texts(self, tokens: Prefetched[Token]) -> Generator[str | None, None, None]:
@@ -315,5 +316,6 @@ class Speech:
                     self._pace.made(len(clause.text), time.monotonic() - asked_at)
                 self._marks.mark(Mark.FIRST_AUDIO)
                 self._marks.speech_s += chunk.seconds
+                self._marks.spoken[-1] = (self._cut, self._marks.speech_s)
                 clause.add(chunk)
                 yield chunk

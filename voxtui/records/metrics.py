@@ -227,6 +227,18 @@ class PlaybackLead:
         return max(0.0, made_s - (playing_s - self.underrun_s))
 
 
+def characters_at(spoken: Sequence[tuple[int, float]], seconds: float) -> int:
+    """Return how many characters of a reply were heard after `seconds` of its speech.
+
+    `spoken` is that of Marks. Within a clause, time runs evenly over its characters.
+    """
+    for (begin, since), (end, until) in pairwise(spoken):
+        if seconds < until:
+            share = max(0.0, seconds - since) / (until - since)
+            return begin + int((end - begin) * share)
+    return spoken[-1][0]
+
+
 _PATH: Sequence[tuple[str, Mark]] = (
     ("listen", Mark.CAPTURED),
     ("send", Mark.SENT),

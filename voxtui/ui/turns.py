@@ -11,6 +11,7 @@ from textual.timer import Timer
 from voxtui.dialogue.data import TYPED, Utterance
 from voxtui.dialogue.events import TurnStarted
 from voxtui.dialogue.marks import Mark, Marks, Turn
+from voxtui.records.metrics import PlaybackLead, characters_at
 from voxtui.ui.conversation.transcript import Entry, Figure, Transcript
 from voxtui.ui.conversation.turn_view import TurnView
 from voxtui.ui.panel.panel import LatencyPanel
@@ -48,6 +49,8 @@ class Turns:
         self._transcript = transcript
         self._panel = panel
         self._show_rest = show_rest
+        self._lead = PlaybackLead()
+        """of the turn in progress"""
         self._began_at = 0.0
         self._first: tuple[Entry, Marks] | None = None
         """the first entry of a reply and the turn's marks, until the entry is painted"""
@@ -72,6 +75,7 @@ class Turns:
         self._began_at = time.monotonic()
         self._first = None
         self.select(None)
+        self._lead = PlaybackLead()
         self.view = TurnView(self._transcript, started.source, started.turn)
         if started.source != TYPED:
             self.view.show_speaking(0.0)
@@ -203,6 +207,17 @@ class Turns:
             self._panel.follow(self.marks, now)
         if listening and self.view is not None:
             self.view.show_speaking(self.spoken_seconds)
+        self._light(now)
+
+    def _light(self, now: float) -> None:
+        """Light up the words of the answer that were heard by now."""
+        if self.marks is None or self.view is None:
+            return
+        first_sound = self.marks.at(Mark.FIRST_SOUND)
+        if first_sound is not None:
+            made = self.marks.speech_s
+            heard = made - self._lead.update(made, now - first_sound)
+            self.view.light(characters_at(tuple(self.marks.spoken), heard))
 
     def _view_of(self, turn: int) -> TurnView | None:
         """Return the view of this turn; None if it is over or no longer on the screen."""

@@ -84,7 +84,7 @@ async def test_wrapping_costs_in_proportion_to_the_answer(pieces, longest_line, 
     app = OneTranscript()
     async with app.run_test(size=(80, 24)):
         transcript = app.query_one(Transcript)
-        view = TurnView(transcript, "typed")
+        view = TurnView(transcript, "typed", 1)
         wrapped.clear()
         for piece in pieces:
             view.append(piece)

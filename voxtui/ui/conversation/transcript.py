@@ -101,6 +101,7 @@ class Entry:
         "kind",
         "label",
         "lines",
+        "lit",
         "look",
         "muted",
         "painted",
@@ -121,6 +122,8 @@ class Entry:
         self.label = label
         self.spaced = spaced
         self.muted = muted
+        self.lit: int | None = None
+        """of a muted entry: how many characters at its beginning are not muted"""
         self.lines: list[Line] = []
         """empty if the entry has to be wrapped again before it is drawn"""
         self.height = 0
@@ -288,7 +291,7 @@ class Transcript(ScrollView, can_focus=True):
         """
         expanded = entry.add(text)
         before = entry.lines
-        if not before or entry.look is not self.look:
+        if not before or entry.look is not self.look or entry.lit is not None:
             self._wrap(entry)
             self._show_lines(entry, 0, before)
             return
@@ -518,6 +521,8 @@ class Transcript(ScrollView, can_focus=True):
         if self.look.width <= 0:
             return []
         content = entry.content
+        if entry.lit is not None:
+            content = content.stylize("$text", 0, entry.lit)
         lines, entry.tail = self._wrapped(entry, content)
         entry.column = len(content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS))
         if entry.figure is not None:

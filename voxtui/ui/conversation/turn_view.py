@@ -16,6 +16,9 @@ WAVE_CELLS = 6
 LONGEST_WAVE = 20
 """Cells. The length in seconds has to fit beside it on a screen of 80 cells."""
 
+LONGEST_LIT = 2_000
+"""Characters. A longer answer does not light up, because each piece would wrap all of it again."""
+
 LONGEST_MARKDOWN = 20_000
 """Characters. A longer answer stays plain, because parsing it would delay the next keys."""
 
@@ -112,8 +115,30 @@ class TurnView:
         self._pieces.append(line)
         self._length += len(line)
 
+    def light(self, heard: int) -> None:
+        """Show the first `heard` characters of the answer brighter, in whole words."""
+        if self._length > LONGEST_LIT:
+            self._unlight()
+            return
+        text = self.text
+        while 0 < heard < len(text) and not text[heard].isspace():
+            heard -= 1
+        for begin, entry in self._paragraphs:
+            lit = min(max(0, heard - begin), len(entry.content.plain))
+            if lit != entry.lit:
+                entry.muted, entry.lit = True, lit
+                self._transcript.change(entry, entry.content)
+
+    def _unlight(self) -> None:
+        """Show all of the answer as usual."""
+        for _, entry in self._paragraphs:
+            if entry.lit is not None:
+                entry.muted, entry.lit = False, None
+                self._transcript.change(entry, entry.content)
+
     def cut(self, heard: str) -> None:
         """Strike out the part of the answer that was not heard."""
+        self._unlight()
         text = self.text
         ends = [begin for begin, _ in self._paragraphs[1:]] + [len(text)]
         for (begin, entry), end in zip(self._paragraphs, ends, strict=True) if text else ():
@@ -125,6 +150,7 @@ class TurnView:
                 )
 
     def finish(self, turn: Turn) -> None:
+        self._unlight()
         match turn.outcome:
             case Outcome.ANSWERED if self._pieces:
                 self._show_markdown()

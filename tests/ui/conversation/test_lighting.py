@@ -1,0 +1,51 @@
+"""The words of an answer light up as they are heard."""
+
+import pytest
+from textual.color import Color
+
+from tests.ui.conftest import screen
+from tests.ui.states import ANSWER
+from voxtui.dialogue.events import ReplyText
+from voxtui.records.metrics import characters_at
+from voxtui.settings.schema import Config, UiConfig
+from voxtui.ui.themes import DARK
+
+CLAUSES = [(0, 0.0), (10, 1.0), (30, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "characters"), [(0.0, 0), (0.5, 5), (1.0, 10), (2.0, 20), (3.0, 30), (9.0, 30)]
+)
+def test_the_characters_heard_follow_the_seconds_of_each_clause(seconds, characters):
+    assert characters_at(CLAUSES, seconds) == characters
+    assert characters_at([(0, 0.0)], seconds) == 0
+
+
+def bright(s) -> str:
+    """Return the text of the answer in the brightest colour."""
+    wanted = Color.parse(s.app.theme_variables["text"])
+    entry = s.app.turns.view.latest
+    segments = [segment for line in entry.lines for segment in line[1:]]
+    return "".join(
+        segment.text for segment in segments if Color.from_rich_color(segment.style.color) == wanted
+    )
+
+
+async def test_words_light_up_as_they_are_heard_and_all_at_the_end():
+    async with screen((120, 40), config=Config(ui=UiConfig(theme=DARK))) as s:
+        s.engine.begin()
+        s.engine.report(ReplyText(1, ANSWER[:20]))
+        await s.settle()
+        view = s.app.turns.view
+        assert bright(s) == ANSWER[:20]
+        view.light(9)
+        assert bright(s) == ANSWER[:7]  # a word is heard as a whole
+        s.engine.report(ReplyText(1, ANSWER[20:]))
+        await s.settle()
+        assert bright(s) == ANSWER[:7]
+        view.light(len(ANSWER))
+        assert bright(s) == ANSWER
+        view.light(9)
+        s.engine.finish(reply=ANSWER)
+        await s.settle()
+        assert bright(s) == ANSWER
