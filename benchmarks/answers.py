@@ -116,7 +116,7 @@ def judge(brain: Brain, talks: Sequence[Conversation], config: Config) -> Iterat
                     first = first or time.monotonic()
                     tokens.append(item)
             reply = "".join(token.text for token in tokens)
-            history.add(turn.says, turn.says, tokens, reply)
+            history.add(len(history.past), turn.says, turn.says, tokens, reply)
             ttft = round(((first or time.monotonic()) - started) * 1000, 1)
             yield Judged(talk.topic, turn.says, reply, turn.complaint(reply), ttft)
 

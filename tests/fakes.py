@@ -362,8 +362,11 @@ class ScriptedEngine:
     def rescan_devices(self) -> None:
         self.calls.append(("rescan_devices",))
 
-    def replay(self, at: float | None = None) -> int:
-        self.calls.append(("replay",))
+    def recall_conversation(self) -> None:
+        self.calls.append(("recall_conversation",))
+
+    def redo(self, turn: int, text: str | None = None, at: float | None = None) -> int:
+        self.calls.append(("redo", turn, text))
         return self.turns + 1
 
     def new_conversation(self) -> None:

@@ -85,7 +85,7 @@ def test_frames_from_any_source_are_an_utterance_that_is_answered_and_replayed()
         result = there.until(TurnFinished).turn
         assert (result.number, result.outcome, result.reply) == (turn, Outcome.ANSWERED, "Paris.")
         assert not there.controls.busy
-        again = there.controls.replay()
+        again = there.controls.redo(turn)
         assert there.until(TurnFinished).turn.number == again
         assert brain.said[0] is brain.said[1]
         there.controls.send_text("hello")

@@ -166,10 +166,14 @@ class Controls:
         """Let the brain prepare for `text`, which is being typed; empty: for none."""
         self.engine.typing(text)
 
-    def replay(self, at: float | None = None) -> int:
-        """Answer the last utterance once more. Returns the turn's number. Raises Refused."""
+    def redo(self, turn: int, text: str | None = None, at: float | None = None) -> int:
+        """Answer the input of `turn` once more, or `text` instead of it.
+
+        The newest exchange is replaced; an older one is asked again at the end. Returns the new
+        turn's number. Raises Refused.
+        """
         self._require_model()
-        return self._began(self.engine.replay(at))
+        return self._began(self.engine.redo(turn, text, at))
 
     def silence(self) -> bool:
         """End the sentence of a timer or reminder. Return False if none is spoken."""
@@ -279,6 +283,8 @@ class LocalControls(Controls):
         self.kept: deque[str] = deque()
         """texts that wait until the models are loaded"""
         self.muted = False
+        self._forgot = False
+        """a new conversation began, and no turn since"""
         self.chosen: dict[str, Any] = {}
         """values in use that were chosen here and are not saved, by key"""
         self._trying: dict[str, Any] = {}
@@ -311,7 +317,7 @@ class LocalControls(Controls):
             case ChangeFailed():
                 self._trying.clear()
             case TurnStarted():
-                self.turn = event
+                self.turn, self._forgot = event, False
             case StateChanged(State.THINKING) if self.turn and self.talking == self.turn.turn:
                 self.talking = None
             case StateChanged(State.READY):
@@ -361,9 +367,14 @@ class LocalControls(Controls):
             self.release(at, self.talking)
             self.talking = None
 
+    @property
+    def can_stop(self) -> bool:
+        """True while there is an utterance or an answer that `stop` ends."""
+        return self.busy or self.state in (State.LISTENING, State.THINKING, State.SPEAKING)
+
     def stop(self) -> bool:
         """Discard the utterance or end the answer. Return False if there was neither."""
-        if not (self.busy or self.state in (State.LISTENING, State.THINKING, State.SPEAKING)):
+        if not self.can_stop:
             return False
         self._let_go()
         self.cancel()
@@ -378,7 +389,7 @@ class LocalControls(Controls):
         return self.send_text(text, at)
 
     def answer_again(self, at: float | None = None) -> None:
-        """Answer the last utterance once more; after a failed start, try it again.
+        """Answer the newest turn once more; after a failed start, try it again.
 
         Raises Refused, VoxtuiError.
         """
@@ -386,14 +397,24 @@ class LocalControls(Controls):
             self.retry()
             return
         self._require_model()
-        if not any(turn.utterance for turn in self.record.finished):
+        turns = reversed(self.record.turns.items())
+        asked = (n for n, t in turns if t.result and (t.utterance or t.words))
+        if (turn := next(asked, None)) is None:
             raise Refused("Nothing has been said yet that could be answered again.")
         self._let_go()
-        self.replay(at)
+        self.redo(turn, at=at)
 
     def new_conversation(self) -> None:
         self._let_go()
         super().new_conversation()
+        self._forgot = True
+
+    def undo(self) -> None:
+        """Bring back the conversation before the new one. Raises Refused once a turn began."""
+        if not self._forgot:
+            raise Refused("A new conversation can be undone only until its first turn.")
+        self._forgot = False
+        self.engine.recall_conversation()
 
     def play_clip(self, number: int) -> str:
         """Speak a sample clip, counted from 1. Return its name. Raises Refused."""

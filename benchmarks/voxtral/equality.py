@@ -127,7 +127,7 @@ def after_eviction(check: Check) -> None:
         said = spoken(1.0, 10 + seed)
         reply = check.reply(history.past, said)
         text = "".join(token.text for token in reply)
-        history.add(utterance_of(said), None, reply, text)
+        history.add(seed, utterance_of(said), None, reply, text)
     assert isinstance(history.past[0].user_input, str)
 
 

@@ -119,11 +119,11 @@ def test_quiet_prints_the_conversation_and_errors_only(converse):
     def script(engine, told):
         engine.load()
         engine.report(Notice("Another voice speaks.", "information"))
-        yield "/1"
+        yield "/clip 1"
         engine.begin("a question")
         engine.report(LISTENING, THINKING, UserWords(1, "What is it?"), ReplyText(1, "Noon."))
         engine.finish(marks=MARKS, reply="Noon.")
-        yield "/9"
+        yield "/clip 9"
 
     said, _ = converse(script, quiet=True)
     assert [line for line in said if not line.startswith("Sample")] == [
@@ -197,7 +197,7 @@ def test_the_lines_of_a_pipe_wait_for_one_another_and_all_are_answered(converse)
         return lambda listener, stopped: heard.append(path)
 
     def script(engine, told):
-        yield from ("one\n", "\n", "two\n", "/1\n")
+        yield from ("one\n", "\n", "two\n", "/clip 1\n")
         engine.load()
         for count in (1, 2):
             until(lambda count=count: [c[0] for c in engine.calls].count("say") == count)
@@ -260,12 +260,12 @@ def test_commands(converse):
         told("cancel")
         yield "/new\n"
         told("new_conversation")
-        yield from ("/mute", "/mute", "/7", "/nonsense", "/quit")
+        yield from ("/mute", "/mute", "/clip 7", "/nonsense", "/quit")
 
     said, commands = converse(script)
     assert commands == ["cancel", "new_conversation", "mute", "mute"]
     assert said[-5:] == [
-        "New conversation.",
+        "New conversation. /undo brings the old one back.",
         "The voice is off.",
         "The voice is on.",
         "There is no sample clip 7. Choose 1 to 1.",
@@ -275,7 +275,13 @@ def test_commands(converse):
 
 @pytest.mark.parametrize(
     ("line", "done"),
-    [("/mute", True), ("/nonsense", False), ("/7", False), ("/save", False), ("/again", False)],
+    [
+        ("/mute", True),
+        ("/nonsense", False),
+        ("/clip 7", False),
+        ("/save", False),
+        ("/again", False),
+    ],
 )
 def test_a_line_that_is_not_done_makes_run_return_false(converse, line, done):
     def script(engine, told):
@@ -293,17 +299,17 @@ def test_a_session_is_saved_and_the_last_utterance_is_answered_again(converse, t
         engine.load()
         yield "/save\n"
         yield "/again\n"
-        yield "/1\n"
+        yield "/clip 1\n"
         engine.begin("a question")
         engine.report(Captured(1, said), THINKING, UserWords(1, "hello"), ReplyText(1, "Hi."))
         engine.finish(marks=MARKS, reply="Hi.")
         yield "/save\n"
         until(lambda: list(tmp_path.rglob("session.md")))
         yield "/again\n"
-        told("replay")
+        told("redo")
 
     lines, commands = converse(script, save_dir=str(tmp_path))
-    assert commands == ["replay"]
+    assert commands == ["redo"]
     assert "There is nothing to save yet." in lines
     assert "Nothing has been said yet that could be answered again." in lines
     (place,) = tmp_path.iterdir()
@@ -446,7 +452,7 @@ def test_an_unreadable_clip_is_reported_and_not_waited_for(converse):
 
     def script(engine, told):
         engine.load()
-        yield "/1\n"
+        yield "/clip 1\n"
 
     said, _ = converse(script, live=False, open_clip=broken)
     assert said[-1] == "question.wav is not audio."

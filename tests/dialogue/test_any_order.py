@@ -279,10 +279,11 @@ class AnyOrder(RuleBasedStateMachine):
         self.turn, self.source = None, "microphone"
         self.engine.send_text("typed")
 
-    @rule()
-    def again(self) -> None:
+    @rule(back=st.integers(0, 2), text=st.none() | st.just("corrected"))
+    def again(self, back: int, text: str | None) -> None:
         self.turn, self.source = None, "microphone"
-        self.engine.replay()
+        turns = [event.turn for event in self.log if isinstance(event, TurnStarted)]
+        self.engine.redo(turns[-1 - back] if back < len(turns) else 0, text)
 
     @rule()
     def forget(self) -> None:
@@ -452,28 +453,27 @@ class AnyOrder(RuleBasedStateMachine):
 
 def past_of_the_last_turn(log: list[Event]) -> list[str]:
     """Return the heard replies that the last turn of `log` may know."""
-    past: list[tuple[Utterance | None, str]] = []
-    source, said, heard = "", None, None
+    past: list[tuple[int, str]] = []
+    replaces, heard = None, None
     for event in log:
         match event:
             case Notice(FORGOTTEN.message):
                 past = []
-            case TurnStarted(_, source):
-                said = heard = None
-            case Captured(_, said):
-                pass
+            case TurnStarted(_, _, _, replaces):
+                assert replaces is None or past[-1][0] == replaces
+                heard = None
             case SpokenUpTo(_, heard):
                 pass
             case TurnFinished(turn):
                 kept = kept_of(turn, heard)
-                if kept and source == "replay" and past and past[-1][0] is said:
+                if kept and replaces:
                     past.pop()
                 if kept:
-                    past.append((said, kept))
-                source = ""
+                    past.append((turn.number, kept))
+                replaces = None
             case _:
                 pass
-    if source == "replay" and past and past[-1][0] is said:
+    if replaces:
         past.pop()
     return [reply for _, reply in past]
 

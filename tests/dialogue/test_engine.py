@@ -426,10 +426,10 @@ def test_closing_waits_for_a_voice_that_is_still_at_a_clause() -> None:
 def test_a_turn_that_cannot_begin_is_over() -> None:
     microphone = FakeMicrophone(DeviceError("The microphone is gone."))
     with talking(microphone=microphone) as talk:
-        for begin in (talk.engine.talk, talk.engine.replay):
+        for begin in (talk.engine.talk, lambda: talk.engine.redo(1)):
             turn = begin()
             over = talk.turn()
             assert (over.number, over.outcome) == (turn, Outcome.CANCELLED)
         assert talk.engine.state is State.READY
         assert "There is no microphone." in notices(talk.events)
-        assert "There is no utterance yet" in notices(talk.events)
+        assert "is no longer in memory" in notices(talk.events)

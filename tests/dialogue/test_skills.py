@@ -104,7 +104,7 @@ def test_a_skill_knows_that_an_utterance_is_answered_again():
     skills = ClockOnly()
     with with_skills(AbandonedBrain(heard="what time is it"), skills) as t:
         t.ask()
-        t.engine.replay()
+        t.engine.redo(1)
         t.events.until(TurnFinished)
     assert [again for _, again in skills.asked] == [False, True]
 

@@ -447,7 +447,7 @@ def test_a_replay_that_fails_leaves_the_first_answer_in_the_history() -> None:
     brain = ScriptedBrain(["One."], [OUT_OF_MEMORY], ["Three."])
     with talking(brain) as talk:
         talk.ask()
-        talk.engine.replay()
+        talk.engine.redo(1)
         assert talk.turn().outcome is Outcome.FAILED
         talk.ask(at=2000.0)
         assert [past.reply_text for past in brain.pasts[-1]] == ["One."]
@@ -460,11 +460,48 @@ def test_a_replay_stands_at_the_place_of_the_first_answer_also_without_audio_in_
     brain = ScriptedBrain(["One."], ["Two."], ["Three."])
     with talking(brain, config=config) as talk:
         talk.ask()
-        talk.engine.replay()
+        talk.engine.redo(1)
         talk.turn()
         assert list(brain.pasts[-1]) == []
         talk.ask(at=2000.0)
         assert [past.reply_text for past in brain.pasts[-1]] == ["Two."]
+
+
+def test_a_corrected_text_takes_the_place_of_what_was_heard() -> None:
+    brain = ScriptedBrain(["One."], ["Two."], ["Three."], heard="the weather in France")
+    with talking(brain) as talk:
+        turn = talk.ask().number
+        corrected = talk.engine.redo(turn, " the weather in Flensburg ")
+        assert talk.turn().number == corrected
+        started = talk.events.of(TurnStarted)[-1]
+        assert isinstance(started, TurnStarted)
+        assert (started.source, started.replaces) == ("typed", turn)
+        assert brain.said[-1] == "the weather in Flensburg"
+        assert list(brain.pasts[-1]) == []
+        talk.ask(at=2000.0)
+        assert [past.user_text for past in brain.pasts[-1]] == ["the weather in Flensburg"]
+
+
+def test_an_older_turn_is_asked_again_at_the_end() -> None:
+    brain = ScriptedBrain(["One."], ["Two."], ["Three."])
+    with talking(brain) as talk:
+        talk.ask()
+        talk.ask(at=2000.0)
+        talk.engine.redo(1)
+        talk.turn()
+        assert brain.said[-1] is brain.said[0]
+        assert [past.reply_text for past in brain.pasts[-1]] == ["One.", "Two."]
+        started = talk.events.of(TurnStarted)[-1]
+        assert isinstance(started, TurnStarted) and started.replaces is None
+
+
+def test_a_turn_whose_sound_is_gone_is_not_asked_again() -> None:
+    with talking(config=Config(history=HistoryConfig(turns=1))) as talk:
+        talk.ask()
+        talk.ask(at=2000.0)
+        talk.engine.redo(1)
+        assert talk.turn().outcome is Outcome.CANCELLED
+        assert "no longer in memory" in str(talk.events.of(Notice)[-1])
 
 
 def test_an_answer_cut_off_in_the_silence_after_its_last_word_was_heard_whole() -> None:

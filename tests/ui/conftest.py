@@ -106,6 +106,10 @@ class Screen:
             self.app.post_message(events.Key(name, character))
         await self.settle()
 
+    async def send(self, text: str) -> None:
+        await self.type(text)
+        await self.press("enter")
+
     @property
     def lines(self) -> list[str]:
         return [strip.text for strip in self.app.screen._compositor.render_strips()]

@@ -352,13 +352,11 @@ async def lost_microphone(s: Screen) -> None:
 
 async def typing(s: Screen) -> None:
     await conversation(s)
-    await s.pilot.press("slash")
     await s.type("How far is the moon")
 
 
 async def kept_while_loading(s: Screen) -> None:
     await starting(s)
-    await s.pilot.press("slash")
     await s.type("Hello")
     await s.pilot.press("enter")
     await s.press("escape", "space")
@@ -366,7 +364,7 @@ async def kept_while_loading(s: Screen) -> None:
 
 async def keys(s: Screen) -> None:
     await conversation(s)
-    await s.pilot.press("question_mark")
+    await s.pilot.press("f1")
 
 
 async def palette(s: Screen) -> None:
@@ -385,8 +383,8 @@ async def again(s: Screen) -> None:
 
 async def copied(s: Screen) -> None:
     await conversation(s)
-    await s.press("m")
-    await s.pilot.press("c")
+    await s.press("ctrl+t")
+    await s.pilot.press("ctrl+y")
 
 
 async def saved(s: Screen) -> None:

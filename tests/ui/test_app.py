@@ -105,7 +105,6 @@ async def test_the_user_can_scroll_back_while_typing_during_an_answer():
     async with screen() as s:
         s.engine.begin("typed")
         s.engine.report(*(ReplyText(1, f"word{n} ") for n in range(200)))
-        await s.press("slash")
         await s.type("next")
         for key, seen in (("pageup", False), ("pagedown", True)):
             await s.press(key)
@@ -210,7 +209,7 @@ async def test_the_welcome_goes_with_the_first_turn_for_good():
         turn(s, "Hello", "Good day.")
         await s.settle()
         assert "Nothing leaves this machine." not in s.text
-        s.app.action_new_conversation()
+        s.app.action_new()
         await s.settle()
         assert s.app.transcript.text == ""
 
@@ -255,7 +254,7 @@ async def test_the_first_words_are_painted_before_all_else_that_came_with_them()
 async def test_words_that_arrive_while_the_help_is_open_are_shown_after_it():
     async with screen() as s:
         s.engine.begin("typed")
-        await s.press("question_mark")
+        await s.press("f1")
         s.engine.report(ReplyText(1, "Hello"))
         await s.settle()
         await s.press("escape")
@@ -410,7 +409,7 @@ async def test_the_end_of_the_answer_before_does_not_end_the_talking():
 
 async def test_escape_discards_first_then_stops_the_answer_then_leaves_the_field():
     async with screen() as s:
-        await s.press("slash")
+        await s.type("draft")
         s.engine.begin()
         s.engine.report(StateChanged(State.LISTENING))
         await s.settle()
@@ -426,6 +425,8 @@ async def test_escape_discards_first_then_stops_the_answer_then_leaves_the_field
         await s.press("escape")
         assert not isinstance(s.app.focused, Input)
         assert s.commands == ["cancel", "cancel"]
+        await s.press("up")
+        assert s.app.bar.field.value == "draft"
 
 
 async def test_escape_right_after_space_discards():
@@ -443,7 +444,6 @@ async def test_escape_with_nothing_to_stop_does_nothing():
 
 async def test_in_the_text_field_letters_and_space_are_text():
     async with screen() as s:
-        await s.press("slash")
         await s.type("nm 1?/ q")
         assert s.app.focused.value == "nm 1?/ q"
         assert s.commands == []
@@ -451,7 +451,6 @@ async def test_in_the_text_field_letters_and_space_are_text():
 
 async def test_enter_sends_and_shows_the_typed_text():
     async with screen() as s:
-        await s.press("slash")
         await s.type("hello there")
         await s.pilot.press("enter")
         assert s.engine.calls[-1] == ("say", "hello there")
@@ -464,7 +463,6 @@ async def test_enter_sends_and_shows_the_typed_text():
 
 async def test_the_engine_follows_what_is_typed_until_the_field_is_left():
     async with screen() as s:
-        await s.press("slash")
         await s.type("hi")
         await s.pilot.press("backspace")
         await s.press("escape")
@@ -473,16 +471,16 @@ async def test_the_engine_follows_what_is_typed_until_the_field_is_left():
 
 async def test_an_empty_line_is_not_sent():
     async with screen() as s:
-        await s.press("slash", "enter")
+        await s.press("a", "backspace", "enter")
         assert s.commands == []
 
 
-async def test_n_clears_the_conversation_on_the_screen_too():
+async def test_a_new_conversation_clears_the_conversation_on_the_screen_too():
     async with screen() as s:
         s.engine.begin("typed")
         s.engine.report(ReplyText(1, "Old answer"), StateChanged(State.SPEAKING))
         await s.settle()
-        await s.press("n")
+        await s.press("ctrl+n")
         assert s.commands == ["new_conversation"]
         s.engine.report(ReplyText(1, " and its rest"))
         s.engine.finish(Outcome.CANCELLED)
@@ -491,30 +489,37 @@ async def test_n_clears_the_conversation_on_the_screen_too():
         assert "its rest" not in s.text
 
 
-async def test_m_mutes_with_a_notice():
+async def test_a_key_mutes_with_a_notice():
     async with screen() as s:
         assert "voice muted" not in s.text
-        await s.press("m")
+        await s.press("ctrl+t")
         assert s.engine.calls[-1] == ("mute", True)
         assert "voice muted" in s.text
-        await s.press("m")
+        await s.press("ctrl+t")
         assert s.engine.calls[-1] == ("mute", False)
         assert "voice muted" not in s.text
 
 
-async def test_the_field_explains_escape_and_the_talk_key():
+async def test_the_footer_shows_what_each_key_does_now():
     async with screen(size=(80, 24)) as s:
         s.engine.report(StateChanged(State.READY))
-        await s.press("slash")
-        assert "Enter sends, Esc leaves" in s.text and "or press Space to talk" in s.text
+        assert "Space Talk" in s.lines[-1] and "Esc" not in s.lines[-1]
+        await s.type("a")
+        assert "Enter sends" in s.text
+        assert "Esc Leave" in s.lines[-1] and "Space" not in s.lines[-1]
         s.engine.report(StateChanged(State.SPEAKING))
         await s.settle()
-        assert "Enter sends, Esc stops" in s.text
+        assert "Esc Stop" in s.lines[-1]
+        await s.press("backspace")
+        assert "or press Space to talk" in s.text and "Space Talk" in s.lines[-1]
+        s.engine.report(StateChanged(State.LISTENING))
+        await s.settle()
+        assert "Esc Drop" in s.lines[-1]
 
 
 async def test_help_is_scrolled_by_its_keys():
     async with screen(size=(80, 24)) as s:
-        await s.pilot.press("question_mark")
+        await s.pilot.press("f1")
         await s.settle()
         assert "speaking  " not in s.text
         await s.pilot.press("end")
@@ -523,20 +528,19 @@ async def test_help_is_scrolled_by_its_keys():
 
 
 async def test_help_explains_every_stage_of_the_panel():
-    async with screen(size=(120, 50)) as s:
-        await s.pilot.press("question_mark")
+    async with screen(size=(120, 60)) as s:
+        await s.pilot.press("f1")
         await s.settle()
         for stage in Waterfall.KINDS:
             assert f" {stage}  " in s.text
 
 
-@pytest.mark.parametrize("key", ["question_mark", "f1"])
-async def test_help_lists_every_key_of_the_footer(key):
+async def test_help_lists_every_key_of_the_footer():
     async with screen(size=(120, 40)) as s:
         footer = s.lines[-1]
-        await s.pilot.press(key)
+        await s.send("/help")
         await s.settle()
-        for shown in ("Space", "/", "Esc", "n", "m", "1-9", "?", "^q"):
+        for shown in ("Space", "/", "^n", "^t", "F1", "^p", "^q"):
             assert f" {shown} " in footer
             assert f" {shown}  " in s.text
         await s.pilot.press("escape")
@@ -545,7 +549,7 @@ async def test_help_lists_every_key_of_the_footer(key):
 
 async def test_a_turn_continues_while_the_help_is_open():
     async with screen(loaded=False) as s:
-        await s.pilot.press("question_mark")
+        await s.pilot.press("f1")
         s.engine.report(Loading("Voice"))
         s.engine.load()
         s.engine.begin()
@@ -553,7 +557,7 @@ async def test_a_turn_continues_while_the_help_is_open():
         s.engine.report(UserWords(1, "Words"), ReplyText(1, "An answer."))
         s.engine.report(Notice("A notice."), StateChanged(State.SPEAKING))
         s.engine.report(LoadFailed(ModelError("Missing.")))
-        await s.press("m")
+        await s.press("ctrl+t")
         s.engine.finish(marks=MARKS, reply="x")
         await s.settle()
         await s.pilot.press("escape")
@@ -564,7 +568,7 @@ async def test_a_turn_continues_while_the_help_is_open():
 
 async def test_ctrl_q_quits_also_from_the_text_field():
     async with screen() as s:
-        await s.press("slash")
+        await s.type("a")
         await s.pilot.press("ctrl+q")
         await s.settle()
         assert not s.app.is_running
@@ -580,7 +584,7 @@ async def test_the_screen_is_usable_while_models_load():
         await s.settle()
         assert "◌ LOADING" in s.text
         assert "Chat model 45%" in s.text
-        await s.press("m")
+        await s.press("ctrl+t")
         assert "voice muted" in s.text
 
 
@@ -593,7 +597,6 @@ async def test_space_while_loading_shows_a_notice():
 
 async def test_texts_typed_while_loading_are_sent_one_by_one_once_ready():
     async with screen(loaded=False) as s:
-        await s.press("slash")
         for text in ("first", "second"):
             await s.type(text)
             await s.pilot.press("enter")
@@ -611,7 +614,6 @@ async def test_texts_typed_while_loading_are_sent_one_by_one_once_ready():
 
 async def test_a_text_typed_while_loading_waits_for_the_end_of_an_utterance():
     async with screen(loaded=False) as s:
-        await s.press("slash")
         for text in ("first", "second"):
             await s.type(text)
             await s.pilot.press("enter")
@@ -633,7 +635,6 @@ async def test_a_text_typed_while_loading_waits_for_the_end_of_an_utterance():
 
 async def test_a_paste_is_taken_whole_and_as_plain_text():
     async with screen() as s:
-        await s.press("slash")
         s.app.post_message(events.Paste("Translate:\r\x9b2Jgood\x1b]0;x\x07\r\nmorning\n"))
         await s.type(" now")
         s.app.post_message(events.Paste(" or  later"))
@@ -643,7 +644,6 @@ async def test_a_paste_is_taken_whole_and_as_plain_text():
 
 async def test_a_failed_start_shows_the_next_step_and_the_screen_stays_usable():
     async with screen(loaded=False) as s:
-        await s.press("slash")
         await s.type("waiting")
         await s.pilot.press("enter")
         s.engine.report(LoadFailed(ModelError("The model is missing.", "Run `voxtui models`.")))
@@ -734,7 +734,7 @@ async def test_a_clip_is_spoken_by_key_list_or_click(how):
 
     async with screen(microphone=None, open_clip=open_clip) as s:
         if how == "key":
-            await s.pilot.press("2")
+            await s.send("/clip 2")
         elif how == "list":
             s.app.query_one(OptionList).focus()
             await s.pilot.press("down", "enter")
@@ -746,7 +746,7 @@ async def test_a_clip_is_spoken_by_key_list_or_click(how):
 
 async def test_a_key_without_a_clip_names_the_range_of_clips():
     async with screen() as s:
-        await s.press("9")
+        await s.send("/clip 9")
         assert (s.commands, s.toasts) == ([], ["There is no sample clip 9. Choose 1 to 2."])
 
 
@@ -755,13 +755,13 @@ async def test_a_clip_that_cannot_be_read_is_one_sentence():
         raise InputError(f"{path} is not audio.")
 
     async with screen(size=(120, 40), open_clip=open_clip) as s:
-        await s.pilot.press("1")
+        await s.send("/clip 1")
         await until(s, lambda: not s.app.controls.clips.playing)
         await s.settle()
         assert s.toasts == ["question.wav is not audio."]
 
 
-@pytest.mark.parametrize("key", ["escape", "space", "2", "n", "ctrl+q"])
+@pytest.mark.parametrize("key", ["escape", "space", "ctrl+n", "ctrl+q"])
 async def test_a_clip_stops_when_the_user_does_something_else(key):
     flags = []
     going = threading.Event()
@@ -775,7 +775,7 @@ async def test_a_clip_stops_when_the_user_does_something_else(key):
         return speak
 
     async with screen(open_clip=open_clip) as s:
-        await s.pilot.press("1")
+        await s.send("/clip 1")
         assert going.wait(SECONDS)
         s.engine.begin("a question")
         s.engine.report(StateChanged(State.LISTENING))
@@ -801,7 +801,7 @@ async def test_every_size_works_in_every_state(size):
         s.engine.report(StateChanged(State.THINKING), ReplyText(1, "An answer of some words."))
         await s.settle()
         s.engine.finish(marks=MARKS, tokens=8, speculative_s=0.2, reply="x")
-        await s.press("slash", "escape", "question_mark", "escape")
+        await s.press("slash", "escape", "f1", "escape")
         await s.settle()
         assert s.app.is_running
 

@@ -23,26 +23,32 @@ def finishing(engine) -> None:
 # Keys of the screen, the line of the plain mode, the engine's reaction once it was told.
 SCRIPT = [
     (("space",), "", None),
-    (("n",), "/new", lambda engine: engine.load()),
+    (("ctrl+n",), "/new", lambda engine: engine.load()),
     (("space",), "", speaking),
     (("escape",), "/stop", finishing),
-    (("m",), "/mute", None),
-    (("m",), "/mute", None),
-    (("r",), "/again", None),
-    (("f",), "/fetch", None),
-    (("9",), "/9", None),
-    (("slash", "h", "i", "enter"), "hi", speaking),
+    (("ctrl+t",), "/mute", None),
+    ((*"/mute", "enter"), "/mute", None),
+    (("ctrl+r",), "/again", None),
+    ((*"/fetch", "enter"), "/fetch", None),
+    ((*"/clip", "space", "9", "enter"), "/clip 9", None),
+    ((*"/sav", "enter"), "/sav", None),
+    (("h", "i", "enter"), "hi", speaking),
     (("escape",), "/stop", finishing),
-    (("escape", "n"), "/new", None),
+    (("escape", "ctrl+n"), "/new", None),
+    ((*"/undo", "enter"), "/undo", None),
+    ((*"/undo", "enter"), "/undo", None),
 ]
 
 TOLD = ["new_conversation", "talk", "cancel", "mute", "mute", "say", "cancel", "new_conversation"]
+TOLD += ["recall_conversation"]
 
 REFUSED = [
     "Still loading. Text is kept until that is done.",
     "Nothing has been said yet that could be answered again.",
     "There is no model to fetch.",
     "There is no sample clip 9. Choose 1 to 2.",
+    "/sav: there is no such command. Did you mean /save?",
+    "A new conversation can be undone only until its first turn.",
 ]
 
 
@@ -59,7 +65,7 @@ async def through_the_screen(monkeypatch) -> tuple[list[str], list[str]]:
             if react:
                 react(s.engine)
             await s.settle()
-        return told(s.engine), toasts
+        return told(s.engine), [toast for toast in toasts if toast in REFUSED]
 
 
 def through_the_plain_mode(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:

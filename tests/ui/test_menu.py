@@ -515,9 +515,8 @@ async def in_time(s: Screen, true) -> bool:
 
 async def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answered():
     async with screen(loaded=False, parts=part_makers(reload=(reload := Reload()))) as s:
-        await s.press("f")
+        await s.send("/fetch")
         assert s.commands == []
-        await s.press("slash")
         await s.type("waiting")
         await s.pilot.press("enter", "escape")
         missing = ModelMissing("The chat model is not here yet.", "Run it.", 1_117_320_768)
@@ -525,7 +524,7 @@ async def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answe
         await s.settle()
         assert "✗ The chat model is not here yet." in s.text
         assert s.text.count("Enter: fetch it (1.1 GB)") == 1
-        await s.press("r")
+        await s.press("ctrl+r")
         assert reload.made == [False]
         s.engine.report(LoadFailed(missing))
         await s.pilot.press("enter")
@@ -543,7 +542,8 @@ async def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answe
         await s.settle()
         assert s.commands == ["change", "change", "change", "say"]
         assert s.engine.calls[-1] == ("say", "waiting")
-        await s.press("r", "f")
+        await s.press("ctrl+r")
+        await s.send("/fetch")
         assert s.toasts[-2:] == [
             "Nothing has been said yet that could be answered again.",
             "There is no model to fetch.",
@@ -564,7 +564,7 @@ async def test_other_parts_can_be_chosen_where_nothing_could_be_loaded():
         assert s.engine.calls[-1][1].microphone
         reload.fails = ModelError("That is not installed.")
         s.engine.report(LoadFailed(ModelError("No.")))
-        await s.press("r")
+        await s.press("ctrl+r")
         assert s.commands == ["change", "change"]
         assert "✗ That is not installed." in s.text
 

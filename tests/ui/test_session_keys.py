@@ -50,27 +50,27 @@ async def test_a_finished_answer_loses_its_marks_and_keeps_its_words():
 
 async def test_c_copies_the_last_answer():
     async with screen() as s:
-        await s.press("c")
+        await s.press("ctrl+y")
         assert s.app.clipboard == ""
         for n, reply in enumerate(("One.", "Two."), 1):
             s.engine.begin("typed")
             s.engine.report(ReplyText(n, reply))
             s.engine.finish(reply=reply)
         await s.settle()
-        await s.press("c")
+        await s.press("ctrl+y")
         assert s.app.clipboard == "Two."
 
 
 async def test_s_saves_the_session_and_shows_its_path(tmp_path):
     config = Config(ui=UiConfig(save_dir=str(tmp_path)))
     async with screen(size=(200, 24), config=config) as s:
-        await s.press("s")
+        await s.press("ctrl+s")
         assert list(tmp_path.iterdir()) == []
         s.engine.begin()
         s.engine.report(Captured(1, SAID), UserWords(1, "Hello?"), ReplyText(1, "Hi."))
         s.engine.finish(reply="Hi.", heard="Hello?")
         await s.settle()
-        await s.press("s")
+        await s.press("ctrl+s")
         await s.app.workers.wait_for_complete()
         await s.settle()
         (place,) = tmp_path.iterdir()
@@ -90,7 +90,7 @@ async def test_words_transcribed_after_the_answer_are_shown_and_saved(tmp_path):
         s.engine.report(UserWords(1, "The first."), UserWords(2, "The second."))
         await s.settle()
         assert "The second." in s.text
-        await s.press("s")
+        await s.press("ctrl+s")
         await s.app.workers.wait_for_complete()
         (place,) = tmp_path.iterdir()
         turns = json.loads((place / "session.json").read_text())["turns"]
@@ -106,7 +106,7 @@ async def test_a_save_that_fails_is_one_sentence(tmp_path):
         s.engine.begin("typed")
         s.engine.finish(reply="Hi.")
         await s.settle()
-        await s.press("s")
+        await s.press("ctrl+s")
         await s.app.workers.wait_for_complete()
         await s.settle()
         assert "The session was not saved" in s.text
@@ -116,7 +116,7 @@ async def test_r_answers_the_same_utterance_in_place_of_the_last_answer():
     microphone = FakeMicrophone()
     brain = ScriptedBrain(["First."], ["Second."], heard="Hello?")
     async with live(brain, microphone, FakeSpeaker()) as s:
-        await s.press("r")
+        await s.press("ctrl+r")
         assert s.toasts == ["Nothing has been said yet that could be answered again."]
         down = await s.press("space")
         await s.until("● LISTENING")
@@ -125,7 +125,7 @@ async def test_r_answers_the_same_utterance_in_place_of_the_last_answer():
         await s.press("space", after=len(spoken) * 0.032)
         microphone.push(frames("..........", start=spoken[-1].captured_at))
         await s.until("First.", "○ READY")
-        await s.press("r")
+        await s.press("ctrl+r")
         await s.until("Second.", "again")
         async with asyncio.timeout(SECONDS):
             while len(s.app.controls.record.finished) < 2:

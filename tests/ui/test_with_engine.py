@@ -72,7 +72,6 @@ async def test_a_spoken_turn_from_space_to_the_numbers():
 async def test_a_typed_turn_is_answered_aloud():
     speaker = FakeSpeaker()
     async with live(ScriptedBrain(["Hello to you."]), None, speaker) as s:
-        await s.press("slash")
         await s.type("hello")
         await s.pilot.press("enter")
         await s.until("hello", "Hello to you.", "○ READY")
@@ -93,7 +92,6 @@ async def test_a_new_text_cuts_off_the_answer_before():
     waiting = Flag()
     brain = ScriptedBrain(["Never ", waiting, "shown"], ["Second."])
     async with live(brain, None, FakeSpeaker()) as s:
-        await s.press("slash")
         for text, seen in (("one", "Never"), ("two", "Second.")):
             await s.type(text)
             await s.pilot.press("enter")

@@ -54,18 +54,20 @@ from voxtui.records.device_offset import device_offset
 from voxtui.records.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
 from voxtui.records.metrics_log import metrics_log
 from voxtui.settings.schema import Config
+from voxtui.slash_commands import COMMANDS, number, parse
 from voxtui.wiring import clip_opener, devices_engine, part_makers, sample_clips
 
-HELP = """\
-Enter: start to talk; Enter again: have it answered. During an answer: talk over it.
-While a timer rings: silence it.
-Text and Enter: send the text.
-/stop: drop what you say, or stop the answer.
-/1 to /{clips}: let it hear a sample clip.
-/again: have your last words answered once more. /save: save the session.
-/look: look for devices again, after one was plugged in.
-/new: new conversation. /mute: voice off or on. /numbers: the times of the last answer.
-/help: this. /quit or Ctrl-D: quit."""
+NOT_HERE = ("copy", "panel")
+"""Commands of the screen only."""
+
+HELP = "\n".join(
+    (
+        "Enter: start to talk; Enter again: have it answered. During an answer: talk over it.",
+        "While a timer rings: silence it.",
+        "Text and Enter: send the text. Ctrl-D: quit.",
+        *(f"{c.usage}: {c.about}." for c in COMMANDS if c.name not in NOT_HERE),
+    )
+)
 
 BELL = "\a"
 
@@ -208,10 +210,6 @@ class Plain:
             case TurnStarted():
                 pass
 
-    @property
-    def _help(self) -> str:
-        return HELP.format(clips=len(self.controls.clips.names))
-
     def _print(self, line: str) -> None:
         self._end_reply()
         click.echo(line)
@@ -255,7 +253,7 @@ class Plain:
         speaker = f"Speaker: {loaded.speaker}" if loaded.speaker else "No speaker"
         self._status(f"Ready: {loaded.brain}. Voice: {loaded.voice}. {microphone}. {speaker}.")
         if self._typed_live and not self._introduced:
-            self._status(self._help)
+            self._status(HELP)
         self._introduced = True
 
     def _show_state(self, state: State) -> None:
@@ -320,42 +318,48 @@ class Plain:
         controls = self.controls
         if controls.silence() and not text:
             return
-        match text:
-            case "" if not self._typed_live:
-                pass
-            case "" if controls.talking is not None:
-                controls.end_talking(at)
-            case "":
-                controls.begin_talking(at)
-            case "/quit":
-                self._closed = self._typed_live = True
-            case "/help":
-                self._print(self._help)
-            case "/numbers":
+        if command := parse(text):
+            self._command(*command, at)
+        elif text:
+            controls.say(text, at)
+        elif self._typed_live and controls.talking is not None:
+            controls.end_talking(at)
+        elif self._typed_live:
+            controls.begin_talking(at)
+
+    def _command(self, name: str, argument: str, at: float) -> None:
+        controls = self.controls
+        match name:
+            case "again":
+                controls.answer_again(at)
+            case "clip":
+                self._print(f"Sample: {controls.play_clip(number(argument))}")
+            case "fetch":
+                controls.fetch()
+            case "help":
+                self._print(HELP)
+            case "numbers":
                 results = [turn.result for turn in controls.record.finished]
                 answered = [result for result in results if result and result.reply]
                 self._print(self._numbers(answered[-1]) if answered else "No numbers yet.")
-            case "/stop":
-                controls.stop()
-            case "/again":
-                controls.answer_again(at)
-            case "/fetch":
-                controls.fetch()
-            case "/save":
-                self._print(f"Saved, with your words: {controls.save()}")
-            case "/look":
+            case "look":
                 controls.rescan_devices()
-            case "/new":
-                controls.new_conversation()
-                self._print("New conversation.")
-            case "/mute":
+            case "mute":
                 self._print("The voice is off." if controls.toggle_mute() else "The voice is on.")
-            case _ if text.startswith("/") and text[1:].isdecimal():
-                self._print(f"Sample: {controls.play_clip(int(text[1:]))}")
-            case _ if text.startswith("/"):
-                self._refuse(f"{text}: there is no such command. /help lists them.")
+            case "new":
+                controls.new_conversation()
+                self._print("New conversation. /undo brings the old one back.")
+            case "quit":
+                self._closed = self._typed_live = True
+            case "save":
+                self._print(f"Saved, with your words: {controls.save()}")
+            case "stop":
+                controls.stop()
+            case "undo":
+                controls.undo()
+                self._print("The old conversation goes on.")
             case _:
-                controls.say(text, at)
+                raise Refused(f"/{name} works on the screen only.")
 
 
 def typed_lines(source: int = 0) -> Iterator[str]:

@@ -65,10 +65,12 @@ class Typing:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """Answer the last utterance once more."""
+class Redo:
+    """Answer the input of turn `again` once more, or `text` in its place."""
 
     turn: TurnHandle
+    again: int
+    text: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,11 @@ class Cancel:
 @dataclass(frozen=True, slots=True)
 class NewConversation:
     """Empty the history."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallConversation:
+    """Undo NewConversation, unless a turn was answered since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +132,10 @@ Command: TypeAlias = (
     | Release
     | SendText
     | Typing
-    | Replay
+    | Redo
     | Cancel
     | NewConversation
+    | RecallConversation
     | ReplaceParts
     | RescanDevices
     | DeviceLost

@@ -20,9 +20,10 @@ from voxtui.dialogue.commands import (
     DeviceLost,
     NewConversation,
     Quit,
+    RecallConversation,
+    Redo,
     Release,
     ReplaceParts,
-    Replay,
     RescanDevices,
     Ring,
     SendText,
@@ -135,7 +136,8 @@ class Engine:
         self._turn: LiveTurn | None = None
         """the turn whose utterance is being recorded"""
         self._answering: TurnHandle | None = None
-        self._last_utterance: Utterance | None = None
+        self._inputs: dict[int, Utterance | str] = {}
+        """the user's part of the latest turns, by number, for `redo`"""
         self._idle: Generator[None, None, None] | None = None
         """the transcription that runs while the inbox is empty"""
         self._creating = threading.Lock()
@@ -225,18 +227,23 @@ class Engine:
                 before.cancelled.set()
             self._inbox.put(self._typing)
 
-    def replay(self, at: float | None = None) -> int:
-        """Answer the last utterance once more, in place of its last answer.
+    def redo(self, turn: int, text: str | None = None, at: float | None = None) -> int:
+        """Answer the input of `turn` once more, or `text` instead of it.
 
-        `at`: the time of the request (monotonic seconds). Returns the turn's number.
+        The newest exchange of the history is replaced; an older one is asked again at the end.
+        `at`: the time of the request (monotonic seconds). Returns the new turn's number.
         """
         handle = TurnHandle(0)
         handle.marks.mark(Mark.RELEASED, at)
-        return self._enqueue(handle, Replay(handle))
+        return self._enqueue(handle, Redo(handle, turn, text))
 
     def new_conversation(self) -> None:
         """End the answer in progress and empty the history."""
         self._enqueue_after_cancel(NewConversation())
+
+    def recall_conversation(self) -> None:
+        """Bring back the history that `new_conversation` emptied, if no turn was added since."""
+        self._inbox.put(RecallConversation())
 
     def replace_parts(self, change: ReplaceParts) -> None:
         """End the answer in progress and use other parts.
@@ -274,7 +281,7 @@ class Engine:
             self._thread.join(seconds)
         threading.excepthook = self._excepthook
 
-    def _enqueue(self, handle: TurnHandle, command: Talk | SendText | Replay) -> int:
+    def _enqueue(self, handle: TurnHandle, command: Talk | SendText | Redo) -> int:
         """Give a new turn its number, put it into the inbox, and cancel the turn before it."""
         with self._creating:
             self._create(handle)
@@ -375,10 +382,10 @@ class Engine:
                 # A later one, or a turn, is already in the inbox unless both are the newest.
                 if text and item is self._typing and self._newest is self._taken:
                     self._read_ahead(text, cancelled)
-            case Replay(handle):
+            case Redo(handle, again, text):
                 self._taken = handle
                 self._abandon_utterance()
-                self._replay(handle)
+                self._redo(handle, again, text)
             case Cancel(number):
                 if self._turn is not None and self._turn.number == number:
                     self._abandon_utterance()
@@ -386,6 +393,8 @@ class Engine:
             case NewConversation():
                 self._abandon_utterance()
                 self._history.forget()
+            case RecallConversation():
+                self._history.recall()
             case ReplaceParts():
                 self._abandon_utterance()
                 self._replace_parts(item)
@@ -580,7 +589,7 @@ class Engine:
         if found.overflows:
             self._emit(Notice(describe_overflows(found.overflows)))
         if isinstance(found, Finished):
-            turn.user_input = self._last_utterance = found.utterance
+            self._take_input(turn, found.utterance)
             turn.handle.marks.mark(Mark.SPEECH_ENDED, found.utterance.ended_at)
             self._emit(Captured(turn.number, found.utterance))
             self._answer(turn)
@@ -599,7 +608,7 @@ class Engine:
 
     def _answer_text(self, handle: TurnHandle, text: str) -> None:
         turn = self._live(handle, TYPED)
-        turn.user_input = text
+        self._take_input(turn, text)
         self._emit(TurnStarted(turn.number, TYPED, handle.marks))
         if text:
             self._emit(UserWords(turn.number, text))
@@ -611,25 +620,36 @@ class Engine:
         if self.state is State.READY:
             self._parts.brain.read_ahead(self._history.past, text, cancelled)
 
-    def _replay(self, handle: TurnHandle) -> None:
-        """Ask the same question after the same history, so that two answers can be compared."""
-        utterance = self._last_utterance
-        turn = self._live(handle, REPLAY, paced=False)
-        if utterance is None or self.state is State.LOADING:
-            self._emit(Notice("There is no utterance yet that could be answered again."))
+    def _redo(self, handle: TurnHandle, again: int, text: str | None) -> None:
+        """Ask again after the same history, so that two answers can be compared."""
+        user_input = self._inputs.get(again) if text is None else text.strip()
+        typed = isinstance(user_input, str)
+        turn = self._live(handle, TYPED if typed else REPLAY, paced=typed)
+        if not user_input or self.state is State.LOADING:
+            self._emit(Notice("What was said in that turn is no longer in memory."))
             self._finish(turn, Outcome.CANCELLED)
             return
-        turn.user_input = utterance
-        self._emit(TurnStarted(turn.number, REPLAY, handle.marks))
-        self._emit(Captured(turn.number, utterance))
-        handle.marks.mark(Mark.CAPTURED)
+        self._take_input(turn, user_input)
+        replaces = again if self._history.newest == again else None
+        self._emit(TurnStarted(turn.number, turn.source, handle.marks, replaces))
         before = self._history.past
-        self._history.take_back(utterance)
+        self._history.take_back(again)
         past = self._history.past
-        self._parts.brain.listen(past, Recording(), handle.cancelled)
+        if isinstance(user_input, str):
+            self._emit(UserWords(turn.number, user_input))
+        else:
+            self._emit(Captured(turn.number, user_input))
+            handle.marks.mark(Mark.CAPTURED)
+            self._parts.brain.listen(past, Recording(), handle.cancelled)
         self._answer(turn)
-        if self._history.past is past:  # nothing was heard of the new answer
-            self._history.past = before
+        if self._history.past is past and replaces:  # nothing was heard of the new answer
+            self._history.past, self._history.newest = before, replaces
+
+    def _take_input(self, turn: LiveTurn, user_input: Utterance | str) -> None:
+        """Set the user's part of `turn`, and keep it for `redo`."""
+        turn.user_input = self._inputs[turn.number] = user_input
+        while len(self._inputs) > max(1, self._parts.config.history.turns):
+            del self._inputs[next(iter(self._inputs))]
 
     def _answer(self, turn: LiveTurn) -> None:
         if self.state is State.LOADING:

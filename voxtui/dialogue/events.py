@@ -74,6 +74,8 @@ class TurnStarted:
     source: str
     """`microphone`, `typed`, `replay`, or the clip's name"""
     marks: Marks = field(compare=False)
+    replaces: int | None = None
+    """the turn whose place this one takes in the history"""
 
 
 @dataclass(frozen=True, slots=True)

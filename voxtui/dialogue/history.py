@@ -15,11 +15,17 @@ class History:
     def __init__(self, config: HistoryConfig) -> None:
         self._config = config
         self.past: tuple[PastTurn, ...] = ()
-        self._last: Utterance | str = ""
-        """of the last turn of `past`, which may hold only its text"""
+        self.newest: int | None = None
+        """the number of the last turn of `past`, where that is known"""
+        self._forgotten: tuple[tuple[PastTurn, ...], int | None] = ((), None)
 
     def add(
-        self, user_input: Utterance | str, words: str | None, reply: Sequence[Token], heard: str
+        self,
+        turn: int,
+        user_input: Utterance | str,
+        words: str | None,
+        reply: Sequence[Token],
+        heard: str,
     ) -> None:
         """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard."""
         kept = _tokens_within(reply, len(heard))
@@ -30,22 +36,30 @@ class History:
         turns = [_as_text(turn) if i < older else turn for i, turn in enumerate(turns)]
         while turns and sum(map(_size, turns)) > self._config.max_tokens:
             turns.pop(0)
-        self.past = tuple(turns)
-        self._last = user_input
+        self.past, self.newest = tuple(turns), turn
+        self._forgotten = ((), None)
 
-    def take_back(self, utterance: Utterance) -> None:
-        """Remove the last turn, if it answered this utterance."""
-        if self._last is utterance:
-            self.past = self.past[:-1]
+    def take_back(self, turn: int) -> None:
+        """Remove the last turn, if it is this one."""
+        if self.newest == turn:
+            self.past, self.newest = self.past[:-1], None
 
-    def set_words(self, utterance: Utterance, words: str) -> None:
-        """Set the user's words in the last turn, if it answered this utterance."""
-        if self.past and self._last is utterance:
-            turn = PastTurn(self.past[-1].user_input, words, self.past[-1].reply)
-            self.past = (*self.past[:-1], turn if self._config.turns else _as_text(turn))
+    def set_words(self, turn: int, words: str) -> None:
+        """Set the user's words in the last turn, if it is this one."""
+        if self.past and self.newest == turn:
+            last = PastTurn(self.past[-1].user_input, words, self.past[-1].reply)
+            self.past = (*self.past[:-1], last if self._config.turns else _as_text(last))
 
     def forget(self) -> None:
-        self.past = ()
+        """Empty the history. `recall` undoes it until the next turn is added."""
+        if self.past:
+            self._forgotten = (self.past, self.newest)
+        self.past, self.newest = (), None
+
+    def recall(self) -> None:
+        """Bring back what `forget` removed, unless a turn was added since."""
+        if not self.past:
+            self.past, self.newest = self._forgotten
 
 
 def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:

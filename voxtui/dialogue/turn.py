@@ -113,7 +113,7 @@ def take_turn(
         turn.error = error
         return turn.finished(Outcome.FAILED, str(error))
     heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
-    history.add(turn.user_input, turn.words, turn.tokens, heard)
+    history.add(turn.number, turn.user_input, turn.words, turn.tokens, heard)
     if heard != turn.reply:
         emit(SpokenUpTo(turn.number, heard))
     if skills and turn.brain != SKILL and (doubt := skills.doubt(heard)):
@@ -262,5 +262,5 @@ def transcribe_idle(
         words += token.text
         yield
     if words.strip() and not turn.cancelled:
-        history.set_words(turn.user_input, words.strip())
+        history.set_words(turn.number, words.strip())
         emit(UserWords(turn.number, words.strip()))

@@ -5,6 +5,7 @@ config.toml explains the keys to users. A `__post_init__` checks keys that depen
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -261,6 +262,36 @@ class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """of files that are kept until they are complete"""
 
 
+_COMMAND_KEY = re.compile(r"ctrl\+[abd-gk-y]|f[1-9]|f1[0-2]")
+"""Without ctrl+c, h, i, j, m and z, which copy, erase, complete, send and suspend."""
+
+
+class KeysConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Keys of commands on the screen. None types a character, so typing starts no command."""
+
+    again: str = "ctrl+r"
+    copy: str = "ctrl+y"
+    help: str = "f1"
+    menu: str = "ctrl+p"
+    mute: str = "ctrl+t"
+    new: str = "ctrl+n"
+    panel: str = "ctrl+l"
+    quit: str = "ctrl+q"
+    save: str = "ctrl+s"
+
+    def __post_init__(self) -> None:
+        used: dict[str, str] = {}
+        for action, key in msgspec.structs.asdict(self).items():
+            if not _COMMAND_KEY.fullmatch(key):
+                raise ValueError(
+                    f'{action}: "{key}" is no key for a command; use f1 to f12, or ctrl+ and a '
+                    "letter other than c, h, i, j, m and z"
+                )
+            if other := used.get(key):
+                raise ValueError(f"{other} and {action} have the same key, {key}")
+            used[key] = action
+
+
 class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # No letters, because other shortcuts use them. Only keys that every terminal reports.
     talk_key: Literal[
@@ -273,6 +304,12 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """scroll smoothly and let the cursor blink"""
     panel: Literal["auto", "line", "glance", "lab"] = "auto"
     """size of the latency panel; `auto`: glance from 110 columns on, else line"""
+    keys: KeysConfig = KeysConfig()
+
+    def __post_init__(self) -> None:
+        for action, key in msgspec.structs.asdict(self.keys).items():
+            if key == self.talk_key:
+                raise ValueError(f"talk_key and keys.{action} have the same key, {key}")
 
 
 class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

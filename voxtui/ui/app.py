@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from textual import events, on
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingsMap, BindingType
+from textual.binding import BindingsMap
 from textual.containers import Horizontal, Vertical
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -54,10 +53,12 @@ from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError, ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.records.metrics import DeviceOffset
 from voxtui.settings.schema import Config
+from voxtui.slash_commands import number, parse
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.help import Help
+from voxtui.ui.keys import bindings, shown
 from voxtui.ui.menu import CONVERSATION, MICROPHONE, SETTINGS, Menu
 from voxtui.ui.palette import Entry
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
@@ -75,8 +76,8 @@ from voxtui.ui.turns import Turns
 
 TICK_SECONDS = 1 / 20
 
-IN_ORDER = frozenset(("type", "new_conversation", "mute", "replay", "clip"))
-"""Actions of a letter that must be done before the next key is looked at."""
+ENTER = ("enter", "ctrl+j")
+"""Carriage return, and the line feed of a program that types."""
 
 
 class EventsWaiting(Message):
@@ -100,39 +101,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     # Textual declares these two as instance variables.
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-compact"), (110, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-medium"), (30, "-tall"), (38, "-high")]  # noqa: RUF012
-
-    KEYS: ClassVar[Sequence[Binding]] = [
-        Binding("slash", "type", "Type", key_display="/", priority=True,
-                tooltip="type instead; Enter sends, Esc leaves"),
-        Binding("escape", "cancel", "Stop", key_display="Esc", priority=True,
-                tooltip="drop what you say; then stop the answer; then leave the field"),
-        Binding("n", "new_conversation", "New", priority=True, tooltip="start a new conversation"),
-        Binding("m", "mute", "Mute", priority=True,
-                tooltip="turn the voice off or on; the text goes on"),
-        Binding("r", "replay", "Again", show=False, priority=True,
-                tooltip="answer what was said last once more, to compare settings"),
-        # Also from the text field, which has no use for them.
-        Binding("pageup", "page_up", show=False),
-        Binding("pagedown", "page_down", show=False),
-        Binding("f", "fetch", "Fetch", show=False),  # the banner names it where it does something
-        Binding("c", "copy", "Copy", show=False,
-                tooltip="copy the selected text, or the last answer"),
-        Binding("s", "save", "Save", show=False,
-                tooltip="save the session: Markdown, JSON and WAV files"),
-        Binding("1", "clip(1)", "Clip", key_display="1-9", priority=True,
-                tooltip="let it hear a sample clip"),
-        *(Binding(f"{n}", f"clip({n})", show=False, priority=True) for n in range(2, 10)),
-        Binding("ctrl+l", "panel", "Panel", key_display="^l", show=False, priority=True,
-                tooltip="show the times as one line, at a glance or as a laboratory"),
-        Binding("question_mark,f1", "help", "Keys", key_display="?", tooltip="this list (or F1)"),
-        Binding("ctrl+p", "command_palette", "Menu", key_display="^p",
-                tooltip="choose microphone, speaker, brain, voice, preset, theme"),
-        Binding("enter", "mend", show=False),  # the banner names it where it does something
-        Binding("ctrl+c", "help_quit", show=False, system=True),
-        Binding("ctrl+z", "suspend_process", show=False, system=True),
-        Binding("ctrl+q", "quit", "Quit", key_display="^q", priority=True, tooltip="quit"),
-    ]  # fmt: skip
-    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
     def __init__(
         self,
@@ -181,12 +149,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         """a notice told why nothing was heard in this turn"""
         self._frozen = False
         """`gc_tuning.freeze` was called, which must happen once"""
-        talk = Binding(
-            config.ui.talk_key, "talk", "Talk", key_display=config.ui.talk_key.capitalize(),
-            tooltip="talk: hold it, or tap before and after; cuts an answer off",
-        )  # fmt: skip
-        self.keys = [talk, *self.KEYS]
+        self.keys = bindings(config.ui)
         self._bindings = BindingsMap(self.keys)
+        self._offered: tuple[object, ...] = ()
+        """what the keys do now, as the footer shows it"""
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
@@ -336,7 +302,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _show_failed(self, error: VoxtuiError) -> None:
         fetch = isinstance(error, ModelMissing)
-        self.status.show_failed(error, self.action_fetch if fetch else self.action_replay)
+        self.status.show_failed(error, self.action_fetch if fetch else self.action_again)
 
     def _finish_turn(self, turn: Turn) -> None:
         if turn.outcome is Outcome.NO_SPEECH and not self._explained:
@@ -384,35 +350,60 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _show_state(self) -> None:
         self.status.show_state()
+        self._offer_keys()
+
+    def _offer_keys(self) -> None:
+        """Make the footer show what the keys do now."""
+        offered = (self._escape, self._talk_key_talks, self.bar.field.empty)
+        if offered != self._offered:
+            self._offered = offered
+            self.refresh_bindings()
 
     # Keys.
 
     async def on_event(self, event: events.Event) -> None:
-        """Take the talk key first: it would reach the focus after its own release."""
-        if isinstance(event, events.Key) and not event.is_forwarded and self._talks(event):
-            repeated = isinstance(event, Key) and event.repeated
-            self.talk.press(event.time, repeated)
-            return
-        if isinstance(event, events.Key) and self._silences(event):
-            return
-        if isinstance(event, events.Key) and event.is_printable:
-            self.bar.begun = self.bar.typing
-        if isinstance(event, events.Paste):
-            self.bar.begun = self.bar.typing
-            # The field would keep only the first line, and control characters with it.
-            event.text = strip_control_characters(" ".join(event.text.splitlines()))
+        """Obey keys and pastes here, in order. The queue of a widget would be late."""
+        here = len(self.screen_stack) == 1
+        match event:
+            case events.Key(is_forwarded=False) if here and self._talks(event):
+                self.talk.press(event.time, isinstance(event, Key) and event.repeated)
+                return
+            case events.Key(is_forwarded=False) if self._silences(event):
+                return
+            case events.Key(is_forwarded=False) if here and await self._take_key(event):
+                return
+            case events.Paste(is_forwarded=False):
+                event.text = strip_control_characters(" ".join(event.text.splitlines()))
+                if here:
+                    self.bar.write(event.text)
+                    return
+            case _:
+                pass
         await super().on_event(event)
+
+    def _talks(self, key: events.Key) -> bool:
+        return key.key == self.controls.config.ui.talk_key and self._talk_key_talks
+
+    @property
+    def _talk_key_talks(self) -> bool:
+        """False while the talk key is a space in a text. It always ends a talk."""
+        types = self.controls.config.ui.talk_key == "space" and not self.bar.field.empty
+        return not types or self.controls.talking is not None
 
     def _silences(self, key: events.Key) -> bool:
         """End the sentence of a timer. Return True if the key has done that and nothing else."""
-        chord = key.key.startswith("ctrl+")
-        return not key.is_forwarded and self.controls.silence() and not chord
+        return self.controls.silence() and not key.key.startswith("ctrl+")
 
-    def _talks(self, key: events.Key) -> bool:
-        if key.key != self.controls.config.ui.talk_key or len(self.screen_stack) > 1:
-            return False
-        types = isinstance(self.focused, Input) and self.bar.begun
-        return not (key.is_printable and types)
+    async def _take_key(self, key: events.Key) -> bool:
+        """Write, send or edit. Return False if `key` does none of it."""
+        if key.character is not None and key.is_printable:
+            self.bar.write(key.character)
+        elif key.key in ENTER and self.bar.typing:
+            await self._send(self.bar.field.take())
+        else:
+            bound = key.key in self._bindings.key_to_bindings
+            return not bound and await self.bar.edit(key)
+        return True
 
     def on_key_up(self, key: KeyUp) -> None:
         if key.key == self.controls.config.ui.talk_key:
@@ -435,14 +426,34 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _talk_changed(self) -> None:
         self.status.show_mode()
-        if self.controls.talking is not None and self.bar.typing and not self.bar.begun:
+        if self.controls.talking is not None and self.bar.typing and self.bar.field.empty:
             self._leave_field()
+        self._offer_keys()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave Esc to a screen on top of this one, and a letter also to the text field."""
-        if action in IN_ORDER:
-            return len(self.screen_stack) == 1 and not self.bar.typing
-        return action != "cancel" or len(self.screen_stack) == 1
+        """Offer what a key does now, and nothing of it while another screen lies on top."""
+        match action:
+            case "talk":
+                return self._talk_key_talks
+            case "type":
+                return self.bar.field.empty
+            case "escape":
+                return self._escape in parameters
+            case "new" | "mute" | "again" | "copy" | "save" | "help" | "command_palette":
+                return len(self.screen_stack) == 1
+            case _:
+                return True
+
+    @property
+    def _escape(self) -> str:
+        """The present action of Esc, a key of ESCAPE; empty: none."""
+        if len(self.screen_stack) > 1:
+            return ""
+        if self.controls.can_stop:
+            return "drop" if self.controls.state is State.LISTENING else "stop"
+        if self.bar.typing:
+            return "leave"
+        return "live" if self.turns.selected is not None else ""
 
     def tell(self, text: str, severity: Severity = "information") -> None:
         """Show a sentence that needs no answer. The same one is not shown twice."""
@@ -470,48 +481,66 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.status.banner.mend()
 
     def action_help_quit(self) -> None:
-        self.tell("Ctrl+Q quits voxtui.")
+        self.tell(f"{shown(self.controls.config.ui.keys.quit)} quits voxtui.")
 
     def action_talk(self) -> None:
         self.talk.press()
 
-    def action_cancel(self) -> None:
-        if self.controls.stop():
-            self.talk.follow()
-        elif self.bar.typing:
+    def action_escape(self, _: str) -> None:
+        if self.action_stop():
+            return
+        if self.bar.typing:
             self._leave_field()
         else:
             self.turns.select(None)
+        self._offer_keys()
 
     @on(Transcript.Step)
     def _step(self, event: Transcript.Step) -> None:
         self.turns.step(event.by)
+        self._offer_keys()
 
     @on(Transcript.Picked)
     def _pick(self, event: Transcript.Picked) -> None:
         self.turns.pick(event.turn)
+        self._offer_keys()
+
+    def action_stop(self) -> bool:
+        stopped = self.controls.stop()
+        self.talk.follow()
+        return stopped
 
     def action_type(self) -> None:
-        self.bar.open_field()
+        self.bar.write("/")
 
     def _leave_field(self) -> None:
         self.bar.close_field()
         self.transcript.focus()
+        self._offer_keys()
 
     @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        self.controls.typing(event.value)
+    def _text_changed(self, event: Input.Changed) -> None:
+        if event.input is not self.bar.field:
+            return
+        self._offer_keys()
+        self.controls.typing("" if event.value.startswith("/") else event.value)
 
-    @on(Input.Submitted)
-    def _send(self, event: Input.Submitted) -> None:
-        text = event.value.strip()
-        self.bar.begun = False
-        if not text:
+    async def _send(self, text: str) -> None:
+        """Obey the command that `text` is, or have it answered."""
+        if not (text := text.strip()):
             self.action_mend()
             return
-        self.bar.field.clear()
-        if self.controls.say(text) is None:
-            self._note_kept(text)
+        try:
+            command = parse(text)
+            if command is None:
+                if self.controls.say(text) is None:
+                    self._note_kept(text)
+            elif command[0] == "clip":
+                self.action_clip(number(command[1]))
+            else:
+                await self.run_action(command[0])
+        except Refused as refused:
+            self.refuse(refused)
         self.talk.follow()
 
     def _note_kept(self, text: str) -> None:
@@ -523,15 +552,25 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def action_page_down(self) -> None:
         self.transcript.scroll_page_down()
 
-    def action_new_conversation(self) -> None:
+    def action_new(self) -> None:
+        if self.controls.turn is not None:
+            self.notify("A new conversation. /undo brings the old one back.")
         self._do(self.controls.new_conversation)
         self.turns.forget()
         self.transcript.clear()
 
+    def action_undo(self) -> None:
+        try:
+            self.controls.undo()
+        except Refused as refused:
+            self.refuse(refused)
+        else:
+            self.transcript.restore()
+
     def action_mute(self) -> None:
         self.status.top.show_muted(self.controls.toggle_mute())
 
-    def action_replay(self) -> None:
+    def action_again(self) -> None:
         self._retry(self.controls.answer_again)
 
     def action_fetch(self) -> None:
@@ -585,10 +624,16 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             shown = str(place).replace(str(Path.home()), "~", 1)
             self._events.put(Notice(f"Saved, with your words:\n{shown}", "information"))
 
+    def action_look(self) -> None:
+        self.menu.rescan()
+
+    def action_numbers(self) -> None:
+        self.action_panel()
+
     def _commands(self) -> Iterable[Entry]:
         """Yield the entries of the menu that choose nothing."""
-        yield Entry(CONVERSATION, "New conversation", self.action_new_conversation)
-        yield Entry(CONVERSATION, "Answer again", self.action_replay, "what was said last")
+        yield Entry(CONVERSATION, "New conversation", self.action_new)
+        yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
         yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")
         yield Entry(CONVERSATION, "Save", self.action_save, "Markdown, JSON and sound files")
         yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self.controls.muted)

@@ -11,6 +11,8 @@ from textual.containers import Grid, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from voxtui.slash_commands import COMMANDS
+
 PANEL: Sequence[tuple[str, str]] = (
     ("TTFT", "first word: time to the first token, a piece of a word"),
     ("First sound", "until you hear it"),
@@ -41,17 +43,22 @@ class Help(ModalScreen[None]):
     """Explains each key, and each line of the panel."""
 
     AUTO_FOCUS = "VerticalScroll"
-    BINDINGS: ClassVar = [Binding("escape,question_mark,f1,q,enter", "dismiss", "Close")]
+    BINDINGS: ClassVar = [Binding("escape,f1,q,enter", "dismiss", "Close")]
 
     def __init__(self, bindings: Iterable[Binding]) -> None:
         super().__init__()
+        bindings = list(bindings)
         self._keys = [binding for binding in bindings if binding.tooltip]
+        actions = {binding.action for binding in bindings}
+        self._commands = [command for command in COMMANDS if command.name not in actions]
 
     def compose(self) -> ComposeResult:
         does = [(binding.key_display or binding.key, binding.tooltip) for binding in self._keys]
         does += [
+            *((command.usage, command.about) for command in self._commands),
             ("mouse", "hold its button on the bar at the bottom to talk"),
             ("PgUp PgDn End", "scroll back, and to the newest again"),
+            ("↑ ↓ Tab", "in the text field: earlier texts; complete a command"),
             ("Ctrl+Z", "suspend; `fg` in the shell comes back"),
         ]
         with VerticalScroll() as box:

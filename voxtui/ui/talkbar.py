@@ -1,4 +1,4 @@
-"""The bottom line: the microphone's level and a hint, or the text field. Held, it talks."""
+"""The prompt at the bottom: the state, a hint or the text field, and the level. Held, it talks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from voxtui.dialogue.events import State
+from voxtui.slash_commands import matching
 from voxtui.ui.bars import bar
+from voxtui.ui.field import Field
 
 QUIETEST_DB = -60.0
 
@@ -32,8 +34,6 @@ BADGES = {
 }
 
 NOT_LOADED = "✗ NOT LOADED"
-
-TYPING = "type: Enter sends, Esc "
 
 
 def loudness(level: float) -> float:
@@ -66,7 +66,7 @@ class Hint(Static):
 
 
 class TalkBar(Horizontal):
-    """Shows meter and hint, or the text field while the user types."""
+    """Shows the state, a hint or the text that is being written, and the level."""
 
     ALLOW_SELECT = False
 
@@ -80,10 +80,8 @@ class TalkBar(Horizontal):
         super().__init__()
         self._usage = self._title = ""
         self._source = ""
-        self.begun = False
-        """a key was sent to the text field, which may not have taken it yet"""
         self.meter = Meter()
-        self.field = Input(compact=True)
+        self.field = Field()
         self._badge = Static(BADGES[State.LOADING], id="badge", markup=False)
         self._hint = Hint(markup=False)
 
@@ -112,28 +110,47 @@ class TalkBar(Horizontal):
             self._badge.update(badge, layout=False)
 
     def hint(self, text: str) -> None:
-        self._show_title()
         if text != self._hint.content:
             self._hint.update(text, layout=False)
 
     @property
     def typing(self) -> bool:
+        """True while the text field is open."""
         return self.has_class("typing")
 
-    def open_field(self) -> None:
-        self.add_class("typing")
+    def write(self, text: str) -> None:
+        """Open the text field and write `text` at its cursor."""
+        if not self.typing:
+            self.add_class("typing")
+        if not self.field.has_focus:
+            self.screen.set_focus(self.field)
+        self.field.write(text)
         self._show_title()
-        self.screen.set_focus(self.field)  # now: the next key is the first letter
 
     def close_field(self) -> None:
+        """Close the text field. Up brings back what stands in it."""
         self.remove_class("typing")
+        self.field.take(draft=True)
         self._show_title()
-        self.begun = False
-        self.field.clear()
+
+    async def edit(self, key: events.Key) -> bool:
+        """Obey an editing key, if the field is open or Up opens it. Return whether it was one."""
+        if not self.typing:
+            if key.key != "up" or not self.field.recall.draft:
+                return False
+            self.write("")
+        return await self.field.edit(key)
+
+    def on_input_changed(self) -> None:
+        self._show_title()
 
     def _show_title(self) -> None:
-        esc = "stops" if self.has_class("-thinking") or self.has_class("-speaking") else "leaves"
-        title = TYPING + esc if self.typing else self._usage
+        title = self._usage
+        if found := matching(self.field.value):
+            names = "  ".join(command.usage for command in found)
+            title = f"{found[0].usage}: {found[0].about}" if len(found) == 1 else names
+        elif not self.field.empty:
+            title = "Enter sends"
         if title != self._title:  # each time it is set, all of the bar is painted
             self._title = self.border_title = title
 

@@ -150,7 +150,7 @@ async def test_a_change_of_focus_wraps_nothing_again(monkeypatch):
         talk(s, 5)
         await s.settle()
         wrapped = count_wraps(monkeypatch)
-        await s.press("slash")
+        await s.type("a")
         await s.press("escape")
         assert not wrapped
 

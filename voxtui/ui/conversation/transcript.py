@@ -210,6 +210,8 @@ class Transcript(ScrollView, can_focus=True):
         """True while the end is in view and is kept there"""
         self._selected_turn = 0
         """the number of the marked turn; 0: none"""
+        self._dropped: list[Entry] = []
+        """the entries that `restore` brings back"""
 
     def show_welcome(self, lines: Sequence[str]) -> None:
         """Show `lines` where nothing was said yet. They go with the first entry, for good."""
@@ -227,6 +229,7 @@ class Transcript(ScrollView, can_focus=True):
         if not self._begun:
             self._begun = True
             self.clear()
+            self._dropped = []
         self._wrap(entry)
         with self._rearranging(len(self.entries)):
             self.entries.append(entry)
@@ -320,11 +323,21 @@ class Transcript(ScrollView, can_focus=True):
             self.entries = [entry for entry in self.entries if id(entry) not in gone]
 
     def clear(self) -> None:
-        """Drop the conversation."""
+        """Drop the conversation. `restore` brings it back."""
+        self._dropped = self.entries or self._dropped
         self.entries = []
         self._following = True
         with self._rearranging():
             pass
+
+    def restore(self) -> None:
+        """Bring back what `clear` dropped, above what was added since."""
+        for entry in self._dropped:
+            if entry.look is not self.look:
+                self._wrap(entry)
+        with self._rearranging():
+            self.entries[:0] = self._dropped
+        self._dropped = []
 
     def to_end(self) -> None:
         self._following = True

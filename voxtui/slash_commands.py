@@ -1,0 +1,74 @@
+"""The commands that are written as text, such as `/save`: the same words in every front end."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from voxtui.controls import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """A word behind a slash. The front end does it."""
+
+    name: str
+    about: str
+    argument: str = ""
+    """the name of what follows the word; empty: nothing does"""
+
+    @property
+    def usage(self) -> str:
+        return f"/{self.name} {self.argument}".rstrip()
+
+
+COMMANDS: Sequence[SlashCommand] = (
+    SlashCommand("again", "answer your last words again; after a failed start: try again"),
+    SlashCommand("clip", "let it hear sample clip N", "N"),
+    SlashCommand("copy", "copy the selected text, or the last answer"),
+    SlashCommand("fetch", "fetch the missing chat model"),
+    SlashCommand("help", "list keys and commands"),
+    SlashCommand("look", "look for devices again, after one was plugged in"),
+    SlashCommand("mute", "turn the voice off or on; the text goes on"),
+    SlashCommand("new", "start a new conversation"),
+    SlashCommand("numbers", "show the times of the last answer"),
+    SlashCommand("panel", "show the times as one line, at a glance or as a laboratory"),
+    SlashCommand("quit", "quit"),
+    SlashCommand("save", "save the session: Markdown, JSON and WAV files"),
+    SlashCommand("stop", "drop what you say, or stop the answer"),
+    SlashCommand("undo", "bring back the conversation before the new one"),
+)
+
+
+def parse(text: str) -> tuple[str, str] | None:
+    """Return the name and the argument of the command in `text`; None: it is no command.
+
+    Raises Refused if there is no such command.
+    """
+    if not text.startswith("/"):
+        return None
+    word, _, argument = text[1:].partition(" ")
+    command = next((command for command in COMMANDS if command.name == word), None)
+    if command is None:
+        near = difflib.get_close_matches(word, [command.name for command in COMMANDS], 1)
+        meant = f"Did you mean /{near[0]}?" if near else "/help lists them."
+        raise Refused(f"/{word}: there is no such command. {meant}")
+    if argument.strip() and not command.argument:
+        raise Refused(f"/{word} takes nothing behind it.")
+    return word, argument.strip()
+
+
+def number(argument: str) -> int:
+    """Return the number in `argument`. Raises Refused."""
+    if not (argument.isascii() and argument.isdecimal() and len(argument) < 4):
+        raise Refused("Which sample? Write its number, such as /clip 1.")
+    return int(argument)
+
+
+def matching(text: str) -> Sequence[SlashCommand]:
+    """Return the commands that begin with `text`, as far as it is written."""
+    if not text.startswith("/"):
+        return ()
+    word, space, _ = text[1:].partition(" ")
+    return [c for c in COMMANDS if (c.name == word if space else c.name.startswith(word))]

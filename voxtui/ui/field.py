@@ -1,0 +1,111 @@
+"""The text field: it writes, completes commands, and brings earlier texts back."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.binding import BindingsMap
+from textual.widgets import Input
+
+from voxtui.slash_commands import matching
+
+EDITING = {
+    key: bindings[0].action
+    for key, bindings in BindingsMap(Input.BINDINGS).key_to_bindings.items()
+    if key != "enter"
+}
+"""The keys of Textual's text field, and their actions."""
+
+KEPT_TEXTS = 100
+
+
+class Recall:
+    """The texts that were sent or left, oldest first, and the place of the one that is shown."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._place = 0
+        """the index of the text that is shown; the number of texts: a new one"""
+        self._new = ""
+        """the new text, while an earlier one is shown"""
+        self.draft = False
+        """the newest text was left and not sent"""
+
+    def keep(self, text: str, draft: bool) -> None:
+        """Remember `text` as the newest."""
+        if text.strip():
+            self._texts = [*(t for t in self._texts if t != text), text][-KEPT_TEXTS:]
+            self.draft = draft
+        self._place, self._new = len(self._texts), ""
+
+    def older(self, shown: str) -> str:
+        """Return the text before the one that is shown; `shown` itself if there is none."""
+        if self._place == 0:
+            return shown
+        if self._place == len(self._texts):
+            self._new = shown
+        self._place -= 1
+        self.draft = False
+        return self._texts[self._place]
+
+    def newer(self, shown: str) -> str:
+        """Return the text after the one that is shown; `shown` itself if there is none."""
+        if self._place == len(self._texts):
+            return shown
+        self._place += 1
+        return self._new if self._place == len(self._texts) else self._texts[self._place]
+
+
+class Field(Input):
+    """A line of text. The app hands it each key in order, because its own queue would be late.
+
+    A key that waits in the queue of a widget is overtaken by what the app does with the next one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(compact=True, select_on_focus=False)
+        self.recall = Recall()
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """Return False: the app decides each key, so the footer shows those of the app."""
+        return False
+
+    @property
+    def empty(self) -> bool:
+        """True while there is nothing but white space, so that Space talks."""
+        return not self.value.strip()
+
+    def write(self, text: str) -> None:
+        """Write `text` at the cursor, in place of what is selected."""
+        self.replace(text, *self.selection)
+
+    def take(self, draft: bool = False) -> str:
+        """Empty the field and return its text, which `up` brings back."""
+        text = self.value
+        self.recall.keep(text, draft)
+        self.clear()
+        return text
+
+    async def edit(self, key: events.Key) -> bool:
+        """Obey an editing key. Return False if it is none."""
+        match key.key:
+            case "up":
+                self._show(self.recall.older(self.value))
+            case "down":
+                self._show(self.recall.newer(self.value))
+            case "tab":
+                self._complete()
+            case name if name in EDITING:
+                await self.app.run_action(EDITING[name], self)  # pyright: ignore[reportUnknownMemberType]
+            case _:
+                return False
+        return True
+
+    def _complete(self) -> None:
+        """Complete a command if only one begins so."""
+        found = matching(self.value)
+        if len(found) == 1 and " " not in self.value:
+            self._show(f"/{found[0].name} " if found[0].argument else f"/{found[0].name}")
+
+    def _show(self, text: str) -> None:
+        self.value = text
+        self.cursor_position = len(text)

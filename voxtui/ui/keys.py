@@ -1,0 +1,61 @@
+"""The keys of the screen. None of a command types a character, so typing starts no command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.binding import Binding
+
+from voxtui.settings.schema import UiConfig
+
+ESCAPE = {"drop": "Drop", "stop": "Stop", "leave": "Leave", "live": "Newest"}
+"""What Esc does, in the order in which it is tried, and its name in the footer."""
+
+
+def shown(key: str) -> str:
+    """Return a key as people write it, such as Ctrl+R or F1."""
+    return "+".join(part.capitalize() for part in key.split("+"))
+
+
+def bindings(ui: UiConfig) -> Sequence[Binding]:
+    """Return every key. Those with a tooltip are listed by the help.
+
+    A command works also while a text is written. So it has priority over the text field.
+    """
+    keys = ui.keys
+
+    def command(action: str, key: str, label: str, about: str, show: bool = True) -> Binding:
+        display = f"^{key[-1]}" if key.startswith("ctrl+") else shown(key)
+        return Binding(
+            key, action, label, show=show, key_display=display, priority=True, tooltip=about
+        )
+
+    return [
+        Binding(ui.talk_key, "talk", "Talk", key_display=shown(ui.talk_key),
+                tooltip="talk: hold it, or tap before and after; cuts an answer off"),
+        Binding("slash", "type", "Commands", key_display="/",
+                tooltip="commands, completed as you write; any other text is sent with Enter"),
+        *(Binding("escape", f"escape('{what}')", name, key_display="Esc", priority=True,
+                  tooltip="drop what you say; then stop the answer; then leave the text, which Up "
+                          "brings back" if what == "stop" else "")
+          for what, name in ESCAPE.items()),
+        command("new", keys.new, "New", "start a new conversation; /undo brings the old one back"),
+        command("mute", keys.mute, "Mute", "turn the voice off or on; the text goes on"),
+        command("again", keys.again, "Again", "answer your last words once more, to compare "
+                "settings; after a failed start: try again", show=False),
+        command("copy", keys.copy, "Copy", "copy the selected text, or the last answer",
+                show=False),
+        command("save", keys.save, "Save", "save the session: Markdown, JSON and WAV files",
+                show=False),
+        command("panel", keys.panel, "Panel",
+                "show the times as one line, at a glance or as a laboratory", show=False),
+        command("help", keys.help, "Keys", "this list"),
+        command("command_palette", keys.menu, "Menu",
+                "choose microphone, speaker, brain, voice, preset, theme"),
+        command("quit", keys.quit, "Quit", "quit"),
+        Binding("enter", "mend", show=False),  # the banner names it where it does something
+        Binding("pageup", "page_up", show=False),
+        Binding("pagedown", "page_down", show=False),
+        Binding("ctrl+c", "help_quit", show=False, system=True),
+        Binding("ctrl+z", "suspend_process", show=False, system=True),
+    ]  # fmt: skip
