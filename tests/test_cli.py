@@ -470,7 +470,7 @@ def test_transcribe_prints_words_and_times(voxtui, form):
 @pytest.mark.models
 def test_in_plain_mode_the_lines_of_a_pipe_are_answered(voxtui):
     model = f"brain.embedded.model={SMALL_MODEL}"
-    lines = "Hello.\n\n/1\n"
+    lines = "Hello.\n\n/clip 1\n"
     options = ("--set", model, "--set", "generation.max_new_tokens=8")
     ran = subprocess.run(
         [VOXTUI, "--plain", "--quiet", *options],

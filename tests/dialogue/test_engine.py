@@ -307,7 +307,7 @@ def test_other_parts_can_be_loaded_after_a_start_that_failed() -> None:
     microphone.fails = DeviceError("Busy.")
     engine.replace_parts(ReplaceParts(Config(), brain=Failing(), voice=BeepVoice()))
     events.until(LoadFailed)  # the second time too; and without its microphone
-    assert Notice("Busy.") in events.seen
+    assert Notice("Busy.", "error") in events.seen
     assert failing.closed and voice.closed
     microphone.fails = None
     engine.replace_parts(ReplaceParts(Config(), brain=ScriptedBrain(["Yes."]), voice=BeepVoice()))

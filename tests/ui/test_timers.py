@@ -50,10 +50,10 @@ async def test_a_timer_that_rings_is_a_note_and_the_next_key_only_silences_it():
         await s.settle()
         assert "◔ Your pasta timer is done." in " ".join(s.text.split())
         s.engine.ringing = True
-        await s.press("n")
+        await s.press("x")
         assert not s.engine.ringing
         assert s.commands == []
-        await s.press("n")
+        await s.press("ctrl+n")
         assert s.commands == ["new_conversation"]
 
 
