@@ -188,7 +188,8 @@ def observe(
     state: Path, turns: int, arguments: tuple[str, ...] = ()
 ) -> tuple[Calibration, list[Seen]]:
     """Run `voxtui`, hold `turns` turns and quit. Its files go to the directory `state`."""
-    command = [sys.executable, "-m", "voxtui", "--set", "generation.max_new_tokens=24", *arguments]
+    command = [sys.executable, "-m", "voxtui", "--set", "generation.max_new_tokens=24"]
+    command += ["--set", "ui.panel=lab", *arguments]
     with (
         VirtualAudio() as audio,
         Watched(
@@ -218,7 +219,7 @@ def _turn(
     """Return the turn on the calibrated clock; `before` is the estimate from before the turns."""
     terminal.until(lambda: terminal.state("READY"))
     if terminal.replies:  # a new conversation: the screen holds one answer at a time
-        terminal.send("n")
+        terminal.send("\x0e")
         terminal.until(lambda: terminal.lines and terminal.replies == 0)
     terminal.send(PRESS)
     audio.say(question(name)).wait()

@@ -508,7 +508,7 @@ def test_a_file_without_speech_exits_with_3(voxtui):
 def test_with_a_sound_device_answers_are_played_and_the_devices_are_listed(voxtui):
     with VirtualAudio() as audio:
         listed = voxtui("devices", **audio.env).stdout
-        assert "used as microphone, used as speaker" in listed
+        assert "used as microphone (voxmic), used as speaker (voxspk)" in listed
         assert "digital silence comes from 'voxmic'" in listed
         model = f"brain.embedded.model={SMALL_MODEL}"
         arguments = ["--play", "--speak", "answer.wav", "--json", "--set", model]

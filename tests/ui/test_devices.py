@@ -143,9 +143,8 @@ async def test_without_any_microphone_the_screen_shows_that_until_one_is_found(a
         await asyncio.to_thread(audio.kill)
         await s.until("✗ ", "Enter: look again")
         await asyncio.to_thread(audio.start)
-        await s.choose(LOOK_AGAIN)
         await s.gone("Enter: look again")
-        await s.until(f"Listening to {MICROPHONE} now.", "○ READY")
+        await s.until(f"Listening to {MICROPHONE} again.", "○ READY")
         await s.says(1.0)
         await s.until("Heard you.", "○ READY")
 

@@ -170,6 +170,7 @@ def legible(variables: Mapping[str, str]) -> dict[str, str]:
     found = dict(variables)
     if found["background"].startswith("ansi"):
         return found
+    found["footer-background"] = found["panel"]  # solarized-light has another ground there
     grounds = [Color.parse(found[name]) for name in GROUNDS]
     for name in INKS:
         found[name] = _apart(_color(found[name], grounds[0]), grounds).hex
