@@ -33,6 +33,13 @@ sys.stdin.read()
 """
 
 
+INSTRUCTION = (
+    "You are Vox, a friendly voice assistant. Answer in one or two short spoken sentences. "
+    "Plain text only, no lists, no code."
+)
+"""The smallest model repeats a name only with short instructions such as this one."""
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     server = subprocess.Popen(
@@ -52,7 +59,8 @@ def brain(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteBrain
     generation = GenerationConfig(
         temperature=0, max_new_tokens=16, top_k=40, repetition_penalty=1.1
     )
-    config = Config(brain=BrainConfig(name="remote", remote=remote), generation=generation)
+    asked = BrainConfig(name="remote", instruction=INSTRUCTION, remote=remote)
+    config = Config(brain=asked, generation=generation)
     brain = RemoteBrain(config)
     brain.warm_up(lambda step, fraction: None)
     yield brain
