@@ -117,7 +117,7 @@ def give_order(order: Order, config: Config, command: Sequence[str]) -> tuple[St
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        time.sleep(RETRY_SECONDS)
+        time.sleep(RETRY_SECONDS)  # the other process creates the socket: nothing to wait on
     raise InputError("The process that dictates did not start.", "`voxtui doctor` says more.")
 
 

@@ -38,6 +38,6 @@ def exit_on_signals(leave: Callable[[], object]) -> None:
 
 
 def _end_after_patience() -> None:
-    # Runs on a thread of its own. An Event would take a lock that the interrupted code may hold.
-    time.sleep(PATIENCE_SECONDS)
+    """End the process after the patience, on a thread of its own."""
+    time.sleep(PATIENCE_SECONDS)  # an Event takes a lock that the interrupted code may hold
     os._exit(EXIT_CODE)
