@@ -114,7 +114,7 @@ class InOrder(click.Group):
 def cli(options: Options, plain: bool, quiet: bool) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
-    Without a command the screen opens; ? lists its keys. Nothing leaves this machine, unless
+    Without a command the screen opens; F1 lists its keys. Nothing leaves this machine, unless
     brain.name is "remote": then your voice and words go to the server that brain.remote.url names.
     """
     command = click.get_current_context().invoked_subcommand
@@ -207,13 +207,15 @@ def transcribe(options: Options, files: tuple[Path, ...], form: str, quiet: bool
               default="stdout", show_default=True, help="Where the text goes.")  # fmt: skip
 @click.option("--pane", metavar="PANE", help="The pane of --to tmux (default: the active one).")
 @click.option("--start", "order", flag_value="start",
-              help="Begin to listen in the background, for a key of your desktop.")  # fmt: skip
-@click.option("--stop", "order", flag_value="stop", help="End that, and deliver the text.")
-@click.option("--toggle", "order", flag_value="toggle", help="Begin or end that.")
+              help="Begin a recording in the background, for a key of your desktop.")  # fmt: skip
+@click.option("--stop", "order", flag_value="stop", help="End it and deliver the text.")
+@click.option(
+    "--toggle", "order", flag_value="toggle", help="Begin it, or end it and deliver the text."
+)
 @click.option("--hook", metavar="CMD",
-              help="Give the text to CMD; what it prints replaces the text.")  # fmt: skip
+              help="Replace the text by the output of CMD, which gets it on stdin.")  # fmt: skip
 @click.option("--replacements", metavar="FILE",
-              help='Replace words as the TOML file says: "as heard" = "as written".')  # fmt: skip
+              help='Replace words by a TOML file of "as heard" = "as written".')  # fmt: skip
 @quiet_option
 @click.option("--resident", is_flag=True, hidden=True)
 @global_options
@@ -223,7 +225,8 @@ def dictate(
 ) -> None:  # fmt: skip
     """Speak, and get the text: git commit -m "$(voxtui dictate)"
 
-    Space or Enter ends it, or silence; Esc discards it. The exit code is 3 if nothing was heard.
+    Space, Enter or silence ends the recording; Esc discards it. The exit code is 3 if nothing was
+    heard.
     """
     config = options.load().config
     from voxtui.commands.dictate import DictateOptions, run, run_order
@@ -245,14 +248,14 @@ def dictate(
 @cli.command()
 @click.argument("file", required=False, type=FILE_PATH)
 @click.option("--text", metavar="TEXT", help="Say TEXT.")
-@click.option("--clipboard", is_flag=True, help="Say what is on the clipboard.")
+@click.option("--clipboard", is_flag=True, help="Say the text on the clipboard.")
 @click.option("-o", "--output", "wav", type=FILE_PATH, metavar="FILE.wav",
               help="Write the speech to a file instead.")  # fmt: skip
 @global_options
 def say(
     options: Options, file: Path | None, text: str | None, clipboard: bool, wav: Path | None
 ) -> None:
-    """Read the text of FILE aloud, or that of stdin: man ls | voxtui say"""
+    """Read FILE aloud, or the text on stdin: man ls | voxtui say"""
     config = options.load().config
     from voxtui.commands.say import run, source
 
@@ -261,21 +264,23 @@ def say(
 
 
 @cli.command()
-@click.option("--brain", metavar="NAME", help="Recognise with this brain, not brain.name.")
-@click.option("--host", metavar="ADDRESS", help="Listen there, not on serve.host.")
-@click.option("--port", type=int, metavar="N", help="Listen there, not on serve.port.")
+@click.option("--brain", metavar="NAME", help="Recognise with this brain instead of brain.name.")
+@click.option("--host", metavar="ADDRESS", help="Listen on this address instead of serve.host.")
+@click.option("--port", type=int, metavar="N", help="Listen on this port instead of serve.port.")
 @click.option(
-    "--sessions", type=int, metavar="N", help="Serve so many at once, not serve.sessions."
+    "--sessions", type=int, metavar="N", help="Serve N at once instead of serve.sessions."
 )
 @click.option("--uds", type=FILE_PATH, metavar="PATH", help="Listen on a Unix socket.")
-@click.option("--tls-cert", type=FILE_PATH, metavar="PEM", help="Serve https with this.")
-@click.option("--tls-key", type=FILE_PATH, metavar="PEM", help="The key of --tls-cert.")
+@click.option(
+    "--tls-cert", type=FILE_PATH, metavar="PEM", help="Serve https with this certificate."
+)
+@click.option("--tls-key", type=FILE_PATH, metavar="PEM", help="The private key of --tls-cert.")
 @global_options
 def serve(
     options: Options, brain: str | None, host: str | None, port: int | None, sessions: int | None,
     uds: Path | None, tls_cert: Path | None, tls_key: Path | None,
 ) -> None:  # fmt: skip
-    """Transcribe and speak for other programs: a server in OpenAI's shapes.
+    """Transcribe and speak for other programs, as a server with OpenAI's API.
 
     It listens on this machine only, unless --host names another address.
     """
@@ -297,17 +302,17 @@ def serve(
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
 @click.option("--warm-up", type=click.IntRange(0, 100), default=1, metavar="N", show_default=True,
-              help="Warm-up turns before those, reported apart.")  # fmt: skip
+              help="Warm-up turns, which come first and are reported separately.")  # fmt: skip
 @click.option("--play", is_flag=True, help="Play the answers; the sound device is measured, too.")
 @click.option("--json", "as_json", is_flag=True,
               help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
 @click.option("--compare", type=FILE_PATH, metavar="OLD.json",
-              help="Say what changed since an earlier --json, beyond chance.")  # fmt: skip
+              help="Report differences from an earlier --json, beyond chance.")  # fmt: skip
 @click.option("--budget", "budgets", multiple=True, metavar="NAME=MS",
               help="Exit with 1 if p95 of NAME, such as ttft, exceeds MS. Repeatable.")  # fmt: skip
 @click.option("--check", is_flag=True,
-              help="PASS or FAIL for each of [targets] over a short and a long clip.")  # fmt: skip
-@click.option("--brain", metavar="NAME", help="Measure this brain, not that of brain.name.")
+              help="Print PASS or FAIL for each target, on a short and a long clip.")  # fmt: skip
+@click.option("--brain", metavar="NAME", help="Measure this brain instead of brain.name.")
 @global_options
 def bench(
     options: Options, files: tuple[Path, ...], runs: int | None, warm_up: int, play: bool,
@@ -356,7 +361,7 @@ def devices(options: Options, everything: bool, as_json: bool) -> None:
 @json_option
 @global_options
 def doctor(options: Options, loopback: bool, as_json: bool) -> None:
-    """Say what is missing here, and the command that fixes it."""
+    """List what this machine lacks, and the command that fixes it."""
     if loopback and as_json:
         raise click.UsageError("--json is not for --loopback.")
     config = options.load().config
