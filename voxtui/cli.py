@@ -500,7 +500,7 @@ def leave(code: int) -> NoReturn:
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Print why nothing can be done, and end without writing the rest of stdout."""
+    """Print the error `sentence` and end without writing the rest of stdout."""
     click.echo(sentence, err=True)
     leave(UNUSABLE)
 

@@ -1,4 +1,4 @@
-"""Bring dictated text where the user wants it."""
+"""Deliver dictated text: to stdout, the clipboard, a pane of tmux or the focused window."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def replace_words(text: str, file: str) -> str:
 
 
 def run_hook(text: str, command: str) -> str:
-    """Return what `command` prints for `text` on its stdin. No shell runs it. Raises InputError."""
+    """Return the output of `command` for `text` on its stdin. Uses no shell. Raises InputError."""
     try:
         words = shlex.split(command)
         done = subprocess.run(

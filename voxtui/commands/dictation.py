@@ -23,7 +23,7 @@ PASS_SECONDS = 0.4
 """New speech after which the segment in progress is recognised again for the caption."""
 
 NO_SPEECH_SECONDS = 15.0
-"""Silence from the beginning on that ends a dictation, if silence ends it at all."""
+"""Silence at the beginning that ends a dictation, unless `silence_s` is 0."""
 
 POLL_SECONDS = 0.1
 """Interval at which `ended` is called while no frame arrives."""

@@ -255,7 +255,7 @@ def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
 
 
 def microphone_problem(name: str) -> str | None:
-    """Listen for a moment. Return why nobody can be heard; None if somebody can."""
+    """Listen for a moment. Return why speech cannot be heard; None if it can."""
     with native_stderr_in(native_log()):
         microphone = build_microphone(name)
         peak, lost = hear(microphone)

@@ -215,7 +215,7 @@ class Plain:
         click.echo(line)
 
     def _status(self, line: str) -> None:
-        """Print on stderr what is no part of the conversation."""
+        """Print a status line on stderr: stdout holds only the conversation."""
         self._end_reply()
         if not self._quiet:
             click.echo(line, err=True)

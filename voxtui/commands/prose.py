@@ -69,7 +69,7 @@ def passages(pieces: Iterable[str], unwrap: bool = True) -> Iterator[str]:
 
 
 def readable(line: str) -> str:
-    """Return `line` with signs as a voice can say them; empty if nothing of it can be said."""
+    """Return `line` with signs as words; empty if nothing in it can be spoken."""
     if _FENCE.match(line):
         return ""
     line = _COLUMN.sub(", ", _RULER.sub(" ", line))
@@ -79,7 +79,7 @@ def readable(line: str) -> str:
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield each line as soon as its end is there, without formatting."""
+    """Yield each line as soon as it is complete, without formatting."""
     rest = ""
     for piece in pieces:
         *lines, rest = _LINE_END.split(rest + piece)

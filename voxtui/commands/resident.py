@@ -92,7 +92,7 @@ def fingerprint(config: Config) -> str:
 
 
 def give_order(order: Order, config: Config, command: Sequence[str]) -> tuple[State, Dictated]:
-    """Give `order` to the resident process, which `command` starts if it does not run.
+    """Give `order` to the resident process. If none runs, start one with `command`.
 
     Return its new state and, after `heard`, the words. Raises VoxtuiError.
     """
@@ -140,7 +140,7 @@ def _ask(path: Path, message: Message) -> Answer | None:
 
 
 def serve(config: Config) -> None:
-    """Obey orders until there was none for a while. Return at once if a process does already."""
+    """Obey orders until none came for IDLE_SECONDS. Return at once if another process does."""
     folder = runtime_folder()
     lock = os.open(folder / "dictate.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     with ExitStack() as stack:

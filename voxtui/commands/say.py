@@ -55,7 +55,7 @@ def run(config: Config, texts: Iterator[str], wav: Path | None) -> bool:
 
 @contextmanager
 def _closing(part: Closable) -> Generator[None]:
-    """Close `part` at the end, but not after Ctrl-C: a device would play what it holds."""
+    """Close `part` at the end, but not after Ctrl-C, because closing plays the queued sound."""
     try:
         yield
     except Exception:
@@ -90,7 +90,7 @@ def _load_voice(config: Config) -> VoiceWorker:
 
 
 class _Tokens(Prefetched[Token]):
-    """Reads a text as the voice needs it, not ahead, so that a pipe of any length fits."""
+    """Reads a text only as fast as the voice needs it, so a pipe of any length fits into memory."""
 
     def __init__(self, texts: Iterator[str]) -> None:
         super().__init__()

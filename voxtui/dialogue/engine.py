@@ -583,9 +583,7 @@ class Engine:
         turn.handle.marks.mark(Mark.CAPTURED)
         if found.too_long:
             limit = f"{self._parts.config.audio.max_utterance_s:g} s (audio.max_utterance_s)"
-            self._emit(
-                Notice(f"Stopped listening after {limit}. What you said after that was not heard.")
-            )
+            self._emit(Notice(f"Stopped listening after {limit}. Later speech was not recorded."))
         if found.overflows:
             self._emit(Notice(describe_overflows(found.overflows)))
         if isinstance(found, Finished):
@@ -626,7 +624,7 @@ class Engine:
         typed = isinstance(user_input, str)
         turn = self._live(handle, TYPED if typed else REPLAY, paced=typed)
         if not user_input or self.state is State.LOADING:
-            self._emit(Notice("What was said in that turn is no longer in memory."))
+            self._emit(Notice("The input of that turn is no longer in memory."))
             self._finish(turn, Outcome.CANCELLED)
             return
         self._take_input(turn, user_input)

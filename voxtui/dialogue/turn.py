@@ -205,9 +205,9 @@ def _speak(
     emit: Emit,
     set_state: Callable[[State], None],
 ) -> Speech | None:
-    """Speak `tokens`. Returns None if what was heard says nothing about what was read.
+    """Speak `tokens`. Returns None after a failure of the voice or the speaker, and after a mute.
 
-    So it is after a failure of the voice or the speaker, and after a mute: the text goes on then.
+    The text goes on then, so the speech does not tell how much of the answer the user got.
     """
     voice, speaker = parts.voice, parts.devices.speaker
     if voice is None or speaker is None:

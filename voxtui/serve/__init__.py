@@ -1,1 +1,1 @@
-"""`voxtui serve`: speech to text and text to speech for other programs, in OpenAI's shapes."""
+"""`voxtui serve`: speech to text and text to speech for other programs, with OpenAI's API."""

@@ -1,4 +1,4 @@
-"""A uvicorn server that says when it listens."""
+"""A uvicorn server that reports when it listens."""
 
 from __future__ import annotations
 

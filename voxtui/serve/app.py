@@ -42,8 +42,8 @@ def build_app(
 ) -> ASGIApp:
     """Return the ASGI application.
 
-    `brain`: which of them recognises. `token`: what each request must carry; None for nothing.
-    `hosts`: names besides addresses that requests may be sent to.
+    `brain`: the one that recognises. `token`: the key that each request needs; None: no key.
+    `hosts`: host names, besides addresses, that requests may be sent to.
     """
     metrics = Metrics(pool.size)
     started = int(time.time())
@@ -83,7 +83,7 @@ def build_app(
         return refused(Refusal(error.status_code, message, headers=dict(error.headers or {})))
 
     async def bug(request: Request, error: Exception) -> Response:
-        return refused(failed("voxtui failed. Its standard error says more."))
+        return refused(failed("Internal error. The standard error of voxtui has its traceback."))
 
     app = Starlette(
         routes=[

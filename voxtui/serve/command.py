@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from voxtui.settings.schema import Config
 
 KEY_VARIABLE = "VOXTUI_API_KEY"
-"""The variable that voxtui as a client reads."""
+"""The same variable from which voxtui as a client takes the key of its server."""
 
 DRAIN_SECONDS = 10
-"""After a request to stop, answers that have begun get so long."""
+"""Time for the answers in progress, after a request to stop."""
 
 HEADER_BYTES = 16 * 1024
 
@@ -91,7 +91,7 @@ def run(config: Config, options: ServeOptions) -> None:
 
 
 def recognising_brain(config: Config) -> str:
-    """Return "embedded", "voxtral" or "remote"; for "auto" what is possible here."""
+    """Return "embedded", "voxtral" or "remote"; for "auto" the best that runs here."""
     from voxtui.models.cuda import check_voxtral
 
     if config.brain.name != "auto":
@@ -115,7 +115,7 @@ def is_loopback(host: str) -> bool:
 def key(config: Config, options: ServeOptions) -> tuple[str | None, bool]:
     """Return (the key that clients need, whether it was made now).
 
-    None on loopback and on a Unix socket. Otherwise that of VOXTUI_API_KEY, or a new one.
+    No key on loopback and on a Unix socket. Elsewhere that of VOXTUI_API_KEY, or a new one.
     """
     if options.uds is not None or is_loopback(config.serve.host):
         return None, False
@@ -172,7 +172,7 @@ def _remove_stale(path: Path) -> None:
 
 def _check_tls(options: ServeOptions) -> None:
     if (options.tls_cert is None) != (options.tls_key is None):
-        raise InputError("--tls-cert and --tls-key belong together.")
+        raise InputError("--tls-cert and --tls-key must be given together.")
     for path in (options.tls_cert, options.tls_key):
         if path is not None and not os.access(path, os.R_OK):
             raise InputError(f"{path}: cannot be read.")

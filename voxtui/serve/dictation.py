@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ENDPOINT = "dictation"
 
 IDLE_SECONDS = 300.0
-"""A client that sends nothing for so long is given up."""
+"""Time without data after which the connection is closed."""
 
 CLOSED, INTERNAL_ERROR = 1000, 1011
 """Codes of RFC 6455."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATHS = ("/healthz",)
-"""They say nothing that a stranger may not know."""
+"""Paths that need no key, because their answers hold no secret."""
 
 KEY_PROTOCOL = "openai-insecure-api-key."
 """A browser cannot set a header on a WebSocket. It names the key as a subprotocol instead."""
@@ -51,10 +51,12 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_ours(host):
-            raise Refusal(403, f"This server is not called {host!r}.", code="host_not_allowed")
+            raise Refusal(403, f"The host name {host!r} is not allowed.", code="host_not_allowed")
         origin = headers.get("origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-            raise Refusal(403, f"Pages of {origin} may not use it.", code="origin_not_allowed")
+            raise Refusal(
+                403, f"Requests from pages of {origin} are not allowed.", code="origin_not_allowed"
+            )
         if self._token is None or scope["path"] in OPEN_PATHS:
             return
         given = _token_of(scope, headers)

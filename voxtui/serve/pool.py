@@ -19,7 +19,7 @@ RETRY_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class WarmParts:
-    """What one session needs. Used by one thread at a time."""
+    """The parts of one session. Used by one thread at a time."""
 
     recognise: Callable[[Samples], str]
     """samples (float32, 16 kHz) -> words; raises ModelError"""
@@ -40,7 +40,7 @@ class Pool:
 
     @contextmanager
     def lend(self) -> Generator[WarmParts]:
-        """Lend a set. Raises Refusal (429) if each is lent."""
+        """Lend a set. Raises Refusal (429) if all are lent."""
         if not self._free:
             raise Refusal(
                 429,

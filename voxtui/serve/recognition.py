@@ -63,7 +63,7 @@ class Recognition:
             raise self.error from None
 
     def end(self) -> None:
-        """Say that no more samples will come."""
+        """Note that no more samples will come."""
         self._send.close()
 
     def abandon(self) -> None:

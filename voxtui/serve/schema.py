@@ -1,4 +1,4 @@
-"""What `/openapi.json` says."""
+"""The description of the server for `/openapi.json`."""
 
 from __future__ import annotations
 

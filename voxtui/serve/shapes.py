@@ -1,4 +1,4 @@
-"""OpenAI's shapes of an error, a transcript and a request for speech.
+"""OpenAI's formats of an error, a transcript and a request for speech.
 
 Fields as in https://platform.openai.com/docs/api-reference (openai 3.54, `types/audio`).
 """
@@ -13,7 +13,7 @@ from msgspec import Meta
 INVALID, SERVER, LIMIT = "invalid_request_error", "server_error", "rate_limit_error"
 
 MOST_SPOKEN = 4096
-"""Characters of the longest text to speak, as OpenAI has it."""
+"""Characters of the longest text to speak: OpenAI's limit."""
 
 
 class Refusal(Exception):

@@ -76,14 +76,18 @@ class SpeechEndpoint:
         check_model(speech.model, self._model)
         name = speech.voice if isinstance(speech.voice, str) else str(speech.voice.get("id", ""))
         if name not in ("", self._config.name) and name not in FOREIGN_VOICES:
-            raise Refusal(400, f"The voice here is {self._config.name!r}.", param="voice")
+            raise Refusal(
+                400, f"This voice is not available: use {self._config.name!r}.", param="voice"
+            )
         if speech.response_format not in MEDIA:
             raise Refusal(
                 400, f"response_format {speech.response_format!r} is not supported: wav, pcm.",
                 param="response_format",
             )  # fmt: skip
         if speech.speed not in (None, self._config.speed):
-            raise Refusal(400, f"The speed here is {self._config.speed:g}.", param="speed")
+            raise Refusal(
+                400, f"This speed is not available: use {self._config.speed:g}.", param="speed"
+            )
         return speech
 
     async def _speak(
@@ -102,7 +106,7 @@ class SpeechEndpoint:
         except ModelError as error:
             raise failed(str(error)) from error
         if not first:
-            raise Refusal(400, "There is nothing to say in the input.", param="input")
+            raise Refusal(400, "The field `input` holds nothing that can be spoken.", param="input")
         self._metrics.took(ENDPOINT, 0.0, first_sound=time.monotonic() - began)
 
         def whole() -> Iterator[bytes]:

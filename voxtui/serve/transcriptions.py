@@ -67,7 +67,7 @@ class Options:
     granularities: set[str] = field(default_factory=set[str])
 
     def set(self, name: str, value: str) -> None:
-        """Take a field. Raises Refusal for a value that cannot be done."""
+        """Take a field. Raises Refusal for a value that is not supported."""
         match name.removesuffix("[]"):
             case "model":
                 check_model(value, self.model)

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from starlette.types import Receive
 
 IDLE_SECONDS = 30.0
-"""A client that sends nothing for so long is given up."""
+"""Time without data after which the request is refused."""
 
 MOST_FIELDS = 64
 
 LONGEST_FIELD = 64 * 1024
-"""Bytes of a field that is no file."""
+"""Bytes of a field other than the file."""
 
 
 class Disconnected(Exception):
-    """The client is gone, so nobody waits for an answer."""
+    """The client has closed the connection."""
 
 
 @dataclass(frozen=True, slots=True)

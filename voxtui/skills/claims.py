@@ -1,4 +1,4 @@
-"""Find a model's claim to have done what only a skill, or nobody here, can do."""
+"""Find claims of a model to have set a timer, sent a message and the like, which it cannot do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HERE = re.compile(r"timer|reminder|alarm|countdown|remind|wake|notify|alert", r
 
 
 def doubt(reply: str) -> str | None:
-    """Return what is true instead, if `reply` claims a deed; else None."""
+    """Return a sentence that corrects `reply`, if it claims to have done something; else None."""
     claim = _CLAIM.search(reply.replace("’", "'"))
     if claim is None:
         return None

@@ -65,7 +65,7 @@ class Ambiguous(Exception):
 
 
 def read_day(text: str, today: date, backwards: bool = False) -> date | None:
-    """Return the day that a text which matches DAY means; None if there is no such day.
+    """Return the day of a text that matches DAY; None if there is no such day.
 
     A weekday or a date without a year is the next one after today; with `backwards` the last one.
     Raises Ambiguous for `next Friday`.

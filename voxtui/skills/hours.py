@@ -61,7 +61,7 @@ class _Wanted:
 
 
 def read_moment(text: str, now: datetime) -> datetime:
-    """Return the local moment that a text which matches BARE_WHEN means.
+    """Return the local moment of a text that matches BARE_WHEN.
 
     Raises Ambiguous with a question if it means none, several, or one that has passed.
     """

@@ -20,7 +20,7 @@ LARGEST_FILE = 1 << 20
 """Bytes."""
 
 MOST_ENTRIES = 100
-"""Timers, and reminders, that are kept at once."""
+"""Largest number of timers, and of reminders."""
 
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 _Name = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
@@ -118,7 +118,7 @@ class Kept:
             os.close(lock)
 
     def try_to_ring(self) -> int | None:
-        """Return a descriptor that makes this process the one that rings; None: another one is.
+        """Make this process the one that rings. Return a descriptor; None: another process rings.
 
         Closing it gives the right back. Raises InputError.
         """

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from voxtui.skills.kept import Entries, Reminder, Timer
 
 LOOK_SECONDS = 1.0
-"""Interval at which the files are looked at, because another voxtui may change them."""
+"""Interval at which the files are checked, because another voxtui may change them."""
 
 CLOSE_SECONDS = 2.0
-"""Longest wait for the thread, which may be compiling the rules: a tenth of a second."""
+"""Longest wait for the thread. It may be compiling the rules, which takes a tenth of a second."""
 
 _QUIET_AGAIN = "That is done already. Say it again if you want it twice."
 _RINGS_IF_OPEN = "It rings while voxtui is open."

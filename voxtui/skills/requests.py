@@ -1,4 +1,4 @@
-"""Do what a request about timers or reminders asks, and say what was done."""
+"""Carry out a request about timers or reminders, and return a sentence about the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class _Refused(Exception):
-    """Nothing was done. The message says why."""
+    """The request was not carried out. The message is the reason."""
 
 
 def acts(request: Request) -> bool:

@@ -14,7 +14,7 @@ LONGEST_REQUEST = 200
 
 
 def understand(sentence: str, now: datetime) -> Meaning | None:
-    """Return what `sentence` asks of the skills at the local time `now`; None: of none of them.
+    """Return the meaning of `sentence` at the local time `now`; None if no skill understands it.
 
     Takes well under a millisecond.
     """

@@ -146,7 +146,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         )
         self.device_offset = device_offset
         self._explained = False
-        """a notice told why nothing was heard in this turn"""
+        """a notice gave the reason why nothing was heard in this turn"""
         self._frozen = False
         """`gc_tuning.freeze` was called, which must happen once"""
         self.keys = bindings(config.ui)
@@ -431,7 +431,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._offer_keys()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer what a key does now, and nothing of it while another screen lies on top."""
+        """Offer the present actions of the keys; none of the commands below another screen."""
         match action:
             case "talk":
                 return self._talk_key_talks
@@ -526,7 +526,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.controls.typing("" if event.value.startswith("/") else event.value)
 
     async def _send(self, text: str) -> None:
-        """Obey the command that `text` is, or have it answered."""
+        """Run `text` as a command if it is one; otherwise have it answered."""
         if not (text := text.strip()):
             self.action_mend()
             return

@@ -58,7 +58,7 @@ class Recall:
 class Field(Input):
     """A line of text. The app hands it each key in order, because its own queue would be late.
 
-    A key that waits in the queue of a widget is overtaken by what the app does with the next one.
+    While a key waits in the queue of a widget, the app may already act on the next one.
     """
 
     def __init__(self) -> None:

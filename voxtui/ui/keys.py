@@ -1,4 +1,4 @@
-"""The keys of the screen. None of a command types a character, so typing starts no command."""
+"""The keys of the screen. A key of a command types no character, so typing starts no command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textual.binding import Binding
 from voxtui.settings.schema import UiConfig
 
 ESCAPE = {"drop": "Drop", "stop": "Stop", "leave": "Leave", "live": "Newest"}
-"""What Esc does, in the order in which it is tried, and its name in the footer."""
+"""The actions of Esc, in the order in which they are tried, with their names in the footer."""
 
 
 def shown(key: str) -> str:
@@ -20,7 +20,7 @@ def shown(key: str) -> str:
 def bindings(ui: UiConfig) -> Sequence[Binding]:
     """Return every key. Those with a tooltip are listed by the help.
 
-    A command works also while a text is written. So it has priority over the text field.
+    A command also works while a text is written, so its key has priority over the text field.
     """
     keys = ui.keys
 

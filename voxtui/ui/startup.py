@@ -1,4 +1,4 @@
-"""What an empty screen says: the welcome, the progress of loading, and the sample clips."""
+"""The content of an empty screen: the welcome, the progress of loading, and the sample clips."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from voxtui.ui.talkkey import Mode
 
 
 def welcome(mode: Mode | None, key: str, sends_to: str) -> Sequence[str]:
-    """Return how to talk, what stays private, and where the rest is.
+    """Return the lines of the welcome: how to talk, where the voice goes, where the help is.
 
     `mode` None: no microphone is in use. `sends_to`: the servers that receive voice and words.
     """

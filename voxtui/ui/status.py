@@ -170,7 +170,7 @@ class Status:
     # Problems.
 
     def show_problem(self, message: str) -> None:
-        """Show a problem that no key mends. It goes with the next turn."""
+        """Show a problem that no key mends. The next turn removes it."""
         self._reason = message
         if self.level.name is None:
             self._show_no_microphone()
@@ -293,7 +293,7 @@ class Status:
                 return f"{key}: talk over it · Esc: stop"
 
     def _recorded(self) -> str:
-        """Return how long one has spoken, and near the end of a recording how long one may."""
+        """Return the seconds of speech so far, and near the end of a recording the seconds left."""
         left = self._controls.engine.seconds_left
         ending = left is not None and left <= ENDING_SECONDS
         return f"{self._spoken_seconds():.1f} s" + (f", {left:.0f} s left" if ending else "")

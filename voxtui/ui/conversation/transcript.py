@@ -214,7 +214,7 @@ class Transcript(ScrollView, can_focus=True):
         """the entries that `restore` brings back"""
 
     def show_welcome(self, lines: Sequence[str]) -> None:
-        """Show `lines` where nothing was said yet. They go with the first entry, for good."""
+        """Show `lines` until the first entry is added, which removes them for good."""
         if self._begun:
             return
         self.entries = [

@@ -178,7 +178,7 @@ class TurnView:
             del self._paragraphs[1:]
 
     def _discard(self) -> None:
-        """Leave nothing of a turn in which nothing was said."""
+        """Remove the entries of a turn in which nothing was said."""
         self._transcript.drop([self._request, *(entry for _, entry in self._paragraphs)])
 
     def _remark(self, text: str, style: str = "$text-muted italic") -> None:
