@@ -200,13 +200,18 @@ def test_run_installs_the_system_packages_before_it_starts(steps):
 
 
 def test_set_up_installs_only_what_has_the_locked_hash(steps):
-    """Every package of the lock has hashes, and pip gets the option that demands them."""
+    """Every package of the lock has hashes, and pip gets the option that demands them.
+
+    An isolated build would download its backend without a hash.
+    """
     for lock in ("requirements.lock", "requirements-test.lock"):
         blocks = re.split(r"\n(?=\S)", (REPOSITORY / lock).read_text())
         packages = [block for block in blocks if not block.startswith("#")]
         assert all("==" in block and "--hash=sha256:" in block for block in packages)
         (install,) = [line for line in steps.splitlines() if line.endswith(f" {lock}")]
         assert "--require-hashes" in install
+    (install,) = [line for line in steps.splitlines() if "--editable" in line]
+    assert "--no-deps" in install and "--no-build-isolation" in install
 
 
 @pytest.mark.slow

@@ -56,6 +56,17 @@ def test_an_interrupt_while_the_command_line_is_imported_exits_with_130():
     assert (ran.returncode, ran.stderr) == (130, b"")
 
 
+def test_a_signal_after_the_end_of_the_command_line_prints_no_traceback():
+    code = (
+        "import os, signal, sys, types, voxtui.__main__ as m\n"
+        "sys.modules['voxtui.cli'] = types.SimpleNamespace(main=lambda: None)\n"
+        "m.main()\n"
+        "os.kill(os.getpid(), signal.SIGTERM)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (-signal.SIGTERM, b"")
+
+
 @pytest.fixture
 def main(monkeypatch, capfd):
     """Run the command line on `arguments` in this process: (exit code, stdout, stderr)."""

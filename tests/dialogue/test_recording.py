@@ -21,6 +21,13 @@ def test_without_speech_there_is_no_utterance() -> None:
     assert record("").utterance() is None
 
 
+def test_the_extent_is_kept_and_not_counted_again() -> None:
+    """The engine and the brain read it for each frame of an utterance of two minutes."""
+    recording = record("..xx")
+    assert recording.extent is recording.extent
+    assert recording.extent.speech_frames == 2
+
+
 @given(st.text(alphabet=".x", max_size=60), st.integers(0, 20))
 def test_silence_after_the_last_speech_changes_nothing(pattern: str, more: int) -> None:
     first, second = record(pattern).utterance(), record(pattern + "." * more).utterance()

@@ -8,6 +8,7 @@ from tests.ui.states import ANSWER
 from voxtui.dialogue.events import ReplyText
 from voxtui.records.metrics import characters_at
 from voxtui.settings.schema import Config, UiConfig
+from voxtui.ui.conversation.turn_view import LONGEST_LIT
 from voxtui.ui.themes import DARK
 
 CLAUSES = [(0, 0.0), (10, 1.0), (30, 3.0)]
@@ -29,6 +30,20 @@ def bright(s) -> str:
     return "".join(
         segment.text for segment in segments if Color.from_rich_color(segment.style.color) == wanted
     )
+
+
+async def test_a_long_answer_is_not_lit_because_each_word_would_wrap_all_of_it():
+    async with screen() as s:
+        s.engine.begin()
+        s.engine.report(ReplyText(1, "word " * 100))
+        await s.settle()
+        view = s.app.turns.view
+        view.light(9)
+        assert view.latest.lit == 4
+        s.engine.report(ReplyText(1, "word " * (LONGEST_LIT // 5)))
+        await s.settle()
+        view.light(90)
+        assert view.latest.lit is None
 
 
 async def test_words_light_up_as_they_are_heard_and_all_at_the_end():
