@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from voxtui.brains.prompting import EXAMPLES, examples, until_repeated
 from voxtui.settings.schema import BrainConfig, Config
@@ -43,3 +48,26 @@ def test_a_reply_that_goes_in_circles_ends(text: str, kept: str) -> None:
 )
 def test_an_ordinary_reply_stays_whole(text: str) -> None:
     assert cut(text) == text
+
+
+def runs(words: list[str], length: int) -> int:
+    """Count how often the last `length` of `words` stand in them."""
+    starts = range(len(words) - length + 1)
+    return sum(words[start : start + length] == words[-length:] for start in starts)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "ab", " ", " a b", ". ", "A", ""]), max_size=80))
+def test_a_reply_ends_at_the_token_that_completes_a_repetition(texts: list[str]) -> None:
+    kept = list(until_repeated(texts))
+    assert kept == texts[: len(kept)]
+    for end in range(1, min(len(kept) + 1, len(texts)) + 1):
+        words = re.findall(r"\w+", "".join(texts[:end]).lower())
+        repeated = runs(words, 5) >= 3 or runs(words, 10) >= 2
+        assert repeated == (end > len(kept))
+
+
+def test_the_work_is_in_proportion_to_the_reply() -> None:
+    texts = [f"word{number} " for number in range(4096)]
+    begun = time.thread_time()
+    assert list(until_repeated(texts)) == texts
+    assert time.thread_time() - begun < 5.0  # 0.1 s if linear, 14 s if each token reads all words

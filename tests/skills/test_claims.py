@@ -1,5 +1,7 @@
 """A model's claim of a deed gets a note; talk about such things gets none."""
 
+import time
+
 import pytest
 
 from voxtui.skills.claims import doubt
@@ -39,3 +41,13 @@ def test_a_claim_is_noted(reply):
 )
 def test_talk_about_such_things_is_not(reply):
     assert doubt(reply) is None
+
+
+@pytest.mark.parametrize(
+    "piece", ["I set ", "I will be ", "your a b c ", "a timer is ", "the a-a "]
+)
+def test_the_work_is_in_proportion_to_the_reply(piece):
+    """A match holds the interpreter: no key is served meanwhile."""
+    begun = time.thread_time()
+    assert doubt(piece * (130_000 // len(piece))) is None
+    assert time.thread_time() - begun < 5.0  # 0.5 s if linear, minutes if quadratic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -60,21 +61,27 @@ def examples(config: Config) -> tuple[tuple[str, str], ...]:
     return EXAMPLES if config.brain.instruction == BrainConfig().instruction else ()
 
 
+RUNS = ((5, 3), (10, 2))
+"""A reply goes in circles if it ends with 5 words for the third time, or with 10 for the second."""
+
+
 def until_repeated(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the tokens of a reply until it goes in circles, as small models do in a story."""
-    said = ""
+    """Yield the tokens of a reply until it goes in circles, as small models do in a story.
+
+    The work is proportional to the reply.
+    """
+    seen = Counter[tuple[str, ...]]()
+    words: list[str] = []
+    """the last complete words"""
+    growing = ""
+    """the last word, which the next token may continue"""
     for text in texts:
-        said += text
-        if _repeats(re.findall(r"\w+", said.lower())):
-            return
+        *complete, growing = re.split(r"\W+", f"{growing}{text}".lower())
+        for word in filter(None, complete):
+            words = [*words, word][-RUNS[-1][0] :]
+            seen.update(tuple(words[-length:]) for length, _ in RUNS if len(words) >= length)
+        latest = [*words, growing] if growing else words
+        for length, times in RUNS:
+            if seen[tuple(latest[-length:])] + bool(growing) >= times:
+                return
         yield text
-
-
-def _repeats(words: list[str]) -> bool:
-    """Return whether `words` end with 5 words for the third time, or 10 for the second."""
-    for length, times in ((5, 3), (10, 2)):
-        last = words[-length:]
-        starts = range(len(words) - length + 1)
-        if sum(words[start : start + length] == last for start in starts) >= times:
-            return True
-    return False

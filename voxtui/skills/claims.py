@@ -7,11 +7,15 @@ import re
 _THING = r"(?:timers?|reminders?|alarms?|countdown|e-?mails?|messages?|appointments?|events?|call)"
 _DONE = r"(?:set|started|created|added|scheduled|sent|saved|stopped|cancell?ed|paused|deleted)"
 
+LONGEST_CLAIM = 80
+"""Characters between verb and thing. Without a limit the work is quadratic in a reply without full
+stops, and the interpreter serves no key and no signal while it matches a pattern."""
+
 _CLAIM = re.compile(
     rf"\b(?:I|I've|I have|I just|I've just|I have just|I'll|I will|I am|I'm)\b"
     rf"(?: (?:have|just|now|also|already|successfully|be))*"
     rf" (?:{_DONE}|set|start|setting|starting|send|sending|create|creating|schedule|scheduling)\b"
-    rf"[^.?!]*\b(?P<a>{_THING})\b"
+    rf"[^.?!]{{0,{LONGEST_CLAIM}}}\b(?P<a>{_THING})\b"
     rf"|\b(?:your|the|a) (?:[\w-]+ ){{0,4}}(?P<b>{_THING})(?: [\w' -]{{0,40}}?)?"
     rf" (?:is|are|has been|have been|was)(?: now| already| successfully)?"
     rf" (?:{_DONE}|running|on its way)\b"
