@@ -141,7 +141,11 @@ class OneAfterAnother:
         def generate() -> None:
             sampling = self._config.generation.sampling()
             self._chat.run(
-                prompt, sampling, tokens, lambda: False, lambda text: out.put(text) is not None
+                prompt,
+                sampling,
+                tokens,
+                lambda done, total: False,
+                lambda text: out.put(text) is not None,
             )
             out.put(None)
 

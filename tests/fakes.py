@@ -32,6 +32,7 @@ from voxtui.dialogue.events import (
     TurnFinished,
     TurnStarted,
 )
+from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.interfaces import Past, Progress
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.dialogue.recording import Recording
@@ -91,7 +92,8 @@ class ScriptedBrain:
         self.listened: list[tuple[Past, Flag]] = []
         self.recordings: list[Recording] = []
         self.frames: list[tuple[Frame, bool]] = []
-        self.read: list[tuple[Past, str, Flag]] = []
+        self.typed: list[tuple[Past, str, Flag]] = []
+        self.read_pasts: list[tuple[Past, Callable[[int, int], object]]] = []
         self.inferences = 0
         self.warmed = False
         self.closed = False
@@ -108,8 +110,11 @@ class ScriptedBrain:
         recording = self.recordings[-1]
         self.frames.append((recording.frames[-1], recording.verdicts[-1]))
 
+    def read(self, past: Past, progress: Callable[[int, int], object], cancelled: Flag) -> None:
+        self.read_pasts.append((past, progress))
+
     def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
-        self.read.append((past, text, cancelled))
+        self.typed.append((past, text, cancelled))
 
     def reply(
         self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
@@ -352,6 +357,9 @@ class ScriptedEngine:
     def send_text(self, text: str, at: float | None = None) -> int:
         self.calls.append(("say", text))
         return self.turns + 1
+
+    def give(self, given: GivenText) -> None:
+        self.calls.append(("give", given))
 
     def typing(self, text: str) -> None:
         self.typed.append(text)

@@ -82,6 +82,27 @@ def test_without_a_terminal_the_screen_names_the_alternatives(voxtui):
     )
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"abc\xff", "is not UTF-8 text: byte 3 is invalid."),
+        (b"GGUF\0", "is not text: byte 4 is NUL."),
+        (b" \n", "there is no text in it."),
+        (None, "cannot be read: No such file or directory."),
+    ],
+)
+def test_a_file_to_talk_about_must_be_text(voxtui, content, why):
+    if content is not None:
+        (voxtui.here / "given").write_bytes(content)
+    assert sentence(voxtui("--plain", "-f", "given")) == f"given: {why}"
+
+
+def test_files_to_talk_about_are_for_talking(voxtui):
+    ran = voxtui("-f", "given", "devices")
+    assert ran.returncode == 2
+    assert "--file is for talking, not for devices." in ran.stderr
+
+
 @pytest.mark.parametrize("arguments", [("nonsense",), ("ask",), ("--nonsense",), ("models", "x")])
 def test_wrong_usage_exits_with_2_and_prints_the_usage(voxtui, arguments):
     ran = voxtui(*arguments)

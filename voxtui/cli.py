@@ -109,31 +109,41 @@ class InOrder(click.Group):
     __version__, "-V", "--version", prog_name="voxtui", message="%(prog)s %(version)s"
 )
 @click.option("--plain", is_flag=True, help="Talk in lines, without the screen.")
+@click.option("-f", "--file", "files", type=FILE_PATH, multiple=True, metavar="FILE",
+              help="Talk about the text of FILE. Repeatable.")  # fmt: skip
 @quiet_option
 @global_options
-def cli(options: Options, plain: bool, quiet: bool) -> None:
+def cli(options: Options, plain: bool, files: tuple[Path, ...], quiet: bool) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
-    Without a command the screen opens; F1 lists its keys. Nothing leaves this machine, unless
+    Without a command the screen opens; F1 lists its keys. Text from a pipe is what you talk about:
+    git diff | voxtui. Nothing leaves this machine, unless
     brain.name is "remote": then your voice and words go to the server that brain.remote.url names.
     """
     command = click.get_current_context().invoked_subcommand
     if command is not None and plain:
         raise click.UsageError(f"--plain is for talking, not for {command}.")
+    if command is not None and files:
+        raise click.UsageError(f"--file is for talking, not for {command}.")
     if quiet and not plain:
         raise click.UsageError("--quiet stands after the command, or with --plain.")
     if plain:
         from voxtui.commands.plain import talk_in_lines
+        from voxtui.commands.text import given_text
 
-        answered = talk_in_lines(options.load().config, quiet)
+        given = [given_text(file) for file in files]
+        answered = talk_in_lines(options.load().config, quiet, given)
         leave(0 if answered else FAILED_TURN)
     elif command is None:
-        leave(open_screen(options.load().config))
+        leave(open_screen(options.load().config, files))
 
 
-def open_screen(config: Config) -> int:
-    """Open the screen and return its exit code. Raises InputError."""
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+def open_screen(config: Config, files: tuple[Path, ...]) -> int:
+    """Open the screen to talk, about the texts of `files` and stdin. Return its exit code.
+
+    Raises InputError.
+    """
+    if not all(stream.isatty() for stream in (sys.stdout, sys.stderr)):
         raise InputError(
             "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
         )
@@ -144,9 +154,15 @@ def open_screen(config: Config) -> int:
         raise InputError(
             f"This terminal cannot show the screen (TERM={term}).", "Without it: voxtui --plain"
         )
+    from voxtui.commands.text import STDIN, given_text, take_keys_from_terminal
+
+    given = [given_text(file) for file in files]
+    if not sys.stdin.isatty():
+        given.append(given_text(STDIN))
+        take_keys_from_terminal()
     from voxtui.ui.command import run
 
-    return run(config)
+    return run(config, given)
 
 
 @cli.command()

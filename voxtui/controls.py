@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from voxtui.audio.devices import Device
     from voxtui.dialogue.commands import ReplaceParts
     from voxtui.dialogue.engine import Engine
+    from voxtui.dialogue.given import GivenText
     from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
     from voxtui.dialogue.loaders import Loaders
     from voxtui.settings.schema import Config
@@ -161,6 +162,12 @@ class Controls:
         """Answer `text`. Returns the number of its turn. Raises Refused."""
         self._require_model()
         return self._began(self.engine.send_text(text, at))
+
+    def give(self, given: GivenText) -> None:
+        """Add a text to the conversation, to talk about. Raises Refused if it is empty."""
+        if not given.text.strip():
+            raise Refused(f"There is no text in {given.name}.")
+        self.engine.give(given)
 
     def typing(self, text: str) -> None:
         """Let the brain prepare for `text`, which is being typed; empty: for none."""

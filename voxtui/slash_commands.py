@@ -34,6 +34,7 @@ COMMANDS: Sequence[SlashCommand] = (
     SlashCommand("new", "start a new conversation"),
     SlashCommand("numbers", "show the times of the last answer"),
     SlashCommand("panel", "show the times as one line, at a glance or as a laboratory"),
+    SlashCommand("paste", "talk about the text on the clipboard"),
     SlashCommand("quit", "quit"),
     SlashCommand("save", "save the session: Markdown, JSON and WAV files"),
     SlashCommand("stop", "drop what you say, or stop the answer"),

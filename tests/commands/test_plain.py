@@ -21,6 +21,7 @@ from voxtui.dialogue.events import (
     MicrophoneLost,
     Notice,
     Rang,
+    Reading,
     ReplyText,
     SpokenUpTo,
     State,
@@ -131,6 +132,22 @@ def test_quiet_prints_the_conversation_and_errors_only(converse):
         "Vox: Noon.",
         "There is no sample clip 9. Choose 1 to 1.",
     ]
+
+
+def test_a_given_text_and_the_clipboard_are_read_with_their_progress(converse, monkeypatch):
+    monkeypatch.setattr("voxtui.commands.plain.clipboard_text", lambda: "a text")
+
+    def script(engine, told):
+        engine.load()
+        yield "/paste"
+        told("give")
+        for reading in (Reading(0, 980, None), Reading(3, 980, 34.6), Reading(6, 980, 33.0)):
+            engine.report(reading)
+        engine.report(Reading(980, 980, 0.0))
+
+    said, commands = converse(script)
+    assert commands == ["give"]
+    assert said[-2:] == ["Reading 980 tokens: 35 s.", "The text is read."]
 
 
 def test_the_device_offset_is_shown_beside_the_first_sound(converse):

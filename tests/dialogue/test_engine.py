@@ -64,8 +64,8 @@ def test_states_follow_the_turn() -> None:
 
 
 def typed_ahead(brain: ScriptedBrain, count: int) -> list[str]:
-    until(lambda: len(brain.read) >= count)
-    return [text for _, text, _ in brain.read]
+    until(lambda: len(brain.typed) >= count)
+    return [text for _, text, _ in brain.typed]
 
 
 def test_the_brain_follows_a_text_that_is_typed_after_the_same_past() -> None:
@@ -76,7 +76,7 @@ def test_the_brain_follows_a_text_that_is_typed_after_the_same_past() -> None:
         assert typed_ahead(talk.brain, 1) == ["How"]
         talk.engine.typing(" How are ")
         assert typed_ahead(talk.brain, 2) == ["How", "How are"]
-        past, _, cancelled = talk.brain.read[-1]
+        past, _, cancelled = talk.brain.typed[-1]
         assert [turn.user_text for turn in past] == ["hello"]
         talk.engine.send_text("How are you?")
         talk.turn()
@@ -91,9 +91,9 @@ def test_a_deleted_text_and_the_talk_key_end_the_work_ahead_at_once() -> None:
         ):
             talk.engine.typing("How")
             typed_ahead(talk.brain, number)
-            assert not talk.brain.read[-1][2].is_set()
+            assert not talk.brain.typed[-1][2].is_set()
             end()
-            assert talk.brain.read[-1][2].is_set()
+            assert talk.brain.typed[-1][2].is_set()
             talk.engine.cancel()
             talk.events.drain()
 
@@ -107,7 +107,7 @@ def test_only_the_newest_of_the_texts_that_were_typed_over_an_answer_is_worked_o
             talk.engine.typing(text)
         waiting.set()
         assert typed_ahead(talk.brain, 1) == ["How"]
-        assert len(talk.brain.read[0][0]) == 1
+        assert len(talk.brain.typed[0][0]) == 1
 
 
 def test_nothing_is_worked_on_for_a_text_while_one_talks() -> None:
@@ -118,7 +118,7 @@ def test_nothing_is_worked_on_for_a_text_while_one_talks() -> None:
         talk.engine.send_text("How?")
         talk.turn()
         talk.turn()
-        assert talk.brain.read == []
+        assert talk.brain.typed == []
 
 
 def test_models_are_warm_before_ready() -> None:

@@ -146,8 +146,9 @@ async def screen(
     open_clip=lambda path: lambda listener, stopped: None,
     clips=CLIPS,
     parts=None,
+    given=(),
 ) -> AsyncIterator[Screen]:
-    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, parts)
+    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, parts, given=given)
     engine = app.controls.engine
     assert isinstance(engine, ScriptedEngine)
     async with app.run_test(size=size) as pilot:

@@ -17,12 +17,14 @@ from voxtui.dialogue.events import (
     LoadFailed,
     Loading,
     Notice,
+    Reading,
     ReplyText,
     SpokenUpTo,
     State,
     StateChanged,
     UserWords,
 )
+from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.errors import InputError, ModelError
 from voxtui.ui.conversation.transcript import Transcript
@@ -467,6 +469,45 @@ async def test_the_engine_follows_what_is_typed_until_the_field_is_left():
         await s.pilot.press("backspace")
         await s.press("escape")
         assert s.engine.typed == ["h", "hi", "h", ""]
+
+
+async def test_a_command_is_not_followed_as_a_text():
+    async with screen() as s:
+        await s.press("slash")
+        await s.type("/new")
+        assert set(s.engine.typed) == {""}
+
+
+async def test_texts_that_were_given_at_the_start_are_read_with_their_progress():
+    given = GivenText("stdin", "a diff")
+    async with screen(given=[given]) as s:
+        assert ("give", given) in s.engine.calls
+        s.engine.report(Reading(450, 980, 14.2))
+        await s.settle()
+        assert "450 of 980 tokens read, 14 s left" in s.text
+        s.engine.report(Reading(980, 980, 0.0))
+        await s.settle()
+        assert "tokens read" not in s.text
+
+
+@pytest.mark.parametrize(
+    ("clipboard", "shown"),
+    [("a text", ""), (" ", "There is no text in the clipboard."), (None, "No clipboard.")],
+)
+async def test_the_text_on_the_clipboard_can_be_talked_about(monkeypatch, clipboard, shown):
+    def read() -> str:
+        if clipboard is None:
+            raise InputError("No clipboard.")
+        return clipboard
+
+    monkeypatch.setattr("voxtui.ui.app.clipboard_text", read)
+    async with screen() as s:
+        await s.app.run_action("paste")
+        await s.app.workers.wait_for_complete()
+        await s.settle()
+        expected = [] if shown else [("give", GivenText("the clipboard", "a text"))]
+        assert [call for call in s.engine.calls if call[0] == "give"] == expected
+        assert shown in s.text + "".join(s.toasts)
 
 
 async def test_an_empty_line_is_not_sent():

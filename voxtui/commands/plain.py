@@ -16,6 +16,7 @@ from typing import TypeAlias
 import click
 
 from voxtui.commands.stderr import native_log, native_stderr_in
+from voxtui.commands.text import clipboard_text
 from voxtui.controls import (
     ClipEnded,
     ControlEvent,
@@ -39,6 +40,7 @@ from voxtui.dialogue.events import (
     MicrophoneOpened,
     Notice,
     Rang,
+    Reading,
     Remark,
     ReplyText,
     SpokenUpTo,
@@ -48,6 +50,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.errors import ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.records.device_offset import device_offset
@@ -117,19 +120,23 @@ class Plain:
         self._lines: deque[str] = deque()
         """lines of a file or pipe that wait for the turn before them"""
         self._loading = ""
+        self._reading = False
+        """the seconds that a long text takes are printed"""
         self._introduced = False
         self._in_reply = False
         """the last printed line holds a reply and is not ended yet"""
         self._all_done = True
         self._closed = False
 
-    def run(self, lines: Iterable[str]) -> bool:
-        """Talk until `lines` end, or /quit. Return whether every line was done.
+    def run(self, lines: Iterable[str], given: Sequence[GivenText] = ()) -> bool:
+        """Talk about `given` until `lines` end, or /quit. Return whether every line was done.
 
         Raises the exception of a thread that died. Raises the error of a failed start unless the
         user can retry at the keyboard.
         """
         self.controls.start()
+        for text in given:
+            self.controls.give(text)
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()
         try:
             while not self._over():
@@ -184,6 +191,8 @@ class Plain:
                     self._print(f"You: {text}")
             case ReplyText(_, text):
                 self._show_reply(text)
+            case Reading():
+                self._show_reading(event)
             case SpokenUpTo(_, text):
                 self._print(f"Interrupted. You heard: {text}" if text else "Interrupted.")
             case Notice(message, "information"):
@@ -239,6 +248,14 @@ class Plain:
         if self._loading != (line := f"Loading: {step}{done}."):
             self._loading = line
             self._status(line)
+
+    def _show_reading(self, reading: Reading) -> None:
+        """Print the beginning and the end, because a line for each token would drown the rest."""
+        if reading.ended:
+            self._status("The text is read.")
+        elif not self._reading and reading.seconds_left is not None:
+            self._status(f"Reading {reading.total:,} tokens: {reading.seconds_left:.0f} s.")
+        self._reading = not reading.ended and reading.seconds_left is not None
 
     def _offer_retry(self, error: VoxtuiError) -> None:
         if isinstance(error, ModelMissing):
@@ -344,6 +361,8 @@ class Plain:
                 self._print(self._numbers(answered[-1]) if answered else "No numbers yet.")
             case "look":
                 controls.rescan_devices()
+            case "paste":
+                controls.give(GivenText("the clipboard", clipboard_text()))
             case "mute":
                 self._print("The voice is off." if controls.toggle_mute() else "The voice is on.")
             case "new":
@@ -373,8 +392,11 @@ def typed_lines(source: int = 0) -> Iterator[str]:
             yield line.decode(errors="replace")
 
 
-def talk_in_lines(config: Config, quiet: bool = False) -> bool:
-    """Talk on stdin and stdout. Return False if lines of a file or pipe were not all answered."""
+def talk_in_lines(config: Config, quiet: bool = False, given: Sequence[GivenText] = ()) -> bool:
+    """Talk on stdin and stdout, about the texts `given`.
+
+    Return False if lines of a file or pipe were not all answered.
+    """
     typed_live = sys.stdin.isatty()
     with native_stderr_in(native_log()), metrics_log(config.metrics.enabled) as log:
         plain = Plain(
@@ -387,5 +409,5 @@ def talk_in_lines(config: Config, quiet: bool = False) -> bool:
             typed_live=typed_live,
             quiet=quiet,
         )
-        all_done = plain.run(typed_lines())
+        all_done = plain.run(typed_lines(), given)
     return all_done or typed_live

@@ -10,12 +10,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from voxtui.errors import InputError
+from voxtui.dialogue.given import GivenText
+from voxtui.errors import InputError, strip_control_characters
 
 PIECE_BYTES = 1 << 16
 
 STDIN = Path("-")
 """stands for stdin, as in other programs"""
+
+GIVEN_CHARACTERS = 1_000_000
+"""More of a text than any model reads at once. A pipe may never end."""
 
 CLIPBOARD_SECONDS = 10
 """Timeout of a clipboard program. It waits for the program that owns the clipboard."""
@@ -32,6 +36,29 @@ def open_text(path: Path) -> Iterator[str]:
         return _decoded(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+
+
+def given_text(path: Path) -> GivenText:
+    """Read a text to talk about, up to its first megabyte. Raises InputError."""
+    name = "stdin" if path == STDIN else str(path)
+    text = ""
+    for piece in open_text(path):
+        text += piece
+        if len(text) > GIVEN_CHARACTERS:
+            break
+    if not text.strip():
+        raise InputError(f"{name}: there is no text in it.")
+    return GivenText(name, strip_control_characters(text))
+
+
+def take_keys_from_terminal() -> None:
+    """Make the terminal stdin, in place of a pipe that has been read. Raises InputError."""
+    try:
+        terminal = os.open(os.ttyname(sys.stderr.fileno()), os.O_RDWR | os.O_NOCTTY)
+        os.dup2(terminal, 0)
+        os.close(terminal)
+    except OSError as error:
+        raise InputError(f"The keys cannot be read from the terminal: {error.strerror}.") from error
 
 
 def _decoded(descriptor: int, name: str) -> Iterator[str]:

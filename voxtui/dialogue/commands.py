@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Mark, Marks
@@ -54,6 +55,13 @@ class SendText:
 
     turn: TurnHandle
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """Add a text to the conversation, to talk about."""
+
+    given: GivenText
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,7 @@ Command: TypeAlias = (
     Talk
     | Release
     | SendText
+    | Give
     | Typing
     | Redo
     | Cancel

@@ -18,6 +18,7 @@ from voxtui.dialogue.commands import (
     Cancel,
     Command,
     DeviceLost,
+    Give,
     NewConversation,
     Quit,
     RecallConversation,
@@ -48,6 +49,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.given import GivenText, estimated_tokens, fit
 from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
 from voxtui.dialogue.level import Clipping, describe_overflows, diagnose_level
@@ -65,6 +67,7 @@ from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Mark, Marks, Outcome
 from voxtui.dialogue.parts import Parts
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
+from voxtui.dialogue.reading import ReadingProgress
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.turn import LiveTurn, speak_alone, take_turn, transcribe_idle
 from voxtui.errors import ModelError, ModelLost, VoxtuiError
@@ -146,6 +149,7 @@ class Engine:
         """the latest turn created; the latest turn taken out of the inbox"""
         self._typing = Typing("", threading.Event())
         """the latest state of the text that is being typed"""
+        self._reading = ReadingProgress()
         self._closing = False
         self._excepthook = threading.excepthook
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
@@ -218,6 +222,10 @@ class Engine:
         handle = TurnHandle(0)
         handle.marks.mark(Mark.RELEASED, at)
         return self._enqueue(handle, SendText(handle, text))
+
+    def give(self, given: GivenText) -> None:
+        """Add a text to the conversation. The brain reads it before the next turn."""
+        self._inbox.put(Give(given))
 
     def typing(self, text: str) -> None:
         """Let the brain prepare for `text`, which is being typed; empty: for none."""
@@ -378,6 +386,8 @@ class Engine:
                 self._taken = handle
                 self._abandon_utterance()
                 self._answer_text(handle, text.strip())
+            case Give(given):
+                self._give(given)
             case Typing(text, cancelled):
                 # A later one, or a turn, is already in the inbox unless both are the newest.
                 if text and item is self._typing and self._newest is self._taken:
@@ -393,8 +403,10 @@ class Engine:
             case NewConversation():
                 self._abandon_utterance()
                 self._history.forget()
+                self._read_past()
             case RecallConversation():
                 self._history.recall()
+                self._read_past()
             case ReplaceParts():
                 self._abandon_utterance()
                 self._replace_parts(item)
@@ -451,12 +463,16 @@ class Engine:
             self._emit(ChangeFailed(error))
         self._emit(self._parts.loaded(changed))
         self._set_state(State.READY)
+        if change.brain is not None and (leaving := self._leaving()):
+            self._emit(Notice(f"This conversation has a given text.{leaving}"))
+        self._read_past()
 
     def _replace_lost_brain(self, reason: ModelLost) -> None:
         self._set_state(State.LOADING)
         self._parts.replace_lost_brain(reason)
         self._emit(self._parts.loaded())
         self._set_state(State.READY)
+        self._read_past()
 
     def _replace_microphone(self, opening: object, message: str) -> None:
         """Replace the lost microphone; answer the speech that it had captured."""
@@ -614,6 +630,34 @@ class Engine:
         else:
             self._finish(turn, Outcome.NO_SPEECH)
 
+    def _give(self, given: GivenText) -> None:
+        """Add what fits of a text to the history, and say what does not."""
+        used = sum(estimated_tokens(turn.user_text) for turn in self._history.past if turn.given)
+        most = self._parts.config.input.tokens(self._parts.brain_name)
+        kept, said = fit(given, most - used)
+        if kept is not None:
+            self._history.give(kept.as_turn())
+            said += self._leaving()
+        complete = kept is not None and kept.text == given.text and not self._parts.sends_to
+        self._emit(Notice(said, "information" if complete else "warning"))
+        self._read_past()
+
+    def _leaving(self) -> str:
+        """Return where given texts go that leave this machine; empty: they stay here."""
+        hosts = self._parts.sends_to
+        if not hosts or not any(turn.given for turn in self._history.past):
+            return ""
+        return f" It goes to {hosts} with your next words, unless you begin a new conversation."
+
+    def _read_past(self) -> None:
+        """Let the brain read the history while nobody speaks."""
+        if self.state is State.READY and self._turn is None:
+            self._parts.brain.read(self._history.past, self._report_reading, threading.Event())
+
+    def _report_reading(self, done: int, total: int) -> None:
+        if (reading := self._reading.take(done, total)) is not None:
+            self._emit(reading)
+
     def _read_ahead(self, text: str, cancelled: threading.Event) -> None:
         if self.state is State.READY:
             self._parts.brain.read_ahead(self._history.past, text, cancelled)
@@ -670,6 +714,7 @@ class Engine:
         if self._wants_transcript(turn):
             self._idle = transcribe_idle(turn, self._parts, self._history, self._emit)
         self._set_state(State.READY)
+        self._read_past()
 
     # Timers and reminders.
 

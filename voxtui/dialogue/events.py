@@ -103,6 +103,20 @@ class ReplyText:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """The brain reads a long text: `done` of `total` new tokens."""
+
+    done: int
+    total: int
+    seconds_left: float | None
+    """None: not known yet"""
+
+    @property
+    def ended(self) -> bool:
+        return self.done >= self.total
+
+
+@dataclass(frozen=True, slots=True)
 class SpokenUpTo:
     """The heard part of a reply that was cut off. The history keeps that part."""
 
@@ -190,6 +204,7 @@ Event: TypeAlias = (
     | Captured
     | UserWords
     | ReplyText
+    | Reading
     | SpokenUpTo
     | Notice
     | Remark

@@ -34,10 +34,8 @@ class History:
         turns = [*self.past, PastTurn(user_input, words, kept)]
         older = len(turns) - self._config.turns
         turns = [_as_text(turn) if i < older else turn for i, turn in enumerate(turns)]
-        while turns and sum(map(_size, turns)) > self._config.max_tokens:
-            turns.pop(0)
-        self.past, self.newest = tuple(turns), turn
-        self._forgotten = ((), None)
+        self.past = tuple(_within(turns, self._config.max_tokens))
+        self.newest, self._forgotten = turn, ((), None)
 
     def take_back(self, turn: int) -> None:
         """Remove the last turn, if it is this one."""
@@ -49,6 +47,10 @@ class History:
         if self.past and self.newest == turn:
             last = PastTurn(self.past[-1].user_input, words, self.past[-1].reply)
             self.past = (*self.past[:-1], last if self._config.turns else _as_text(last))
+
+    def give(self, turn: PastTurn) -> None:
+        """Add a given text, which is not dropped however long the conversation becomes."""
+        self.past, self.newest = (*self.past, turn), None
 
     def forget(self) -> None:
         """Empty the history. `recall` undoes it until the next turn is added."""
@@ -62,6 +64,18 @@ class History:
             self.past, self.newest = self._forgotten
 
 
+def _within(turns: list[PastTurn], most_tokens: int) -> list[PastTurn]:
+    """Return `turns` without the oldest ones that do not fit; given texts always fit."""
+    size = sum(_size(turn) for turn in turns if not turn.given)
+    kept: list[PastTurn] = []
+    for turn in turns:
+        if size > most_tokens and not turn.given:
+            size -= _size(turn)
+        else:
+            kept.append(turn)
+    return kept
+
+
 def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:
     """Return the whole tokens within the first `length` characters."""
     total = 0
@@ -73,7 +87,7 @@ def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:
 
 
 def _as_text(turn: PastTurn) -> PastTurn:
-    return PastTurn(turn.user_text, turn.words, turn.reply)
+    return PastTurn(turn.user_text, turn.words, turn.reply, turn.given)
 
 
 def _size(turn: PastTurn) -> int:

@@ -29,6 +29,8 @@ class PastTurn:
     """the user's words, where they are known"""
     reply: tuple[Token, ...]
     """the tokens of the heard part of the reply"""
+    given: bool = False
+    """a text to talk about, which stays until the conversation ends"""
 
     @property
     def user_text(self) -> str:
@@ -151,6 +153,15 @@ class Brain(Protocol):
 
     def wake(self) -> None:
         """Notice that the recording has a new frame. Called for each one. Returns within 1 ms."""
+        ...
+
+    def read(self, past: Past, progress: Callable[[int, int], object], cancelled: Flag) -> None:
+        """Read the past, before the user's next words are known. Returns at once.
+
+        The brain may do so on its own thread until `cancelled`, or do nothing. From now on it calls
+        `progress`, on one of its threads, with the tokens of a prompt that it has evaluated, and
+        with all tokens of that prompt. It sends nothing to another machine.
+        """
         ...
 
     def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:

@@ -59,6 +59,11 @@ class Parts:
         return self._brain.name if self._brain else self.config.brain.name
 
     @property
+    def sends_to(self) -> str:
+        """The servers that get the user's words; empty: none does."""
+        return self._brain.sends_to if self._brain else ""
+
+    @property
     def has_next_brain(self) -> bool:
         """True if another brain may replace one that is lost."""
         return len(self._brains.makers) > 1

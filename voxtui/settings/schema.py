@@ -180,6 +180,24 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: Annotated[int, Meta(ge=0, le=32_000)] = 1200
 
 
+INPUT_TOKENS = {"embedded": 1000}
+"""Most tokens of given texts, by brain. The embedded one reads some 30 tokens a second."""
+
+CONTEXT_TOKENS = 8192
+"""Context of every other brain. A quarter of it stays free for the conversation."""
+
+
+class InputConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Texts that the user gives to talk about."""
+
+    max_tokens: Annotated[int, Meta(ge=1, le=24_000)] | None = None
+    """None: the default of the brain in force"""
+
+    def tokens(self, brain: str) -> int:
+        """Return the most tokens with `brain`."""
+        return self.max_tokens or INPUT_TOKENS.get(brain, CONTEXT_TOKENS * 3 // 4)
+
+
 class Targets(msgspec.Struct, frozen=True):
     """Upper limits of a turn's times, in milliseconds."""
 
@@ -331,6 +349,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     generation: GenerationConfig = GenerationConfig()
     streaming: StreamingConfig = StreamingConfig()
     history: HistoryConfig = HistoryConfig()
+    input: InputConfig = InputConfig()
     targets: TargetsConfig = TargetsConfig()
     metrics: MetricsConfig = MetricsConfig()
     dictate: DictateConfig = DictateConfig()

@@ -18,7 +18,7 @@ from msgspec import inspect
 from voxtui.errors import ConfigError
 from voxtui.settings.paths import read_config, user_config_file
 from voxtui.settings.save import toml_value
-from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Config
+from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Config, InputConfig
 
 ENVIRONMENT = "VOXTUI_"
 
@@ -294,6 +294,7 @@ def _in_force(config: Config, settings: Mapping[str, Setting]) -> Iterator[Setti
     brain = config.brain.name if config.brain.name in TARGETS else DEFAULT_BRAIN
     defaults = {
         "generation": (config.generation.sampling(), f"preset {config.generation.preset}"),
+        "input": (InputConfig(config.input.tokens(brain)), f"default of the {brain} brain"),
         "targets": (config.targets.resolved(brain), f"default of the {brain} brain"),
     }
     for key in _keys():

@@ -18,6 +18,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import Footer, Input
 
+from voxtui.commands.text import clipboard_text
 from voxtui.controls import (
     ClipEnded,
     ControlEvent,
@@ -40,6 +41,7 @@ from voxtui.dialogue.events import (
     MicrophoneOpened,
     Notice,
     Rang,
+    Reading,
     Remark,
     ReplyText,
     SpokenUpTo,
@@ -49,6 +51,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError, ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.records.metrics import DeviceOffset
@@ -110,7 +113,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         open_clip: OpenClip | None = None,
         parts: PartMakers | None = None,
         device_offset: DeviceOffset = lambda speaker: None,
+        given: Sequence[GivenText] = (),
     ) -> None:
+        """`given`: texts to talk about."""
         # Without this, Textual writes greys where NO_COLOR forbids all colours.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         for theme in THEMES:
@@ -147,6 +152,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.device_offset = device_offset
         self._explained = False
         """a notice gave the reason why nothing was heard in this turn"""
+        self._given = given
         self._frozen = False
         """`gc_tuning.freeze` was called, which must happen once"""
         self.keys = bindings(config.ui)
@@ -196,7 +202,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.app_resume_signal.subscribe(self, self._paint_all)  # pyright: ignore[reportUnknownMemberType]
         self.set_interval(TICK_SECONDS, self.tick)
         self.set_interval(LEVEL_SECONDS, self.status.show_level)
-        self.call_after_refresh(self.controls.start)
+        self.call_after_refresh(self._start)
+
+    def _start(self) -> None:
+        self.controls.start()
+        for text in self._given:
+            self.controls.give(text)
 
     def on_unmount(self) -> None:
         self.controls.clips.stop()
@@ -255,6 +266,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self.turns.show_words(turn, text)
             case ReplyText(turn, text):
                 self.turns.show_reply(turn, text)
+            case Reading():
+                self.status.show_reading(event)
             case SpokenUpTo(turn, text):
                 self.turns.cut(turn, text)
             case Notice(text, "error"):
@@ -523,6 +536,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if event.input is not self.bar.field:
             return
         self._offer_keys()
+        # A slash begins a command.
         self.controls.typing("" if event.value.startswith("/") else event.value)
 
     async def _send(self, text: str) -> None:
@@ -545,6 +559,19 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _note_kept(self, text: str) -> None:
         self.tell(f"Kept until the models are loaded: “{text}”")
+
+    def action_paste(self) -> None:
+        self.run_worker(self._paste, thread=True, group="paste")
+
+    def _paste(self) -> None:
+        """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
+        try:
+            given = GivenText("the clipboard", clipboard_text())
+            self.call_from_thread(self.controls.give, given)
+        except InputError as error:
+            self._events.put(Notice(str(error), "error"))
+        except Refused as refused:
+            self.call_from_thread(self.refuse, refused)
 
     def action_page_up(self) -> None:
         self.transcript.scroll_page_up()
@@ -635,6 +662,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         yield Entry(CONVERSATION, "New conversation", self.action_new)
         yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
         yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")
+        yield Entry(CONVERSATION, "Paste", self.action_paste, "talk about the clipboard's text")
         yield Entry(CONVERSATION, "Save", self.action_save, "Markdown, JSON and sound files")
         yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self.controls.muted)
         yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")

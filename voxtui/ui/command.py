@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.dialogue.engine import LEAVING_SECONDS
+from voxtui.dialogue.given import GivenText
 from voxtui.records.device_offset import device_offset
 from voxtui.records.metrics_log import metrics_log
 from voxtui.settings.schema import Config
@@ -12,8 +15,8 @@ from voxtui.ui.terminal.restore import terminal_restored
 from voxtui.wiring import clip_opener, devices_engine, part_makers, sample_clips
 
 
-def run(config: Config) -> int:
-    """Show the screen until the user quits, and return the exit code."""
+def run(config: Config, given: Sequence[GivenText] = ()) -> int:
+    """Talk about the texts `given` until the user quits. Return the exit code."""
     with (
         native_stderr_in(native_log()),
         terminal_restored(),
@@ -26,6 +29,7 @@ def run(config: Config) -> int:
             clip_opener(config),
             part_makers(),
             device_offset=device_offset,
+            given=given,
         )
         try:
             app.run()

@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from voxtui.controls import LocalControls, Severity
-from voxtui.dialogue.events import Loaded, State
+from voxtui.dialogue.events import Loaded, Reading, State
 from voxtui.dialogue.level import decibels, diagnose_level
 from voxtui.dialogue.listening import ENDING_SECONDS
 from voxtui.errors import ModelMissing, VoxtuiError
@@ -132,6 +132,8 @@ class Status:
         self._sends_to = config.brain.remote.hosts if config.brain.name == "remote" else ""
         self._step = ""
         """the step of loading in progress, with its percentage"""
+        self._reading = ""
+        """how much of a long text the brain has read; empty: it reads none"""
 
     # Loading.
 
@@ -269,9 +271,16 @@ class Status:
         """Show the present action of the keys in the talk bar."""
         self._bar.hint(self._hint())
 
+    def show_reading(self, reading: Reading) -> None:
+        """Show how much of a long text the brain has read."""
+        self._reading = "" if reading.ended else describe_reading(reading)
+        self.show_hint()
+
     def _hint(self) -> str:
         if self._controls.failed:
             return "What you type is kept"
+        if self._reading and self._controls.state in (State.READY, State.THINKING):
+            return self._reading
         key, mode, state = self._key_name, self._mode(), self._controls.state
         match state:
             case State.LOADING:
@@ -297,3 +306,8 @@ class Status:
         left = self._controls.engine.seconds_left
         ending = left is not None and left <= ENDING_SECONDS
         return f"{self._spoken_seconds():.1f} s" + (f", {left:.0f} s left" if ending else "")
+
+
+def describe_reading(reading: Reading) -> str:
+    left = "" if reading.seconds_left is None else f", {reading.seconds_left:.0f} s left"
+    return f"{reading.done:,} of {reading.total:,} tokens read{left}"

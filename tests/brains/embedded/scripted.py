@@ -47,7 +47,7 @@ class ScriptedChat:
         prompt: str,
         sampling: Sampling,
         max_tokens: int,
-        on_prefilled: Callable[[], bool],
+        on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
         *,
         ignore_end: bool = False,
@@ -55,7 +55,7 @@ class ScriptedChat:
         self.prompts.append(prompt)
         self.seeds.append(sampling.seed)
         self.before(prompt)
-        if on_prefilled():
+        if on_prefilled(len(prompt), len(prompt)):
             return False
         texts = self.texts[:max_tokens]
         for number, text in enumerate(texts, 1):

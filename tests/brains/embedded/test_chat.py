@@ -51,7 +51,8 @@ def say(text):
 
 llama = Llama(512)
 llama.load(Path(sys.argv[1]), tell if sys.argv[2] != "talks" else lambda: None)
-llama.run("Once", Config().generation.sampling(), 400, lambda: False, say, ignore_end=True)
+sampling = Config().generation.sampling()
+llama.run("Once", sampling, 400, lambda done, total: False, say, ignore_end=True)
 """
 
 
@@ -153,7 +154,7 @@ def generated(llama: Llama, prompt: str, most: int, ignore_end: bool = False) ->
         return False
 
     sampling = small(temperature=0.0).generation.sampling()
-    llama.run(prompt, sampling, most, lambda: False, take, ignore_end=ignore_end)
+    llama.run(prompt, sampling, most, lambda done, total: False, take, ignore_end=ignore_end)
     return texts
 
 

@@ -70,7 +70,7 @@ class ChatModel(Protocol):
         prompt: str,
         sampling: Sampling,
         max_tokens: int,
-        on_prefilled: Callable[[], bool],
+        on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
         *,
         ignore_end: bool = False,
@@ -105,6 +105,7 @@ class ChatReply(Speculation[str]):
         cancelled: Flag,
         settled: str = "",
         due_at: float = 0.0,
+        progress: Callable[[int, int], object] = lambda done, total: None,
     ) -> None:
         super().__init__((prompt, max_tokens), cancelled, due_at=due_at)
         self.prefilled_at: float | None = None
@@ -113,6 +114,7 @@ class ChatReply(Speculation[str]):
         self._sampling = sampling
         self._max_tokens = max_tokens
         self._settled = settled
+        self._progress = progress
         self._works: list[Work] = []
 
     def follow(self, earlier: ChatReply) -> None:
@@ -131,9 +133,10 @@ class ChatReply(Speculation[str]):
     def advance(self, wanted: Callable[[], bool]) -> bool:
         """Continue after the tokens so far. See Speculation."""
 
-        def on_prefilled() -> bool:
+        def on_prefilled(done: int, total: int) -> bool:
             if not self.computed:
                 self.prefilled_at = time.monotonic()
+            self._progress(done, total)
             return not wanted()
 
         def on_token(text: str) -> bool:
@@ -222,7 +225,8 @@ class EmbeddedBrain:
         self._instruction = instruction(config)
         self._examples = examples(config)
         self._recogniser = recogniser or Moonshine()
-        context = PROMPT_TOKENS + config.history.max_tokens * 5 // 4 + self._sampling.max_new_tokens
+        read = config.history.max_tokens + config.input.tokens(self.name)
+        context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
         self._chat = chat or Llama(
             -(-context // 256) * 256,
             self._prompt((), ""),
@@ -232,6 +236,7 @@ class EmbeddedBrain:
         self._replies: SpeculationThread | None = None
         self._ahead: ChatReply | None = None
         """what was requested last for a turn that is not answered yet"""
+        self._progress: Callable[[int, int], object] = lambda done, total: None
         self._changed = threading.Condition()
         self._live: LiveUtterance | None = None
         self._transcribing = False
@@ -286,6 +291,10 @@ class EmbeddedBrain:
     def wake(self) -> None:
         with self._changed:
             self._changed.notify()
+
+    def read(self, past: Past, progress: Callable[[int, int], object], cancelled: Flag) -> None:
+        self._progress = progress
+        self._request(self._prompt(past, ""), 0, cancelled)
 
     def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
         # The last word may still grow.
@@ -350,7 +359,14 @@ class EmbeddedBrain:
         due_at: float = 0.0,
     ) -> ChatReply:
         reply = ChatReply(
-            self._chat, prompt, self._sampling, max_tokens, cancelled, settled, due_at
+            self._chat,
+            prompt,
+            self._sampling,
+            max_tokens,
+            cancelled,
+            settled,
+            due_at,
+            self._progress,
         )
         if self._ahead is not None:
             reply.follow(self._ahead)

@@ -91,9 +91,16 @@ class Failure:
     hint: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """A batch of the prompt was evaluated: `done` of all tokens."""
+
+    done: int
+    total: int
+
+
 class Signal(Enum):
     LOADED = auto()
-    PREFILLED = auto()
     STOP = auto()
     STOPPED = auto()
     DONE = auto()
@@ -170,17 +177,18 @@ class Llama:
         prompt: str,
         sampling: Sampling,
         max_tokens: int,
-        on_prefilled: Callable[[], bool],
+        on_prefilled: Callable[[int, int], bool],
         on_token: Callable[[str], bool],
         *,
         ignore_end: bool = False,
     ) -> bool:
         """Evaluate `prompt`, then generate up to `max_tokens` (0: only evaluate).
 
-        `on_prefilled` is called around each batch of the prompt, `on_token` with the text of each
-        token. Once either returns True the model stops; tokens that were sent before still arrive.
-        Returns True at the end of the reply. `ignore_end` keeps the model from ending it. Loads
-        again if the process was lost before. Raises ModelError.
+        `on_prefilled` is called around each batch of the prompt, with the tokens that are evaluated
+        and all of them; `on_token` with the text of each token. Once either returns True the model
+        stops; tokens that were sent before still arrive. Returns True at the end of the reply.
+        `ignore_end` keeps the model from ending it. Loads again if the process was lost before.
+        Raises ModelError.
         """
         if self._path is None:
             raise ModelError("The chat model is not loaded.")
@@ -195,8 +203,10 @@ class Llama:
             while (answer := self._pipe.recv()) not in (Signal.DONE, Signal.STOPPED):
                 if isinstance(answer, Failure):
                     raise ModelError(answer.message, answer.hint)
-                token = isinstance(answer, Generated)
-                unwanted = on_token(answer.text) if token else on_prefilled()
+                if isinstance(answer, Generated):
+                    unwanted = on_token(answer.text)
+                else:
+                    unwanted = on_prefilled(answer.done, answer.total)
                 if unwanted and not stopped:
                     stopped = True
                     self._pipe.send(Signal.STOP)

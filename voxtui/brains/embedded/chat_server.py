@@ -12,7 +12,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from voxtui.brains.embedded.chat import SOCKET, USER, Failure, Generated, Request, Setup, Signal
+from voxtui.brains.embedded.chat import (
+    SOCKET,
+    USER,
+    Failure,
+    Generated,
+    Prefilled,
+    Request,
+    Setup,
+    Signal,
+)
 from voxtui.brains.embedded.prefix_files import prefix_file
 from voxtui.errors import ModelError, how_to_install
 
@@ -178,7 +187,8 @@ def answer(
             return True
         try:
             if "prompt_progress" in event:
-                pipe.send(Signal.PREFILLED)
+                progress = event["prompt_progress"]
+                pipe.send(Prefilled(progress["processed"], progress["total"]))
                 return pipe.poll()
             (choice,) = event["choices"]
             if request.max_tokens:

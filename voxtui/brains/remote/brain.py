@@ -115,6 +115,9 @@ class RemoteBrain:
         if self._chat.idle_s > WARM_AGAIN_SECONDS:
             self._warm()
 
+    def read(self, past: Past, progress: Callable[[int, int], object], cancelled: Flag) -> None:
+        """Do nothing, because no text may leave this machine before the next turn."""
+
     def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
         """Do nothing, because no word may leave this machine before Enter."""
 

@@ -370,6 +370,9 @@ class VoxtralBrain:
             live.speculated_frames = extent.frames
             self._speculate(live.past, (live.recording, extent), live.cancelled, AHEAD_TOKENS)
 
+    def read(self, past: Past, progress: Callable[[int, int], object], cancelled: Flag) -> None:
+        """Do nothing: a GPU reads a text in milliseconds, and the transcript comes first."""
+
     def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
         """Do nothing, because a GPU reads a typed text in milliseconds."""
 
