@@ -71,10 +71,10 @@ def test_a_given_text_says_that_it_asks_for_nothing_and_cannot_end_itself() -> N
 
 def test_a_given_text_stays_while_older_turns_are_dropped() -> None:
     history = History(HistoryConfig(max_tokens=40))
-    history.add("hello", None, [Token("Hi.")], "Hi.")
+    history.add(1, "hello", None, [Token("Hi.")], "Hi.")
     history.give(GivenText("a", "text " * 50).as_turn())
     for number in range(5):
-        history.add(f"question {number}", None, [Token("Yes.")], "Yes.")
+        history.add(number + 2, f"question {number}", None, [Token("Yes.")], "Yes.")
     assert history.past[0].given
     assert [turn.user_text for turn in history.past[1:]] == [
         "question 2", "question 3", "question 4",
