@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 from collections.abc import Callable
@@ -33,7 +34,9 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.interfaces import Past
 from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import (
     AudioConfig,
     Config,
@@ -475,13 +478,21 @@ def test_hands_free_start_ms_may_be_longer_than_the_longest_utterance() -> None:
 
 def test_hands_free_an_utterance_that_ends_inside_the_preroll_is_answered_outside_of_it() -> None:
     """The pre-roll holds a whole utterance, then more speech: two turns, one after the other."""
+    depths: list[int] = []
+
+    class Measuring(ScriptedBrain):
+        def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
+            depths.append(len(inspect.stack(0)))
+            super().listen(past, recording, cancelled)
+
     vad = VadConfig(hands_free=True, start_ms=500, end_ms=64, min_speech_ms=200)
-    with talking(ScriptedBrain(["One."], ["Two."]), config=Config(vad=vad)) as talk:
+    with talking(Measuring(["One."], ["Two."]), config=Config(vad=vad)) as talk:
         talk.microphone.push(frames("." * 20 + "x" * 8 + "..." + "x" * 16 + "...", LONG_AGO))
         turns = [talk.turn() for _ in "ab"]
         assert [turn.outcome for turn in turns] == [Outcome.ANSWERED] * 2
         kinds = [type(e) for e in talk.events.seen if isinstance(e, TurnStarted | TurnFinished)]
         assert kinds == [TurnStarted, TurnFinished] * 2
+        assert depths[0] == depths[1]  # the second turn does not begin inside the first
 
 
 def test_a_clip_whose_source_stopped_without_a_release_ends_too(

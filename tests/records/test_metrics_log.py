@@ -262,16 +262,19 @@ def test_quitting_waits_for_no_other_session(folder):
 
 def test_quitting_does_not_wait_for_a_disk_that_hangs(folder, monkeypatch):
     hanging, entered = threading.Event(), threading.Event()
+    written = []
 
     def write(file, line):
         entered.set()
         hanging.wait(SECONDS)
+        written.append(line)
         return len(line)
 
     monkeypatch.setattr(os, "write", write)
     monkeypatch.setattr(log_module, "CLOSE_SECONDS", 0.01)
     keep(folder, turn())
     assert entered.wait(SECONDS)
+    assert not written
     hanging.set()
 
 
