@@ -81,8 +81,8 @@ _SIGN = re.compile(r"[−≈≤≥√→]|(?<=\d )[-*/](?= \d)|(?<=\b[A-G])#")
 def clauses(texts: Iterator[str | None]) -> Generator[str, None, None]:
     """Cut streamed text into speakable clauses; joined, they are the text.
 
-    None among the texts means that the voice is about to fall silent: what waits is then cut at
-    its last comma, else before its last phrase, else between two words, if that leaves enough.
+    None among the texts means that the voice is about to fall silent. The waiting text is then cut
+    at its last comma, else before its last phrase, else between two words, if enough is left.
 
     The first clause may end at a comma or a phrase, because its length is latency. Later clauses
     are whole sentences where the voice can wait, because they sound better. The first ends at its

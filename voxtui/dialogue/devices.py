@@ -24,7 +24,7 @@ LOOK_SECONDS = 1.0
 """Interval between two attempts to open a missing device."""
 
 HURRY_SECONDS = 10.0
-"""How long after a loss or a change of the sound system that interval is kept."""
+"""Time after a loss or a change of the sound system in which that interval is kept."""
 
 LOOK_SHARE = 20
 """Later an attempt is repeated after this many times its duration, because PortAudio may take long

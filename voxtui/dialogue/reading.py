@@ -1,4 +1,4 @@
-"""How much of a long prompt the model has read, and how long it takes for the rest."""
+"""Estimate the rest of the time in which a model reads a long prompt."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `voxtui dictate` does with the words."""
+    """The settings of `voxtui dictate`."""
 
     silence_s: Annotated[float, Meta(ge=0, le=600)] = 3.0
     """silence that ends it; 0: only a key does"""

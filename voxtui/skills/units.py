@@ -1,5 +1,5 @@
-"""Conversion of units. A table of our own, because a library for it takes longer to import than
-voxtui takes to answer, and a voice needs only the units that people say."""
+"""Convert units. The table is our own, because a library takes longer to import than voxtui takes
+to answer. A voice needs only the units that people say."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ PATIENCE_SECONDS = 1.0
 def exit_on_signals(leave: Callable[[], object]) -> None:
     """From now on, call `leave` on the running loop after a signal. Main thread.
 
-    The signals end the program even if it was started to ignore them, as by `nohup`: without its
-    terminal nothing else could end it, and the microphone is open.
+    The signals end the program even if it was started to ignore them, as by `nohup`. Without its
+    terminal nothing else could end it, and its microphone is open.
 
     Uses `signal.signal`, because the handlers of asyncio wait for the loop.
     """
