@@ -12,6 +12,7 @@ from tests.ui.conftest import screen
 from voxtui.dialogue.events import MicrophoneLost, Notice, ReplyText, State, StateChanged
 from voxtui.dialogue.marks import Outcome
 from voxtui.settings.schema import Config, UiConfig, VadConfig
+from voxtui.ui.footer import Footer
 from voxtui.ui.talkbar import Meter, TalkBar
 from voxtui.ui.talkkey import Mode
 from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
@@ -386,6 +387,15 @@ async def test_the_footer_talks_when_it_is_clicked():
         await s.pilot.click(offset=(2, 39))
         await s.settle()
         assert s.commands == ["talk"]
+
+
+async def test_the_footer_tells_more_about_the_key_under_the_mouse():
+    async with screen(size=(120, 40)) as s:
+        column = s.lines[-1].index("^q")
+        await s.pilot.hover(offset=(column, 39))
+        assert s.app.query_one(Footer).tooltip == "quit"
+        await s.pilot.hover(offset=(119, 39))
+        assert s.app.query_one(Footer).tooltip is None
 
 
 # The microphone goes.

@@ -16,7 +16,7 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 from textual.message import Message
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 
 from voxtui.commands.text import clipboard_text
 from voxtui.controls import (
@@ -60,6 +60,7 @@ from voxtui.slash_commands import number, parse
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.event_queue import EventQueue
+from voxtui.ui.footer import Footer
 from voxtui.ui.help import Help
 from voxtui.ui.keys import bindings, shown
 from voxtui.ui.menu import CONVERSATION, MICROPHONE, SETTINGS, Menu
@@ -183,7 +184,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         yield self.panel.line
         yield self.timers
         yield self.bar
-        yield Footer(show_command_palette=False)
+        yield Footer()
 
     def on_mount(self) -> None:
         ui = self.controls.config.ui

@@ -115,7 +115,8 @@ async def test_the_time_of_the_network_is_shown_for_a_remote_brain(size):
         assert "network 31 ms" in s.text
 
 
-async def test_marks_are_shown_as_they_are_reached():
+async def test_marks_are_shown_as_they_are_reached(monkeypatch):
+    monkeypatch.setattr("voxtui.ui.turns.PANEL_WAITS_SECONDS", 1000.0)
     async with screen() as s:
         marks = s.engine.begin(at=100.0)
         s.engine.report(StateChanged(State.THINKING))

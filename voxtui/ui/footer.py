@@ -1,0 +1,49 @@
+"""The last line: the keys, and what they do now."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.content import Content
+from textual.screen import Screen
+from textual.style import Style
+from textual.widgets import Static
+
+KEY = "bold $footer-key-foreground on $footer-key-background"
+LABEL = "$footer-description-foreground on $footer-description-background"
+
+
+class Footer(Static):
+    """Draws all keys as one line.
+
+    Textual's footer mounts a widget for each key whenever one changes. That takes the UI loop
+    30 ms at each press and release of the talk key, and a quarter of the start.
+    """
+
+    ALLOW_SELECT = False
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._tooltips: dict[str, str] = {}
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._follow)  # pyright: ignore[reportUnknownMemberType]
+
+    def _follow(self, screen: Screen[object]) -> None:
+        """Show the keys that do something now."""
+        bindings = [active.binding for active in screen.active_bindings.values()]
+        line = Content()
+        for binding in bindings:
+            if binding.show:
+                key = Content.styled(f" {self.app.get_key_display(binding)} ", KEY)
+                label = Content.styled(f"{binding.description} ", LABEL)
+                line += (key + label).stylize(Style.from_meta({"key": binding.key}))
+        self._tooltips = {one.key: one.tooltip or one.description for one in bindings}
+        if line != self.content:
+            self.update(line)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self.tooltip = self._tooltips.get(event.style.meta.get("key", ""))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if key := event.style.meta.get("key"):
+            self.app.simulate_key(key)
