@@ -35,7 +35,7 @@ from voxtui.commands.headless import headless
 from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
-from voxtui.dialogue.interfaces import Past
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
@@ -162,10 +162,15 @@ class Noting(EmbeddedBrain):
     said: Utterance | str = ""
 
     def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: threading.Event
+        self,
+        past: Past,
+        said: Utterance | str,
+        marks: Marks,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
     ) -> Iterator[UserTranscript | Token]:
         self.said = said
-        return super().reply(past, said, marks, cancelled)
+        return super().reply(past, said, marks, cancelled, manner)
 
 
 def compare(said: Sequence[Said], model: str, tokens: int) -> list[Pair]:

@@ -45,7 +45,7 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
-from voxtui.dialogue.interfaces import Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.records.metrics import spread
@@ -105,16 +105,39 @@ class Stub:
 
     def warm_up(self, progress: Progress) -> None: ...
 
-    def listen(self, past: Past, recording: Recording, cancelled: threading.Event) -> None: ...
+    def listen(
+        self,
+        past: Past,
+        recording: Recording,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None: ...
 
     def wake(self) -> None: ...
 
-    def read(self, past: Past, progress: object, cancelled: threading.Event) -> None: ...
+    def read(
+        self,
+        past: Past,
+        progress: object,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None: ...
 
-    def read_ahead(self, past: Past, text: str, cancelled: threading.Event) -> None: ...
+    def read_ahead(
+        self,
+        past: Past,
+        text: str,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None: ...
 
     def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: threading.Event
+        self,
+        past: Past,
+        said: Utterance | str,
+        marks: Marks,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
     ) -> Iterator[UserTranscript | Token]:
         self.since("last frame", "last frame to the brain at work")
         pause = threading.Event()
@@ -132,7 +155,7 @@ class Stub:
 
     # A voice.
 
-    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
         self.since("clause", "last token of a clause to the voice at work")
         threading.Event().wait(TOKEN_SECONDS)
         self.begin("speech")

@@ -33,7 +33,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
 )
 from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.interfaces import Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import DeviceError, ModelError
@@ -89,7 +89,8 @@ class ScriptedBrain:
         self.transcribing = Flag()
         self.pasts: list[Past] = []
         self.said: list[Utterance | str] = []
-        self.listened: list[tuple[Past, Flag]] = []
+        self.listened: list[tuple[Past, Flag, Manner]] = []
+        self.manners: list[Manner] = []
         self.recordings: list[Recording] = []
         self.frames: list[tuple[Frame, bool]] = []
         self.typed: list[tuple[Past, str, Flag]] = []
@@ -102,26 +103,50 @@ class ScriptedBrain:
         progress("model", 0.5)
         self.warmed = True
 
-    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
-        self.listened.append((past, cancelled))
+    def listen(
+        self,
+        past: Past,
+        recording: Recording,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None:
+        self.listened.append((past, cancelled, manner))
         self.recordings.append(recording)
 
     def wake(self) -> None:
         recording = self.recordings[-1]
         self.frames.append((recording.frames[-1], recording.verdicts[-1]))
 
-    def read(self, past: Past, progress: Callable[[int, int], object], cancelled: Flag) -> None:
+    def read(
+        self,
+        past: Past,
+        progress: Callable[[int, int], object],
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None:
         self.read_pasts.append((past, progress))
 
-    def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
+    def read_ahead(
+        self,
+        past: Past,
+        text: str,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None:
         self.typed.append((past, text, cancelled))
 
     def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
+        self,
+        past: Past,
+        said: Utterance | str,
+        marks: Marks,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
     ) -> Iterator[UserTranscript | Token]:
         self.inferences += 1
         self.pasts.append(past)
         self.said.append(said)
+        self.manners.append(manner)
         if isinstance(said, str):
             yield UserTranscript(said)
         elif self._heard is not None:
@@ -161,7 +186,7 @@ class BeepVoice:
 
     def warm_up(self, progress: Progress) -> None: ...
 
-    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
         self.clauses.append(clause)
         self._before(clause)
         yield SpeechChunk(np.full(240 * len(clause), 0.3, np.float32), 24_000, clause)

@@ -7,6 +7,7 @@ Both belong to one thread, the front end's. It passes each event to `take` befor
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from voxtui.dialogue.data import MICROPHONE, Frame
+from voxtui.dialogue.data import MICROPHONE, Frame, Token
 from voxtui.dialogue.events import (
     ChangeFailed,
     Event,
@@ -29,6 +30,7 @@ from voxtui.dialogue.events import (
     TurnFinished,
     TurnStarted,
 )
+from voxtui.dialogue.interfaces import PastTurn
 from voxtui.errors import DeviceError, InputError, ModelMissing, VoxtuiError
 from voxtui.records.session import Record, saved_sessions
 from voxtui.settings.save import save_values
@@ -40,9 +42,9 @@ if TYPE_CHECKING:
     from voxtui.dialogue.commands import ReplaceParts
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.given import GivenText
-    from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
+    from voxtui.dialogue.interfaces import Brain, Manner, Microphone, Speaker, Voice
     from voxtui.dialogue.loaders import Loaders
-    from voxtui.settings.schema import Config
+    from voxtui.settings.schema import Config, VadConfig
 
 Severity: TypeAlias = Literal["information", "warning", "error"]
 
@@ -105,6 +107,7 @@ class Controls:
         self.failed: VoxtuiError | None = None
         """why no model is loaded"""
         self._unfinished: set[int] = set()
+        self._inserted = itertools.count(-1, -1)
 
     @property
     def state(self) -> State:
@@ -150,9 +153,53 @@ class Controls:
         """Add the next frame of any source. Any thread."""
         self.engine.push_frame(frame)
 
-    def release(self, at: float | None = None, turn: int | None = None) -> None:
-        """End the utterance of `turn`, or the one in progress, at `at`, and answer it."""
-        self.engine.release(at, turn)
+    def release(
+        self, at: float | None = None, turn: int | None = None, answers: bool = True
+    ) -> None:
+        """End the utterance of `turn`, or the one in progress, at `at`, and answer it.
+
+        `answers` False: it only enters the conversation.
+        """
+        self.engine.release(at, turn, answers)
+
+    def answer(self, manner: Manner | None = None) -> int:
+        """Answer the conversation as it stands, `manner` being of this answer only.
+
+        Returns the number of the turn, which is that of an utterance that was kept just before.
+        Raises Refused.
+        """
+        self._require_model()
+        return self._began(self.engine.answer(manner))
+
+    def use_manner(
+        self, manner: Manner, answers: bool = True, vad: VadConfig | None = None
+    ) -> None:
+        """Answer in this manner from now on, and listen as `vad` says; None: as before.
+
+        `answers` False: hands-free speech is only kept.
+        """
+        self.engine.use_manner(manner, answers, vad)
+
+    def insert_text(self, user: bool, text: str, after: int | None, first: bool = False) -> int:
+        """Put a text of the user, or a reply, into the conversation. Returns its number.
+
+        It follows turn `after`; None: it is the last, or the `first`.
+        """
+        number = next(self._inserted)
+        said, reply = (text, ()) if user else ("", (Token(text),))
+        turn = PastTurn(said, None, reply, number=number)
+        self.engine.edit(lambda history: history.insert(turn, after, first))
+        return number
+
+    def delete(self, turn: int, user: bool) -> None:
+        """Remove the part of the user, or the reply, of a turn from the conversation."""
+        self.engine.edit(
+            lambda history: history.remove_input(turn) if user else history.cut(turn, None)
+        )
+
+    def truncate(self, turn: int, seconds: float) -> None:
+        """Keep of a finished reply what was heard in the first `seconds` of its speech."""
+        self.engine.truncate(turn, seconds)
 
     def cancel(self, turn: int | None = None) -> None:
         """Discard the utterance of `turn` or end its answer; None: of the newest turn."""

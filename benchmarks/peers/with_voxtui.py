@@ -22,7 +22,7 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, TurnFinished
-from voxtui.dialogue.interfaces import Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import Config
@@ -38,16 +38,39 @@ class WaitingBrain:
 
     def warm_up(self, progress: Progress) -> None: ...
 
-    def listen(self, past: Past, recording: Recording, cancelled: threading.Event) -> None: ...
+    def listen(
+        self,
+        past: Past,
+        recording: Recording,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None: ...
 
     def wake(self) -> None: ...
 
-    def read(self, past: Past, progress: object, cancelled: threading.Event) -> None: ...
+    def read(
+        self,
+        past: Past,
+        progress: object,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None: ...
 
-    def read_ahead(self, past: Past, text: str, cancelled: threading.Event) -> None: ...
+    def read_ahead(
+        self,
+        past: Past,
+        text: str,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None: ...
 
     def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: threading.Event
+        self,
+        past: Past,
+        said: Utterance | str,
+        marks: Marks,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
     ) -> Iterator[UserTranscript | Token]:
         time.sleep(common.STT_SECONDS)
         marks.mark(Mark.TRANSCRIBED)
@@ -73,7 +96,13 @@ class AheadBrain(WaitingBrain):
         self._recording = Recording()
         self._began: float | None = None
 
-    def listen(self, past: Past, recording: Recording, cancelled: threading.Event) -> None:
+    def listen(
+        self,
+        past: Past,
+        recording: Recording,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None:
         self._recording, self._began = recording, None
 
     def wake(self) -> None:
@@ -84,7 +113,12 @@ class AheadBrain(WaitingBrain):
             self._began = time.monotonic()
 
     def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: threading.Event
+        self,
+        past: Past,
+        said: Utterance | str,
+        marks: Marks,
+        cancelled: threading.Event,
+        manner: Manner = AS_CONFIGURED,
     ) -> Iterator[UserTranscript | Token]:
         due = time.monotonic() if self._began is None else self._began
         due += common.STT_SECONDS
@@ -103,7 +137,7 @@ class WaitingVoice:
 
     def warm_up(self, progress: Progress) -> None: ...
 
-    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
         time.sleep(common.TTS_SECONDS)
         yield SpeechChunk(common.tone().astype(np.float32) / 32768, common.VOICE_RATE, clause)
 

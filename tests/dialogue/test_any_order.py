@@ -55,7 +55,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Past
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.settings.schema import Config, HistoryConfig, VadConfig
 
@@ -108,7 +108,12 @@ class GatedBrain(ScriptedBrain):
         self._told = told
 
     def reply(
-        self, past: Past, said: Utterance | str, marks: Marks, cancelled: Flag
+        self,
+        past: Past,
+        said: Utterance | str,
+        marks: Marks,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
     ) -> Iterator[UserTranscript | Token]:
         self._asked.append((self._told(), past))
         yield UserTranscript(said if isinstance(said, str) else "what was said")

@@ -72,7 +72,9 @@ class TimedVoice(VoiceWorker):
         self.clauses: list[str] = []
         self._clock, self._making = clock, making
 
-    def speak(self, clause: str, stopped: Callable[[], bool]) -> Generator[SpeechChunk, None, bool]:
+    def speak(
+        self, clause: str, stopped: Callable[[], bool], speed: float | None = None
+    ) -> Generator[SpeechChunk, None, bool]:
         self.clauses.append(clause)
         letters = sum(len(word) == 2 and word[1] == "," for word in clause.split())
         seconds = 0.06 * len(clause) + 0.2 * letters

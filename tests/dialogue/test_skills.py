@@ -39,9 +39,9 @@ class AbandonedBrain(ScriptedBrain):
         super().__init__(heard=heard)
         self.abandoned = threading.Event()
 
-    def reply(self, past, said, marks, cancelled) -> Iterator:
+    def reply(self, past, said, marks, cancelled, manner) -> Iterator:
         try:
-            yield from super().reply(past, said, marks, cancelled)
+            yield from super().reply(past, said, marks, cancelled, manner)
         except GeneratorExit:
             self.abandoned.set()
             raise

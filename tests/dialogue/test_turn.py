@@ -246,7 +246,7 @@ def test_tokens_that_come_after_the_key_press_are_not_shown() -> None:
     go_on = Flag()
 
     class Heedless(ScriptedBrain):
-        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
+        def reply(self, past, said, marks, cancelled, manner):  # type: ignore[no-untyped-def]
             yield from super().reply(past, said, marks, Flag())
 
     with talking(Heedless(["One", go_on, " two", " three"]), silent=True) as talk:
@@ -434,7 +434,7 @@ def test_the_text_of_a_failed_answer_is_shown_before_its_turn_is_over() -> None:
 
 def test_a_turn_holds_the_name_of_the_brain_that_answered() -> None:
     class Lost(ScriptedBrain):
-        def reply(self, past, said, marks, cancelled):  # type: ignore[no-untyped-def]
+        def reply(self, past, said, marks, cancelled, manner):  # type: ignore[no-untyped-def]
             self.name = "the other"
             raise OUT_OF_MEMORY
             yield
@@ -506,7 +506,7 @@ def test_a_turn_whose_sound_is_gone_is_not_asked_again() -> None:
 
 def test_an_answer_cut_off_in_the_silence_after_its_last_word_was_heard_whole() -> None:
     class Pausing(BeepVoice):
-        def speak(self, clause):  # type: ignore[no-untyped-def]
+        def speak(self, clause, speed=None):  # type: ignore[no-untyped-def]
             for chunk in super().speak(clause):
                 yield chunk
                 yield SpeechChunk(np.zeros(chunk.rate // 4, np.float32), chunk.rate, "")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
+from voxtui.dialogue.history import History
+from voxtui.dialogue.interfaces import Brain, Manner, Microphone, Speaker, Voice
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Mark, Marks
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import Config, VadConfig
 
 
 @dataclass(slots=True)
@@ -22,10 +24,17 @@ class TurnHandle:
     marks: Marks = field(default_factory=Marks)
     over: bool = False
     """the turn has finished; only its idle transcript may still run"""
+    kept: bool = False
+    """the utterance enters the history without an answer"""
+    asked: bool = False
+    """an answer to it was asked for"""
 
     def cancel(self) -> None:
-        """Set the cancel flag, and write CANCELLED unless the turn is over. Any thread."""
-        if not self.cancelled.is_set():
+        """Set the cancel flag, and write CANCELLED unless the turn is over. Any thread.
+
+        Ignored for an utterance that is only kept: the next turn does not take it back.
+        """
+        if not self.cancelled.is_set() and (self.asked or not self.kept):
             if not self.over:
                 self.marks.mark(Mark.CANCELLED)
             self.cancelled.set()
@@ -47,6 +56,8 @@ class Release:
 
     at: float
     turn: int | None
+    answers: bool = True
+    """False: the utterance only enters the history"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +73,38 @@ class Give:
     """Add a text to the conversation, to talk about."""
 
     given: GivenText
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer the history as it stands; `manner` None: as every turn."""
+
+    turn: TurnHandle
+    manner: Manner | None
+
+
+@dataclass(frozen=True, slots=True)
+class UseManner:
+    """Answer in this manner from now on. `answers` False: hands-free speech is only kept."""
+
+    manner: Manner
+    answers: bool
+    vad: VadConfig | None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Change the history between two turns."""
+
+    change: Callable[[History], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Of the speech of `turn` only so many seconds were heard."""
+
+    turn: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +183,10 @@ Command: TypeAlias = (
     | Release
     | SendText
     | Give
+    | Answer
+    | UseManner
+    | Edit
+    | Truncate
     | Typing
     | Redo
     | Cancel

@@ -12,12 +12,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
+from msgspec.structs import replace
+
 from voxtui.dialogue.commands import (
+    Answer,
     Cancel,
     Command,
     DeviceLost,
+    Edit,
     Give,
     NewConversation,
     Quit,
@@ -29,8 +34,10 @@ from voxtui.dialogue.commands import (
     Ring,
     SendText,
     Talk,
+    Truncate,
     TurnHandle,
     Typing,
+    UseManner,
 )
 from voxtui.dialogue.data import MICROPHONE, REPLAY, TYPED, Frame, Utterance
 from voxtui.dialogue.devices import LOOK_SECONDS, FallbackDevices, SoundDevices
@@ -43,6 +50,7 @@ from voxtui.dialogue.events import (
     Loading,
     Notice,
     Rang,
+    SpokenUpTo,
     State,
     StateChanged,
     TurnFinished,
@@ -51,7 +59,17 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.given import GivenText, estimated_tokens, fit
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
+from voxtui.dialogue.interfaces import (
+    AS_CONFIGURED,
+    Brain,
+    Manner,
+    Microphone,
+    PastTurn,
+    Skills,
+    Speaker,
+    SpeechDetector,
+    Voice,
+)
 from voxtui.dialogue.level import Clipping, describe_overflows, diagnose_level
 from voxtui.dialogue.listening import (
     ENDING_SECONDS,
@@ -71,14 +89,24 @@ from voxtui.dialogue.reading import ReadingProgress
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.turn import LiveTurn, speak_alone, take_turn, transcribe_idle
 from voxtui.errors import ModelError, ModelLost, VoxtuiError
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import Config, VadConfig
 
 LEAVING_SECONDS = 0.3
 """Maximum wait for the parts when quitting. The chat model's process ends within it."""
 
+SPOKEN_TURNS = 8
+"""Finished turns of which may be said later how much was heard."""
+
 WAIT_SECONDS = 0.1
 """Interval of a wait for the source of a recording. Intervals are counted, because the clock goes
 on during a suspend (Ctrl+Z)."""
+
+UNASKED_SECONDS = 0.3
+"""The transcription of an utterance that is only kept waits so long, because an answer to it is
+usually asked for at once, and works the words out better."""
+
+UNASKED = "Speak first, as you were told to."
+"""What the brain is asked where an answer is wanted and the user has said nothing."""
 
 OUR_THREADS = "voxtui-"
 """Prefix of the names of all our threads."""
@@ -91,7 +119,8 @@ class Engine:
     None: a lost device is not replaced. `emit` is called on several threads and returns at once.
     `overhearing` detects speech over an answer (headphones), on the microphone's thread.
     `sound_system()` returns a value that changes when sound devices come or go.
-    `skills` None: the brain answers everything.
+    `skills` None: the brain answers everything. `local` False: it is one of several in a server, so
+    it answers nothing about this machine, and bugs of other threads are not its own.
     """
 
     def __init__(
@@ -108,6 +137,7 @@ class Engine:
         overhearing: SpeechDetector | None = None,
         sound_system: Callable[[], object] = lambda: None,
         skills: Skills | None = None,
+        local: bool = True,
     ) -> None:
         self.state = State.LOADING
         """The current state. Any thread may read it; only the engine sets it."""
@@ -141,6 +171,13 @@ class Engine:
         self._answering: TurnHandle | None = None
         self._inputs: dict[int, Utterance | str] = {}
         """the user's part of the latest turns, by number, for `redo`"""
+        self._manner, self._answers = AS_CONFIGURED, True
+        self._kept: LiveTurn | None = None
+        """the newest turn whose utterance was only kept"""
+        self._spoken: deque[LiveTurn] = deque(maxlen=SPOKEN_TURNS)
+        """the latest turns that were spoken, for `truncate`"""
+        self._idle_at = 0.0
+        """monotonic seconds before which that transcription waits"""
         self._idle: Generator[None, None, None] | None = None
         """the transcription that runs while the inbox is empty"""
         self._creating = threading.Lock()
@@ -151,6 +188,7 @@ class Engine:
         """the latest state of the text that is being typed"""
         self._reading = ReadingProgress()
         self._closing = False
+        self._local = local
         self._excepthook = threading.excepthook
         self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
 
@@ -164,7 +202,8 @@ class Engine:
         except RuntimeError as error:
             sentence = f"The system refused to start a thread ({error}): memory or process limit."
             raise VoxtuiError(sentence, "`ulimit -v` and `ulimit -u` show the limits.") from error
-        threading.excepthook = self._thread_died
+        if self._local:
+            threading.excepthook = self._thread_died
 
     def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
         """Cut off any answer and listen to `source` from `at` (monotonic seconds) on.
@@ -174,12 +213,51 @@ class Engine:
         handle, at = TurnHandle(0), _now(at)
         return self._enqueue(handle, Talk(handle, at, source, paced))
 
-    def release(self, at: float | None = None, turn: int | None = None) -> None:
+    def release(
+        self, at: float | None = None, turn: int | None = None, answers: bool = True
+    ) -> None:
         """End the recording at `at` (monotonic seconds) and answer it.
 
         Ignored if `turn` is not the turn being recorded, or if the recording began after `at`.
+        `answers` False: the utterance enters the history, and `answer` may follow.
         """
-        self._inbox.put(Release(_now(at), turn))
+        with self._creating:
+            self._newest.kept |= not answers and turn == self._newest.number
+            self._inbox.put(Release(_now(at), turn, answers))
+
+    def answer(self, manner: Manner | None = None) -> int:
+        """Answer the history as it stands: what was kept last, else without being asked.
+
+        `manner`: of this answer only. Returns the number of the turn, which is that of the
+        utterance if it was kept just before.
+        """
+        with self._creating:
+            handle = self._newest
+            if not handle.kept or handle.asked:
+                handle = TurnHandle(0)
+                handle.marks.mark(Mark.RELEASED)
+                self._create(handle)
+            handle.asked = True
+            self._inbox.put(Answer(handle, manner))
+            return handle.number
+
+    def use_manner(
+        self, manner: Manner, answers: bool = True, vad: VadConfig | None = None
+    ) -> None:
+        """Answer in this manner from now on, and read its instruction at once.
+
+        `answers` False: hands-free speech enters the history without an answer. `vad`: listen in
+        another way; None: as before.
+        """
+        self._inbox.put(UseManner(manner, answers, vad))
+
+    def edit(self, change: Callable[[History], object]) -> None:
+        """Change the history once no turn is in progress. Runs `change` on the engine's thread."""
+        self._inbox.put(Edit(change))
+
+    def truncate(self, turn: int, seconds: float) -> None:
+        """Keep what was heard in the first `seconds` of the speech of a finished turn."""
+        self._inbox.put(Truncate(turn, seconds))
 
     def push_frame(self, frame: Frame) -> None:
         """Take the next frame of any source."""
@@ -287,7 +365,8 @@ class Engine:
         self._enqueue_after_cancel(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(seconds)
-        threading.excepthook = self._excepthook
+        if self._local:
+            threading.excepthook = self._excepthook
 
     def _enqueue(self, handle: TurnHandle, command: Talk | SendText | Redo) -> int:
         """Give a new turn its number, put it into the inbox, and cancel the turn before it."""
@@ -361,7 +440,11 @@ class Engine:
         if self._replayed:
             return self._replayed.popleft()
         while self._idle is not None and self._inbox.empty():
-            self._step_idle(self._idle)
+            if (early := self._idle_at - time.monotonic()) > 0:
+                with suppress(Empty):
+                    return self._inbox.get(timeout=early)
+            else:
+                self._step_idle(self._idle)
         waited, patience = 0.0, self._listener.patience_s
         while patience is None or waited < patience:
             self._look_for_devices()
@@ -380,8 +463,18 @@ class Engine:
                 self._taken = handle
                 self._abandon_utterance()
                 self._begin(handle, at, source, paced)
-            case Release(at, number):
-                self._release(at, number)
+            case Release(at, number, answers):
+                self._release(at, number, answers)
+            case Answer(handle, manner):
+                self._taken = handle
+                self._abandon_utterance()
+                self._answer_history(handle, manner or self._manner)
+            case UseManner():
+                self._use_manner(item)
+            case Edit(change):
+                change(self._history)
+            case Truncate(number, seconds):
+                self._truncate(number, seconds)
             case SendText(handle, text):
                 self._taken = handle
                 self._abandon_utterance()
@@ -551,6 +644,8 @@ class Engine:
             self._create(handle)
             self._taken = handle
         self._begin(handle, at, MICROPHONE, paced=True, hands_free=True)
+        if self._turn is not None:
+            self._turn.keeps = not self._answers
 
     def _begin(
         self, handle: TurnHandle, at: float, source: str, paced: bool, hands_free: bool = False
@@ -570,13 +665,14 @@ class Engine:
         preroll = self._listener.begin(source, at, hands_free)
         recording = self._listener.recording
         assert recording is not None
-        self._parts.brain.listen(self._history.past, recording, handle.cancelled)
+        self._parts.brain.listen(self._history.past, recording, handle.cancelled, self._manner)
         self._replayed.extendleft(reversed(preroll))
 
-    def _release(self, at: float, number: int | None) -> None:
+    def _release(self, at: float, number: int | None, answers: bool) -> None:
         turn = self._turn
         if turn is None or number not in (None, turn.number):
             return
+        turn.keeps = not answers
         self._act(self._listener.release(at))
 
     def _abandon_utterance(self) -> None:
@@ -606,7 +702,10 @@ class Engine:
             self._take_input(turn, found.utterance)
             turn.handle.marks.mark(Mark.SPEECH_ENDED, found.utterance.ended_at)
             self._emit(Captured(turn.number, found.utterance))
-            self._answer(turn)
+            if turn.keeps:
+                self._keep(turn, found.utterance)
+            else:
+                self._answer(turn)
             return
         turn.handle.cancelled.set()  # it ends the brain's speculative work
         if not found.tap:
@@ -619,6 +718,51 @@ class Engine:
             return
         if why := diagnose_level(microphone.name, found.peak):
             self._emit(Notice(why))
+
+    def _keep(self, turn: LiveTurn, utterance: Utterance) -> None:
+        """Put the utterance into the history. It is transcribed unless an answer is asked for."""
+        self._end_idle()
+        self._history.insert(PastTurn(utterance, None, (), number=turn.number))
+        self._kept, turn.handle.kept = turn, True
+        self._idle_at = time.monotonic() + UNASKED_SECONDS
+        self._idle = transcribe_idle(turn, self._parts, self._history, self._emit)
+        self._set_state(State.READY)
+
+    def _answer_history(self, handle: TurnHandle, manner: Manner) -> None:
+        turn = self._live(handle, TYPED)
+        if handle.over:  # nothing was said in the utterance
+            self._finish(turn, Outcome.NO_SPEECH)
+            return
+        if self._kept is not None and self._kept.handle is handle:
+            turn, self._kept = self._kept, None  # the answer works its words out
+            turn.keeps = False
+        else:
+            self._emit(TurnStarted(turn.number, turn.source, handle.marks))
+        self._end_idle()
+        asked, turn.manner, turn.past = self._history.unanswered, manner, self._history.past
+        if asked is None:
+            turn.user_input = UNASKED
+        else:
+            turn.past, turn.user_input, turn.words = turn.past[:-1], asked.user_input, asked.words
+        self._answer(turn)
+
+    def _use_manner(self, change: UseManner) -> None:
+        known, self._manner, self._answers = self._manner, change.manner, change.answers
+        if change.vad is not None:
+            self._parts.config = replace(self._parts.config, vad=change.vad)
+            self._listener.use(self._parts.config)
+            if self._barge_in is not None:
+                self._barge_in.use(change.vad)
+        if self.state is State.READY and self._turn is None and known != change.manner:
+            never = threading.Event()
+            self._parts.brain.listen(self._history.past, Recording(), never, self._manner)
+
+    def _truncate(self, number: int, seconds: float) -> None:
+        for turn in self._spoken:
+            if turn.number == number and turn.speech is not None:
+                heard = turn.speech.heard(turn.reply, seconds)
+                self._history.cut(number, heard)
+                self._emit(SpokenUpTo(number, heard))
 
     def _answer_text(self, handle: TurnHandle, text: str) -> None:
         turn = self._live(handle, TYPED)
@@ -652,7 +796,8 @@ class Engine:
     def _read_past(self) -> None:
         """Let the brain read the history while nobody speaks."""
         if self.state is State.READY and self._turn is None:
-            self._parts.brain.read(self._history.past, self._report_reading, threading.Event())
+            never = threading.Event()
+            self._parts.brain.read(self._history.past, self._report_reading, never, self._manner)
 
     def _report_reading(self, done: int, total: int) -> None:
         if (reading := self._reading.take(done, total)) is not None:
@@ -660,7 +805,7 @@ class Engine:
 
     def _read_ahead(self, text: str, cancelled: threading.Event) -> None:
         if self.state is State.READY:
-            self._parts.brain.read_ahead(self._history.past, text, cancelled)
+            self._parts.brain.read_ahead(self._history.past, text, cancelled, self._manner)
 
     def _redo(self, handle: TurnHandle, again: int, text: str | None) -> None:
         """Ask again after the same history, so that two answers can be compared."""
@@ -682,10 +827,10 @@ class Engine:
         else:
             self._emit(Captured(turn.number, user_input))
             handle.marks.mark(Mark.CAPTURED)
-            self._parts.brain.listen(past, Recording(), handle.cancelled)
+            self._parts.brain.listen(past, Recording(), handle.cancelled, self._manner)
         self._answer(turn)
         if self._history.past is past and replaces:  # nothing was heard of the new answer
-            self._history.past, self._history.newest = before, replaces
+            self._history.past = before
 
     def _take_input(self, turn: LiveTurn, user_input: Utterance | str) -> None:
         """Set the user's part of `turn`, and keep it for `redo`."""
@@ -707,12 +852,15 @@ class Engine:
         finally:
             self._answering = None
             self._ignore_echo(turn.handle.marks)
+        if turn.speech is not None:
+            self._spoken.append(turn)
         self._emit(TurnFinished(result))
         if isinstance(turn.error, ModelLost) and self._parts.has_next_brain:
             self._replace_lost_brain(turn.error)
             return
         if self._wants_transcript(turn):
             self._idle = transcribe_idle(turn, self._parts, self._history, self._emit)
+            self._idle_at = 0.0
         self._set_state(State.READY)
         self._read_past()
 
@@ -751,7 +899,8 @@ class Engine:
         self._set_state(State.LOADING if self.state is State.LOADING else State.READY)
 
     def _live(self, handle: TurnHandle, source: str, paced: bool = True) -> LiveTurn:
-        return LiveTurn(handle, source, paced, self._parts.brain_name)
+        name = self._parts.brain_name
+        return LiveTurn(handle, source, paced, name, self._local, manner=self._manner)
 
     def _ignore_echo(self, marks: Marks) -> None:
         first, last = marks.at(Mark.FIRST_SOUND), marks.at(Mark.LAST_SOUND)
@@ -776,9 +925,12 @@ class Engine:
                 self._replace_lost_brain(error)
 
     def _end_idle(self) -> None:
+        """Drop the transcription; but finish it for an utterance that has no answer."""
+        while self._kept is not None and self._idle is not None and not self._closing:
+            self._step_idle(self._idle)
         if self._idle is not None:
             self._idle.close()
-            self._idle = None
+        self._idle = self._kept = None
 
 
 class _Closing(Exception):

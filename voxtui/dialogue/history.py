@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.interfaces import PastTurn
@@ -15,9 +16,18 @@ class History:
     def __init__(self, config: HistoryConfig) -> None:
         self._config = config
         self.past: tuple[PastTurn, ...] = ()
-        self.newest: int | None = None
-        """the number of the last turn of `past`, where that is known"""
-        self._forgotten: tuple[tuple[PastTurn, ...], int | None] = ((), None)
+        self._forgotten: tuple[PastTurn, ...] = ()
+
+    @property
+    def newest(self) -> int | None:
+        """The number of the last turn of `past`."""
+        return self.past[-1].number if self.past else None
+
+    @property
+    def unanswered(self) -> PastTurn | None:
+        """The last turn, if it has no reply yet."""
+        last = self.past[-1] if self.past else None
+        return last if last is not None and not last.reply and not last.given else None
 
     def add(
         self,
@@ -29,39 +39,81 @@ class History:
     ) -> None:
         """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard."""
         kept = _tokens_within(reply, len(heard))
-        if not any(token.text for token in kept):
-            return
-        turns = [*self.past, PastTurn(user_input, words, kept)]
-        older = len(turns) - self._config.turns
-        turns = [_as_text(turn) if i < older else turn for i, turn in enumerate(turns)]
-        self.past = tuple(_within(turns, self._config.max_tokens))
-        self.newest, self._forgotten = turn, ((), None)
+        if any(token.text for token in kept):
+            self._set((*self.past, PastTurn(user_input, words, kept, number=turn)))
+
+    def insert(self, turn: PastTurn, after: int | None = None, first: bool = False) -> None:
+        """Put in a turn that may have no reply: after turn `after`, else at the end or `first`."""
+        found = [i for i, other in enumerate(self.past, 1) if other.number == after]
+        place = 0 if first else found[-1] if found else len(self.past)
+        self._set((*self.past[:place], turn, *self.past[place:]))
+
+    def cut(self, turn: int, heard: str | None) -> None:
+        """Reduce the reply of a turn to what was `heard`; None: remove it."""
+
+        def cut(past: PastTurn) -> PastTurn:
+            return replace(past, reply=_tokens_within(past.reply, len(heard or "")))
+
+        self._change(turn, cut, lambda past: bool(past.reply))
+
+    def remove_input(self, turn: int) -> None:
+        """Remove the user's part of a turn."""
+        self._change(turn, lambda past: replace(past, user_input="", words=None), _has_input)
 
     def take_back(self, turn: int) -> None:
         """Remove the last turn, if it is this one."""
         if self.newest == turn:
-            self.past, self.newest = self.past[:-1], None
+            self.past = self.past[:-1]
 
     def set_words(self, turn: int, words: str) -> None:
-        """Set the user's words in the last turn, if it is this one."""
-        if self.past and self.newest == turn:
-            last = PastTurn(self.past[-1].user_input, words, self.past[-1].reply)
-            self.past = (*self.past[:-1], last if self._config.turns else _as_text(last))
+        """Set the user's words in a turn, if it is in the history."""
+
+        def say(past: PastTurn) -> PastTurn:
+            spoken = replace(past, words=words)
+            return spoken if self._config.turns else _as_text(spoken)
+
+        self._change(turn, say, _has_input)
 
     def give(self, turn: PastTurn) -> None:
         """Add a given text, which is not dropped however long the conversation becomes."""
-        self.past, self.newest = (*self.past, turn), None
+        self.past = (*self.past, turn)
 
     def forget(self) -> None:
         """Empty the history. `recall` undoes it until the next turn is added."""
         if self.past:
-            self._forgotten = (self.past, self.newest)
-        self.past, self.newest = (), None
+            self._forgotten = self.past
+        self.past = ()
 
     def recall(self) -> None:
         """Bring back what `forget` removed, unless a turn was added since."""
         if not self.past:
-            self.past, self.newest = self._forgotten
+            self.past = self._forgotten
+
+    def _set(self, past: tuple[PastTurn, ...]) -> None:
+        """Keep as much of `past` as the configuration allows."""
+        spoken = [turn for turn in past if _has_input(turn)]
+        older = spoken[: max(0, len(spoken) - self._config.turns)]
+        turns = [_as_text(turn) if turn in older else turn for turn in past]
+        self.past, self._forgotten = tuple(_within(turns, self._config.max_tokens)), ()
+
+    def _change(
+        self,
+        turn: int,
+        change: Callable[[PastTurn], PastTurn],
+        where: Callable[[PastTurn], bool],
+    ) -> None:
+        """Change the latest part of `turn` for which `where` holds; drop it if nothing is left."""
+        for place in reversed(range(len(self.past))):
+            past = self.past[place]
+            if past.number == turn and where(past):
+                changed = change(past)
+                kept = (changed,) if _has_input(changed) or changed.reply else ()
+                self.past = (*self.past[:place], *kept, *self.past[place + 1 :])
+                return
+
+
+def _has_input(turn: PastTurn) -> bool:
+    return turn.user_input != ""
 
 
 def _within(turns: list[PastTurn], most_tokens: int) -> list[PastTurn]:
@@ -87,7 +139,7 @@ def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:
 
 
 def _as_text(turn: PastTurn) -> PastTurn:
-    return PastTurn(turn.user_text, turn.words, turn.reply, turn.given)
+    return replace(turn, user_input=turn.user_text)
 
 
 def _size(turn: PastTurn) -> int:

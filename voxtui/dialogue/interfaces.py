@@ -21,7 +21,7 @@ A long step calls it repeatedly. It may raise to abort the step; let the excepti
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PastTurn:
-    """A past turn: the user's part, and the heard part of the reply."""
+    """A past turn: the user's part, and the heard part of the reply. One of them may be empty."""
 
     user_input: Utterance | str
     """the audio of the latest `history.turns` turns; else the words, or a placeholder"""
@@ -31,6 +31,8 @@ class PastTurn:
     """the tokens of the heard part of the reply"""
     given: bool = False
     """a text to talk about, which stays until the conversation ends"""
+    number: int = 0
+    """of the turn; negative for a text that a client put into the history; 0 where unknown"""
 
     @property
     def user_text(self) -> str:
@@ -44,6 +46,27 @@ class PastTurn:
 
 
 Past = Sequence[PastTurn]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How to answer, where that differs from the configuration. Part of every cache key."""
+
+    instruction: str | None = None
+    """None: that of the configuration, with its examples"""
+    max_new_tokens: int | None = None
+    """of the reply; never more than the configuration allows"""
+    voice: str = ""
+    """empty: the one that is loaded; `none`: the reply is text only"""
+    speed: float | None = None
+    """of the speech; None: that of the configuration"""
+
+    def limit(self, most: int) -> int:
+        """Return the largest number of tokens of a reply, where `most` are allowed."""
+        return min(self.max_new_tokens or most, most)
+
+
+AS_CONFIGURED = Manner()
 
 
 def placeholder(utterance: Utterance) -> str:
@@ -144,10 +167,13 @@ class Brain(Protocol):
         """
         ...
 
-    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
+    def listen(
+        self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None:
         """Prepare for an utterance, which the engine appends to `recording`. Returns at once.
 
-        Called when the key goes down. The brain may work ahead on its own thread until `cancelled`.
+        Called when the key goes down, and when a session changes its manner. The brain may work
+        ahead on its own thread until `cancelled`.
         """
         ...
 
@@ -155,7 +181,13 @@ class Brain(Protocol):
         """Notice that the recording has a new frame. Called for each one. Returns within 1 ms."""
         ...
 
-    def read(self, past: Past, progress: Callable[[int, int], object], cancelled: Flag) -> None:
+    def read(
+        self,
+        past: Past,
+        progress: Callable[[int, int], object],
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None:
         """Read the past, before the user's next words are known. Returns at once.
 
         The brain may do so on its own thread until `cancelled`, or do nothing. From now on it calls
@@ -164,7 +196,9 @@ class Brain(Protocol):
         """
         ...
 
-    def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
+    def read_ahead(
+        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None:
         """Prepare for `text`, which is being typed and may still change. Returns at once.
 
         Called after each key. The brain may work ahead on its own thread until `cancelled`, but
@@ -173,7 +207,12 @@ class Brain(Protocol):
         ...
 
     def reply(
-        self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
+        self,
+        past: Past,
+        user_input: Utterance | str,
+        marks: Marks,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
     ) -> Generator[UserTranscript | Token]:
         """Yield the answer, pulled on a worker thread. Ends within one step of `cancelled`.
 
@@ -203,8 +242,10 @@ class Voice(Protocol):
         """Load and warm everything. Raises ModelError."""
         ...
 
-    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
         """Yield the speech of one clause of plain text, the first chunk as early as possible.
+
+        `speed` None: that of the configuration.
 
         May yield nothing. Raises ModelError.
         """

@@ -134,6 +134,9 @@ class Listener:
 
     def use(self, config: Config) -> None:
         """Use another configuration from the next frame on."""
+        if config.vad != self._config.vad:
+            self._gate = SpeechGate(config.vad.threshold)
+            self._endpointer = Endpointer(config.vad)
         self._config = config
 
     def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
@@ -320,6 +323,10 @@ class VoiceBargeIn:
     def warm_up(self) -> None:
         """Load the detector. Raises ModelError."""
         warm_up(self._detector)
+
+    def use(self, vad: VadConfig) -> None:
+        """Use another configuration from the next turn on. Any thread."""
+        self._vad = vad
 
     def interrupts(self, frame: Frame, turn: int) -> bool:
         """Return True if this frame, captured during the answer of `turn`, completes a barge-in."""

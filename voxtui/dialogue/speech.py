@@ -87,12 +87,14 @@ class VoiceWorker:
             self.close()
             raise failed
 
-    def speak(self, clause: str, stopped: Callable[[], bool]) -> Generator[SpeechChunk, None, bool]:
+    def speak(
+        self, clause: str, stopped: Callable[[], bool], speed: float | None = None
+    ) -> Generator[SpeechChunk, None, bool]:
         """Yield the speech of `clause`. Return False if it was `stopped` before its end.
 
         Raises VoiceFailed, and VoiceTimeout if the first chunk takes longer than `timeout_s`.
         """
-        job = _Job(lambda: self.voice.speak(clause), stopped)
+        job = _Job(lambda: self.voice.speak(clause, speed), stopped)
         self._submit(job)
         begun = False
         try:
@@ -208,12 +210,14 @@ class Speech:
         marks: Marks,
         stopped: Callable[[], bool],
         on_speaking: Callable[[], object] = lambda: None,
+        speed: float | None = None,
     ) -> None:
         self._worker = worker
         self._speaker = speaker
         self._marks = marks
         self._stopped = stopped
         self._on_speaking = on_speaking
+        self._speed = speed
         self._spoken: list[SpokenClause] = []
         self._cut = 0
         """characters of the clauses so far"""
@@ -248,9 +252,12 @@ class Speech:
         """Block until all that was made was played, or `stopped`. Raises DeviceError."""
         self._heard_s = self._speaker.finish(self._marks, self._stopped)
 
-    def heard(self, reply: str) -> str:
-        """Return the beginning of `reply` whose speech was heard, in whole words."""
-        end, seconds = 0, self._heard_s
+    def heard(self, reply: str, within: float | None = None) -> str:
+        """Return the beginning of `reply` whose speech was heard, in whole words.
+
+        `within`: seconds of the speech after which nothing was heard; None: all that was played.
+        """
+        end, seconds = 0, self._heard_s if within is None else min(within, self._heard_s)
         for clause in self._spoken:
             if clause.whole and seconds >= clause.audible:
                 seconds = max(0.0, seconds - clause.seconds)
@@ -306,7 +313,7 @@ class Speech:
 
     def _speak(self, clause: SpokenClause) -> Generator[SpeechChunk, None, bool]:
         asked_at = time.monotonic()
-        with closing(self._worker.speak(clause.text, self._stopped)) as speech:
+        with closing(self._worker.speak(clause.text, self._stopped, self._speed)) as speech:
             while True:
                 try:
                     chunk = next(speech)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -22,7 +23,7 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, SpokenUpTo, State, UserWords
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Skills
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Skills
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.dialogue.parts import Parts
 from voxtui.dialogue.prefetch import Prefetched, prefetch
@@ -46,6 +47,8 @@ class LiveTurn:
     paced: bool
     brain: str
     """the name of the brain that answers; SKILL if a skill does"""
+    local: bool = True
+    """the user sits at this machine"""
     user_input: Utterance | str = ""
     words: str | None = None
     """the user's words, where the brain knows them"""
@@ -53,6 +56,12 @@ class LiveTurn:
     complete: bool = False
     """the brain's reply ended by itself"""
     error: ModelError | None = None
+    manner: Manner = AS_CONFIGURED
+    keeps: bool = False
+    """the utterance enters the history without an answer"""
+    past: Past | None = None
+    """the history before the user's part, if that part is in the history already"""
+    speech: Speech | None = None
 
     @property
     def number(self) -> int:
@@ -105,15 +114,21 @@ def take_turn(
     speech = None
     try:
         with prefetch(_reply_tokens(turn, parts, history, emit, skills), "brain") as tokens:
-            if parts.can_speak():
+            if turn.manner.voice != "none" and parts.can_speak():
                 speech = _speak(turn, tokens, parts, emit, set_state)
             for _ in tokens:  # the text goes on without sound
                 pass
     except ModelError as error:
         turn.error = error
         return turn.finished(Outcome.FAILED, str(error))
+    turn.speech = speech
     heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
-    history.add(turn.number, turn.user_input, turn.words, turn.tokens, heard)
+    if turn.past is None:
+        history.add(turn.number, turn.user_input, turn.words, turn.tokens, heard)
+    else:
+        if turn.words is not None:
+            history.set_words(turn.number, turn.words)
+        history.add(turn.number, "", None, turn.tokens, heard)
     if heard != turn.reply:
         emit(SpokenUpTo(turn.number, heard))
     if skills and turn.brain != SKILL and (doubt := skills.doubt(heard)):
@@ -127,7 +142,8 @@ def _reply_tokens(
 ) -> Generator[Token, None, None]:
     """Show each token at once and yield it. Runs on the brain's thread."""
     marks, cancelled = turn.handle.marks, turn.handle.cancelled
-    limit = parts.config.generation.sampling().max_new_tokens * CHARACTERS_PER_TOKEN
+    most = parts.config.generation.sampling().max_new_tokens
+    limit = turn.manner.limit(most) * CHARACTERS_PER_TOKEN
 
     def show(text: str) -> None:
         emit(ReplyText(turn.number, text))
@@ -168,7 +184,9 @@ def _reply(
     """Yield the answer of a skill if one takes the user's words, else that of the brain."""
     marks, cancelled = turn.handle.marks, turn.handle.cancelled
     answer = None
-    with closing(parts.brain.reply(history.past, turn.user_input, marks, cancelled)) as items:
+    past = history.past if turn.past is None else turn.past
+    reply = parts.brain.reply(past, turn.user_input, marks, cancelled, turn.manner)
+    with closing(reply) as items:
         for item in items:
             yield item
             if isinstance(item, UserTranscript) and (
@@ -182,7 +200,7 @@ def _answer_without_brain(
     turn: LiveTurn, parts: Parts, skills: Skills | None, words: str
 ) -> list[Token] | None:
     """Return the answer of a rule, a token a word, or None if the brain has to answer."""
-    if turn.cancelled:
+    if turn.cancelled or not turn.local:
         return None
     answer = about_itself(words, parts.brain.sends_to, parts.config.vad)
     if answer is None and skills is not None:
@@ -220,7 +238,14 @@ def _speak(
         muted = muted or (parts.muted and not turn.cancelled)
         return muted or turn.cancelled
 
-    speech = Speech(voice, speaker, turn.handle.marks, stopped, lambda: set_state(State.SPEAKING))
+    speech = Speech(
+        voice,
+        speaker,
+        turn.handle.marks,
+        stopped,
+        lambda: set_state(State.SPEAKING),
+        turn.manner.speed,
+    )
     try:
         try:
             speech.play(tokens)
@@ -253,14 +278,15 @@ def transcribe_idle(
 ) -> Generator[None, None, None]:
     """Transcribe the utterance for the screen and the history, one token a step.
 
-    The next turn ends it, by the cancel flag of this one. Raises ModelError.
+    The next turn ends it, by the cancel flag of this one; but one that is only kept is transcribed
+    to its end. Raises ModelError.
     """
     if not isinstance(turn.user_input, Utterance):
         return
-    words = ""
-    for token in parts.brain.transcribe(turn.user_input, turn.handle.cancelled):
+    words, cancelled = "", threading.Event() if turn.keeps else turn.handle.cancelled
+    for token in parts.brain.transcribe(turn.user_input, cancelled):
         words += token.text
         yield
-    if words.strip() and not turn.cancelled:
+    if words.strip() and not cancelled.is_set():
         history.set_words(turn.number, words.strip())
         emit(UserWords(turn.number, words.strip()))

@@ -60,9 +60,9 @@ class HibariVoice:
                 f"The embedded voice did not load: {error}.", "`voxtui doctor` says more."
             ) from error
 
-    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
         try:
-            samples = self._model(clause, speed=self._speed, seed=0)
+            samples = self._model(clause, speed=speed or self._speed, seed=0)
         except (RuntimeError, ValueError, KeyError, IndexError) as error:
             raise ModelError(f"The embedded voice could not say {clause!r}.") from error
         rate = int(self._model.sample_rate)

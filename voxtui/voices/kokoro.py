@@ -103,12 +103,16 @@ class KokoroVoice:
                 hint = "`voxtui doctor` says how much memory a GPU has left."
                 raise ModelError(f"Kokoro did not load: {_reason(error)}.", hint) from error
 
-    def speak(self, clause: str) -> Iterator[SpeechChunk]:
+    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
         pause, text = pause_after(clause), clause
         try:
             pieces = list(cut_phonemes(self._phonemes(clause)))
             for piece in pieces:
-                samples = trim(self._sound(piece), RATE, pause if piece is pieces[-1] else 0.0)
+                samples = trim(
+                    self._sound(piece, speed or self._speed),
+                    RATE,
+                    pause if piece is pieces[-1] else 0.0,
+                )
                 if len(samples):
                     yield SpeechChunk(samples, RATE, text)
                     text = ""
@@ -149,7 +153,7 @@ class KokoroVoice:
         _fold_weight_norm(model)
         return model
 
-    def _sound(self, phonemes: str) -> Samples:
+    def _sound(self, phonemes: str, speed: float) -> Samples:
         import torch
 
         model = self._model
@@ -161,7 +165,7 @@ class KokoroVoice:
             self._noise.manual_seed(0)
             ids = torch.tensor([[0, *known, 0]], device=self._styles.device)
             style = self._styles[min(len(phonemes), len(self._styles)) - 1]
-            audio, _ = model.forward_with_tokens(ids, style, self._speed)
+            audio, _ = model.forward_with_tokens(ids, style, speed)
             samples = audio.clamp(-1, 1).cpu().numpy()
         if samples.shape == () or samples[0] != samples[0]:
             raise ValueError("the model returned samples that are not numbers")

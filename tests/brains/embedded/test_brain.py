@@ -20,6 +20,7 @@ from voxtui.brains.embedded.brain import ChatReply, EmbeddedBrain
 from voxtui.brains.embedded.chat import ASK, USER, chatml
 from voxtui.brains.prompting import EXAMPLES
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.interfaces import Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ModelError
@@ -279,6 +280,18 @@ def test_each_prompt_begins_with_the_instruction_and_the_examples(brain: Scripte
     brain.answers("Hello.")
     fronts = {prompt.rpartition(USER)[0] + USER for prompt in brain.chat.prompts}
     assert fronts == {chatml(Config().brain.instruction, list(EXAMPLES), "")}
+
+
+def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply(
+    brain: Scripted,
+) -> None:
+    brain.chat.prompts.clear()
+    past = (PastTurn("A note.", None, ()), PastTurn("", None, (Token("Noted."),)))
+    manner = Manner("Be a pirate.", max_new_tokens=1)
+    items = list(brain.brain.reply(past, "Hello.", Marks(), Flag(), manner))
+    assert len([item for item in items if isinstance(item, Token)]) == 1
+    (prompt,) = set(brain.chat.prompts)
+    assert prompt == chatml("Be a pirate.", [("A note.", "Noted.")], "Hello.") + ASK
 
 
 # Work on a text that is being typed.

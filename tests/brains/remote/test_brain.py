@@ -17,7 +17,7 @@ from tests.openai_server import FakeServer, event, returns, says, sends, serving
 from voxtui.brains.remote import connection as wire
 from voxtui.brains.remote.brain import RemoteBrain
 from voxtui.dialogue.data import Token, UserTranscript
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.interfaces import Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import RemoteError
@@ -245,6 +245,16 @@ def test_earlier_turns_are_text_if_known_and_audio_otherwise(server, make):
 def sounds_sent(request: Any) -> list[bool]:
     """Return True for each user message that is audio."""
     return [isinstance(m["content"], list) for m in request.json["messages"][::2]]
+
+
+def test_a_manner_replaces_the_instruction_and_limits_the_reply(server, make):
+    past = (PastTurn("", None, (Token("Hello."),)), PastTurn("A note.", None, ()))
+    list(make().reply(past, "Who?", Marks(), Flag(), Manner("Be a pirate.", max_new_tokens=3)))
+    sent = server.chats()[-1].json
+    assert sent["max_tokens"] == 3
+    assert [(m["role"], m["content"]) for m in sent["messages"]] == [
+        ("assistant", "Hello."), ("user", "Be a pirate.\n\nA note."), ("user", "Who?"),
+    ]  # fmt: skip
 
 
 def test_at_most_five_clips_are_sent(server, make):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -24,7 +25,7 @@ from voxtui.brains.embedded.recogniser import Moonshine, stretches
 from voxtui.brains.prompting import SPEAKABLE, examples, instruction, until_repeated
 from voxtui.brains.speculation import Speculation, SpeculationThread
 from voxtui.dialogue.data import FRAME_SECONDS, Origin, Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ModelError, strip_control_characters
@@ -191,6 +192,7 @@ class LiveUtterance:
     past: Past
     recording: Recording
     cancelled: Flag
+    manner: Manner
     released: bool = False
     partials: list[PartialTranscript] = field(default_factory=list[PartialTranscript])
     """the latest two"""
@@ -283,28 +285,43 @@ class EmbeddedBrain:
             check_content(path)
             raise
 
-    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
-        self._request(self._prompt(past, ""), 0, cancelled)
+    def listen(
+        self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None:
+        self._request(self._prompt(past, "", manner), 0, cancelled)
         with self._changed:
-            self._live = LiveUtterance(past, recording, cancelled)
+            self._live = LiveUtterance(past, recording, cancelled, manner)
 
     def wake(self) -> None:
         with self._changed:
             self._changed.notify()
 
-    def read(self, past: Past, progress: Callable[[int, int], object], cancelled: Flag) -> None:
+    def read(
+        self,
+        past: Past,
+        progress: Callable[[int, int], object],
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None:
         self._progress = progress
-        self._request(self._prompt(past, ""), 0, cancelled)
+        self._request(self._prompt(past, "", manner), 0, cancelled)
 
-    def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
+    def read_ahead(
+        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None:
         # The last word may still grow.
-        settled = self._prompt(past, text.rpartition(" ")[0])
+        settled = self._prompt(past, text.rpartition(" ")[0], manner)
         due_at = time.monotonic() + TYPING_PAUSE_SECONDS
-        prompt, tokens = self._prompt(past, text) + ASK, self._sampling.max_new_tokens
+        prompt, tokens = self._prompt(past, text, manner) + ASK, self._most_tokens(manner)
         self._request(prompt, tokens, cancelled, settled, due_at)
 
     def reply(
-        self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
+        self,
+        past: Past,
+        user_input: Utterance | str,
+        marks: Marks,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
     ) -> Generator[UserTranscript | Token]:
         released = marks.at(Mark.RELEASED) or time.monotonic()
         live = self._stop_listening()
@@ -321,8 +338,8 @@ class EmbeddedBrain:
             self._ahead = None
             self._loaded().abandon_newest()
             raise
-        prompt = self._prompt(past, words) + ASK
-        reply = self._request(prompt, self._sampling.max_new_tokens, cancelled)
+        prompt = self._prompt(past, words, manner) + ASK
+        reply = self._request(prompt, self._most_tokens(manner), cancelled)
         self._ahead = None
         for number, text in enumerate(until_repeated(reply.tokens())):
             if number == 0:
@@ -335,8 +352,22 @@ class EmbeddedBrain:
         for number, (start, end) in enumerate(stretches(utterance)):
             if cancelled.is_set():
                 return
-            text = self._recogniser.recognise(utterance.samples[start:end])
+            with self._recognising():
+                text = self._recogniser.recognise(utterance.samples[start:end])
             yield Token(f" {text}" if number else text)
+
+    @contextmanager
+    def _recognising(self) -> Generator[None]:
+        """Keep the recogniser from a pass, because the next utterance may have begun."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._transcribing)
+            self._transcribing = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._transcribing = False
+                self._changed.notify_all()
 
     def close(self) -> None:
         with self._changed:
@@ -378,9 +409,14 @@ class EmbeddedBrain:
             raise ModelError("The embedded brain is not loaded.")
         return self._replies
 
-    def _prompt(self, past: Past, words: str) -> str:
-        exchanges = [*self._examples, *((turn.user_text, turn.reply_text) for turn in past)]
-        return chatml(self._instruction, exchanges, words)
+    def _prompt(self, past: Past, words: str, manner: Manner = AS_CONFIGURED) -> str:
+        said = [(turn.user_text, turn.reply_text) for turn in past]
+        if manner.instruction is None:
+            return chatml(self._instruction, [*self._examples, *said], words)
+        return chatml(manner.instruction, said, words)
+
+    def _most_tokens(self, manner: Manner) -> int:
+        return manner.limit(self._sampling.max_new_tokens)
 
     # The final pass.
 
@@ -450,7 +486,7 @@ class EmbeddedBrain:
     def _due(self) -> tuple[LiveUtterance, Extent] | None:
         """Return the live utterance and its extent, if enough of it is new for another pass."""
         live = self._live
-        if live is None or live.cancelled.is_set() or live.released:
+        if live is None or live.cancelled.is_set() or live.released or self._transcribing:
             return None
         extent = live.recording.extent
         if extent.speech_seconds < FIRST_PASS_SECONDS:
@@ -477,10 +513,11 @@ class EmbeddedBrain:
         paused = live.recording.extent.quiet_frames > 0
         if paused or partial.text == before:
             prompt, tokens = (
-                self._prompt(live.past, partial.text) + ASK,
-                self._sampling.max_new_tokens,
+                self._prompt(live.past, partial.text, live.manner) + ASK,
+                self._most_tokens(live.manner),
             )
         else:
             # The last word may still grow, and the full stop after it is a guess.
-            prompt, tokens = self._prompt(live.past, partial.text.rpartition(" ")[0]), 0
+            settled = partial.text.rpartition(" ")[0]
+            prompt, tokens = self._prompt(live.past, settled, live.manner), 0
         self._request(prompt, tokens, live.cancelled)

@@ -263,11 +263,16 @@ def _not_started(error: EOFError | OSError) -> Failure:
 
 
 def chatml(instruction: str, exchanges: list[tuple[str, str]], words: str) -> str:
-    """Return a ChatML prompt up to and including `words` of a user's turn that is still open."""
+    """Return a ChatML prompt up to and including `words` of a user's turn that is still open.
+
+    A side of an exchange that is empty is left out.
+    """
     turns = [f"<|im_start|>system\n{plain(instruction)}<|im_end|>\n"]
     for user, reply in exchanges:
-        turns.append(f"{USER}{plain(user)}<|im_end|>\n")
-        turns.append(f"<|im_start|>assistant\n{plain(reply)}<|im_end|>\n")
+        if user:
+            turns.append(f"{USER}{plain(user)}<|im_end|>\n")
+        if reply:
+            turns.append(f"<|im_start|>assistant\n{plain(reply)}<|im_end|>\n")
     return "".join(turns) + USER + plain(words)
 
 

@@ -24,7 +24,7 @@ from voxtui.brains.remote.connection import (
     error_text,
 )
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import RemoteError, strip_control_characters
@@ -108,17 +108,27 @@ class RemoteBrain:
         if self._stt is not None and self._stt is not self._chat:
             yield from find_model(self._stt, self._config.transcription_model, self._notify)
 
-    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
+    def listen(
+        self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None:
         self._warm()
 
     def wake(self) -> None:
         if self._chat.idle_s > WARM_AGAIN_SECONDS:
             self._warm()
 
-    def read(self, past: Past, progress: Callable[[int, int], object], cancelled: Flag) -> None:
+    def read(
+        self,
+        past: Past,
+        progress: Callable[[int, int], object],
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None:
         """Do nothing, because no text may leave this machine before the next turn."""
 
-    def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
+    def read_ahead(
+        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None:
         """Do nothing, because no word may leave this machine before Enter."""
 
     def _warm(self) -> None:
@@ -127,7 +137,12 @@ class RemoteBrain:
             self._stt.warm()
 
     def reply(
-        self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
+        self,
+        past: Past,
+        user_input: Utterance | str,
+        marks: Marks,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
     ) -> Generator[UserTranscript | Token]:
         timing = Timing()
         if isinstance(user_input, str):
@@ -145,11 +160,15 @@ class RemoteBrain:
             marks.mark(Mark.TRANSCRIBED)
             user_input = text.strip()
             yield UserTranscript(user_input)
-        parameters = {**self._parameters, "stream_options": {"include_usage": True}}
-        pieces = self._texts(parameters, self._messages(past, user_input), cancelled, timing, marks)
-        room = MAX_CHARACTERS_PER_TOKEN * self._sampling.max_new_tokens
+        most = manner.limit(self._sampling.max_new_tokens)
+        parameters = {
+            **self._parameters, "max_tokens": most, "stream_options": {"include_usage": True}
+        }  # fmt: skip
+        messages = self._messages(past, user_input, manner)
+        pieces = self._texts(parameters, messages, cancelled, timing, marks)
+        room = MAX_CHARACTERS_PER_TOKEN * most
         for number, text in enumerate(pieces, 1):
-            if number > self._sampling.max_new_tokens:
+            if number > most:
                 return
             if number == 1:
                 marks.mark(Mark.SENT, timing.sent_at)
@@ -188,13 +207,15 @@ class RemoteBrain:
         if self._stt is not None:
             self._stt.close()
 
-    def _messages(self, past: Past, user_input: Utterance | str) -> list[Json]:
+    def _messages(
+        self, past: Past, user_input: Utterance | str, manner: Manner = AS_CONFIGURED
+    ) -> list[Json]:
         """Return the conversation.
 
         The instruction precedes the first turn if the model receives audio, because Voxtral
         accepts no system prompt together with audio.
         """
-        before = self._instruction
+        before = self._instruction if manner.instruction is None else manner.instruction
         messages: list[Json] = []
         if self._stt is not None:
             messages, before = [{"role": "system", "content": before}], ""
@@ -206,9 +227,11 @@ class RemoteBrain:
         room = MAX_CLIPS - (not isinstance(user_input, str))
         clips = clips[max(0, len(clips) - room) :]
         for number, turn in enumerate(past):
-            messages.append(_user(before, turn.user_input if number in clips else turn.user_text))
-            messages.append({"role": "assistant", "content": turn.reply_text})
-            before = ""
+            if said := turn.user_input if number in clips else turn.user_text:
+                messages.append(_user(before, said))
+                before = ""
+            if turn.reply:
+                messages.append({"role": "assistant", "content": turn.reply_text})
         return [*messages, _user(before, user_input)]
 
     def _texts(

@@ -40,7 +40,7 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
-from voxtui.dialogue.interfaces import Past, PastTurn, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, PastTurn, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ModelError, ModelLost, how_to_install
@@ -151,6 +151,7 @@ class LiveUtterance:
     past: Past
     recording: Recording
     cancelled: Flag
+    manner: Manner
     speculated_frames: int = 0
     """frames that the latest speculative reply covers"""
 
@@ -348,15 +349,17 @@ class VoxtralBrain:
 
     # While the key is held.
 
-    def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
-        self._live = LiveUtterance(past, recording, cancelled)
-        self._prepare(past, cancelled)
+    def listen(
+        self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None:
+        self._live = LiveUtterance(past, recording, cancelled, manner)
+        self._prepare(past, cancelled, manner)
 
-    def _prepare(self, past: Past, cancelled: Flag) -> None:
+    def _prepare(self, past: Past, cancelled: Flag, manner: Manner = AS_CONFIGURED) -> None:
         """Bring the history into the cache, up to the position of the user's voice."""
 
         def work() -> Generator[int | None, None, None]:
-            prompt, clips = self._prompt(past, None)
+            prompt, clips = self._prompt(past, None, manner)
             yield from self.generator.prepare(prompt, clips)
 
         self._request(ModelWork(self._guarded(work), cancelled))
@@ -368,12 +371,21 @@ class VoxtralBrain:
         extent = live.recording.extent
         if self._is_time(live, extent):
             live.speculated_frames = extent.frames
-            self._speculate(live.past, (live.recording, extent), live.cancelled, AHEAD_TOKENS)
+            so_far = live.recording, extent
+            self._speculate(live.past, so_far, live.cancelled, AHEAD_TOKENS, live.manner)
 
-    def read(self, past: Past, progress: Callable[[int, int], object], cancelled: Flag) -> None:
+    def read(
+        self,
+        past: Past,
+        progress: Callable[[int, int], object],
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None:
         """Do nothing: a GPU reads a text in milliseconds, and the transcript comes first."""
 
-    def read_ahead(self, past: Past, text: str, cancelled: Flag) -> None:
+    def read_ahead(
+        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None:
         """Do nothing, because a GPU reads a typed text in milliseconds."""
 
     def _is_time(self, live: LiveUtterance, extent: Extent) -> bool:
@@ -392,7 +404,12 @@ class VoxtralBrain:
     # Answering.
 
     def reply(
-        self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag
+        self,
+        past: Past,
+        user_input: Utterance | str,
+        marks: Marks,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
     ) -> Generator[UserTranscript | Token]:
         from voxtui.brains.voxtral import weights
 
@@ -400,7 +417,7 @@ class VoxtralBrain:
         self._live = None
         if isinstance(user_input, str):
             yield UserTranscript(user_input)
-        reply = self._speculate(past, user_input, cancelled, None)
+        reply = self._speculate(past, user_input, cancelled, None, manner)
         text = Detokenizer(self.tekken)
         tokens = self._tokens(reply)
         for number, token in enumerate(tokens):
@@ -417,21 +434,27 @@ class VoxtralBrain:
             yield Token(rest)
 
     def _speculate(
-        self, past: Past, user_input: UserInput, cancelled: Flag, ahead: int | None
+        self,
+        past: Past,
+        user_input: UserInput,
+        cancelled: Flag,
+        ahead: int | None,
+        manner: Manner = AS_CONFIGURED,
     ) -> VoxtralReply:
         """Begin a reply, or continue the newest one if it is to the same frames and history."""
         timing = Timing()
 
         def work() -> Generator[int | None, None, None]:
-            prompt, clips = self._prompt(past, _utterance(user_input))
-            for item in self.generator.reply(prompt, clips, self._sampling.max_new_tokens):
+            prompt, clips = self._prompt(past, _utterance(user_input), manner)
+            most = manner.limit(self._sampling.max_new_tokens)
+            for item in self.generator.reply(prompt, clips, most):
                 if item is not None and timing.prefilled_at is None:
                     timing.encoded_at = self.generator.encoded_at
                     timing.prefilled_at = self.generator.prefilled_at
                 yield item
 
         origin = _origin(user_input)
-        key = None if origin is None else (tuple(past), origin)
+        key = None if origin is None else (tuple(past), origin, manner)
         return self._request(VoxtralReply(self._guarded(work), timing, cancelled, ahead, key))
 
     def _request(self, work: Work) -> Work:
@@ -481,16 +504,17 @@ class VoxtralBrain:
     # On the model's thread.
 
     def _prompt(
-        self, past: Past, user_input: Utterance | str | None
+        self, past: Past, user_input: Utterance | str | None, manner: Manner = AS_CONFIGURED
     ) -> tuple[PromptIds, list[Clip]]:
         """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
+        told = self.instruction if manner.instruction is None else manner.instruction
         longest = self.generator.longest - self._sampling.max_new_tokens
         while True:
             exchanges = [
                 Exchange(self._prompt_part(turn.user_input), self._reply(turn)) for turn in past
             ]
             now = None if user_input is None else self._prompt_part(user_input)
-            prompt = chat(self.tekken.encode, self.instruction, exchanges, now)
+            prompt = chat(self.tekken.encode, told, exchanges, now)
             if len(prompt) <= longest or not past:
                 break
             past = past[1:]

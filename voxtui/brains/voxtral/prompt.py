@@ -65,7 +65,7 @@ def without_trailing_zeros(samples: Samples) -> Samples:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A past turn: the user's part, and the tokens of the reply."""
+    """A past turn: the user's part, and the tokens of the reply. One of them may be empty."""
 
     user_input: Clip | str
     reply: Sequence[int]
@@ -85,8 +85,11 @@ def chat(
     parts: list[Iterable[int]] = [[BOS]]
     before = instruction
     for exchange in past:
-        parts += [_user(encode, before, exchange.user_input), exchange.reply, [EOS]]
-        before = ""
+        if exchange.user_input != "":
+            parts.append(_user(encode, before, exchange.user_input))
+            before = ""
+        if exchange.reply:
+            parts += [exchange.reply, [EOS]]
     if user_input is not None:
         parts.append(_user(encode, before, user_input))
     else:
