@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import uvicorn
 
-from tests.fakes import BeepVoice, LoudIsSpeech
+from tests.fakes import BeepVoice, LoudIsSpeech, ScriptedBrain
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.serve.announcing import Announcing
 from voxtui.serve.app import build_app
@@ -44,8 +44,17 @@ def serving(
     sets: int = 1,
     token: str | None = None,
     voice: object | None = None,
+    brain: object | None = None,
 ) -> Iterator[Server]:
-    pool = Pool([WarmParts(recognise, LoudIsSpeech(), voice or BeepVoice()) for _ in range(sets)])
+    pool = Pool(
+        [
+            WarmParts(
+                recognise, LoudIsSpeech(), voice or BeepVoice(), brain or ScriptedBrain(),
+                LoudIsSpeech(),
+            )
+            for _ in range(sets)
+        ]
+    )  # fmt: skip
     app = build_app(config, pool, "embedded", token, frozenset())
     ready = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -55,6 +64,7 @@ def serving(
                 ws_max_size=MESSAGE_BYTES, h11_max_incomplete_event_size=HEADER_BYTES,
             ),
             ready.set,
+            app.drain,
         )  # fmt: skip
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

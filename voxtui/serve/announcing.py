@@ -1,21 +1,36 @@
-"""A uvicorn server that reports when it listens."""
+"""A uvicorn server that says when it listens, and lets WebSockets finish when it stops."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 import uvicorn
 
 
 class Announcing(uvicorn.Server):
-    """Calls `announce` once it accepts connections."""
+    """Calls `announce` once it accepts connections, and awaits `drain` before it closes them.
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    uvicorn itself lets an HTTP answer end, but closes a WebSocket at once.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        announce: Callable[[], None],
+        drain: Callable[[], Coroutine[object, object, None]],
+    ) -> None:
         super().__init__(config)
         self._announce = announce
+        self._drain = drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.started:
             self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()  # accept nobody any more
+        await self._drain()
+        await super().shutdown(sockets=sockets)

@@ -15,6 +15,7 @@ from voxtui import __version__
 from voxtui.serve.dictation import Dictation
 from voxtui.serve.guard import Guard, refused
 from voxtui.serve.metrics import Metrics
+from voxtui.serve.realtime.websocket import Realtime
 from voxtui.serve.schema import openapi
 from voxtui.serve.shapes import Refusal, failed
 from voxtui.serve.speech import SpeechEndpoint
@@ -22,7 +23,6 @@ from voxtui.serve.transcriptions import Transcriptions
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import ASGIApp
 
     from voxtui.serve.pool import Pool
     from voxtui.settings.schema import Config
@@ -39,7 +39,7 @@ def model_name(config: Config, brain: str) -> str:
 
 def build_app(
     config: Config, pool: Pool, brain: str, token: str | None, hosts: frozenset[str]
-) -> ASGIApp:
+) -> Guard:
     """Return the ASGI application.
 
     `brain`: the one that recognises. `token`: the key that each request needs; None: no key.
@@ -85,6 +85,7 @@ def build_app(
     async def bug(request: Request, error: Exception) -> Response:
         return refused(failed("Internal error. The standard error of voxtui has its traceback."))
 
+    realtime = Realtime(pool, config, model, metrics)
     app = Starlette(
         routes=[
             Route("/healthz", healthz),
@@ -102,10 +103,11 @@ def build_app(
                 SpeechEndpoint(pool, config.voice, model, metrics),
                 methods=["POST"],
             ),
+            WebSocketRoute("/v1/realtime", realtime),
             WebSocketRoute(
                 "/v1/audio/transcriptions/realtime", Dictation(pool, config.vad, metrics)
             ),
         ],
         exception_handlers={HTTPException: http_error, 500: bug},
     )
-    return Guard(app, token, hosts)
+    return Guard(app, token, hosts, realtime.drain)

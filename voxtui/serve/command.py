@@ -85,6 +85,7 @@ def run(config: Config, options: ServeOptions) -> None:
                     ssl_keyfile=options.tls_key,
                 ),
                 lambda: _announce(config, options, listener, model, token if is_new else None),
+                app.drain,
             )
             with suppress(KeyboardInterrupt):  # uvicorn has drained and raises it again
                 server.run(sockets=[listener])

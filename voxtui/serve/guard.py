@@ -13,6 +13,8 @@ from starlette.responses import Response
 from voxtui.serve.shapes import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATHS = ("/healthz",)
@@ -29,7 +31,15 @@ class Guard:
     ours, or, by DNS rebinding, a Host that is not ours.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, hosts: frozenset[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str | None,
+        hosts: frozenset[str],
+        drain: Callable[[], Coroutine[object, object, None]],
+    ) -> None:
+        self.drain = drain
+        """waits until what has begun on WebSockets has ended"""
         self._app = app
         self._token = token
         self._hosts = hosts | {"localhost"}

@@ -7,11 +7,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from voxtui.errors import ModelMissing
 from voxtui.serve.shapes import LIMIT, Refusal
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
-    from voxtui.dialogue.interfaces import SpeechDetector, Voice
+    from voxtui.dialogue.interfaces import Brain, SpeechDetector, Voice
     from voxtui.settings.schema import Config
 
 RETRY_SECONDS = 1
@@ -25,6 +26,10 @@ class WarmParts:
     """samples (float32, 16 kHz) -> words; raises ModelError"""
     detector: SpeechDetector
     voice: Voice | None
+    brain: Brain | None = None
+    """None: only its recogniser is loaded"""
+    overhearing: SpeechDetector | None = None
+    """of speech over an answer; it runs beside the other detector"""
 
 
 class Pool:
@@ -32,6 +37,7 @@ class Pool:
 
     def __init__(self, sets: Sequence[WarmParts]) -> None:
         self.size = len(sets)
+        self.has_brains = all(parts.brain is not None for parts in sets)
         self._free = list(sets)
 
     @property
@@ -60,15 +66,40 @@ class Pool:
 @contextmanager
 def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool]:
     """Load `serve.sessions` sets and yield them; close them at the end. Raises ModelError."""
-    from voxtui.wiring import build_detector, build_voice, recogniser
+    from voxtui.wiring import build_detector, build_voice
 
     with ExitStack() as stack:
         sets: list[WarmParts] = []
         for _ in range(config.serve.sessions):
-            to_text = stack.enter_context(recogniser(config, notify))
+            recognise, brain = _brain(config, notify, stack)
             voice = None
             if loaders := build_voice(config, notify):
                 voice = loaders.load(lambda part: part.warm_up(lambda step, fraction: None)).part
                 stack.callback(voice.close)
-            sets.append(WarmParts(to_text.recognise, build_detector(config), voice))
+            detectors = build_detector(config), build_detector(config)
+            sets.append(WarmParts(recognise, detectors[0], voice, brain, detectors[1]))
         yield Pool(sets)
+
+
+def _brain(
+    config: Config, notify: Callable[[str], object], stack: ExitStack
+) -> tuple[Callable[[Samples], str], Brain | None]:
+    """Load a brain. Without its chat model, load its recogniser only. Raises ModelError."""
+    from threading import Event as Flag
+
+    from voxtui.dialogue.data import Utterance
+    from voxtui.wiring import build_brain, recogniser
+
+    try:
+        loaders = build_brain(config, notify)
+        brain = loaders.load(lambda part: part.warm_up(lambda step, fraction: None)).part
+    except ModelMissing as missing:
+        notify(f"No answers, only transcription and speech. {missing}")
+        return stack.enter_context(recogniser(config, notify)).recognise, None
+    stack.callback(brain.close)
+
+    def recognise(samples: Samples) -> str:
+        tokens = brain.transcribe(Utterance(samples, (), 0.0), Flag())
+        return "".join(token.text for token in tokens).strip()
+
+    return recognise, brain

@@ -1,0 +1,499 @@
+"""`/v1/realtime` over a real socket, on scripted parts; the client's own types judge each event."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from openai.types.realtime import RealtimeServerEvent
+from pydantic import TypeAdapter
+
+from tests.fakes import ScriptedBrain
+from tests.serve.conftest import Server, serving
+from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.interfaces import Manner
+from voxtui.errors import ModelError
+from voxtui.settings.schema import AudioConfig, Config
+
+RATE = 24_000
+EVENT = TypeAdapter(RealtimeServerEvent)
+
+PUSH_TO_TALK = {"type": "realtime", "audio": {"input": {"turn_detection": None}}}
+WORDS = {"audio": {"input": {"turn_detection": None, "transcription": {"model": "whisper-1"}}}}
+
+
+class Client:
+    """Sends events, and checks each one that it gets."""
+
+    def __init__(self, socket) -> None:
+        self.socket = socket
+        self.seen: list[dict] = []
+
+    def send(self, kind: str, **fields) -> None:
+        self.socket.send_text(json.dumps({"type": kind, **fields}))
+
+    def next(self) -> dict:
+        event = json.loads(self.socket.receive_text())
+        EVENT.validate_python(event)
+        assert event["event_id"]
+        self.seen.append(event)
+        return event
+
+    def until(self, kind: str) -> dict:
+        while (event := self.next())["type"] != kind:
+            pass
+        return event
+
+    def speak(self, seconds: float = 0.5, loud: float = 0.5) -> None:
+        sound = np.full(int(seconds * RATE), round(loud * 32767), "<i2").tobytes()
+        self.send("input_audio_buffer.append", audio=base64.b64encode(sound).decode())
+
+    def say(self, seconds: float = 0.5) -> None:
+        """Speak, commit and ask for an answer, as push-to-talk does."""
+        self.speak(seconds)
+        self.send("input_audio_buffer.commit")
+        self.send("response.create")
+
+    def text(self, text: str, role: str = "user", **fields) -> None:
+        kind = "output_text" if role == "assistant" else "input_text"
+        item = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+        self.send("conversation.item.create", item={**item, **fields.pop("item", {})}, **fields)
+
+    def settled(self) -> None:
+        """Wait until the server has taken all that was sent."""
+        self.send("conversation.item.retrieve", item_id="none")
+        while self.until("error")["error"]["code"] != "item_retrieve_invalid_item_id":
+            pass
+
+    def of(self, kind: str) -> list[dict]:
+        return [event for event in self.seen if event["type"] == kind]
+
+    def types(self) -> list[str]:
+        return [event["type"] for event in self.seen]
+
+
+@contextmanager
+def session(server: Server, update: dict | None = None, query: str = "") -> Iterator[Client]:
+    with server.client.websocket(f"/v1/realtime{query}", max_message_size_bytes=2**22) as socket:
+        client = Client(socket)
+        client.until("session.created")
+        if update is not None:
+            client.send("session.update", session=update)
+            client.until("session.updated")
+        yield client
+
+
+BRAIN = ScriptedBrain()
+
+shared: list[Server] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_server():
+    with serving(brain=BRAIN, sets=8) as server:  # a session may end after the next one begins
+        shared.append(server)
+        yield
+    shared.clear()
+
+
+@contextmanager
+def talking(
+    *scripts: list,
+    update: dict | None = PUSH_TO_TALK,
+    config: Config | None = None,
+    **brain: object,
+) -> Iterator[tuple[Client, ScriptedBrain]]:
+    """Open a session; the tests of this file share a server, and script its brain anew."""
+    if config is not None:
+        with (
+            serving(config, brain=(scripted := ScriptedBrain(*scripts))) as server,
+            session(server, update) as client,
+        ):
+            yield client, scripted
+        return
+    BRAIN.__init__(*scripts, **brain)
+    with session(shared[0], update) as client:
+        yield client, BRAIN
+
+
+def said(brain: ScriptedBrain) -> list[tuple[str, str]]:
+    return [(turn.user_text, turn.reply_text) for turn in brain.pasts[-1]]
+
+
+def test_a_turn_of_push_to_talk_has_all_events_in_their_order():
+    with talking(["Yes. ", "It is."], heard="is it", update=WORDS) as (client, brain):
+        client.say()
+        done = client.until("response.done")
+        order = [kind for kind in client.types() if "delta" not in kind and "session" not in kind]
+        transcript = "conversation.item.input_audio_transcription.completed"
+        assert [kind for kind in order if kind != transcript] == [
+            "input_audio_buffer.committed",
+            "conversation.item.added",
+            "conversation.item.done",
+            "response.created",
+            "response.output_item.added",
+            "conversation.item.added",
+            "response.content_part.added",
+            "response.output_audio.done",
+            "response.output_audio_transcript.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "conversation.item.done",
+            "response.done",
+        ]
+        (heard,) = client.of(transcript)
+        assert heard["transcript"] == "is it"
+        assert 0.4 < heard["usage"]["seconds"] < 0.6
+        spoken = "".join(e["delta"] for e in client.of("response.output_audio_transcript.delta"))
+        assert spoken == "Yes. It is."
+        sound = b"".join(
+            base64.b64decode(e["delta"]) for e in client.of("response.output_audio.delta")
+        )
+        samples = np.frombuffer(sound, "<i2")
+        assert len(samples) == 240 * len("Yes.It is.")
+        assert samples[0] == round(0.3 * 32767)
+        assert done["response"]["status"] == "completed"
+        assert done["response"]["output"][0]["content"][0]["transcript"] == "Yes. It is."
+        assert done["response"]["usage"]["output_tokens"] == 2
+        assert isinstance(brain.said[0], Utterance)
+
+
+def test_sound_is_worked_on_before_it_is_committed():
+    with talking() as (client, brain):
+        client.speak()
+        client.settled()
+        waiting = threading.Event()
+        for _ in range(2000):
+            if len(brain.frames) >= 14:
+                break
+            waiting.wait(0.005)
+        assert len(brain.frames) >= 14  # of 15 whole frames
+        assert not brain.said
+
+
+def test_a_commit_without_an_answer_enters_the_conversation_with_its_words():
+    with talking(["Fine."], heard="first", update=WORDS) as (client, brain):
+        client.speak()
+        client.send("input_audio_buffer.commit")
+        words = client.until("conversation.item.input_audio_transcription.completed")
+        assert words["transcript"] == "first"
+        client.text("second")
+        client.send("response.create")
+        client.until("response.done")
+        assert brain.said == ["second"]
+        assert said(brain) == [("first", "")]
+        client.send("conversation.item.retrieve", item_id=words["item_id"])
+        item = client.until("conversation.item.retrieved")["item"]
+        assert item["content"] == [{"type": "input_audio", "transcript": "first"}]
+
+
+def test_text_items_can_be_placed_deleted_and_answered_in_text():
+    with talking(["Vox."]) as (client, brain):
+        client.text("Hello.", item={"id": "a"})
+        client.text("Hi.", "assistant", item={"id": "b"})
+        client.text("Ignore this.", item={"id": "c"})
+        client.text("Before all.", previous_item_id="root", item={"id": "d"})
+        client.text("After a.", previous_item_id="a", item={"id": "e"})
+        client.send("conversation.item.delete", item_id="c")
+        client.until("conversation.item.deleted")
+        client.text("Your name?")
+        client.send(
+            "response.create", response={"output_modalities": ["text"], "metadata": {"k": "v"}}
+        )
+        done = client.until("response.done")["response"]
+        assert done["output"][0]["content"] == [{"type": "output_text", "text": "Vox."}]
+        assert done["metadata"] == {"k": "v"}
+        assert client.of("response.created")[0]["response"]["metadata"] == {"k": "v"}
+        assert not client.of("response.output_audio.delta")
+        assert brain.said == ["Your name?"]
+        assert said(brain) == [
+            ("Before all.", ""), ("Hello.", ""), ("After a.", ""), ("", "Hi."),
+        ]  # fmt: skip
+        added = client.of("conversation.item.added")
+        assert [event["previous_item_id"] for event in added[:5]] == [None, "a", "b", None, "a"]
+
+
+def test_an_answer_needs_no_item_of_the_user_and_its_instructions_hold_once():
+    update = {**PUSH_TO_TALK, "instructions": "Be kind.", "max_output_tokens": 9}
+    with talking(["Hello."], ["Yes."], update=update) as (client, brain):
+        client.send("response.create", response={"instructions": "Greet the user."})
+        assert client.until("response.done")["response"]["status"] == "completed"
+        client.say()
+        client.until("response.done")
+        assert brain.manners == [Manner("Greet the user.", 9), Manner("Be kind.", 9)]
+        assert [turn.reply_text for turn in brain.pasts[-1]] == ["Hello."]
+
+
+def test_a_session_update_starts_to_read_its_instruction_at_once():
+    with talking(update={**PUSH_TO_TALK, "instructions": "Be a pirate."}) as (client, brain):
+        client.text("You rhyme.", "system")
+        client.settled()
+        waiting = threading.Event()
+        while len(brain.listened) < 2:
+            waiting.wait(0.005)
+        told = [manner.instruction for *_, manner in brain.listened]
+        assert told[-2:] == ["Be a pirate.", "Be a pirate.\n\nYou rhyme."]
+
+
+def test_a_response_can_be_cancelled_and_the_next_one_works():
+    held = threading.Event()
+    with talking(["One ", held, "two"], ["Next."]) as (client, _):
+        client.say()
+        client.until("response.output_audio_transcript.delta")
+        client.send("response.create", event_id="mine")
+        error = client.until("error")["error"]
+        assert error["code"] == "conversation_already_has_active_response"
+        assert error["event_id"] == "mine"
+        client.send("response.cancel")
+        client.settled()
+        held.set()
+        done = client.until("response.done")["response"]
+        assert done["status"] == "cancelled"
+        assert done["status_details"]["reason"] == "client_cancelled"
+        client.say()
+        assert client.until("response.done")["response"]["status"] == "completed"
+
+
+def test_truncating_leaves_in_the_history_what_was_heard():
+    with talking(["One ", "two ", "three."], ["Yes."]) as (client, brain):
+        client.say()
+        item = client.until("response.done")["response"]["output"][0]["id"]
+        place = {"item_id": item, "content_index": 0}
+        client.send("conversation.item.truncate", **place, audio_end_ms=90_000)
+        assert client.until("error")["error"]["param"] == "audio_end_ms"
+        client.send("conversation.item.truncate", **place, audio_end_ms=80)
+        assert client.until("conversation.item.truncated")["audio_end_ms"] == 80
+        client.send("conversation.item.retrieve", item_id=item)
+        shown = client.until("conversation.item.retrieved")["item"]
+        assert shown["content"][0]["transcript"] == "One two"
+        client.say()
+        client.until("response.done")
+        assert said(brain)[-1] == ("", "One ")  # whole tokens
+
+
+def test_sound_that_arrives_during_an_answer_is_the_next_utterance():
+    held = threading.Event()
+    with talking(["One ", held, "two."], ["Next."]) as (client, brain):
+        client.say()
+        client.until("response.output_audio_transcript.delta")
+        client.speak(1.0)
+        client.send("input_audio_buffer.commit")
+        client.settled()
+        held.set()
+        assert client.until("response.done")["response"]["status"] == "completed"
+        client.until("input_audio_buffer.committed")
+        client.send("response.create")
+        assert client.until("response.done")["response"]["status"] == "completed"
+        assert 1.0 < brain.said[1].seconds < 1.5
+
+
+def test_a_cleared_buffer_is_forgotten():
+    with talking(["Yes."]) as (client, brain):
+        client.speak(1.0)
+        client.send("input_audio_buffer.clear")
+        client.until("input_audio_buffer.cleared")
+        client.send("input_audio_buffer.commit")
+        assert client.until("error")["error"]["code"] == "input_audio_buffer_commit_empty"
+        client.say(0.4)
+        client.until("response.done")
+        (utterance,) = brain.said
+        assert utterance.seconds < 0.7
+
+
+def test_silence_is_committed_and_answered_with_nothing():
+    with talking(update=WORDS) as (client, brain):
+        client.speak(0.5, loud=0.0)
+        client.send("input_audio_buffer.commit")
+        client.send("response.create")
+        done = client.until("response.done")["response"]
+        assert done["output"] == []
+        assert not brain.said
+        (words,) = client.of("conversation.item.input_audio_transcription.completed")
+        assert words["transcript"] == ""
+
+
+def test_speech_is_detected_and_answered_by_itself():
+    held = threading.Event()
+    with talking(["One ", held, "two."], ["Next."], update=None) as (client, brain):
+        client.send("session.update", session={"turn_detection": {"type": "semantic_vad"}})
+        shown = client.until("session.updated")["session"]["audio"]["input"]["turn_detection"]
+        assert shown["interrupt_response"] is True
+        client.speak(0.6)
+        client.speak(1.5, loud=0.0)
+        started = client.until("input_audio_buffer.speech_started")
+        stopped = client.until("input_audio_buffer.speech_stopped")
+        committed = client.until("input_audio_buffer.committed")
+        assert started["item_id"] == stopped["item_id"] == committed["item_id"]
+        client.until("response.output_audio_transcript.delta")
+        client.speak(0.6)  # over the answer
+        client.settled()
+        held.set()
+        done = client.until("response.done")["response"]
+        assert done["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
+        client.speak(1.5, loud=0.0)
+        client.until("input_audio_buffer.speech_started")
+        assert client.until("response.done")["response"]["status"] == "completed"
+        assert len(brain.said) == 2
+
+
+def test_detected_speech_waits_for_response_create_where_the_client_wants_that():
+    detection = {"type": "server_vad", "create_response": False, "silence_duration_ms": 200}
+    update = {"audio": {"input": {"turn_detection": detection}}}
+    with talking(["Yes."], update=update) as (client, _):
+        client.speak(0.6)
+        client.speak(0.8, loud=0.0)
+        client.until("conversation.item.done")
+        assert not client.of("response.created")
+        client.send("response.create")
+        assert client.until("response.done")["response"]["output"]
+
+
+def test_a_transcription_session_answers_nothing():
+    with (
+        serving(brain=ScriptedBrain(heard="the words")) as server,
+        session(server, query="?intent=transcription") as client,
+    ):
+        assert client.of("session.created")[0]["session"]["type"] == "transcription"
+        client.speak(0.6)
+        client.speak(1.5, loud=0.0)
+        words = client.until("conversation.item.input_audio_transcription.completed")
+        assert words["transcript"] == "the words"
+        client.send("response.create")
+        client.until("error")
+        assert not client.of("response.created")
+
+
+def test_the_names_of_the_beta_are_understood_and_those_of_ga_answered():
+    with talking(["Hello."]) as (client, _):
+        client.send("session.update", session={
+            "modalities": ["text"], "voice": "alloy", "input_audio_format": "pcm16",
+            "input_audio_transcription": {"model": "whisper-1"}, "turn_detection": None,
+            "max_response_output_tokens": 50, "temperature": 0.8,
+            "tools": [{"type": "function", "name": "f"}],
+        })  # fmt: skip
+        shown = client.until("session.updated")["session"]
+        assert shown["output_modalities"] == ["text"]
+        assert shown["audio"]["output"]["voice"] == "alloy"
+        assert shown["audio"]["input"]["turn_detection"] is None
+        assert shown["audio"]["input"]["transcription"] == {"model": "whisper-1"}
+        assert shown["max_output_tokens"] == 50
+        assert shown["tools"] == [{"type": "function", "name": "f"}]
+        client.say()
+        client.until("response.output_text.delta")
+        client.until("response.done")
+
+
+UPDATE, ITEM = "session.update", "conversation.item"
+NO_WORDS = {"type": "message", "role": "user", "content": []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "code", "param"),
+    [
+        (UPDATE, {"session": {"tool_choice": "required"}}, "", "tool_choice"),
+        (UPDATE, {"session": {"speed": 9}}, "", "session.audio.output.speed"),
+        (UPDATE, {"session": {"input_audio_format": "g711_ulaw"}}, "", "audio.format"),
+        (UPDATE, {"session": {"instructions": "x" * 5000}}, "", "session.instructions"),
+        (UPDATE, {}, "", "session"),
+        ("input_audio_buffer.append", {"audio": "!"}, "", "audio"),
+        ("input_audio_buffer.append", {"audio": 5}, "", "audio"),
+        ("input_audio_buffer.commit", {}, "input_audio_buffer_commit_empty", None),
+        ("response.cancel", {}, "response_cancel_not_active", None),
+        ("response.create", {"response": {"conversation": "none"}}, "", "response.conversation"),
+        ("response.create", {"response": {"metadata": {"a": 1}}}, "", "response.metadata"),
+        (f"{ITEM}.truncate", {"item_id": "x"}, "item_truncate_invalid_item_id", "item_id"),
+        (f"{ITEM}.retrieve", {"item_id": "x"}, "item_retrieve_invalid_item_id", "item_id"),
+        (f"{ITEM}.delete", {"item_id": "x"}, "item_delete_invalid_item_id", "item_id"),
+        (f"{ITEM}.create", {"item": {"type": "function_call_output"}}, "", "item.type"),
+        (f"{ITEM}.create", {"item": NO_WORDS}, "", "item.content"),
+        ("nothing.known", {}, "", "type"),
+        ("output_audio_buffer.clear", {}, "", "type"),
+    ],
+)
+def test_what_cannot_be_done_is_an_error_and_the_session_goes_on(manual, kind, fields, code, param):
+    manual.send(kind, **fields, event_id="mine")
+    error = manual.until("error")["error"]
+    assert (error["code"], error["param"]) == (code or "invalid_value", param)
+    assert error["event_id"] == "mine"
+    assert error["message"]
+
+
+def test_what_is_no_json_is_an_error_too(manual):
+    for message in ("{", "[]", "5", '"text"'):
+        manual.socket.send_text(message)
+        assert manual.until("error")["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def manual():
+    with talking() as (client, _):
+        yield client
+
+
+def test_a_brain_that_fails_fails_one_response():
+    with talking([ModelError("Out of memory.")], ["Yes."]) as (client, _):
+        client.say()
+        done = client.until("response.done")["response"]
+        assert done["status"] == "failed"
+        assert "Out of memory." in done["status_details"]["error"]["message"]
+        client.say()
+        assert client.until("response.done")["response"]["status"] == "completed"
+
+
+def test_an_utterance_has_a_longest_length():
+    with talking(config=Config(audio=AudioConfig(max_utterance_s=1))) as (client, _):
+        client.speak(0.9)
+        client.speak(0.9)
+        assert client.until("error")["error"]["param"] == "audio"
+        client.send("input_audio_buffer.commit")
+        client.until("input_audio_buffer.committed")
+
+
+def test_one_session_more_is_told_so_and_the_set_is_free_afterwards(server):
+    path = "/v1/realtime"
+    with session(server), server.client.websocket(path) as socket:
+        error = json.loads(socket.receive_text())
+        EVENT.validate_python(error)
+        assert error["error"]["code"] == "session_limit_reached"
+        with pytest.raises(Exception, match="1013"):
+            socket.receive_text()
+    while server.client.get("/readyz").json()["free"] == 0:
+        pass
+    with session(server):
+        pass
+
+
+def test_the_subprotocol_with_the_key_is_never_echoed():
+    protocols = ["realtime", "openai-insecure-api-key.secret"]
+    with serving(token="secret") as server:
+        with server.client.websocket("/v1/realtime", subprotocols=protocols) as socket:
+            assert "session.created" in socket.receive_text()
+            assert socket.subprotocol == "realtime"
+        with pytest.raises(Exception, match="401"), server.client.websocket("/v1/realtime"):
+            pass
+
+
+def test_an_unknown_model_is_refused(server):
+    with pytest.raises(Exception, match="404"), server.client.websocket("/v1/realtime?model=no"):
+        pass
+
+
+def test_a_stop_of_the_server_lets_the_answer_end():
+    held = threading.Event()
+    with (
+        serving(brain=ScriptedBrain(["One ", held, "two."])) as server,
+        session(server, PUSH_TO_TALK) as client,
+    ):
+        client.say()
+        client.until("response.output_audio_transcript.delta")
+        server.stop()
+        held.set()
+        done = client.until("response.done")["response"]
+        assert done["status"] == "completed"
+        with pytest.raises(Exception, match="1001"):
+            client.next()

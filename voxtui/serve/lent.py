@@ -1,0 +1,81 @@
+"""Parts that several engines use one after the other. They stay warm when an engine ends."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from threading import Event as Flag
+from typing import TYPE_CHECKING
+
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, Past, Progress, Voice
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import SpeechChunk, Token, UserTranscript, Utterance
+    from voxtui.dialogue.marks import Marks
+    from voxtui.dialogue.recording import Recording
+
+
+class LentBrain(Brain):
+    """A warm brain whose `warm_up` and `close` do nothing."""
+
+    def __init__(self, brain: Brain) -> None:
+        self._brain = brain
+
+    @property
+    def name(self) -> str:
+        return self._brain.name
+
+    @property
+    def description(self) -> str:
+        return self._brain.description
+
+    @property
+    def sends_to(self) -> str:
+        return self._brain.sends_to
+
+    def warm_up(self, progress: Progress) -> None: ...
+
+    def listen(
+        self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None:
+        self._brain.listen(past, recording, cancelled, manner)
+
+    def wake(self) -> None:
+        self._brain.wake()
+
+    def read_ahead(
+        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None:
+        self._brain.read_ahead(past, text, cancelled, manner)
+
+    def reply(
+        self,
+        past: Past,
+        user_input: Utterance | str,
+        marks: Marks,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> Generator[UserTranscript | Token]:
+        return self._brain.reply(past, user_input, marks, cancelled, manner)
+
+    def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
+        return self._brain.transcribe(utterance, cancelled)
+
+    def close(self) -> None: ...
+
+
+class LentVoice(Voice):
+    """A warm voice whose `warm_up` and `close` do nothing."""
+
+    def __init__(self, voice: Voice) -> None:
+        self._voice = voice
+
+    @property
+    def name(self) -> str:
+        return self._voice.name
+
+    def warm_up(self, progress: Progress) -> None: ...
+
+    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+        return self._voice.speak(clause, speed)
+
+    def close(self) -> None: ...

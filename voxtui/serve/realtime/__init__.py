@@ -1,0 +1,1 @@
+"""`/v1/realtime`: OpenAI's protocol of a conversation over a WebSocket, as of its GA version."""

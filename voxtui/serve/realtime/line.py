@@ -1,0 +1,120 @@
+"""The wire in the place of a microphone and a speaker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from voxtui.audio.pcm import PcmStream, as_pcm
+from voxtui.audio.resampling import Resampler, resample
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk
+from voxtui.dialogue.marks import Marks
+from voxtui.serve.realtime.settings import RATE
+
+MOST_WAITING = 4 * 2**20
+"""Bytes of speech that wait for a slow client, about 90 s. More makes the voice wait."""
+
+POLL_SECONDS = 0.02
+
+TAIL_FRAMES = 12
+"""Frames of silence after a commit. They end the recording at once: the detector needs two or three
+to see that nobody speaks."""
+
+
+class Frames:
+    """Turns the bytes that a client sends into frames with the time at which they arrived."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Drop what is not a whole frame yet."""
+        self._pcm, self._resampler = PcmStream(), Resampler(RATE, SAMPLE_RATE)
+        self._rest = np.zeros(0, np.float32)
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Yield the frames that `data` completes.
+
+        Sound that comes faster than it was spoken is dated back by its length.
+        """
+        now = time.monotonic()
+        samples = self._resampler.process(self._pcm.feed(data))
+        self._rest = np.concatenate([self._rest, samples])
+        count = len(self._rest) // FRAME_SAMPLES
+        for number in range(count):
+            samples = self._rest[number * FRAME_SAMPLES : (number + 1) * FRAME_SAMPLES]
+            yield Frame(samples, now - (count - 1 - number) * FRAME_SECONDS)
+        self._rest = self._rest[count * FRAME_SAMPLES :]
+
+    def rest(self, at: float) -> list[Frame]:
+        """Return what is no whole frame yet, padded, as if it had arrived at `at`."""
+        samples, self._rest = self._rest, self._rest[:0]
+        if not len(samples):
+            return []
+        return [Frame(np.pad(samples, (0, FRAME_SAMPLES - len(samples))), at)]
+
+
+def silence(at: float) -> list[Frame]:
+    """Return the frames that follow the last one of an utterance that was committed at `at`.
+
+    None of them is from the future, where the next utterance may be.
+    """
+    return [Frame(np.zeros(FRAME_SAMPLES, np.float32), at)] * TAIL_FRAMES
+
+
+class WireMicrophone:
+    """A microphone whose frames are pushed by the session itself."""
+
+    name = "client"
+    level = 0.0
+
+    def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """The next piece of the spoken answer."""
+
+    pcm: bytes
+    """16 bit, mono, at RATE"""
+
+    @property
+    def seconds(self) -> float:
+        return len(self.pcm) / 2 / RATE
+
+
+class WireSpeaker:
+    """Hands speech to `deliver` as fast as it is made, because the client plays it.
+
+    It marks no first sound, because only the client knows when it plays. `waiting` returns the
+    bytes that the client has not taken yet. Used by the engine's thread.
+    """
+
+    name = "client"
+
+    def __init__(self, deliver: Callable[[Sound], object], waiting: Callable[[], int]) -> None:
+        self._deliver = deliver
+        self._waiting = waiting
+        self._seconds = 0.0
+
+    def open(self) -> None: ...
+
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+        while self._waiting() > MOST_WAITING:
+            if stopped():
+                return
+            time.sleep(POLL_SECONDS)
+        sound = Sound(as_pcm(resample(chunk.samples, chunk.rate, RATE)))
+        self._seconds += sound.seconds
+        self._deliver(sound)
+
+    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+    def close(self) -> None: ...

@@ -1,0 +1,521 @@
+"""One session: the client's events in, the engine's events in, the server's events out.
+
+It runs on the event loop's thread and never waits. Turns are the engine's: this module only names
+them as the items and responses of the protocol.
+"""
+
+from __future__ import annotations
+
+import binascii
+import time
+from base64 import b64decode
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
+
+from voxtui.controls import ControlEvent, Controls, MakeEngine, Refused
+from voxtui.dialogue.data import FRAME_SECONDS, MICROPHONE, Frame
+from voxtui.dialogue.engine import SPOKEN_TURNS
+from voxtui.dialogue.events import (
+    Captured,
+    Died,
+    LoadFailed,
+    ReplyText,
+    SpokenUpTo,
+    State,
+    StateChanged,
+    TurnFinished,
+    TurnStarted,
+    UserWords,
+)
+from voxtui.serve.realtime import events
+from voxtui.serve.realtime.events import Item, Response, new_id
+from voxtui.serve.realtime.line import Frames, Sound, silence
+from voxtui.serve.realtime.settings import RATE, SESSION_SECONDS, Json, Settings, invalid
+from voxtui.serve.shapes import SERVER, Refusal, usage
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.marks import Turn
+    from voxtui.serve.realtime.settings import TurnDetection
+    from voxtui.settings.schema import Config
+
+SHORTEST_COMMIT = 0.1
+"""Seconds of sound. OpenAI refuses less."""
+
+MOST_ITEMS = 1000
+
+SessionEvent: TypeAlias = ControlEvent | Sound
+
+
+class Session:
+    """`send` gets each event, `finished` each turn that was answered. `closed`: say why, and close.
+
+    `deliver` brings an event of any thread to `take_event` on this one.
+    """
+
+    def __init__(
+        self,
+        make_engine: MakeEngine,
+        config: Config,
+        settings: Settings,
+        send: Callable[[Json], object],
+        deliver: Callable[[SessionEvent], object],
+        closed: Callable[[str], object],
+        finished: Callable[[Turn], object] = lambda turn: None,
+    ) -> None:
+        self.settings = settings
+        self._config = config
+        self._send = send
+        self._closed = closed
+        self._finished = finished
+        self._id, self._conversation_id = new_id("sess"), new_id("conv")
+        self._expires_at = int(time.time()) + SESSION_SECONDS
+        self._controls = Controls(make_engine, deliver)
+        self._begun = False
+        self._items: list[Item] = []
+        self._by_turn: dict[int, Item] = {}
+        """the user's items by the turn of their utterance"""
+        self._line = Frames()
+        self._samples = 0
+        """that the client has sent"""
+        self._buffer: list[Frame] = []
+        """of the utterance that the client will commit"""
+        self._recording: int | None = None
+        """the turn that the engine records the buffer for"""
+        self._speaking: Item | None = None
+        """the utterance whose end is detected here"""
+        self._held: list[Frame] = []
+        """sound that must not interrupt the answer"""
+        self._later: list[events.Commit] = []
+        """commits that wait for the end of the answer"""
+        self._wanted: events.CreateResponse | None = None
+        """an answer that waits for the end of the utterance"""
+        self._response: Response | None = None
+        self._heard: str | None = None
+        """the heard part of the answer in progress, once it was cut off"""
+        self._spoken: deque[Item] = deque(maxlen=SPOKEN_TURNS)
+        self._truncating: list[tuple[Item, int]] = []
+
+    @property
+    def answering(self) -> bool:
+        return self._response is not None
+
+    def start(self) -> None:
+        self._controls.start()
+
+    def close(self) -> None:
+        """End everything. Blocks until the engine's thread has ended."""
+        self._controls.close()
+
+    # The client.
+
+    def take_message(self, message: str | bytes) -> None:
+        """Do what a message says, or answer it with an error. The session goes on."""
+        try:
+            self._take(events.parse(message))
+        except Refusal as refusal:
+            self._emit("error", error={**refusal.error, "event_id": events.event_id(message)})
+        except Refused as refused:
+            self._error(str(refused), "not_possible", events.event_id(message))
+
+    def _take(self, event: events.ClientEvent) -> None:
+        match event:
+            case events.SessionUpdate(session=session):
+                self._update(session)
+            case events.BetaTranscriptionUpdate(session=session):
+                self._update({**session, "type": "transcription"})
+            case events.Append(audio=audio):
+                self._append(audio)
+            case events.Commit():
+                self._commit(event)
+            case events.Clear():
+                self._clear()
+                self._emit("input_audio_buffer.cleared")
+            case events.CreateResponse():
+                self._create_response(event)
+            case events.CancelResponse(response_id=name):
+                self._cancel_response(name)
+            case events.CreateItem():
+                self._create_item(event)
+            case events.TruncateItem():
+                self._truncate(event)
+            case events.RetrieveItem(item_id=name):
+                item = self._item(name, "item_retrieve_invalid_item_id")
+                self._emit("conversation.item.retrieved", item=item.as_json())
+            case events.DeleteItem(item_id=name):
+                self._delete(name)
+            case _:
+                raise invalid(f"{event.__struct_config__.tag} has no place here.", "type")
+
+    def _update(self, session: object) -> None:
+        before = self._detection
+        self.settings = replace(self.settings.updated(session), model=self.settings.model)
+        if (before is None) != (self._detection is None):
+            self._clear()
+        self._use_settings()
+        self._emit("session.updated", session=self._shown())
+
+    def _use_settings(self) -> None:
+        """Have the engine read the instruction and listen as the session says."""
+        vad, detection = self._config.vad, self._detection
+        if detection is None:
+            vad = replace(vad, hands_free=False, listen_while_speaking=False)
+        else:
+            vad = detection.vad(vad)
+        self._controls.use_manner(self.settings.manner(self._told), answers=False, vad=vad)
+
+    @property
+    def _detection(self) -> TurnDetection | None:
+        return self.settings.audio.input.turn_detection
+
+    @property
+    def _told(self) -> list[str]:
+        return [item.text or "" for item in self._items if item.role == "system"]
+
+    def _shown(self) -> Json:
+        transcribes = self.settings.type == "transcription"
+        return {
+            "id": self._id,
+            "object": f"realtime.{'transcription_' * transcribes}session",
+            "expires_at": self._expires_at,
+            **self.settings.as_json(),
+        }
+
+    # Sound.
+
+    def _append(self, audio: str) -> None:
+        try:
+            data = b64decode(audio, validate=True)
+        except binascii.Error as error:
+            raise invalid("The audio is not base64.", "audio") from error
+        if not data:
+            raise invalid("The audio is empty.", "audio")
+        most = self._config.audio.max_utterance_s
+        if self._detection is None and self._buffered_s + len(data) / 2 / RATE > most:
+            raise invalid(f"An utterance lasts {most:g} s at most. Commit or clear it.", "audio")
+        frames = list(self._line.feed(data))
+        self._samples += len(data) // 2
+        if self._detection is None:
+            self._buffer += frames
+            if self._response is None:
+                self._record(frames)
+        elif self._response is not None and not self._detection.interrupt_response:
+            self._held += frames
+        else:
+            self._push(frames)
+
+    @property
+    def _buffered_s(self) -> float:
+        return len(self._buffer) * FRAME_SECONDS
+
+    @property
+    def _sent_ms(self) -> int:
+        return self._samples * 1000 // RATE
+
+    def _push(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._controls.push_frame(frame)
+
+    def _record(self, frames: list[Frame]) -> None:
+        """Let the engine work on the buffer while more of it comes."""
+        if not frames:
+            return
+        if self._recording is None:
+            self._recording = self._controls.talk(frames[0].captured_at - FRAME_SECONDS)
+        self._push(frames)
+
+    def _forget_recording(self) -> None:
+        if self._recording is not None:
+            self._controls.cancel(self._recording)
+        self._recording = None
+
+    def _clear(self) -> None:
+        self._forget_recording()
+        self._buffer, self._held = [], []
+        self._line.reset()
+        if self._speaking is not None and self._speaking.turn is not None:
+            self._controls.cancel(self._speaking.turn)
+
+    def _commit(self, event: events.Commit) -> None:
+        at = time.monotonic()
+        speaking = self._speaking
+        if speaking is not None:
+            self._controls.release(at, speaking.turn, answers=False)
+            return
+        if self._detection is not None or self._buffered_s < SHORTEST_COMMIT:
+            raise invalid(
+                f"The buffer holds less than {SHORTEST_COMMIT * 1000:g} ms of sound.",
+                code="input_audio_buffer_commit_empty",
+            )
+        if self._response is not None:
+            self._later.append(event)
+            return
+        rest = self._line.rest(at)
+        self._buffer += rest
+        self._record(rest if self._recording is not None else self._buffer)
+        turn = self._recording
+        assert turn is not None
+        item = Item("user", "audio", turn=turn, seconds=self._buffered_s)
+        self._by_turn[turn] = item
+        self._buffer, self._recording = [], None
+        self._controls.release(at, turn, answers=False)
+        self._push(silence(at))
+        self._committed(item)
+
+    def _committed(self, item: Item) -> None:
+        previous = self._last_id
+        self._emit("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
+        self._add(item, len(self._items))
+
+    # Items.
+
+    @property
+    def _last_id(self) -> str | None:
+        return self._items[-1].id if self._items else None
+
+    def _item(self, name: str, code: str) -> Item:
+        for item in self._items:
+            if item.id == name:
+                return item
+        raise invalid(f"There is no item {name!r}.", "item_id", code)
+
+    def _add(self, item: Item, place: int) -> None:
+        previous = self._items[place - 1].id if place else None
+        self._items.insert(place, item)
+        shown = item.as_json()
+        for what in ("added", "done"):
+            self._emit(f"conversation.item.{what}", item=shown, previous_item_id=previous)
+
+    def _create_item(self, event: events.CreateItem) -> None:
+        item = events.item_of(event.item)
+        if any(other.id == item.id for other in self._items):
+            raise invalid(f"There is an item {item.id!r} already.", "item.id")
+        if len(self._items) >= MOST_ITEMS:
+            raise invalid(f"A conversation holds {MOST_ITEMS} items at most.", "item")
+        after, place = None, len(self._items)
+        match event.previous_item_id:
+            case None:
+                pass
+            case "root":
+                place = 0
+            case name:
+                place = self._items.index(self._item(name, "item_create_invalid_item_id")) + 1
+                turns = [other.turn for other in self._items[:place] if other.turn is not None]
+                after = turns[-1] if turns and place < len(self._items) else None
+        if item.role != "system":
+            user, first = item.role == "user", place == 0 and bool(self._items)
+            item.turn = self._controls.insert_text(user, item.text or "", after, first)
+        self._add(item, place)
+        if item.role == "system":
+            self._use_settings()
+
+    def _delete(self, name: str) -> None:
+        item = self._item(name, "item_delete_invalid_item_id")
+        if self._response is not None and self._response.item is item:
+            raise invalid("The item is still being made. Cancel its response.", "item_id")
+        self._items.remove(item)
+        if item.turn is not None:
+            self._controls.delete(item.turn, user=item.role == "user")
+        if item.role == "system":
+            self._use_settings()
+        self._emit("conversation.item.deleted", item_id=item.id)
+
+    def _truncate(self, event: events.TruncateItem) -> None:
+        item = self._item(event.item_id, "item_truncate_invalid_item_id")
+        if item not in self._spoken or item.turn is None:
+            raise invalid(
+                "Only the latest spoken answers can be truncated.", "item_id",
+                "item_truncate_invalid_item_id",
+            )  # fmt: skip
+        if event.content_index != 0:
+            raise invalid("The item has one part, 0.", "content_index")
+        if not 0 <= event.audio_end_ms <= round(item.seconds * 1000):
+            raise invalid(
+                f"The audio of the item lasts {item.seconds * 1000:.0f} ms.", "audio_end_ms"
+            )
+        if self._response is not None and self._response.item is item:
+            self._cancel_response(None)
+        self._truncating.append((item, event.audio_end_ms))
+        self._controls.truncate(item.turn, event.audio_end_ms / 1000)
+
+    # Responses.
+
+    def _create_response(self, event: events.CreateResponse) -> None:
+        if self._response is not None:
+            raise invalid(
+                "An answer is in progress. Wait for response.done, or cancel it.",
+                code="conversation_already_has_active_response",
+            )
+        if self.settings.type == "transcription":
+            raise invalid("A transcription session answers nothing.", "type")
+        response = events.response_of(event.response, self.settings, self._conversation_id)
+        if self._speaking is not None:
+            self._wanted = event
+            return
+        self._forget_recording()  # the buffer is kept, and recorded again after the answer
+        manner = response.settings.manner(self._told)
+        response.turn = self._controls.answer(manner)
+        self._response, self._heard = response, None
+        self._emit("response.created", response=response.as_json())
+
+    def _cancel_response(self, name: str | None) -> None:
+        response = self._response
+        if response is None or name not in (None, response.id):
+            raise invalid("No such answer is in progress.", code="response_cancel_not_active")
+        response.cancelled = True
+        self._controls.cancel(response.turn)
+
+    def _show(self, response: Response) -> None:
+        """Show the item of the answer, with its first piece."""
+        if response.item is None:
+            previous = self._last_id
+            for event in response.begin(previous):
+                self._emit(**event)
+            assert response.item is not None
+            self._items.append(response.item)
+            if response.settings.speaks:
+                self._spoken.append(response.item)
+
+    def _end_response(self, response: Response, turn: Turn) -> None:
+        most = self._config.generation.sampling().max_new_tokens
+        limit = response.settings.manner([]).limit(most)
+        status = response.status(turn, limit)
+        if status in ("completed", "incomplete") and turn.reply:
+            self._show(response)
+        item = response.item
+        place = self._items.index(item) if item in self._items else 0
+        for event in response.end(status, self._items[place - 1].id if place else None):
+            self._emit(**event)
+        if item is not None and self._heard is not None:
+            item.text = self._heard
+        self._response = None
+        self._emit("response.done", response=response.as_json(status, turn))
+        self._finished(turn)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take up what waited for the end of the answer."""
+        held, self._held = self._held, []
+        self._push(held)
+        later, self._later = self._later, []
+        for commit in later:
+            self._commit(commit)
+        if self._response is None:
+            self._record(self._buffer)
+
+    # The engine.
+
+    def take_event(self, event: SessionEvent) -> None:
+        """Show what the engine reports."""
+        if isinstance(event, Sound):
+            if self._response is not None and not self._response.cancelled:
+                self._show(self._response)
+                self._emit(**self._response.sound(event))
+            return
+        self._controls.take(event)
+        match event:
+            case StateChanged(State.READY) if not self._begun:
+                self._begun = True
+                self._use_settings()
+                self._emit("session.created", session=self._shown())
+            case TurnStarted(turn, source) if source == MICROPHONE and self._detection is not None:
+                self._speech_started(turn)
+            case Captured(turn):
+                self._captured(turn)
+            case UserWords(turn, text):
+                if (item := self._by_turn.get(turn)) is not None:
+                    self._transcribed(item, text)
+            case ReplyText(turn, text):
+                response = self._response
+                if response is not None and response.turn == turn and not response.cancelled:
+                    self._show(response)
+                    self._emit(**response.words(text))
+            case SpokenUpTo(turn, text):
+                self._spoken_up_to(turn, text)
+            case TurnFinished(turn):
+                self._turn_finished(turn)
+            case LoadFailed(error) | Died(error):
+                self._error(f"The session failed: {error}", "session_failed", None)
+                self._closed("failed")
+            case _:
+                pass
+
+    def _speech_started(self, turn: int) -> None:
+        item = Item("user", "audio", turn=turn)
+        self._by_turn[turn] = self._speaking = item
+        start = max(0, self._sent_ms - self._config.vad.start_ms)
+        self._emit("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=start)
+
+    def _speech_stopped(self, item: Item) -> None:
+        self._speaking = None
+        self._emit("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=self._sent_ms)
+
+    def _captured(self, turn: int) -> None:
+        item = self._by_turn.get(turn)
+        if item is None:
+            return
+        item.captured = True
+        if item is self._speaking:
+            self._speech_stopped(item)
+            self._committed(item)
+            self._answer_speech()
+
+    def _answer_speech(self) -> None:
+        """Answer what was said, if the client wants that without asking, or has asked."""
+        wanted, self._wanted = self._wanted, None
+        detection = self._detection
+        by_itself = detection is not None and detection.create_response
+        if (wanted or by_itself) and self.settings.type == "realtime":
+            self._create_response(wanted or events.CreateResponse())
+
+    def _transcribed(self, item: Item, text: str) -> None:
+        item.text = text
+        transcribes = self.settings.audio.input.transcription is not None
+        if transcribes or self.settings.type == "transcription":
+            self._emit(
+                "conversation.item.input_audio_transcription.completed",
+                item_id=item.id, content_index=0, transcript=text, usage=usage(item.seconds),
+            )  # fmt: skip
+
+    def _spoken_up_to(self, turn: int, text: str) -> None:
+        if self._response is not None and self._response.turn == turn:
+            self._heard = text
+            return
+        for waiting in self._truncating:
+            item, ms = waiting
+            if item.turn == turn:
+                self._truncating.remove(waiting)
+                item.text = text
+                self._emit(
+                    "conversation.item.truncated",
+                    item_id=item.id, content_index=0, audio_end_ms=ms,
+                )  # fmt: skip
+                return
+
+    def _turn_finished(self, turn: Turn) -> None:
+        item = self._by_turn.get(turn.number)
+        if item is not None and not item.captured:  # nothing was said in it
+            item.captured = True
+            if item is self._speaking:
+                self._speech_stopped(item)
+                if self._wanted is not None:
+                    self._answer_speech()
+            else:
+                self._transcribed(item, "")
+        elif self._response is not None and self._response.turn == turn.number:
+            self._end_response(self._response, turn)
+
+    # Out.
+
+    def expire(self) -> None:
+        """Say that the session has lasted too long."""
+        self._error(f"A session lasts {SESSION_SECONDS // 60} min.", "session_expired", None)
+
+    def _error(self, message: str, code: str, event_id: str | None) -> None:
+        error = {"type": SERVER, "code": code, "message": message, "param": None}
+        self._emit("error", error={**error, "event_id": event_id})
+
+    def _emit(self, type: str, **fields: object) -> None:  # noqa: A002 (a field of the protocol)
+        self._send({"type": type, "event_id": new_id("event"), **fields})
