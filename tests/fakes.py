@@ -60,6 +60,14 @@ def frames(pattern: str, start: float = 1000.0, source: str = "microphone") -> l
     ]
 
 
+def record(pattern: str) -> Recording:
+    """Return a recording of the frames of `pattern`."""
+    recording = Recording()
+    for frame, c in zip(frames(pattern), pattern, strict=True):
+        recording.append(frame, c == "x")
+    return recording
+
+
 class LoudIsSpeech:
     """FakeDetector: a loud frame is speech."""
 

@@ -147,6 +147,7 @@ def test_a_static_cache_of_generate_is_no_longer_than_its_own_context(model):
     assert positions(lambda: one.moments(64, 4)) == 67
 
 
+@pytest.mark.slow
 def test_a_row_that_fails_holds_its_error_and_the_next_row_is_measured():
     bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(600))
     rows = list(bench.kinds(SAFE, bench.theirs))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.fakes import LoudIsSpeech, frames
+from tests.fakes import LoudIsSpeech, frames, record
 from voxtui.dialogue.data import FRAME_SECONDS, MICROPHONE
 from voxtui.dialogue.listening import (
     Endpointer,
@@ -19,15 +19,7 @@ from voxtui.dialogue.listening import (
     TooQuiet,
     VoiceBargeIn,
 )
-from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import Config, VadConfig
-
-
-def record(pattern: str) -> Recording:
-    recording = Recording()
-    for frame, c in zip(frames(pattern), pattern, strict=True):
-        recording.append(frame, c == "x")
-    return recording
 
 
 def test_a_verdict_does_not_flutter() -> None:

@@ -4,16 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import frames
+from tests.fakes import frames, record
 from voxtui.dialogue.data import FRAME_SECONDS
-from voxtui.dialogue.recording import LEAD_FRAMES, TRAIL_SAMPLES, Recording
-
-
-def record(pattern: str) -> Recording:
-    recording = Recording()
-    for frame, c in zip(frames(pattern), pattern, strict=True):
-        recording.append(frame, c == "x")
-    return recording
+from voxtui.dialogue.recording import LEAD_FRAMES, TRAIL_SAMPLES
 
 
 def test_without_speech_there_is_no_utterance() -> None:

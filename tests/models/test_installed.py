@@ -145,20 +145,6 @@ def test_a_release_that_is_cut_short_is_recognised_by_its_name(tmp_path):
         model_file(str(tmp_path / "tiny.gguf"))
 
 
-@pytest.mark.parametrize(
-    "find",
-    [
-        model_file,
-        lambda named: download(TINY, source=Path(named)),
-        voxtral_directory,
-        lambda named: kokoro_files(VoiceConfig(kokoro=KokoroConfig(model=named))),
-    ],
-)
-def test_a_path_in_the_home_of_an_unknown_user_is_one_sentence(find):
-    with pytest.raises(ModelError, match="~nobody-here/"):
-        find("~nobody-here/mine.gguf")
-
-
 def test_a_missing_file_for_from_is_refused_even_if_the_model_is_here(monkeypatch):
     monkeypatch.setattr(fetch_command, "model_file", lambda name: Path("here"))
     with pytest.raises(InputError, match="there is no such file"):

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 from textual import events
 from textual._context import active_app
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.notifications import Notification
 from textual.pilot import Pilot
 
-from tests.fakes import LONG_AGO, ScriptedEngine
+from tests.fakes import LONG_AGO, SECONDS, ScriptedEngine
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
@@ -43,6 +45,23 @@ def waits_for_work_and_not_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
     to 60 ms at each key and pause. Here it is idle as soon as nothing in it is left to do."""
     for user in ("app", "pilot"):
         monkeypatch.setattr(f"textual.{user}.wait_for_idle", nothing_left_to_do)
+
+
+PARSED: dict[tuple[object, ...], list[RuleSet]] = {}
+parse_rules = Stylesheet._parse_rules
+
+
+@pytest.fixture(autouse=True)
+def each_style_sheet_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Share the parsed rules among the apps, because each would parse all of them twice."""
+
+    def parse(sheet: Stylesheet, *css: object, **options: object) -> list[RuleSet]:
+        key = (*css, *options.items(), *sheet._variables.items())
+        if key not in PARSED:
+            PARSED[key] = parse_rules(sheet, *css, **options)  # type: ignore[arg-type]
+        return PARSED[key]
+
+    monkeypatch.setattr(Stylesheet, "_parse_rules", parse)
 
 
 @pytest.fixture(autouse=True)
@@ -134,6 +153,13 @@ class Screen:
     def commands(self) -> list[str]:
         """The commands to the engine, without start and close."""
         return [str(call[0]) for call in self.engine.calls if call[0] not in ("start", "close")]
+
+
+async def until(shown: Screen, true: Callable[[], object]) -> None:
+    """Wait until `true` returns true."""
+    async with asyncio.timeout(SECONDS):
+        while not true():
+            await shown.pilot.pause(0.005)
 
 
 @asynccontextmanager

@@ -1,4 +1,3 @@
-import asyncio
 import threading
 import time
 from dataclasses import replace
@@ -10,7 +9,7 @@ from textual import events
 from textual.widgets import Input, OptionList
 
 from tests.fakes import SECONDS
-from tests.ui.conftest import MARKS, screen
+from tests.ui.conftest import MARKS, screen, until
 from tests.ui.states import LOADED, turn
 from voxtui.dialogue.events import (
     Died,
@@ -30,13 +29,6 @@ from voxtui.errors import InputError, ModelError
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
 from voxtui.ui.panel.waterfall import Waterfall
-
-
-async def until(s, true):
-    async with asyncio.timeout(SECONDS):
-        while not true():
-            await s.pilot.pause(0.005)
-
 
 # The turn, as it is seen.
 

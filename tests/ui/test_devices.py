@@ -47,11 +47,6 @@ class Person(LiveScreen):
         super().__init__(app, app.controls.engine, pilot)
         self.audio = audio
 
-    async def until(self, *seen: str) -> None:
-        async with asyncio.timeout(SECONDS):
-            while not all(text in self.text for text in seen):
-                await self.pilot.pause(0.02)
-
     async def gone(self, seen: str) -> None:
         async with asyncio.timeout(SECONDS):
             while seen in self.text:

@@ -1,4 +1,3 @@
-import asyncio
 import threading
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tests.fakes import (
     ScriptedBrain,
     part_makers,
 )
-from tests.ui.conftest import Screen, screen
+from tests.ui.conftest import Screen, screen, until
 from tests.ui.test_with_engine import live
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.events import (
@@ -123,7 +122,7 @@ async def test_a_large_download_begins_only_after_a_yes(tmp_path, monkeypatch):
         for answer in (["enter"], ["down", "enter"]):
             await opened(s, "voxtral")
             await s.pilot.press("enter")
-            assert await in_time(s, lambda: "Fetch 9.4 GB now?" in s.text)
+            await until(s, lambda: "Fetch 9.4 GB now?" in s.text)
             assert s.commands == []
             await s.pilot.press(*answer)
             await s.settle()
@@ -135,9 +134,9 @@ async def test_a_theme_is_previewed_and_left_with_escape(monkeypatch):
     monkeypatch.setattr("voxtui.ui.palette.PREVIEW_SECONDS", 0.001)
     async with screen(size=(100, 30)) as s:
         await opened(s, "theme nord")
-        assert await in_time(s, lambda: s.app.theme == "nord")
+        await until(s, lambda: s.app.theme == "nord")
         await s.pilot.press("escape")
-        assert await in_time(s, lambda: s.app.theme == DARK)
+        await until(s, lambda: s.app.theme == DARK)
         assert s.app.controls.config.ui.theme == AUTO
 
 
@@ -165,9 +164,9 @@ async def test_hands_free_is_chosen_without_loading_a_part():
 async def test_the_palette_opens_and_chooses_by_key():
     async with screen(size=(100, 30)) as s:
         await opened(s, "textual light")
-        assert await in_time(s, lambda: "Theme textual-light" in s.text)
+        await until(s, lambda: "Theme textual-light" in s.text)
         await s.pilot.press("enter")
-        assert await in_time(s, lambda: s.app.controls.config.ui.theme == "textual-light")
+        await until(s, lambda: s.app.controls.config.ui.theme == "textual-light")
         assert s.app.theme == "textual-light"
 
 
@@ -419,7 +418,7 @@ async def test_entries_of_the_palette_are_never_parsed_as_markup():
     title = "HDA [/mic] [red]Analog"
     async with screen(parts=part_makers(devices=lambda: [ListedDevice(title, 1, 0)])) as s:
         await opened(s, "hda")
-        assert await in_time(s, lambda: title in s.text)
+        await until(s, lambda: title in s.text)
 
 
 async def test_why_nothing_was_changed_is_never_read_as_markup():
@@ -480,7 +479,7 @@ async def test_a_new_speaker_is_heard_at_once():
     old, new = FakeSpeaker(), FakeSpeaker()
     async with live(ScriptedBrain(), None, old) as s:
         s.app.controls.engine.replace_parts(ReplaceParts(Config(), speaker=new))
-        assert await in_time(s, lambda: old.closed)
+        await until(s, lambda: old.closed)
         (tone,) = new.chunks
         assert 0.05 < float(np.abs(tone.samples).max()) < 0.2
 
@@ -489,7 +488,7 @@ async def test_a_new_brain_answers_the_next_turn():
     old, new = ScriptedBrain(["Old."]), ScriptedBrain(["New."])
     async with live(old, None, FakeSpeaker()) as s:
         s.app.controls.engine.replace_parts(ReplaceParts(Config(), brain=new))
-        assert await in_time(s, lambda: old.closed)
+        await until(s, lambda: old.closed)
         s.app.controls.say("who?")
         await s.until("New.")
         assert new.warmed
@@ -504,13 +503,6 @@ async def test_the_systems_default_replaces_a_lost_microphone():
         await s.until("The microphone was unplugged.", "Listening to built-in microphone now.")
         assert s.app.controls.microphone == "built-in microphone"
         assert s.app.controls.state is State.READY
-
-
-async def in_time(s: Screen, true) -> bool:
-    async with asyncio.timeout(SECONDS):
-        while not true():
-            await s.pilot.pause(0.01)
-    return True
 
 
 async def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answered():
@@ -578,7 +570,7 @@ async def test_the_palette_lists_the_devices_once_and_not_on_the_ui_thread():
 
     async with screen(size=(100, 30), parts=part_makers(devices=devices)) as s:
         await opened(s, "headph")
-        assert await in_time(s, lambda: "Headphones" in s.text)
+        await until(s, lambda: "Headphones" in s.text)
         assert len(listed_on) == 1
         assert threading.main_thread() not in listed_on
 
@@ -592,7 +584,7 @@ async def test_a_sound_server_that_hangs_hides_only_the_devices():
 
     async with screen(size=(100, 30), parts=part_makers(devices=devices)) as s:
         await opened(s, "short")
-        assert await in_time(s, lambda: "Very short answers" in s.text)
+        await until(s, lambda: "Very short answers" in s.text)
         answers.set()
 
 

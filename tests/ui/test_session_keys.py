@@ -1,10 +1,9 @@
-import asyncio
 import json
 
 import numpy as np
 
-from tests.fakes import SECONDS, FakeMicrophone, FakeSpeaker, ScriptedBrain, frames
-from tests.ui.conftest import screen
+from tests.fakes import FakeMicrophone, FakeSpeaker, ScriptedBrain, frames
+from tests.ui.conftest import screen, until
 from tests.ui.test_with_engine import live
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.events import Captured, ReplyText, State, StateChanged, UserWords
@@ -127,9 +126,7 @@ async def test_r_answers_the_same_utterance_in_place_of_the_last_answer():
         await s.until("First.", "○ READY")
         await s.press("ctrl+r")
         await s.until("Second.", "again")
-        async with asyncio.timeout(SECONDS):
-            while len(s.app.controls.record.finished) < 2:
-                await s.pilot.pause(0.01)
+        await until(s, lambda: len(s.app.controls.record.finished) == 2)
         assert brain.said[0] is brain.said[1]
         assert brain.pasts == [(), ()]
         replayed = s.app.controls.record.finished[1].result

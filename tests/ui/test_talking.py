@@ -1,14 +1,12 @@
 """Keys, mouse and terminal begin and end talking on the screen."""
 
-import asyncio
 import random
 
 import pytest
 from textual import events
 from textual.widgets import Input
 
-from tests.fakes import SECONDS
-from tests.ui.conftest import screen
+from tests.ui.conftest import screen, until
 from voxtui.dialogue.events import MicrophoneLost, Notice, ReplyText, State, StateChanged
 from voxtui.dialogue.marks import Outcome
 from voxtui.settings.schema import Config, UiConfig, VadConfig
@@ -39,9 +37,7 @@ def up(s, at, key="space"):
 
 
 async def until_released(s):
-    async with asyncio.timeout(SECONDS):
-        while "release" not in s.commands:
-            await s.pilot.pause(0.01)
+    await until(s, lambda: "release" in s.commands)
 
 
 # Hold.
