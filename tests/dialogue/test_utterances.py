@@ -34,7 +34,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.interfaces import Past
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
 from voxtui.dialogue.marks import Mark, Marks, Outcome
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import (
@@ -481,9 +481,11 @@ def test_hands_free_an_utterance_that_ends_inside_the_preroll_is_answered_outsid
     depths: list[int] = []
 
     class Measuring(ScriptedBrain):
-        def listen(self, past: Past, recording: Recording, cancelled: Flag) -> None:
+        def listen(
+            self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+        ) -> None:
             depths.append(len(inspect.stack(0)))
-            super().listen(past, recording, cancelled)
+            super().listen(past, recording, cancelled, manner)
 
     vad = VadConfig(hands_free=True, start_ms=500, end_ms=64, min_speech_ms=200)
     with talking(Measuring(["One."], ["Two."]), config=Config(vad=vad)) as talk:
