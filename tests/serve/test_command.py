@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from base64 import b64encode
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,6 +60,14 @@ def test_the_stock_client_transcribes_and_is_answered_until_the_server_stops():
             *_, done = again
             assert done.type == "transcript.text.done"
             assert "capital is Paris" in done.text
+            sound = {"data": b64encode(CLIP.read_bytes()).decode(), "format": "wav"}
+            answer = client.chat.completions.create(
+                model="gpt-4o",
+                messages=[
+                    {"role": "user", "content": [{"type": "input_audio", "input_audio": sound}]}
+                ],
+            )
+            assert "Paris" in str(answer.choices[0].message.content)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
 from voxtui import __version__
+from voxtui.serve.chat import Chat
 from voxtui.serve.dictation import Dictation
 from voxtui.serve.guard import Guard, refused
 from voxtui.serve.metrics import Metrics
@@ -98,6 +99,7 @@ def build_app(
                 Transcriptions(pool, config.vad, model, english_only, most_bytes, metrics),
                 methods=["POST"],
             ),
+            Route("/v1/chat/completions", Chat(pool, config, model, metrics), methods=["POST"]),
             Route(
                 "/v1/audio/speech",
                 SpeechEndpoint(pool, config.voice, model, metrics),

@@ -72,6 +72,16 @@ def openapi(version: str) -> dict[str, Any]:
             "speed": {"type": "number", "minimum": 0.25, "maximum": 4},
         },
     }
+    chat = {
+        "type": "object",
+        "required": ["messages"],
+        "properties": {
+            "messages": {"type": "array", "minItems": 1, "items": anything},
+            "model": {"type": "string"},
+            "stream": {"type": "boolean"},
+            "max_tokens": {"type": "integer", "minimum": 1},
+        },
+    }
     return {
         "openapi": "3.1.0",
         "info": {"title": "voxtui", "version": version},
@@ -98,6 +108,22 @@ def openapi(version: str) -> dict[str, Any]:
                             "text/vtt": text,
                             "text/event-stream": text,
                         },
+                        400,
+                        404,
+                        408,
+                        413,
+                        429,
+                        500,
+                    ),
+                }
+            },
+            "/v1/chat/completions": {
+                "post": {
+                    "summary": "An answer to texts and sounds",
+                    "requestBody": {"required": True, "content": json(chat)},
+                    "responses": answers(
+                        "The answer",
+                        {**json(anything), "text/event-stream": text},
                         400,
                         404,
                         408,

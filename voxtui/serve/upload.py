@@ -65,12 +65,12 @@ async def body(receive: Receive) -> AsyncIterator[bytes]:
 
 async def small_body(receive: Receive, most: int) -> bytes:
     """Return a whole body of at most `most` bytes. Raises Refusal (413)."""
-    whole = b""
+    whole = bytearray()
     async for data in body(receive):
         whole += data
         if len(whole) > most:
             raise Refusal(413, f"The request has more than {most} bytes.")
-    return whole
+    return bytes(whole)
 
 
 async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | FileData]:
