@@ -12,7 +12,8 @@ from voxtui.dialogue.data import TYPED, Utterance
 from voxtui.dialogue.events import TurnStarted
 from voxtui.dialogue.marks import Mark, Marks, Turn
 from voxtui.records.metrics import PlaybackLead, characters_at
-from voxtui.ui.conversation.transcript import Entry, Figure, Transcript
+from voxtui.ui.conversation.entry import Entry, Figure
+from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_view import TurnView
 from voxtui.ui.panel.panel import LatencyPanel
 from voxtui.ui.panel.times import figure

@@ -38,7 +38,7 @@ async def test_a_long_answer_is_not_lit_because_each_word_would_wrap_all_of_it()
         s.engine.report(ReplyText(1, "word " * 100))
         await s.settle()
         view = s.app.turns.view
-        view.light(9)
+        view.light(7)
         assert view.latest.lit == 4
         s.engine.report(ReplyText(1, "word " * (LONGEST_LIT // 5)))
         await s.settle()
@@ -53,14 +53,14 @@ async def test_words_light_up_as_they_are_heard_and_all_at_the_end():
         await s.settle()
         view = s.app.turns.view
         assert bright(s) == ANSWER[:20]
-        view.light(9)
+        view.light(7)
         assert bright(s) == ANSWER[:7]  # a word is heard as a whole
         s.engine.report(ReplyText(1, ANSWER[20:]))
         await s.settle()
         assert bright(s) == ANSWER[:7]
         view.light(len(ANSWER))
         assert bright(s) == ANSWER
-        view.light(9)
+        view.light(7)
         s.engine.finish(reply=ANSWER)
         await s.settle()
         assert bright(s) == ANSWER

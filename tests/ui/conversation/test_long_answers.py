@@ -12,7 +12,8 @@ from textual.widgets import Input
 
 from tests.ui.conftest import screen
 from voxtui.dialogue.events import ReplyText
-from voxtui.ui.conversation.transcript import LONGEST_LINE, Entry, Transcript
+from voxtui.ui.conversation.entry import LONGEST_LINE, Entry
+from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_view import TurnView
 
 

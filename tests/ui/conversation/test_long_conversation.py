@@ -8,7 +8,8 @@ from textual.visual import Visual
 
 from tests.ui.conftest import Screen, screen
 from voxtui.dialogue.events import ReplyText, UserWords
-from voxtui.ui.conversation.transcript import Entry, Transcript
+from voxtui.ui.conversation.entry import Entry
+from voxtui.ui.conversation.transcript import Transcript
 
 pytestmark = pytest.mark.slow  # each draws thousands of lines
 

@@ -6,7 +6,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
 
@@ -22,8 +21,9 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
 from textual.timer import Timer
-from textual.visual import Visual
 from textual.widget import Widget
+
+from voxtui.ui.conversation.entry import KINDS, NO_LOOK, Entry, Figure, Line, Look
 
 KEPT_ENTRIES = 2500
 """Bounds memory: about a thousand turns. Older entries are dropped."""
@@ -40,126 +40,8 @@ DRAWN_SCREENS = 2
 WRAP_SECONDS, WRAP_PAUSE_SECONDS = 0.006, 0.01
 """Time slice and pause for wrapping a long conversation again, because a stall would show."""
 
-LONGEST_LINE = 2000
-"""Characters after which a line is broken even if it is not full.
-
-Zero-width characters never fill a line. Wrapping such a line again for each token would take time
-quadratic in its length.
-"""
-
 SELECTED = "▎"
 """Left of each line of the selected turn."""
-
-FIGURE_GAP = 2
-"""Cells between a text and the figure behind it."""
-
-LABEL_CELLS = 5
-TAB_CELLS = 8
-
-KINDS = ("you", "vox", "head")
-
-Line = list[Segment]
-"""Segments, not a Strip, because a Strip caches everything derived from it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Everything the lines of an entry depend on, except its content."""
-
-    width: int
-    ground: Style
-    muted: Style
-    attention: Style
-    labels: tuple[Style, ...]
-    """in the order of KINDS"""
-
-    def label(self, kind: str) -> Style:
-        return self.labels[KINDS.index(kind)]
-
-
-NO_LOOK = Look(0, Style(), Style(), Style(), (Style(),) * len(KINDS))
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A number at the end of an entry."""
-
-    text: str
-    bad: bool = False
-    """asks for attention; the text says so, too"""
-
-
-class Entry:
-    """A paragraph with its label, and the lines it was wrapped to."""
-
-    __slots__ = (
-        "_added",
-        "_content",
-        "column",
-        "figure",
-        "height",
-        "kind",
-        "label",
-        "lines",
-        "lit",
-        "look",
-        "muted",
-        "painted",
-        "spaced",
-        "tail",
-        "turn",
-    )
-
-    def __init__(
-        self, kind: str, label: str, content: Content, spaced: bool = True, muted: bool = False
-    ) -> None:
-        """`kind` is one of KINDS and sets the look of the label. `spaced`: an empty line above."""
-        self.kind = kind
-        self.turn = 0
-        """the number of its turn; 0: of none"""
-        self.figure: Figure | None = None
-        """stands at the right of the last line"""
-        self.label = label
-        self.spaced = spaced
-        self.muted = muted
-        self.lit: int | None = None
-        """of a muted entry: how many characters at its beginning are not muted"""
-        self.lines: list[Line] = []
-        """empty if the entry has to be wrapped again before it is drawn"""
-        self.height = 0
-        """the number of lines, also while `lines` is empty"""
-        self.tail = ""
-        """the text of the last line, tabs expanded"""
-        self.column = 0
-        """characters since the last line break in the content, tabs expanded"""
-        self.look = NO_LOOK
-        """the look that `lines` were wrapped for"""
-        self.painted = False
-        """True once the last line has been drawn since the last change"""
-        self._content = content
-        self._added: list[str] = []
-        """text not yet in `_content`: joining it for each token would be quadratic"""
-
-    @property
-    def content(self) -> Content:
-        if self._added:
-            self._content = Content(self._content.plain + "".join(self._added))
-            self._added.clear()
-        return self._content
-
-    @content.setter
-    def content(self, content: Content) -> None:
-        self._content = content
-        self._added.clear()
-
-    def add(self, text: str) -> str:
-        """Add unstyled `text` at the end; return it with tabs expanded. Does not wrap."""
-        self._added.append(text)
-        stop = self.column % TAB_CELLS
-        expanded = (" " * stop + text).expandtabs(TAB_CELLS)[stop:]
-        _, line_break, last = expanded.rpartition("\n")
-        self.column = len(last) + (0 if line_break else self.column)
-        return expanded
 
 
 class Transcript(ScrollView, can_focus=True):
@@ -221,7 +103,7 @@ class Transcript(ScrollView, can_focus=True):
             Entry("head", "", Content(line), muted=i > 0) for i, line in enumerate(lines)
         ]
         for entry in self.entries:
-            self._wrap(entry)
+            entry.wrap(self.look, self)
         with self._rearranging():
             pass
 
@@ -230,7 +112,7 @@ class Transcript(ScrollView, can_focus=True):
             self._begun = True
             self.clear()
             self._dropped = []
-        self._wrap(entry)
+        entry.wrap(self.look, self)
         with self._rearranging(len(self.entries)):
             self.entries.append(entry)
         for old in self.entries[-WRAPPED_ENTRIES - 1 : -WRAPPED_ENTRIES]:
@@ -247,14 +129,14 @@ class Transcript(ScrollView, can_focus=True):
         """Replace the content of `entry`. Draws nothing if the entry was dropped."""
         entry.content = content
         before = entry.lines
-        self._wrap(entry)
+        entry.wrap(self.look, self)
         self._show_lines(entry, 0, before)
 
     def show_figure(self, entry: Entry, figure: Figure | None) -> None:
         """Show a number at the end of `entry`, in a line of its own if there is no room."""
         entry.figure = figure
         before = entry.lines
-        self._wrap(entry)
+        entry.wrap(self.look, self)
         self._show_lines(entry, 0, before)
         if (index := self._index(entry)) is not None:
             last = self._tops[index] + entry.height - 1
@@ -287,33 +169,15 @@ class Transcript(ScrollView, can_focus=True):
             self.post_message(self.Picked(entry.turn))
 
     def append(self, entry: Entry, text: str) -> None:
-        """Add unstyled `text` at the end of `entry`. Draws nothing if the entry was dropped.
-
-        Wraps the last line again, not the lines above: lines break at the first place that fits,
-        so later text cannot move a break. An answer thus costs its length, not its square.
-        """
-        expanded = entry.add(text)
-        before = entry.lines
-        if not before or entry.look is not self.look or entry.lit is not None:
-            self._wrap(entry)
-            self._show_lines(entry, 0, before)
-            return
-        first = len(before)
-        if len(entry.tail) < LONGEST_LINE:
-            first -= 1
-            expanded = entry.tail + expanded
-        labelled = first == (1 if entry.spaced else 0)
-        before = entry.lines[first:]
-        entry.lines[first:], entry.tail = self._wrapped(entry, Content(expanded), labelled)
-        entry.height = len(entry.lines)
-        entry.painted = False
+        """Add unstyled `text` at the end of `entry`. Draws nothing if the entry was dropped."""
+        first, before = entry.append(text, self.look, self)
         self._show_lines(entry, first, before)
 
     def join(self, entries: Sequence[Entry], content: Content) -> None:
         """Merge `entries` into the first of them, with this content."""
         first, *rest = entries
         first.content = content
-        self._wrap(first)
+        first.wrap(self.look, self)
         self.drop(rest, since=self._index(first) or 0)
 
     def drop(self, entries: Sequence[Entry], since: int = 0) -> None:
@@ -334,7 +198,7 @@ class Transcript(ScrollView, can_focus=True):
         """Bring back what `clear` dropped, above what was added since."""
         for entry in self._dropped:
             if entry.look is not self.look:
-                self._wrap(entry)
+                entry.wrap(self.look, self)
         with self._rearranging():
             self.entries[:0] = self._dropped
         self._dropped = []
@@ -349,7 +213,9 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def text(self) -> str:
-        lines = (line for entry in self.entries for line in entry.lines or self._lines(entry))
+        lines = (
+            line for entry in self.entries for line in entry.lines or entry.wrapped(self.look, self)
+        )
         return "\n".join("".join(segment.text for segment in line) for line in lines)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -404,7 +270,7 @@ class Transcript(ScrollView, can_focus=True):
         entry = self.entries[index]
         line = number - self._tops[index]
         if not entry.lines:
-            entry.lines = self._lines(entry)
+            entry.lines = entry.wrapped(self.look, self)
         if line >= len(entry.lines):  # not wrapped for this width yet
             return Strip([])
         if line == len(entry.lines) - 1:
@@ -496,7 +362,7 @@ class Transcript(ScrollView, can_focus=True):
         while stale := [entry for entry in self.in_view() if entry.look is not look]:
             with self._rearranging():
                 for entry in stale:
-                    self._wrap(entry)
+                    entry.wrap(self.look, self)
         self._wrap_more()
 
     def _wrap_more(self) -> None:
@@ -509,7 +375,7 @@ class Transcript(ScrollView, can_focus=True):
         with self._rearranging():
             while entry is not None and time.monotonic() < until:
                 at_hand = bool(entry.lines)
-                self._wrap(entry)
+                entry.wrap(self.look, self)
                 if not at_hand:
                     entry.lines = []
                 entry = next(stale, None)
@@ -523,57 +389,6 @@ class Transcript(ScrollView, can_focus=True):
         first = max(0, bisect_right(self._tops, top) - 1)
         last = bisect_right(self._tops, top + self.scrollable_content_region.height)
         return self.entries[first:last]
-
-    def _wrap(self, entry: Entry) -> None:
-        entry.look, entry.painted = self.look, False
-        entry.lines = self._lines(entry)
-        entry.height = len(entry.lines)
-
-    def _lines(self, entry: Entry) -> list[Line]:
-        """Wrap the whole content of `entry`; sets its `tail` and `column`."""
-        if self.look.width <= 0:
-            return []
-        content = entry.content
-        if entry.lit is not None:
-            content = content.stylize("$text", 0, entry.lit)
-        lines, entry.tail = self._wrapped(entry, content)
-        entry.column = len(content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS))
-        if entry.figure is not None:
-            used = sum(segment.cell_length for segment in lines[-1])
-            if used + FIGURE_GAP + cell_len(entry.figure.text) >= self.look.width:
-                lines.append([])
-        return [[], *lines] if entry.spaced else lines
-
-    def _wrapped(
-        self, entry: Entry, content: Content, labelled: bool = True
-    ) -> tuple[list[Line], str]:
-        """Wrap `content`, styled as `entry`; return the lines and the text of the last one.
-
-        `labelled`: the first line carries the label.
-        """
-        look = self.look
-        label_style = look.label(entry.kind)
-        style = look.muted if entry.muted else look.ground
-        if entry.kind == "head" and not entry.muted:
-            style = label_style
-        indent = 0 if entry.kind == "head" else min(LABEL_CELLS, look.width // 3)
-        strips = Visual.to_strips(
-            self,
-            content,
-            max(1, look.width - indent - 1),
-            None,
-            style,
-            apply_selection=False,
-        )
-        labels = [Segment(entry.label[:indent].ljust(indent), label_style.rich_style)]
-        blanks = [Segment(" " * indent, look.ground.rich_style)]
-        tail = content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS)[_column(strips[-1]) :]
-        # Without the offsets, because they make every segment's style unique.
-        lines = [
-            [*(labels if labelled and not i else blanks), *strip.discard_meta()]
-            for i, strip in enumerate(strips)
-        ]
-        return lines, tail
 
     def _show_lines(self, entry: Entry, first: int, before: Sequence[Line]) -> None:
         """Draw the lines of `entry` from `first` on that differ from `before`."""
@@ -640,11 +455,3 @@ class Transcript(ScrollView, can_focus=True):
         self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
         if self.show_vertical_scrollbar:
             self.vertical_scrollbar.window_virtual_size = size.height
-
-
-def _column(strip: Strip) -> int:
-    """Return where in its line of text a wrapped strip begins: Textual notes it for selections."""
-    for segment in strip:
-        if segment.style is not None:
-            return segment.style.meta["offset"][0]
-    return 0

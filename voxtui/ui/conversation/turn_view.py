@@ -7,8 +7,9 @@ from textual.content import Content
 from voxtui.dialogue.data import MICROPHONE, REPLAY, Utterance
 from voxtui.dialogue.marks import Outcome, Turn
 from voxtui.ui.bars import wave
+from voxtui.ui.conversation.entry import Entry, Figure
 from voxtui.ui.conversation.markdown import rendered
-from voxtui.ui.conversation.transcript import Entry, Figure, Transcript
+from voxtui.ui.conversation.transcript import Transcript
 
 WAVE_CELLS = 6
 """Cells of the waveform for a second of speech."""
