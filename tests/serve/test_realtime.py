@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from openai import OpenAI
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
@@ -475,6 +477,35 @@ def test_the_subprotocol_with_the_key_is_never_echoed():
             assert "session.created" in socket.receive_text()
             assert socket.subprotocol == "realtime"
         with pytest.raises(Exception, match="401"), server.client.websocket("/v1/realtime"):
+            pass
+
+
+def test_a_client_secret_opens_its_session_and_nothing_else(monkeypatch):
+    url = "/v1/realtime/client_secrets"
+    with serving(token="secret") as server:
+        assert server.client.post(url).status_code == 401
+        with OpenAI(base_url=f"{server.url}/v1", api_key="secret", max_retries=0) as openai:
+            made = openai.realtime.client_secrets.create(
+                expires_after={"anchor": "created_at", "seconds": 60},
+                session={"type": "realtime", "instructions": "Be a pirate."},
+            )
+            with pytest.raises(Exception, match="seconds"):
+                openai.realtime.client_secrets.create(expires_after={"seconds": 5})
+        assert made.value.startswith("ek_")
+        assert 50 < made.expires_at - time.time() <= 60
+        assert made.session.instructions == "Be a pirate."
+        key = {"Authorization": f"Bearer {made.value}"}
+        assert server.client.get("/v1/models", headers=key).status_code == 401
+        assert server.client.post(url, headers=key).status_code == 401
+        with server.client.websocket("/v1/realtime", headers=key) as socket:
+            shown = json.loads(socket.receive_text())["session"]
+            assert shown["instructions"] == "Be a pirate."
+        later = time.monotonic() + 61
+        monkeypatch.setattr("voxtui.serve.guard.monotonic", lambda: later)
+        with (
+            pytest.raises(Exception, match="401"),
+            server.client.websocket("/v1/realtime", headers=key),
+        ):
             pass
 
 

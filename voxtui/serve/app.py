@@ -14,8 +14,10 @@ from starlette.routing import Route, WebSocketRoute
 from voxtui import __version__
 from voxtui.serve.chat import Chat
 from voxtui.serve.dictation import Dictation
-from voxtui.serve.guard import Guard, refused
+from voxtui.serve.guard import CLIENT_KEY_PATH, ClientKeys, Guard, refused
 from voxtui.serve.metrics import Metrics
+from voxtui.serve.realtime.client_secrets import ClientSecrets
+from voxtui.serve.realtime.settings import Settings, default_settings
 from voxtui.serve.realtime.websocket import Realtime
 from voxtui.serve.schema import openapi
 from voxtui.serve.shapes import Refusal, failed
@@ -86,7 +88,9 @@ def build_app(
     async def bug(request: Request, error: Exception) -> Response:
         return refused(failed("Internal error. The standard error of voxtui has its traceback."))
 
-    realtime = Realtime(pool, config, model, metrics)
+    client_keys = ClientKeys[Settings]()
+    default = default_settings(model, config.voice.name)
+    realtime = Realtime(pool, config, default, client_keys, metrics)
     app = Starlette(
         routes=[
             Route("/healthz", healthz),
@@ -105,11 +109,14 @@ def build_app(
                 SpeechEndpoint(pool, config.voice, model, metrics),
                 methods=["POST"],
             ),
-            WebSocketRoute("/v1/realtime", realtime),
+            WebSocketRoute(CLIENT_KEY_PATH, realtime),
+            Route(
+                "/v1/realtime/client_secrets", ClientSecrets(client_keys, default), methods=["POST"]
+            ),
             WebSocketRoute(
                 "/v1/audio/transcriptions/realtime", Dictation(pool, config.vad, metrics)
             ),
         ],
         exception_handlers={HTTPException: http_error, 500: bug},
     )
-    return Guard(app, token, hosts, realtime.drain)
+    return Guard(app, token, hosts, realtime.drain, client_keys)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -24,6 +25,32 @@ KEY_PROTOCOL = "openai-insecure-api-key."
 """A browser cannot set a header on a WebSocket. It names the key as a subprotocol instead."""
 
 
+CLIENT_KEY_PATH = "/v1/realtime"
+"""The only path that the short-lived key of a browser opens."""
+
+T = TypeVar("T")
+
+
+class ClientKeys(Generic[T]):
+    """Short-lived keys, and what each of them opens. Used by the event loop's thread."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, tuple[float, T]] = {}
+
+    def __len__(self) -> int:
+        now = monotonic()
+        self._keys = {key: kept for key, kept in self._keys.items() if kept[0] > now}
+        return len(self._keys)
+
+    def add(self, key: str, seconds: float, value: T) -> None:
+        self._keys[key] = monotonic() + seconds, value
+
+    def get(self, key: str) -> T | None:
+        """Return what `key` opens; None: nothing, or no more."""
+        expires, value = self._keys.get(key, (0.0, None))
+        return value if expires > monotonic() else None
+
+
 class Guard:
     """ASGI middleware. `token` None: no token is needed. `hosts`: names besides addresses.
 
@@ -37,11 +64,13 @@ class Guard:
         token: str | None,
         hosts: frozenset[str],
         drain: Callable[[], Coroutine[object, object, None]],
+        client_keys: ClientKeys[Any],
     ) -> None:
         self.drain = drain
         """waits until what has begun on WebSockets has ended"""
         self._app = app
         self._token = token
+        self._client_keys = client_keys
         self._hosts = hosts | {"localhost"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,9 +98,11 @@ class Guard:
             )
         if self._token is None or scope["path"] in OPEN_PATHS:
             return
-        given = _token_of(scope, headers)
+        given = token_of(scope, headers)
         if not given:
             raise Refusal(401, "The API key is missing.", code="missing_api_key")
+        if scope["path"] == CLIENT_KEY_PATH and self._client_keys.get(given) is not None:
+            return
         if not hmac.compare_digest(given.encode(), self._token.encode()):
             raise Refusal(401, "The API key is wrong.", code="invalid_api_key")
 
@@ -86,7 +117,8 @@ class Guard:
         return True
 
 
-def _token_of(scope: Scope, headers: Headers) -> str:
+def token_of(scope: Scope, headers: Headers) -> str:
+    """Return the key that a request carries; empty: none."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()

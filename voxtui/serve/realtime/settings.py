@@ -152,6 +152,11 @@ class Settings(msgspec.Struct, frozen=True):
         )
 
 
+def default_settings(model: str, voice: str) -> Settings:
+    """Return the session of a client that sets nothing."""
+    return Settings(model=model, audio=Audio(AudioInput(), AudioOutput(voice)))
+
+
 def invalid(message: str, param: str | None = None, code: str = "invalid_value") -> Refusal:
     return Refusal(400, message, param=param, code=code)
 

@@ -11,18 +11,11 @@ from msgspec.structs import replace
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from voxtui.dialogue.engine import Engine
-from voxtui.serve.guard import refused
+from voxtui.serve.guard import refused, token_of
 from voxtui.serve.lent import LentBrain, LentVoice
 from voxtui.serve.realtime.line import WireMicrophone, WireSpeaker
 from voxtui.serve.realtime.session import Session, SessionEvent
-from voxtui.serve.realtime.settings import (
-    SESSION_SECONDS,
-    Audio,
-    AudioInput,
-    AudioOutput,
-    Json,
-    Settings,
-)
+from voxtui.serve.realtime.settings import SESSION_SECONDS, Json, Settings
 from voxtui.serve.shapes import Refusal
 from voxtui.serve.transcriptions import check_model
 
@@ -33,6 +26,7 @@ if TYPE_CHECKING:
 
     from voxtui.dialogue.events import Event
     from voxtui.dialogue.marks import Turn
+    from voxtui.serve.guard import ClientKeys
     from voxtui.serve.metrics import Metrics
     from voxtui.serve.pool import Pool, WarmParts
     from voxtui.settings.schema import Config
@@ -56,10 +50,20 @@ Out: TypeAlias = bytes | int
 
 
 class Realtime:
-    def __init__(self, pool: Pool, config: Config, model: str, metrics: Metrics) -> None:
+    """An endpoint. `default`: the session of a client that sets nothing."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        config: Config,
+        default: Settings,
+        client_keys: ClientKeys[Settings],
+        metrics: Metrics,
+    ) -> None:
         self._pool = pool
         self._config = config
-        self._model = model
+        self._default = default
+        self._client_keys = client_keys
         self._metrics = metrics
         self._connections: set[Connection] = set()
 
@@ -99,13 +103,12 @@ class Realtime:
 
     def _settings(self, websocket: WebSocket) -> Settings:
         name = websocket.query_params.get("model", "")
-        check_model(name, self._model)
-        transcribes = websocket.query_params.get("intent") == "transcription"
-        return Settings(
-            model=name or self._model,
-            audio=Audio(AudioInput(), AudioOutput(self._config.voice.name)),
-            type="transcription" if transcribes else "realtime",
-        )
+        check_model(name, self._default.model)
+        key = token_of(websocket.scope, websocket.headers)
+        settings = self._client_keys.get(key) or self._default
+        if websocket.query_params.get("intent") == "transcription":
+            settings = replace(settings, type="transcription")
+        return replace(settings, model=name or settings.model)
 
     def _answered(self, turn: Turn) -> None:
         stages = {

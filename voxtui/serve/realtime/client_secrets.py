@@ -1,0 +1,75 @@
+"""`POST /v1/realtime/client_secrets`: a short-lived key for a browser, and the session it opens."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from voxtui.serve.guard import refused
+from voxtui.serve.realtime.events import new_id
+from voxtui.serve.shapes import LIMIT, Refusal
+from voxtui.serve.upload import small_body
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from voxtui.serve.guard import ClientKeys
+    from voxtui.serve.realtime.settings import Settings
+
+MOST_BYTES = 256 * 1024
+
+MOST_KEYS = 1000
+
+
+class _Expiry(msgspec.Struct, frozen=True):
+    anchor: Literal["created_at"] = "created_at"
+    seconds: Annotated[int, Meta(ge=10, le=7200)] = 600
+
+
+class _Request(msgspec.Struct):
+    expires_after: _Expiry = _Expiry()
+    session: dict[str, Any] = {}
+
+
+class ClientSecrets:
+    """An endpoint. `default`: the session of a client that sets nothing."""
+
+    def __init__(self, keys: ClientKeys[Settings], default: Settings) -> None:
+        self._keys = keys
+        self._default = default
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = self._make(await small_body(receive, MOST_BYTES))
+        except Refusal as refusal:
+            await refused(refusal)(scope, receive, send)
+            return
+        body = Response(msgspec.json.encode(answer), media_type="application/json")
+        await body(scope, receive, send)
+
+    def _make(self, body: bytes) -> dict[str, Any]:
+        """Make a key. Raises Refusal."""
+        try:
+            request = msgspec.json.decode(body or b"{}", type=_Request)
+        except msgspec.DecodeError as error:
+            raise Refusal(400, f"{error}.") from error
+        settings = self._default.updated(request.session)
+        if len(self._keys) >= MOST_KEYS:
+            raise Refusal(429, f"{MOST_KEYS} client secrets are valid already.", kind=LIMIT)
+        value = f"ek_{secrets.token_urlsafe(24)}"
+        seconds = request.expires_after.seconds
+        self._keys.add(value, seconds, settings)
+        expires_at = int(time.time()) + seconds
+        transcribes = settings.type == "transcription"
+        shown = {
+            "id": new_id("sess"),
+            "object": f"realtime.{'transcription_' * transcribes}session",
+            "expires_at": expires_at,
+            **settings.as_json(),
+        }
+        return {"value": value, "expires_at": expires_at, "session": shown}
