@@ -227,6 +227,9 @@ def test_an_answer_needs_no_item_of_the_user_and_its_instructions_hold_once():
         assert client.until("response.done")["response"]["status"] == "completed"
         client.say()
         client.until("response.done")
+        waiting = threading.Event()
+        while len(brain.read_pasts) < 2:  # after each answer
+            waiting.wait(0.005)
         assert brain.manners == [Manner("Greet the user.", 9), Manner("Be kind.", 9)]
         assert [turn.reply_text for turn in brain.pasts[-1]] == ["Hello."]
 

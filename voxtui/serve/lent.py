@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,15 @@ class LentBrain(Brain):
 
     def wake(self) -> None:
         self._brain.wake()
+
+    def read(
+        self,
+        past: Past,
+        progress: Callable[[int, int], object],
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None:
+        self._brain.read(past, progress, cancelled, manner)
 
     def read_ahead(
         self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED

@@ -304,7 +304,7 @@ class _Asked(msgspec.Struct):
 
 def response_of(given: object, settings: Settings, conversation_id: str) -> Response:
     """Return the response that a client asks for. Raises Refusal."""
-    fields = {} if given is None else given
+    fields: object = dict[str, Any]() if given is None else given
     asked = _converted(fields, _Asked, "response")
     if asked.conversation not in (None, "auto") or asked.input:
         raise invalid(
