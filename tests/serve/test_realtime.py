@@ -11,12 +11,15 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from openai import OpenAI
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
 from tests.fakes import ScriptedBrain
 from tests.serve.conftest import Server, serving
+from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.interfaces import Manner
 from voxtui.errors import ModelError
@@ -169,12 +172,7 @@ def test_sound_is_worked_on_before_it_is_committed():
     with talking() as (client, brain):
         client.speak()
         client.settled()
-        waiting = threading.Event()
-        for _ in range(2000):
-            if len(brain.frames) >= 14:
-                break
-            waiting.wait(0.005)
-        assert len(brain.frames) >= 14  # of 15 whole frames
+        until(lambda: len(brain.frames) >= 14)  # of 15 whole frames
         assert not brain.said
 
 
@@ -227,9 +225,7 @@ def test_an_answer_needs_no_item_of_the_user_and_its_instructions_hold_once():
         assert client.until("response.done")["response"]["status"] == "completed"
         client.say()
         client.until("response.done")
-        waiting = threading.Event()
-        while len(brain.read_pasts) < 2:  # after each answer
-            waiting.wait(0.005)
+        until(lambda: len(brain.read_pasts) == 2)  # after each answer
         assert brain.manners == [Manner("Greet the user.", 9), Manner("Be kind.", 9)]
         assert [turn.reply_text for turn in brain.pasts[-1]] == ["Hello."]
 
@@ -238,9 +234,7 @@ def test_a_session_update_starts_to_read_its_instruction_at_once():
     with talking(update={**PUSH_TO_TALK, "instructions": "Be a pirate."}) as (client, brain):
         client.text("You rhyme.", "system")
         client.settled()
-        waiting = threading.Event()
-        while len(brain.listened) < 2:
-            waiting.wait(0.005)
+        until(lambda: len(brain.listened) >= 2)
         told = [manner.instruction for *_, manner in brain.listened]
         assert told[-2:] == ["Be a pirate.", "Be a pirate.\n\nYou rhyme."]
 
@@ -467,8 +461,7 @@ def test_one_session_more_is_told_so_and_the_set_is_free_afterwards(server):
         assert error["error"]["code"] == "session_limit_reached"
         with pytest.raises(Exception, match="1013"):
             socket.receive_text()
-    while server.client.get("/readyz").json()["free"] == 0:
-        pass
+    until(lambda: server.client.get("/readyz").json()["free"])
     with session(server):
         pass
 
@@ -531,3 +524,74 @@ def test_a_stop_of_the_server_lets_the_answer_end():
         assert done["status"] == "completed"
         with pytest.raises(Exception, match="1001"):
             client.next()
+
+
+ACTIONS = (
+    "speak", "commit", "create", "cancel", "clear", "text", "delete", "truncate", "manual",
+    "detected", "silence", "settled",
+)  # fmt: skip
+
+
+def act(client: Client, action: str) -> None:
+    """Do one thing that a client may do at any time."""
+    items = [event["item"]["id"] for event in client.of("conversation.item.added")]
+    latest = items[-1] if items else "none"
+    match action:
+        case "speak":
+            client.speak(0.4)
+        case "silence":
+            client.speak(1.2, loud=0.0)
+        case "commit" | "clear":
+            client.send(f"input_audio_buffer.{action}")
+        case "create" | "cancel":
+            client.send(f"response.{action}")
+        case "text":
+            client.text("Well?")
+        case "delete":
+            client.send("conversation.item.delete", item_id=latest)
+        case "truncate":
+            client.send(
+                "conversation.item.truncate", item_id=latest, content_index=0, audio_end_ms=30
+            )
+        case "manual":
+            client.send("session.update", session={"turn_detection": None})
+        case "detected":
+            client.send("session.update", session={"turn_detection": {"type": "server_vad"}})
+        case _:
+            client.settled()
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(ACTIONS), max_size=14))
+def test_in_any_order_each_answer_ends_once_and_the_session_stays_usable(actions):
+    BRAIN.__init__(*([["One ", "two."]] * 20))
+    with session(shared[0], PUSH_TO_TALK) as client:
+        for action in actions:
+            act(client, action)
+        act(client, "manual")
+        client.settled()
+        while len(client.of("response.created")) > len(client.of("response.done")):
+            client.next()
+        client.send("input_audio_buffer.clear")
+        client.until("input_audio_buffer.cleared")
+        client.text("Still there?")
+        client.send("response.create", response={"metadata": {"which": "last"}})
+        while client.until("response.done")["response"]["metadata"] != {"which": "last"}:
+            pass
+        assert client.seen[-1]["response"]["status"] == "completed"
+    begun: str | None = None
+    for event in client.seen:
+        kind, response = event["type"], event.get("response_id")
+        if kind == "response.created":
+            assert begun is None  # one at a time
+            begun = event["response"]["id"]
+        elif kind == "response.done":
+            assert event["response"]["id"] == begun
+            begun = None
+        elif response is not None:
+            assert response == begun  # nothing before, nothing afterwards
+    added = [event["item"]["id"] for event in client.of("conversation.item.added")]
+    done = [event["item"]["id"] for event in client.of("conversation.item.done")]
+    assert len(set(added)) == len(added)
+    assert sorted(done) == sorted(added)
