@@ -16,6 +16,9 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 RUN_PACKAGES := libportaudio2 libgomp1
 TEST_PACKAGES := $(RUN_PACKAGES) libasound2-plugins pulseaudio pulseaudio-utils tmux
 
+# Without it, each process of the tests would compile the whole program again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run setup test test-slow soak run-packages test-packages lint lock clean
 .DEFAULT_GOAL := run
 

@@ -378,7 +378,9 @@ class ScriptedEngine:
         self.calls.append(("talk", at))
         return self.turns + 1
 
-    def release(self, at: float | None = None, turn: int | None = None) -> None:
+    def release(
+        self, at: float | None = None, turn: int | None = None, answers: bool = True
+    ) -> None:
         self.calls.append(("release", at))
 
     def push_frame(self, frame: Frame) -> None:
