@@ -99,6 +99,8 @@ class ScriptedBrain:
         self.said: list[Utterance | str] = []
         self.listened: list[tuple[Past, Flag, Manner]] = []
         self.manners: list[Manner] = []
+        self.clocks: list[str] = []
+        """the line with the time, of each call but `read`"""
         self.recordings: list[Recording] = []
         self.frames: list[tuple[Frame, bool]] = []
         self.typed: list[tuple[Past, str, Flag]] = []
@@ -118,6 +120,7 @@ class ScriptedBrain:
         cancelled: Flag,
         manner: Manner = AS_CONFIGURED,
     ) -> None:
+        self.clocks.append(manner.clock)
         self.listened.append((past, cancelled, manner))
         self.recordings.append(recording)
 
@@ -141,6 +144,7 @@ class ScriptedBrain:
         cancelled: Flag,
         manner: Manner = AS_CONFIGURED,
     ) -> None:
+        self.clocks.append(manner.clock)
         self.typed.append((past, text, cancelled))
 
     def reply(
@@ -154,6 +158,7 @@ class ScriptedBrain:
         self.inferences += 1
         self.pasts.append(past)
         self.said.append(said)
+        self.clocks.append(manner.clock)
         self.manners.append(manner)
         if isinstance(said, str):
             yield UserTranscript(said)

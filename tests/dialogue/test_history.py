@@ -33,6 +33,18 @@ def test_a_transcript_of_an_unheard_answer_is_not_added_to_another_turn() -> Non
     assert [turn.words for turn in history.past] == ["right"]
 
 
+def test_the_time_stays_with_its_turn_and_counts() -> None:
+    date = "(It is Sunday, 22 November 2026, 12:03.)"
+    history = History(HistoryConfig(turns=1, max_tokens=60))
+    for number, at in enumerate((1.0, 2.0), 1):
+        said = Utterance(np.zeros(512, np.float32), (), at)
+        history.add(number, said, None, (Token("Yes."),), "Yes.", f"(12:0{number})")
+    history.set_words(2, "a question")
+    assert [turn.clock for turn in history.past] == ["(12:01)", "(12:02)"]
+    history.add(3, "q", "q", (Token("Yes."),), "Yes.", date)
+    assert [turn.clock for turn in history.past] == ["(12:02)", date]
+
+
 def test_history_keeps_the_whole_tokens_that_were_heard() -> None:
     history = History(HistoryConfig())
     history.add(1, "q", None, (Token("Hello"), Token(" there"), Token(" you")), "Hello the")

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from tests.dialogue.talking import talking, text
 from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
@@ -17,9 +18,13 @@ class ClockOnly:
     def __init__(self) -> None:
         self.asked: list[tuple[str, bool]] = []
         self.closed = False
+        self.time = datetime(2026, 11, 22, 13, 4)
 
     def start(self, emit) -> None:
         self.emit = emit
+
+    def now(self) -> datetime:
+        return self.time
 
     def answer(self, words: str, again: bool) -> str | None:
         self.asked.append((words, again))

@@ -65,6 +65,16 @@ RUNS = ((5, 3), (10, 2))
 """A reply goes in circles if it ends with 5 words for the third time, or with 10 for the second."""
 
 
+def after_clock(clock: str, words: str) -> str:
+    """Return the user's words after the line with the time, if there is one."""
+    return f"{clock}\n{words}" if clock else words
+
+
+def paragraphs(*texts: str) -> str:
+    """Join the texts that are not empty."""
+    return "\n\n".join(text for text in texts if text)
+
+
 def until_repeated(texts: Iterable[str]) -> Iterator[str]:
     """Yield the tokens of a reply until it goes in circles, as small models do in a story.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from voxtui.dialogue.given import GivenText
@@ -66,6 +67,8 @@ class SendText:
 
     turn: TurnHandle
     text: str
+    begun: datetime | None
+    """local time of its first key, where the brain is told the time"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,8 @@ class Typing:
 
     text: str
     cancelled: threading.Event
+    begun: datetime | None = None
+    """local time of its first key, where the brain is told the time"""
 
 
 @dataclass(frozen=True, slots=True)

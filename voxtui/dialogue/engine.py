@@ -13,10 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
 from msgspec.structs import replace
 
+from voxtui.dialogue.clock import clock_line
 from voxtui.dialogue.commands import (
     Answer,
     Cancel,
@@ -107,6 +109,10 @@ usually asked for at once, and works the words out better."""
 
 UNASKED = "Speak first, as you were told to."
 """What the brain is asked where an answer is wanted and the user has said nothing."""
+
+BEGUN_RECENTLY = timedelta(minutes=1)
+"""A text that was begun longer ago gets the time of its last key. Until then the work on it stays
+valid."""
 
 OUR_THREADS = "voxtui-"
 """Prefix of the names of all our threads."""
@@ -299,7 +305,8 @@ class Engine:
         """Answer `text`, sent at `at` (monotonic seconds). Returns the turn's number."""
         handle = TurnHandle(0)
         handle.marks.mark(Mark.RELEASED, at)
-        return self._enqueue(handle, SendText(handle, text))
+        begun = self._typing.begun if self._typing.text else None
+        return self._enqueue(handle, SendText(handle, text, begun))
 
     def give(self, given: GivenText) -> None:
         """Add a text to the conversation. The brain reads it before the next turn."""
@@ -308,7 +315,10 @@ class Engine:
     def typing(self, text: str) -> None:
         """Let the brain prepare for `text`, which is being typed; empty: for none."""
         with self._creating:
-            before, self._typing = self._typing, Typing(text.strip(), threading.Event())
+            before, begun = self._typing, None
+            if text := text.strip():
+                begun = self._local_time(before.begun if before.text else None)
+            self._typing = Typing(text, threading.Event(), begun)
             if not self._typing.text:
                 before.cancelled.set()
             self._inbox.put(self._typing)
@@ -475,16 +485,16 @@ class Engine:
                 change(self._history)
             case Truncate(number, seconds):
                 self._truncate(number, seconds)
-            case SendText(handle, text):
+            case SendText(handle, text, begun):
                 self._taken = handle
                 self._abandon_utterance()
-                self._answer_text(handle, text.strip())
+                self._answer_text(handle, text.strip(), begun)
             case Give(given):
                 self._give(given)
-            case Typing(text, cancelled):
+            case Typing(text, cancelled, begun):
                 # A later one, or a turn, is already in the inbox unless both are the newest.
                 if text and item is self._typing and self._newest is self._taken:
-                    self._read_ahead(text, cancelled)
+                    self._read_ahead(text, cancelled, begun)
             case Redo(handle, again, text):
                 self._taken = handle
                 self._abandon_utterance()
@@ -660,12 +670,13 @@ class Engine:
             self._finish(turn, Outcome.CANCELLED)
             return
         self._turn = turn
+        turn.manner = self._manner_at(self._local_time())
         self._emit(TurnStarted(handle.number, source, handle.marks))
         self._set_state(State.LISTENING)
         preroll = self._listener.begin(source, at, hands_free)
         recording = self._listener.recording
         assert recording is not None
-        self._parts.brain.listen(self._history.past, recording, handle.cancelled, self._manner)
+        self._parts.brain.listen(self._history.past, recording, handle.cancelled, turn.manner)
         self._replayed.extendleft(reversed(preroll))
 
     def _release(self, at: float, number: int | None, answers: bool) -> None:
@@ -764,8 +775,9 @@ class Engine:
                 self._history.cut(number, heard)
                 self._emit(SpokenUpTo(number, heard))
 
-    def _answer_text(self, handle: TurnHandle, text: str) -> None:
+    def _answer_text(self, handle: TurnHandle, text: str, begun: datetime | None) -> None:
         turn = self._live(handle, TYPED)
+        turn.manner = self._manner_at(self._local_time(begun))
         self._take_input(turn, text)
         self._emit(TurnStarted(turn.number, TYPED, handle.marks))
         if text:
@@ -803,9 +815,26 @@ class Engine:
         if (reading := self._reading.take(done, total)) is not None:
             self._emit(reading)
 
-    def _read_ahead(self, text: str, cancelled: threading.Event) -> None:
+    def _read_ahead(self, text: str, cancelled: threading.Event, begun: datetime | None) -> None:
         if self.state is State.READY:
-            self._parts.brain.read_ahead(self._history.past, text, cancelled, self._manner)
+            manner = self._manner_at(begun)
+            self._parts.brain.read_ahead(self._history.past, text, cancelled, manner)
+
+    def _local_time(self, begun: datetime | None = None) -> datetime | None:
+        """Return the time that the brain is told, or None if it is told none. Any thread.
+
+        That is `begun`, when the user began, if it is not long ago.
+        """
+        if self._skills is None or not self._parts.config.brain.clock:
+            return None
+        now = self._skills.now()
+        return begun if begun is not None and abs(now - begun) < BEGUN_RECENTLY else now
+
+    def _manner_at(self, at: datetime | None) -> Manner:
+        """Return how to answer a turn that began `at` this local time."""
+        if at is None:
+            return self._manner
+        return self._manner.with_clock(clock_line(at, self._history.past))
 
     def _redo(self, handle: TurnHandle, again: int, text: str | None) -> None:
         """Ask again after the same history, so that two answers can be compared."""
@@ -822,12 +851,13 @@ class Engine:
         before = self._history.past
         self._history.take_back(again)
         past = self._history.past
+        turn.manner = self._manner_at(self._local_time())
         if isinstance(user_input, str):
             self._emit(UserWords(turn.number, user_input))
         else:
             self._emit(Captured(turn.number, user_input))
             handle.marks.mark(Mark.CAPTURED)
-            self._parts.brain.listen(past, Recording(), handle.cancelled, self._manner)
+            self._parts.brain.listen(past, Recording(), handle.cancelled, turn.manner)
         self._answer(turn)
         if self._history.past is past and replaces:  # nothing was heard of the new answer
             self._history.past = before

@@ -36,11 +36,12 @@ class History:
         words: str | None,
         reply: Sequence[Token],
         heard: str,
+        clock: str = "",
     ) -> None:
         """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard."""
         kept = _tokens_within(reply, len(heard))
         if any(token.text for token in kept):
-            self._set((*self.past, PastTurn(user_input, words, kept, number=turn)))
+            self._set((*self.past, PastTurn(user_input, words, kept, number=turn, clock=clock)))
 
     def insert(self, turn: PastTurn, after: int | None = None, first: bool = False) -> None:
         """Put in a turn that may have no reply: after turn `after`, else at the end or `first`."""
@@ -143,5 +144,8 @@ def _as_text(turn: PastTurn) -> PastTurn:
 
 
 def _size(turn: PastTurn) -> int:
-    """Count a turn's tokens as text: the reply's exactly, the user's estimated at 3 bytes each."""
-    return len(turn.reply) + len(turn.user_text.encode()) // 3 + 8
+    """Count a turn's tokens as text: the reply's exactly, the user's estimated at 3 bytes each.
+
+    The line with the time has two bytes a token, because each digit is one.
+    """
+    return len(turn.reply) + len(turn.user_text.encode()) // 3 + len(turn.clock) // 2 + 8

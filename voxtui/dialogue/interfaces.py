@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from threading import Event as Flag
 from typing import Protocol
 
@@ -33,6 +34,8 @@ class PastTurn:
     """a text to talk about, which stays until the conversation ends"""
     number: int = 0
     """of the turn; negative for a text that a client put into the history; 0 where unknown"""
+    clock: str = ""
+    """the line with the time before the user's part; empty: none"""
 
     @property
     def user_text(self) -> str:
@@ -60,6 +63,11 @@ class Manner:
     """empty: the one that is loaded; `none`: the reply is text only"""
     speed: float | None = None
     """of the speech; None: that of the configuration"""
+    clock: str = ""
+    """the line with the time before the user's part; empty: none"""
+
+    def with_clock(self, clock: str) -> Manner:
+        return replace(self, clock=clock)
 
     def limit(self, most: int) -> int:
         """Return the largest number of tokens of a reply, where `most` are allowed."""
@@ -267,6 +275,10 @@ class Skills(Protocol):
 
         Called once; returns at once.
         """
+        ...
+
+    def now(self) -> datetime:
+        """Return the local time. A brain is told the same. Any thread."""
         ...
 
     def answer(self, words: str, again: bool) -> str | None:

@@ -124,7 +124,8 @@ def take_turn(
     turn.speech = speech
     heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
     if turn.past is None:
-        history.add(turn.number, turn.user_input, turn.words, turn.tokens, heard)
+        clock = turn.manner.clock
+        history.add(turn.number, turn.user_input, turn.words, turn.tokens, heard, clock)
     else:
         if turn.words is not None:
             history.set_words(turn.number, turn.words)

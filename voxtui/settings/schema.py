@@ -68,6 +68,8 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "Plain text only, no lists, no code. The person you talk with is not you: what they say "
         "about themselves is theirs. You can only talk; you cannot see, send or do anything else."
     )
+    clock: bool = True
+    """tell the model the date and time of each turn"""
     embedded: EmbeddedBrainConfig = EmbeddedBrainConfig()
     voxtral: VoxtralBrainConfig = VoxtralBrainConfig()
     remote: RemoteBrainConfig = RemoteBrainConfig()

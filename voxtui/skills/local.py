@@ -44,7 +44,7 @@ class LocalSkills:
         self._kept = Kept(folder)
         self._rings = rings
         self._emit: Callable[[Event], object] = lambda event: None
-        self._now = now
+        self.now = now
         self._retry = ""
         """the request that the user's next words complete"""
         self._lock: int | None = None
@@ -78,7 +78,7 @@ class LocalSkills:
         from voxtui.skills.understand import understand
 
         retry, self._retry = self._retry, ""
-        now = self._now()
+        now = self.now()
         meaning = understand(words, now)
         if meaning is None and retry:
             meaning = understand(retry.format(words.strip(" .?!")), now)
@@ -139,7 +139,7 @@ class LocalSkills:
                 return LOOK_SECONDS
             if self._lock is None:
                 self._lock = self._kept.try_to_ring()
-            now = utc(self._now())
+            now = utc(self.now())
             if due <= now and self._lock is not None:
                 self._ring(now)
                 return 0.0

@@ -297,6 +297,27 @@ def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply
 # Work on a text that is being typed.
 
 
+def test_the_line_with_the_time_is_read_before_the_first_word_and_stays(brain: Scripted) -> None:
+    date, minute = "(It is Sunday, 22 November 2026, 12:04.)", "(12:05)"
+    prompts, manner = brain.chat.prompts, Manner(clock=date)
+    prompts.clear()
+    brain.brain.listen((), Recording(), Flag(), manner)
+    until(lambda: bool(prompts))
+    verdicts = [(frame, bool(frame.samples.any())) for frame in frames("x" * 20)]
+    said = speak(brain.brain, verdicts, manner=manner).utterance()
+    assert said is not None
+    items = list(brain.brain.reply((), said, Marks(), Flag(), manner))
+    assert prompts[0].endswith(f"{USER}{date}\n")
+    assert all(later.startswith(prompts[0]) for later in prompts)
+    assert prompts[-1].endswith(f"{USER}{date}\nhello there{ASK}")
+    reply = tuple(item for item in items if isinstance(item, Token))
+    past = (PastTurn(said, "hello there", reply, clock=date),)
+    answered = prompts[-1] + "".join(token.text for token in reply)
+    assert list(brain.brain.reply(past, "Why?", Marks(), Flag(), Manner(clock=minute)))
+    assert prompts[-1].startswith(answered.rstrip())
+    assert prompts[-1].endswith(f"{USER}{minute}\nWhy?{ASK}")
+
+
 class Typing:
     """Types into a brain, and waits until its chat model has worked on a prompt."""
 

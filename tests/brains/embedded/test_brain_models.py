@@ -22,7 +22,7 @@ from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.brains.embedded.chat import ASK, Llama, chatml
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import CHAT_MODELS
@@ -80,10 +80,11 @@ def reply(
     past: tuple[PastTurn, ...] = (),
     cancelled: Flag | None = None,
     marks: Marks | None = None,
+    manner: Manner = AS_CONFIGURED,
 ) -> tuple[str | None, str]:
     """(heard, reply)"""
     heard, tokens = None, list[str]()
-    for item in brain.reply(past, said, marks or Marks(), cancelled or Flag()):
+    for item in brain.reply(past, said, marks or Marks(), cancelled or Flag(), manner):
         if isinstance(item, UserTranscript):
             heard = item.text
         else:
@@ -270,6 +271,13 @@ def test_questions_are_answered_and_turns_remembered(questions: list[Question]) 
             _, answer = reply(brain, said, past)
             assert re.search(expected, answer, re.IGNORECASE), answer
             past = (*past, PastTurn(said, said, (Token(answer),)))
+        date = "(It is Sunday, 22 November 2026, 13:04.)"
+        said = "Which weekday is it?"
+        _, answer = reply(brain, said, past, manner=Manner(clock=date))
+        assert "Sunday" in answer
+        past = (*past, PastTurn(said, said, (Token(answer),), clock=date))
+        _, answer = reply(brain, "Which year is it?", past, manner=Manner(clock="(13:05)"))
+        assert "2026" in answer
     finally:
         brain.close()
 

@@ -242,6 +242,24 @@ def test_earlier_turns_are_text_if_known_and_audio_otherwise(server, make):
     assert [m["content"] for m in messages[1::2]] == ["Yes.", "No.", "Well."]
 
 
+def test_the_time_is_text_before_the_words_or_the_sound(server, make):
+    morning, now = "(It is Sunday, 8:04.)", Manner(clock="(8:06)")
+    past = (
+        PastTurn("Good morning.", None, (Token("Hello."),), clock=morning),
+        PastTurn(utterance(), None, (Token("Yes."),), clock="(8:05)"),
+    )
+    list(make().reply(past, utterance(), Marks(), Flag(), now))
+    first, _, second, _, third = (m["content"] for m in server.chats()[-1].json["messages"])
+    assert first == f"Be kind.\n\n{morning}\nGood morning."
+    assert [part.get("text", part["type"]) for part in second] == ["(8:05)", "input_audio"]
+    assert [part.get("text", part["type"]) for part in third] == ["(8:06)", "input_audio"]
+    list(make().reply((), utterance(), Marks(), Flag(), now))
+    (message,) = server.chats()[-1].json["messages"]
+    assert message["content"][0]["text"] == "Be kind.\n\n(8:06)"
+    list(make().reply((), "Why?", Marks(), Flag(), now))
+    assert content(server, 0) == "Be kind.\n\n(8:06)\nWhy?"
+
+
 def sounds_sent(request: Any) -> list[bool]:
     """Return True for each user message that is audio."""
     return [isinstance(m["content"], list) for m in request.json["messages"][::2]]

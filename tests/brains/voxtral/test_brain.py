@@ -55,7 +55,7 @@ from voxtui.dialogue.data import (
     Utterance,
 )
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Past, PastTurn, placeholder
+from voxtui.dialogue.interfaces import Manner, Past, PastTurn, placeholder
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError, ModelLost
@@ -127,16 +127,17 @@ def test_the_prompt_is_that_of_the_processor(
     tekken = Tekken(directory)
     first, second = sound(1.0), sound(31.0)
     reply = tekken.encode("Hello there.")
-    past = [Exchange(Clip(0, first), reply), Exchange("typed", tekken.encode("Yes."))]
-    ours = chat(tekken.encode, "Be brief.", past, Clip(1, second))
+    yes = tekken.encode("Yes.")
+    past = [Exchange(Clip(0, first), reply, "(8:04)"), Exchange("typed", yes, "(8:05)")]
+    ours = chat(tekken.encode, "Be brief.", past, Clip(1, second), "(8:06)")
     theirs = oracle.processor.apply_chat_template(
         conversation(
             tmp_path,
-            ("user", ["Be brief.", first]),
+            ("user", ["Be brief.\n\n(8:04)", first]),
             ("assistant", "Hello there."),
-            ("user", "typed"),
+            ("user", "(8:05)\ntyped"),
             ("assistant", "Yes."),
-            ("user", second),
+            ("user", ["(8:06)", second]),
         ),
         return_tensors="pt",
     )
@@ -194,13 +195,17 @@ def test_three_turns_equal_generate_and_compute_only_the_new_part(
 ) -> None:
     past: tuple[PastTurn, ...] = ()
     for seed, said in enumerate((utterance(2.0, 1), "and typed", utterance(3.0, 2))):
+        now = Manner(clock=f"(12:0{seed})")
+        brain.listen(past, Recording(), Flag(), now)
+        computed(brain)
         before = brain.generator.calls.prefilled
-        reply = answered(brain, past, said)
-        assert ids(reply) == oracle.answer(instruction(brain), past, said), f"turn {seed + 1}"
+        reply = answered(brain, past, said, manner=now)
+        wanted = oracle.answer(instruction(brain), past, said, now.clock)
+        assert ids(reply) == wanted, f"turn {seed + 1}"
         if past:
             most = WINDOW_TOKENS if isinstance(said, Utterance) else len("and typed")
             assert brain.generator.calls.prefilled - before <= most + 8
-        past = (*past, PastTurn(said, None, reply))
+        past = (*past, PastTurn(said, None, reply, clock=now.clock))
 
 
 def test_after_a_barge_in_the_history_holds_the_heard_part(

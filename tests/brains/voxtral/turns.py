@@ -24,7 +24,7 @@ from voxtui.brains.voxtral.prompt import (
     without_trailing_zeros,
 )
 from voxtui.dialogue.data import SAMPLE_RATE, Token, Utterance
-from voxtui.dialogue.interfaces import Past
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, VoxtralBrainConfig
 
@@ -65,7 +65,9 @@ class Oracle:
         found = whole[0, len(ids) :].tolist()
         return found[: found.index(EOS)] if EOS in found else found
 
-    def answer(self, instruction: str, past: Past, said: Utterance | str) -> list[int]:
+    def answer(
+        self, instruction: str, past: Past, said: Utterance | str, clock: str = ""
+    ) -> list[int]:
         """Return the reply of `generate` over the same history, computed from scratch."""
         clips: list[np.ndarray] = []
         numbers = itertools.count()
@@ -78,11 +80,14 @@ class Oracle:
 
         encode = self.processor.tokenizer.tokenizer.instruct_tokenizer.tokenizer.encode
         exchanges = [
-            Exchange(shown(turn.user_input), [t.id for t in turn.reply if t.id is not None])
+            Exchange(
+                shown(turn.user_input), [t.id for t in turn.reply if t.id is not None], turn.clock
+            )
             for turn in past
         ]
+        now = shown(said)
         prompt = chat(
-            lambda text: encode(text, bos=False, eos=False), instruction, exchanges, shown(said)
+            lambda text: encode(text, bos=False, eos=False), instruction, exchanges, now, clock
         )
         return self.reply(token_ids(prompt), clips)
 
@@ -115,9 +120,13 @@ def utterance(seconds: float, seed: int = 0, trailing: int = 3200) -> Utterance:
 
 
 def answered(
-    brain: VoxtralBrain, past: Past, said: Utterance | str, marks: Marks | None = None
+    brain: VoxtralBrain,
+    past: Past,
+    said: Utterance | str,
+    marks: Marks | None = None,
+    manner: Manner = AS_CONFIGURED,
 ) -> tuple[Token, ...]:
-    items = brain.reply(past, said, marks or Marks(), Flag())
+    items = brain.reply(past, said, marks or Marks(), Flag(), manner)
     return tuple(item for item in items if isinstance(item, Token))
 
 

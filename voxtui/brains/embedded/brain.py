@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from voxtui.brains.embedded.chat import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.embedded.recogniser import Moonshine, stretches
-from voxtui.brains.prompting import SPEAKABLE, examples, instruction, until_repeated
+from voxtui.brains.prompting import SPEAKABLE, after_clock, examples, instruction, until_repeated
 from voxtui.brains.speculation import Speculation, SpeculationThread
 from voxtui.dialogue.data import FRAME_SECONDS, Origin, Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
@@ -410,10 +410,10 @@ class EmbeddedBrain:
         return self._replies
 
     def _prompt(self, past: Past, words: str, manner: Manner = AS_CONFIGURED) -> str:
-        said = [(turn.user_text, turn.reply_text) for turn in past]
+        said = [(after_clock(turn.clock, turn.user_text), turn.reply_text) for turn in past]
         if manner.instruction is None:
-            return chatml(self._instruction, [*self._examples, *said], words)
-        return chatml(manner.instruction, said, words)
+            return chatml(self._instruction, [*self._examples, *said], words, manner.clock)
+        return chatml(manner.instruction, said, words, manner.clock)
 
     def _most_tokens(self, manner: Manner) -> int:
         return manner.limit(self._sampling.max_new_tokens)

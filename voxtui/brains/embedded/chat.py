@@ -21,6 +21,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from voxtui.brains.prompting import after_clock
 from voxtui.errors import ModelError
 from voxtui.settings.schema import Sampling
 
@@ -262,10 +263,11 @@ def _not_started(error: EOFError | OSError) -> Failure:
     return Failure(f"The process of the chat model cannot be started: {error}.")
 
 
-def chatml(instruction: str, exchanges: list[tuple[str, str]], words: str) -> str:
+def chatml(instruction: str, exchanges: list[tuple[str, str]], words: str, clock: str = "") -> str:
     """Return a ChatML prompt up to and including `words` of a user's turn that is still open.
 
-    A side of an exchange that is empty is left out.
+    A side of an exchange that is empty is left out. `clock` is the line before the words. It is
+    complete, so a line break follows it even before the first word.
     """
     turns = [f"<|im_start|>system\n{plain(instruction)}<|im_end|>\n"]
     for user, reply in exchanges:
@@ -273,7 +275,7 @@ def chatml(instruction: str, exchanges: list[tuple[str, str]], words: str) -> st
             turns.append(f"{USER}{plain(user)}<|im_end|>\n")
         if reply:
             turns.append(f"<|im_start|>assistant\n{plain(reply)}<|im_end|>\n")
-    return "".join(turns) + USER + plain(words)
+    return "".join(turns) + USER + after_clock(clock, plain(words))
 
 
 USER = "<|im_start|>user\n"

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from voxtui.brains.prompting import instruction
+from voxtui.brains.prompting import after_clock, instruction, paragraphs
 from voxtui.brains.remote.connection import (
     SEND_LESS,
     Endpoint,
@@ -228,11 +228,11 @@ class RemoteBrain:
         clips = clips[max(0, len(clips) - room) :]
         for number, turn in enumerate(past):
             if said := turn.user_input if number in clips else turn.user_text:
-                messages.append(_user(before, said))
+                messages.append(_user(before, turn.clock, said))
                 before = ""
             if turn.reply:
                 messages.append({"role": "assistant", "content": turn.reply_text})
-        return [*messages, _user(before, user_input)]
+        return [*messages, _user(before, manner.clock, user_input)]
 
     def _texts(
         self,
@@ -433,11 +433,12 @@ def _piece(event: Json) -> tuple[str, bool, int | None]:
     return shown, bool(choice.finish_reason), tokens
 
 
-def _user(before: str, user_input: Utterance | str) -> Json:
-    """Return a message of the user, with the instruction `before` it."""
+def _user(before: str, clock: str, user_input: Utterance | str) -> Json:
+    """Return a message of the user, with the instruction `before` it and the line with the time."""
     if isinstance(user_input, str):
-        return {"role": "user", "content": f"{before}\n\n{user_input}" if before else user_input}
-    text = [{"type": "text", "text": before}] if before else []
+        return {"role": "user", "content": paragraphs(before, after_clock(clock, user_input))}
+    lead = paragraphs(before, clock)
+    text = [{"type": "text", "text": lead}] if lead else []
     return {"role": "user", "content": [*text, _audio(user_input)]}
 
 

@@ -511,10 +511,11 @@ class VoxtralBrain:
         longest = self.generator.longest - self._sampling.max_new_tokens
         while True:
             exchanges = [
-                Exchange(self._prompt_part(turn.user_input), self._reply(turn)) for turn in past
+                Exchange(self._prompt_part(turn.user_input), self._reply(turn), turn.clock)
+                for turn in past
             ]
             now = None if user_input is None else self._prompt_part(user_input)
-            prompt = chat(self.tekken.encode, told, exchanges, now)
+            prompt = chat(self.tekken.encode, told, exchanges, now, manner.clock)
             if len(prompt) <= longest or not past:
                 break
             past = past[1:]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from voxtui.brains.prompting import after_clock, paragraphs
+
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
 
@@ -69,6 +71,8 @@ class Exchange:
 
     user_input: Clip | str
     reply: Sequence[int]
+    clock: str = ""
+    """the line with the time before the user's part; empty: none"""
 
 
 def chat(
@@ -76,33 +80,39 @@ def chat(
     instruction: str,
     past: Sequence[Exchange],
     user_input: Clip | str | None,
+    clock: str = "",
 ) -> PromptIds:
     """Return the prompt for a reply to `user_input`. None: its certain part while the user speaks.
 
     The model refuses a system prompt together with audio, so the instruction is the text before
-    the first audio: the same tokens in every conversation.
+    the first audio, and the line with the time is the text before each.
     """
     parts: list[Iterable[int]] = [[BOS]]
     before = instruction
     for exchange in past:
         if exchange.user_input != "":
-            parts.append(_user(encode, before, exchange.user_input))
+            parts.append(_user(encode, before, exchange.clock, exchange.user_input))
             before = ""
         if exchange.reply:
             parts += [exchange.reply, [EOS]]
     if user_input is not None:
-        parts.append(_user(encode, before, user_input))
+        parts.append(_user(encode, before, clock, user_input))
     else:
-        parts.append([INST, *(encode(before) if before else []), BEGIN_AUDIO])
+        parts.append(_before_audio(encode, before, clock))
     return list(chain.from_iterable(parts))
 
 
-def _user(encode: Callable[[str], list[int]], before: str, user_input: Clip | str) -> Iterable[int]:
+def _user(
+    encode: Callable[[str], list[int]], before: str, clock: str, user_input: Clip | str
+) -> Iterable[int]:
     if isinstance(user_input, str):
-        text = f"{before}\n\n{user_input}" if before else user_input
-        return [INST, *encode(text), END_INST]
-    head = encode(before) if before else []
-    return chain([INST, *head, BEGIN_AUDIO], user_input.prompt_ids(), [END_INST])
+        return [INST, *encode(paragraphs(before, after_clock(clock, user_input))), END_INST]
+    return chain(_before_audio(encode, before, clock), user_input.prompt_ids(), [END_INST])
+
+
+def _before_audio(encode: Callable[[str], list[int]], before: str, clock: str) -> PromptIds:
+    text = paragraphs(before, clock)
+    return [INST, *(encode(text) if text else []), BEGIN_AUDIO]
 
 
 def transcription(
