@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.virtual_audio import VirtualAudio, missing
 
@@ -13,6 +14,10 @@ OURS = "voxtui"
 """Prefix of the names of our threads."""
 
 ENDING_SECONDS = 30.0
+
+# Hypothesis fails a slow example by the clock, which says more about the machine than the code.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from voxtui.audio.silero import PySilero, TorchSilero
 from voxtui.cli import main
 from voxtui.models import cuda
 from voxtui.models.catalogue import CHAT_MODELS
+from voxtui.settings.paths import user_folders
 from voxtui.settings.schema import BrainConfig, Config
 from voxtui.wiring import build_detector
 
@@ -29,6 +30,8 @@ REPOSITORY = Path(__file__).parent.parent
 QUESTION = REPOSITORY / "assets" / "clips" / "capital-of-france.wav"
 SMALL_MODEL = CHAT_MODELS["smollm2-135m"].path
 """found before a test moves the cache"""
+CACHE = user_folders().user_cache_path.parent
+"""It holds the state of the small model after its examples, which takes seconds to evaluate."""
 
 
 @pytest.fixture
@@ -496,6 +499,7 @@ def test_in_plain_mode_the_lines_of_a_pipe_are_answered(voxtui):
     ran = subprocess.run(
         [VOXTUI, "--plain", "--quiet", *options],
         cwd=voxtui.here,
+        env=os.environ | {"XDG_CACHE_HOME": str(CACHE)},
         input=lines,
         capture_output=True,
         text=True,

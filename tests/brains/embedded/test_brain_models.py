@@ -21,11 +21,13 @@ from voxtui.brains.embedded import brain as embedded_module
 from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.brains.embedded.chat import ASK, Llama, chatml
 from voxtui.brains.embedded.recogniser import Moonshine
+from voxtui.brains.prompting import EXAMPLES
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import CHAT_MODELS
+from voxtui.settings.schema import Config
 
 pytestmark = pytest.mark.models
 
@@ -45,8 +47,8 @@ class CountingMoonshine(Moonshine):
 
 
 class NotingLlama(Llama):
-    def __init__(self) -> None:
-        super().__init__(3072)
+    def __init__(self, prefixes: Path) -> None:
+        super().__init__(3072, chatml(Config().brain.instruction, list(EXAMPLES), ""), prefixes)
         self.prompts: list[str] = []
 
     def run(self, prompt, *rest, **options):  # type: ignore[no-untyped-def]
@@ -60,8 +62,8 @@ def recogniser() -> CountingMoonshine:
 
 
 @pytest.fixture(scope="module")
-def chat() -> NotingLlama:
-    return NotingLlama()
+def chat(tmp_path_factory: pytest.TempPathFactory) -> NotingLlama:
+    return NotingLlama(tmp_path_factory.mktemp("prefixes", numbered=True))
 
 
 @pytest.fixture(scope="module")
