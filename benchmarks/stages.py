@@ -45,7 +45,7 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.records.metrics import spread
@@ -111,6 +111,7 @@ class Stub:
         recording: Recording,
         cancelled: threading.Event,
         manner: Manner = AS_CONFIGURED,
+        on_words: OnWords | None = None,
     ) -> None: ...
 
     def wake(self) -> None: ...

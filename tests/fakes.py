@@ -33,7 +33,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
 )
 from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import DeviceError, ModelError
@@ -105,6 +105,8 @@ class ScriptedBrain:
         self.frames: list[tuple[Frame, bool]] = []
         self.typed: list[tuple[Past, str, Flag]] = []
         self.read_pasts: list[tuple[Past, Callable[[int, int], object]]] = []
+        self.on_words: OnWords | None = None
+        """passed to the latest `listen`"""
         self.inferences = 0
         self.warmed = False
         self.closed = False
@@ -119,8 +121,10 @@ class ScriptedBrain:
         recording: Recording,
         cancelled: Flag,
         manner: Manner = AS_CONFIGURED,
+        on_words: OnWords | None = None,
     ) -> None:
         self.clocks.append(manner.clock)
+        self.on_words = on_words
         self.listened.append((past, cancelled, manner))
         self.recordings.append(recording)
 

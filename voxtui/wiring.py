@@ -35,10 +35,12 @@ Notify: TypeAlias = "Callable[[str], object]"
 """Shows one sentence to the user. Any thread."""
 
 
-def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
+def devices_engine(
+    config: Config, emit: Callable[[Event], object], captions: bool = False
+) -> Engine:
     """Return an engine on the microphone and the speaker of the configuration.
 
-    It downloads Voxtral while it loads, if the configuration names it.
+    It downloads Voxtral while it loads, if the configuration names it. `captions`: see Engine.
     """
 
     def fallback_devices() -> tuple[Microphone, Speaker]:
@@ -57,6 +59,7 @@ def devices_engine(config: Config, emit: Callable[[Event], object]) -> Engine:
         may_download,
         sound_system,
         build_skills(),
+        captions,
     )
 
 
@@ -83,11 +86,12 @@ def build_engine(
     may_download: frozenset[str] = NO_DOWNLOAD,
     sound_system: Callable[[], object] = lambda: None,
     skills: Skills | None = None,
+    captions: bool = False,
 ) -> Engine:
     """Return an engine with the models of `config`, on these devices. Raises ModelError.
 
     `fallback_devices` makes the devices that replace a lost one. `sound_system()` returns a value
-    that changes when devices come or go. `skills`: see build_skills.
+    that changes when devices come or go. `skills`: see build_skills. `captions`: see Engine.
     """
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Notice
@@ -107,6 +111,7 @@ def build_engine(
         overhearing=build_detector(config) if config.vad.listen_while_speaking else None,
         sound_system=sound_system,
         skills=skills,
+        captions=captions,
     )
 
 

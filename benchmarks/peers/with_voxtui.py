@@ -22,7 +22,7 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, TurnFinished
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import Config
@@ -44,6 +44,7 @@ class WaitingBrain:
         recording: Recording,
         cancelled: threading.Event,
         manner: Manner = AS_CONFIGURED,
+        on_words: OnWords | None = None,
     ) -> None: ...
 
     def wake(self) -> None: ...
@@ -102,6 +103,7 @@ class AheadBrain(WaitingBrain):
         recording: Recording,
         cancelled: threading.Event,
         manner: Manner = AS_CONFIGURED,
+        on_words: OnWords | None = None,
     ) -> None:
         self._recording, self._began = recording, None
 

@@ -14,6 +14,7 @@ from voxtui.commands.plain import Plain, typed_lines
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.events import (
+    Caption,
     Captured,
     Died,
     LoadFailed,
@@ -318,7 +319,13 @@ def test_a_session_is_saved_and_the_last_utterance_is_answered_again(converse, t
         yield "/again\n"
         yield "/clip 1\n"
         engine.begin("a question")
-        engine.report(Captured(1, said), THINKING, UserWords(1, "hello"), ReplyText(1, "Hi."))
+        engine.report(
+            Caption(1, "hell", 0),
+            Captured(1, said),
+            THINKING,
+            UserWords(1, "hello"),
+            ReplyText(1, "Hi."),
+        )
         engine.finish(marks=MARKS, reply="Hi.")
         yield "/save\n"
         until(lambda: list(tmp_path.rglob("session.md")))

@@ -84,6 +84,7 @@ def talking(
     loaded: bool = True,
     sound_system: Callable[[], object] = lambda: None,
     skills: Skills | None = None,
+    captions: bool = False,
 ) -> Iterator[Talk]:
     """`silent`: the engine has no voice. `loaded` False: begins before the models are."""
     brain = brain or ScriptedBrain()
@@ -103,6 +104,7 @@ def talking(
         overhearing=overhearing,
         sound_system=sound_system,
         skills=skills,
+        captions=captions,
     )
     engine.start()
     try:

@@ -26,6 +26,7 @@ from tests.fakes import (
 from voxtui.audio.clips import Clip, speak
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, Frame, SpeechChunk, Utterance
 from voxtui.dialogue.events import (
+    Caption,
     Notice,
     ReplyText,
     State,
@@ -75,6 +76,28 @@ def test_a_tap_stops_the_answer_and_the_history_keeps_the_heard_part() -> None:
         speaker.held = False
         talk.ask(at=2000.0)
         assert talk.brain.pasts[-1][0].reply_text == "One two three. "
+
+
+def test_the_words_so_far_are_reported_while_one_speaks_and_not_after_a_discard() -> None:
+    with talking(captions=True) as talk:
+        turn = talk.engine.talk(1000.0)
+        talk.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
+        on_words = talk.brain.on_words
+        assert on_words is not None
+        on_words("what is the", 4)
+        assert talk.events.until(Caption) == Caption(turn, "what is the", 4)
+        talk.engine.cancel(turn)
+        on_words("what is the capital", 11)
+        assert talk.turn().outcome is Outcome.CANCELLED
+        talk.events.drain()
+        assert len(talk.events.of(Caption)) == 1
+
+
+def test_a_client_that_asks_for_no_captions_gets_none() -> None:
+    with talking() as talk:
+        talk.ask()
+        assert talk.brain.on_words is None
+        assert talk.events.of(Caption) == []
 
 
 def test_sound_lost_during_speech_is_reported() -> None:

@@ -25,6 +25,7 @@ from tests.fakes import ScriptedEngine
 from tests.ui.conftest import Screen
 from voxtui.dialogue.data import MICROPHONE, SAMPLE_RATE, Utterance
 from voxtui.dialogue.events import (
+    Caption,
     Captured,
     Loaded,
     LoadFailed,
@@ -259,6 +260,15 @@ async def listening_hands_free(s: Screen) -> None:
     s.app.tick()
 
 
+async def captions(s: Screen) -> None:
+    """Show more words than fit."""
+    await conversation(s)
+    await listening(s)
+    text = "I want to know whether the sky over the ocean is always blue or sometimes grey and"
+    s.engine.report(Caption(s.engine.turns, text, text.index("sometimes")))
+    await s.settle()
+
+
 async def thinking(s: Screen) -> None:
     await conversation(s)
     await asked(s, "Which country do I live in?")
@@ -411,6 +421,7 @@ STATES: dict[str, tuple[Act, Config]] = {
         (listening_toggle, Config()),
         (listening_mouse, Config()),
         (listening_hands_free, HANDS_FREE),
+        (captions, Config()),
         (thinking, Config()),
         (speaking, Config()),
         (answered, Config()),

@@ -29,6 +29,7 @@ from voxtui.controls import (
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import (
+    Caption,
     Captured,
     ChangeFailed,
     CountdownsChanged,
@@ -211,6 +212,7 @@ class Plain:
             case (
                 ChangeFailed()
                 | CountdownsChanged()
+                | Caption()
                 | Captured()
                 | MicrophoneLost()
                 | MicrophoneOpened()

@@ -44,6 +44,7 @@ from voxtui.dialogue.commands import (
 from voxtui.dialogue.data import MICROPHONE, REPLAY, TYPED, Frame, Utterance
 from voxtui.dialogue.devices import LOOK_SECONDS, FallbackDevices, SoundDevices
 from voxtui.dialogue.events import (
+    Caption,
     Captured,
     ChangeFailed,
     Died,
@@ -66,6 +67,7 @@ from voxtui.dialogue.interfaces import (
     Brain,
     Manner,
     Microphone,
+    OnWords,
     PastTurn,
     Skills,
     Speaker,
@@ -126,7 +128,8 @@ class Engine:
     `overhearing` detects speech over an answer (headphones), on the microphone's thread.
     `sound_system()` returns a value that changes when sound devices come or go.
     `skills` None: the brain answers everything. `local` False: it is one of several in a server, so
-    it answers nothing about this machine, and bugs of other threads are not its own.
+    it answers nothing about this machine, and bugs of other threads are not its own. `captions`:
+    report the words while they are spoken.
     """
 
     def __init__(
@@ -144,6 +147,7 @@ class Engine:
         sound_system: Callable[[], object] = lambda: None,
         skills: Skills | None = None,
         local: bool = True,
+        captions: bool = False,
     ) -> None:
         self.state = State.LOADING
         """The current state. Any thread may read it; only the engine sets it."""
@@ -167,6 +171,7 @@ class Engine:
         """the turn whose end was announced"""
         self._history = History(config.history)
         self._skills = skills
+        self._captions = captions
         self._rings: deque[str] = deque()
         """sentences that wait until neither side speaks"""
         self._ringing: TurnHandle | None = None
@@ -676,8 +681,19 @@ class Engine:
         preroll = self._listener.begin(source, at, hands_free)
         recording = self._listener.recording
         assert recording is not None
-        self._parts.brain.listen(self._history.past, recording, handle.cancelled, turn.manner)
+        self._parts.brain.listen(
+            self._history.past, recording, handle.cancelled, turn.manner, self._on_words(handle)
+        )
         self._replayed.extendleft(reversed(preroll))
+
+    def _on_words(self, handle: TurnHandle) -> OnWords | None:
+        """Return what reports the words so far of a turn, on a thread of the brain."""
+
+        def report(text: str, settled: int) -> None:
+            if not handle.cancelled.is_set():
+                self._emit(Caption(handle.number, text, settled))
+
+        return report if self._captions else None
 
     def _release(self, at: float, number: int | None, answers: bool) -> None:
         turn = self._turn

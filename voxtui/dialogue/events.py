@@ -79,6 +79,19 @@ class TurnStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Caption:
+    """What the brain recognises of an utterance while it is spoken. The next one replaces it.
+
+    It ends with the turn's UserWords, or with the turn. One that was on its way may come later.
+    """
+
+    turn: int
+    text: str
+    settled: int
+    """characters at the beginning that the last two passes of the recogniser share"""
+
+
+@dataclass(frozen=True, slots=True)
 class Captured:
     """The utterance is complete and goes to the brain."""
 
@@ -201,6 +214,7 @@ Event: TypeAlias = (
     | MicrophoneOpened
     | MicrophoneLost
     | TurnStarted
+    | Caption
     | Captured
     | UserWords
     | ReplyText

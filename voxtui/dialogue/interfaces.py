@@ -20,6 +20,13 @@ A long step calls it repeatedly. It may raise to abort the step; let the excepti
 """
 
 
+OnWords = Callable[[str, int], object]
+"""Takes the words so far of an utterance, and how many characters of them are settled.
+
+Called on a thread of the brain. Returns at once.
+"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PastTurn:
     """A past turn: the user's part, and the heard part of the reply. One of them may be empty."""
@@ -176,12 +183,18 @@ class Brain(Protocol):
         ...
 
     def listen(
-        self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+        self,
+        past: Past,
+        recording: Recording,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+        on_words: OnWords | None = None,
     ) -> None:
         """Prepare for an utterance, which the engine appends to `recording`. Returns at once.
 
         Called when the key goes down, and when a session changes its manner. The brain may work
-        ahead on its own thread until `cancelled`.
+        ahead on its own thread until `cancelled`. A brain that recognises words meanwhile passes
+        them to `on_words`, each time all of them.
         """
         ...
 

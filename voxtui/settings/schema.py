@@ -322,6 +322,8 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`auto`: dark, light or 16 colours, by the terminal"""
     motion: bool = True
     """scroll smoothly and let the cursor blink"""
+    captions: bool = True
+    """show the words while they are spoken, if the brain recognises them so early"""
     panel: Literal["auto", "line", "glance", "lab"] = "auto"
     """size of the latency panel; `auto`: glance from 110 columns on, else line"""
     keys: KeysConfig = KeysConfig()

@@ -30,6 +30,7 @@ from voxtui.controls import (
     Severity,
 )
 from voxtui.dialogue.events import (
+    Caption,
     Captured,
     ChangeFailed,
     CountdownsChanged,
@@ -261,6 +262,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self._explained = False
                 self.status.begin_turn()
                 self.turns.begin(event)
+            case Caption(turn, text, settled):
+                if self.turns.caption(turn, text):
+                    self.bar.caption(text, settled)
             case Captured(turn, utterance):
                 self.turns.show_utterance(turn, utterance)
             case UserWords(turn, text):

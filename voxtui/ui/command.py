@@ -23,7 +23,7 @@ def run(config: Config, given: Sequence[GivenText] = ()) -> int:
         metrics_log(config.metrics.enabled) as log,
     ):
         app = VoxtuiApp(
-            lambda emit: devices_engine(config, log.tee(emit)),
+            lambda emit: devices_engine(config, log.tee(emit), config.ui.captions),
             config,
             sample_clips(),
             clip_opener(config),

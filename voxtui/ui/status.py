@@ -250,6 +250,8 @@ class Status:
     # State and mode.
 
     def show_state(self) -> None:
+        if self._controls.state is not State.LISTENING:
+            self._bar.caption("", 0)
         shown = "-failed" if self._controls.failed is not None else f"-{self._controls.state}"
         self._bar.show_state(None if self._controls.failed else self._controls.state)
         # The class is not set on the screen, because that would restyle the whole conversation.
@@ -263,7 +265,7 @@ class Status:
         instead = ""
         if self.level.name is not None and (mode := self._mode()) in (Mode.HOLD, Mode.TOGGLE):
             instead = f", or {'hold' if mode is Mode.HOLD else 'press'} {self._key_name} to talk"
-        self._bar.explain("", instead)
+        self._bar.explain(instead)
         self.show_welcome()
         self.show_hint()
 
@@ -293,19 +295,24 @@ class Status:
                 return "Type"
             case State.LISTENING if self._controls.talking is not None:
                 ends = key if mode is Mode.TOGGLE else "let go"
-                return f"{self._recorded()}  {ends}: send · Esc: drop"
+                return f"{self._recorded()}{ends}: send · Esc: drop"
             case State.LISTENING:
-                return f"{self._recorded()}  Esc: drop"
+                return f"{self._recorded()}Esc: drop"
             case State.THINKING:
                 return "Esc: stop"
             case State.SPEAKING:
                 return f"{key}: talk over it · Esc: stop"
 
     def _recorded(self) -> str:
-        """Return the seconds of speech so far, and near the end of a recording the seconds left."""
+        """Return the seconds of speech so far, and near the end of a recording the seconds left.
+
+        Beside the words so far, the conversation alone counts the seconds of speech.
+        """
         left = self._controls.engine.seconds_left
         ending = left is not None and left <= ENDING_SECONDS
-        return f"{self._spoken_seconds():.1f} s" + (f", {left:.0f} s left" if ending else "")
+        spoken = "" if self._bar.captioned else f"{self._spoken_seconds():.1f} s"
+        known = ", ".join(filter(None, (spoken, f"{left:.0f} s left" if ending else "")))
+        return f"{known}  " if known else ""
 
 
 def describe_reading(reading: Reading) -> str:

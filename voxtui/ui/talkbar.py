@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -60,9 +61,24 @@ class Meter(Widget):
 
 
 class Hint(Static):
-    """The action of the talk key, or progress."""
+    """The action of the talk key, progress, or the words so far."""
 
     ALLOW_SELECT = False
+
+
+def caption(text: str, settled: int, cells: int) -> Content:
+    """Return the end of `text` that fits into `cells`. A word that may change looks so."""
+    while 0 < settled < len(text) and not text[settled].isspace() and text[settled - 1].isalnum():
+        settled -= 1
+    begin = max(0, len(text) - cells)  # a character takes a cell or two
+    while begin < len(text) and cell_len(text[begin:]) > cells - (begin > 0):
+        begin += 1
+    settled = max(settled, begin)
+    return Content.assemble(
+        "…" if begin else "",
+        (text[begin:settled], "$text"),
+        (text[settled:], "$text-muted italic"),
+    )
 
 
 class TalkBar(Horizontal):
@@ -78,8 +94,9 @@ class TalkBar(Horizontal):
 
     def __init__(self) -> None:
         super().__init__()
-        self._usage = self._title = ""
-        self._source = ""
+        self._title = self._source = self._usage = ""
+        self.captioned = False
+        """the words so far stand in place of the hint, and the hint is the title"""
         self.meter = Meter()
         self.field = Field()
         self._badge = Static(BADGES[State.LOADING], id="badge", markup=False)
@@ -91,11 +108,9 @@ class TalkBar(Horizontal):
         yield self.field
         yield self.meter
 
-    def explain(self, usage: str, instead_of_typing: str = "") -> None:
-        """Show how to talk; `instead_of_typing` stands in an empty field."""
-        self._usage = usage
+    def explain(self, instead_of_typing: str) -> None:
+        """Show in an empty field how to talk."""
         self.field.placeholder = f"Ask something{instead_of_typing}"
-        self._show_title()
 
     def name_source(self, text: str) -> None:
         """Show the microphone and its level."""
@@ -110,8 +125,16 @@ class TalkBar(Horizontal):
             self._badge.update(badge, layout=False)
 
     def hint(self, text: str) -> None:
-        if text != self._hint.content:
+        self._usage = text
+        if not self.captioned and text != self._hint.content:
             self._hint.update(text, layout=False)
+        self._show_title()
+
+    def caption(self, text: str, settled: int) -> None:
+        """Show the words so far; empty: show the hint again."""
+        self.captioned = bool(text)
+        if text:
+            self._hint.update(caption(text, settled, self._hint.size.width), layout=False)
 
     @property
     def typing(self) -> bool:
@@ -145,7 +168,7 @@ class TalkBar(Horizontal):
         self._show_title()
 
     def _show_title(self) -> None:
-        title = self._usage
+        title = self._usage if self.captioned else ""
         if found := matching(self.field.value):
             names = "  ".join(command.usage for command in found)
             title = f"{found[0].usage}: {found[0].about}" if len(found) == 1 else names

@@ -137,6 +137,11 @@ class Turns:
         """Let the panel show marks before the first words are painted."""
         self._words_due = 0.0
 
+    def caption(self, turn: int, text: str) -> bool:
+        """Take the words so far of an utterance. Return False if it is over."""
+        view = self._view_of(turn)
+        return view is not None and view.caption(text)
+
     def show_utterance(self, turn: int, utterance: Utterance) -> None:
         if view := self._view_of(turn):
             view.show_utterance(utterance)

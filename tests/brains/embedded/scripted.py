@@ -16,11 +16,13 @@ class ScriptedRecogniser:
         self.script: list[str | Exception] = []
         self.passes = 0
         self.passed = Flag()
+        self.before: Callable[[], object] = lambda: None
 
     def load(self) -> None: ...
 
     def recognise(self, samples: object) -> str:
         self.passes += 1
+        self.before()
         text = self.script.pop(0) if self.script else "hello there"
         self.passed.set()
         if isinstance(text, Exception):

@@ -198,6 +198,44 @@ def test_a_pause_right_after_a_pass_is_answered(brain: Scripted) -> None:
     assert brain.recogniser.passes == 2
 
 
+def test_each_pass_tells_the_words_so_far_and_how_many_the_one_before_shares(
+    brain: Scripted,
+) -> None:
+    brain.recogniser.script = ["What is the", "What is the capital?", "What is a capital city"]
+    told: SimpleQueue[tuple[str, int, str]] = SimpleQueue()
+    recording = Recording()
+
+    def on_words(text: str, settled: int) -> None:
+        told.put((text, settled, threading.current_thread().name))
+
+    brain.brain.listen((), recording, Flag(), on_words)
+    heard: list[tuple[str, int, str]] = []
+    for _ in range(3):
+        for frame in frames("x" * 20):
+            recording.append(frame, True)
+        brain.brain.wake()
+        heard.append(told.get(timeout=SECONDS))
+    thread = "voxtui-recogniser"
+    assert heard == [
+        ("What is the", 0, thread),
+        ("What is the capital?", len("What is the"), thread),
+        ("What is a capital city", len("What is "), thread),
+    ]
+
+
+def test_a_discarded_utterance_tells_no_more_words(brain: Scripted) -> None:
+    cancelled, told = Flag(), list[str]()
+    recording = Recording()
+    brain.brain.listen((), recording, cancelled, lambda text, settled: told.append(text))
+    brain.recogniser.before = cancelled.set
+    for frame in frames("x" * 20):
+        recording.append(frame, True)
+    brain.brain.wake()
+    assert brain.recogniser.passed.wait(SECONDS)
+    brain.brain.close()  # waits for its threads
+    assert told == []
+
+
 def test_work_in_progress_at_the_release_counts_as_speculative(brain: Scripted) -> None:
     working, go_on, marks, began = Flag(), Flag(), Marks(), list[float]()
 

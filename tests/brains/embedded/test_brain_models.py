@@ -9,7 +9,9 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -25,6 +27,7 @@ from voxtui.brains.prompting import EXAMPLES
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import CHAT_MODELS
 from voxtui.settings.schema import Config
@@ -102,6 +105,30 @@ def follow(brain: EmbeddedBrain, recogniser: CountingMoonshine, question: Questi
     said = recording.utterance()
     assert said is not None
     return said
+
+
+def test_the_words_so_far_become_the_final_words(
+    brain: EmbeddedBrain, questions: list[Question]
+) -> None:
+    told: SimpleQueue[tuple[str, int]] = SimpleQueue()
+    recording = Recording()
+    brain.listen((), recording, Flag(), lambda text, settled: told.put((text, settled)))
+    captions = list[tuple[str, int]]()
+    for number, (frame, speech) in enumerate(questions[0].verdicts()):
+        due = speech and number % 16 == 15  # a quiet frame makes a pass due at once
+        recording.append(frame, speech and not due)
+        brain.wake()
+        if due and recording.speech_seconds > 0.5:
+            captions.append(told.get(timeout=30))
+    said = recording.utterance()
+    assert said is not None
+    words, _ = reply(brain, said)
+    assert words is not None and len(captions) > 1
+    for (before, _), (text, settled) in pairwise(captions):
+        assert text[:settled] == before[:settled]
+    text, settled = captions[-1]
+    assert settled
+    assert words.startswith(text[:settled].rpartition(" ")[0])
 
 
 def test_speculation_changes_neither_words_nor_prompt_nor_reply(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from math import inf
 from pathlib import Path
 from threading import Event as Flag
@@ -25,7 +26,7 @@ from voxtui.brains.embedded.recogniser import Moonshine, stretches
 from voxtui.brains.prompting import SPEAKABLE, after_clock, examples, instruction, until_repeated
 from voxtui.brains.speculation import Speculation, SpeculationThread
 from voxtui.dialogue.data import FRAME_SECONDS, Origin, Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ModelError, strip_control_characters
@@ -193,6 +194,7 @@ class LiveUtterance:
     recording: Recording
     cancelled: Flag
     manner: Manner
+    on_words: OnWords | None
     released: bool = False
     partials: list[PartialTranscript] = field(default_factory=list[PartialTranscript])
     """the latest two"""
@@ -286,11 +288,16 @@ class EmbeddedBrain:
             raise
 
     def listen(
-        self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+        self,
+        past: Past,
+        recording: Recording,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+        on_words: OnWords | None = None,
     ) -> None:
         self._request(self._prompt(past, "", manner), 0, cancelled)
         with self._changed:
-            self._live = LiveUtterance(past, recording, cancelled, manner)
+            self._live = LiveUtterance(past, recording, cancelled, manner, on_words)
 
     def wake(self) -> None:
         with self._changed:
@@ -521,3 +528,11 @@ class EmbeddedBrain:
             settled = partial.text.rpartition(" ")[0]
             prompt, tokens = self._prompt(live.past, settled, live.manner), 0
         self._request(prompt, tokens, live.cancelled)
+        # Last, because the screen paints it at the cost of what else wants the interpreter.
+        if live.on_words is not None:
+            live.on_words(partial.text, _shared(before or "", partial.text))
+
+
+def _shared(one: str, other: str) -> int:
+    """Count the characters with which both begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -24,7 +24,7 @@ from voxtui.brains.remote.connection import (
     error_text,
 )
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import RemoteError, strip_control_characters
@@ -109,7 +109,12 @@ class RemoteBrain:
             yield from find_model(self._stt, self._config.transcription_model, self._notify)
 
     def listen(
-        self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+        self,
+        past: Past,
+        recording: Recording,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+        on_words: OnWords | None = None,
     ) -> None:
         self._warm()
 

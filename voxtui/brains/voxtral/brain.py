@@ -40,7 +40,7 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, PastTurn, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, PastTurn, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ModelError, ModelLost, how_to_install
@@ -350,7 +350,12 @@ class VoxtralBrain:
     # While the key is held.
 
     def listen(
-        self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+        self,
+        past: Past,
+        recording: Recording,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+        on_words: OnWords | None = None,
     ) -> None:
         self._live = LiveUtterance(past, recording, cancelled, manner)
         self._prepare(past, cancelled, manner)

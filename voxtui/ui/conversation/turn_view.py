@@ -35,6 +35,10 @@ class TurnView:
         self._request.turn = number
         self._waveform = Content()
         """the waveform of the utterance with its length"""
+        self._caption = ""
+        """the words so far, while they are spoken"""
+        self._hears = True
+        """the utterance is still being spoken"""
         self._pieces: list[str] = []
         """the answer so far"""
         self._length = 0
@@ -66,14 +70,24 @@ class TurnView:
         name = "" if self.source == MICROPHONE else f"{self.source}, "
         self._stand_in(f"({name}{seconds:.1f} s)")
 
+    def caption(self, text: str) -> bool:
+        """Take the words so far, which `show_utterance` shows. Return False if it did already."""
+        if self._hears:
+            self._caption = text
+        return self._hears
+
     def show_utterance(self, utterance: Utterance) -> None:
-        """Show the speech as a waveform. The words appear below it later."""
+        """Show the speech as a waveform, and below it the words, as far as they are known."""
+        self._hears = False
         cells = max(1, min(LONGEST_WAVE, round(utterance.seconds * WAVE_CELLS)))
         name = "" if self.source in (MICROPHONE, REPLAY) else f" {self.source}"
         again = " again" if self.source == REPLAY else ""
         length = f" {utterance.seconds:.1f} s{name}{again}"
         self._waveform = Content.assemble((wave(utterance.samples, cells), "$text-primary"), length)
-        self._transcript.change(self._request, self._waveform)
+        shown = self._waveform
+        if self._caption:
+            shown = Content("\n").join([shown.stylize("$text-muted"), Content(self._caption)])
+        self._transcript.change(self._request, shown)
 
     def show_words(self, text: str) -> None:
         self._request.muted = False
@@ -151,6 +165,7 @@ class TurnView:
                 )
 
     def finish(self, turn: Turn) -> None:
+        self._hears = False
         self._unlight()
         match turn.outcome:
             case Outcome.ANSWERED if self._pieces:
