@@ -442,8 +442,8 @@ class LocalControls(Controls):
         self._let_go()
         return self.send_text(text, at)
 
-    def answer_again(self, at: float | None = None) -> None:
-        """Answer the newest turn once more; after a failed start, try it again.
+    def answer_again(self, at: float | None = None, turn: int | None = None) -> None:
+        """Answer `turn`, or the newest turn, once more; after a failed start, try it again.
 
         Raises Refused, VoxtuiError.
         """
@@ -451,12 +451,35 @@ class LocalControls(Controls):
             self.retry()
             return
         self._require_model()
-        turns = reversed(self.record.turns.items())
-        asked = (n for n, t in turns if t.result and (t.utterance or t.words))
-        if (turn := next(asked, None)) is None:
+        if turn is None:
+            turns = reversed(self.record.turns.items())
+            asked = (n for n, t in turns if t.result and (t.utterance or t.words))
+            turn = next(asked, None)
+        if turn is None:
             raise Refused("Nothing has been said yet that could be answered again.")
         self._let_go()
         self.redo(turn, at=at)
+
+    def words_of(self, turn: int | None = None) -> tuple[int, str]:
+        """Return the number and the user's words of `turn`, or of the newest turn with words.
+
+        Raises Refused.
+        """
+        turns = reversed(self.record.turns.items())
+        known = ((n, t.words) for n, t in turns if t.words and turn in (None, n))
+        if (found := next(known, None)) is None:
+            what = "Nothing has been said yet" if turn is None else "No words are known there"
+            raise Refused(f"{what} that could be corrected.")
+        return found
+
+    def correct(self, turn: int, text: str, at: float | None = None) -> int:
+        """Answer `text` in place of `turn`, or at the end if that is not the newest turn.
+
+        Returns the number of the new turn. Raises Refused.
+        """
+        self._require_model()
+        self._let_go()
+        return self.redo(turn, text, at)
 
     def new_conversation(self) -> None:
         self._let_go()

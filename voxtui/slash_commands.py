@@ -16,7 +16,7 @@ class SlashCommand:
     name: str
     about: str
     argument: str = ""
-    """the name of what follows the word; empty: nothing does"""
+    """the name of what follows the word; empty: nothing does; in brackets: it may"""
 
     @property
     def usage(self) -> str:
@@ -27,6 +27,7 @@ COMMANDS: Sequence[SlashCommand] = (
     SlashCommand("again", "answer your last words again; after a failed start: try again"),
     SlashCommand("clip", "let it hear sample clip N", "N"),
     SlashCommand("copy", "copy the selected text, or the last answer"),
+    SlashCommand("edit", "correct what was heard; it is answered in place of that", "[TEXT]"),
     SlashCommand("fetch", "fetch the missing chat model"),
     SlashCommand("help", "list keys and commands"),
     SlashCommand("look", "look for devices again, after one was plugged in"),

@@ -507,3 +507,18 @@ def test_control_characters_that_were_typed_are_removed_before_they_are_kept(con
         assert engine.calls[-1] == ("say", "red [31malert")
 
     converse(script)
+
+
+def test_edit_shows_what_was_heard_and_sends_something_else_instead(converse):
+    def script(engine, told):
+        engine.load()
+        engine.begin()
+        engine.report(UserWords(1, "capital of Brussels"), ReplyText(1, "A city."))
+        engine.finish(reply="A city.")
+        yield "/edit"
+        yield "/edit The capital of Belgium?"
+        told("redo")
+
+    said, calls = converse(script)
+    assert "Heard: capital of Brussels Write /edit and what you said." in said
+    assert calls == ["redo"]

@@ -6,7 +6,7 @@ from tests.fakes import ScriptedEngine, part_makers
 from tests.ui.conftest import CLIPS, screen
 from tests.ui.pseudo_terminal import until
 from voxtui.commands.plain import Plain
-from voxtui.dialogue.events import State, StateChanged
+from voxtui.dialogue.events import State, StateChanged, UserWords
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
@@ -14,6 +14,11 @@ from voxtui.ui.app import VoxtuiApp
 def speaking(engine) -> None:
     engine.begin()
     engine.report(StateChanged(State.LISTENING), StateChanged(State.SPEAKING))
+
+
+def misheard(engine) -> None:
+    speaking(engine)
+    engine.report(UserWords(engine.turns, "hey"))
 
 
 def finishing(engine) -> None:
@@ -29,22 +34,25 @@ SCRIPT = [
     (("ctrl+t",), "/mute", None),
     ((*"/mute", "enter"), "/mute", None),
     (("ctrl+r",), "/again", None),
+    (("ctrl+o",), "/edit", None),
     ((*"/fetch", "enter"), "/fetch", None),
     ((*"/clip", "space", "9", "enter"), "/clip 9", None),
     ((*"/sav", "enter"), "/sav", None),
-    (("h", "i", "enter"), "hi", speaking),
+    (("h", "i", "enter"), "hi", misheard),
+    ((*"/edit", "space", *"bye", "enter"), "/edit bye", speaking),
     (("escape",), "/stop", finishing),
     (("escape", "ctrl+n"), "/new", None),
     ((*"/undo", "enter"), "/undo", None),
     ((*"/undo", "enter"), "/undo", None),
 ]
 
-TOLD = ["new_conversation", "talk", "cancel", "mute", "mute", "say", "cancel", "new_conversation"]
-TOLD += ["recall_conversation"]
+TOLD = ["new_conversation", "talk", "cancel", "mute", "mute", "say", "redo", "cancel"]
+TOLD += ["new_conversation", "recall_conversation"]
 
 REFUSED = [
     "Still loading. Text is kept until that is done.",
     "Nothing has been said yet that could be answered again.",
+    "Nothing has been said yet that could be corrected.",
     "There is no model to fetch.",
     "There is no sample clip 9. Choose 1 to 2.",
     "/sav: there is no such command. Did you mean /save?",

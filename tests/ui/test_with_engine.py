@@ -78,6 +78,20 @@ async def test_a_typed_turn_is_answered_aloud():
         assert speaker.chunks
 
 
+async def test_a_correction_takes_the_place_of_the_turn_on_the_screen_and_in_the_history():
+    brain = ScriptedBrain(["A city."], ["Brussels."], ["Yes."])
+    async with live(brain, None, FakeSpeaker()) as s:
+        await s.send("the capital of Brussels")
+        await s.until("A city.", "○ READY")
+        await s.press("ctrl+o", "ctrl+w")
+        await s.send("Belgium")
+        await s.until("Brussels.", "○ READY")
+        await s.send("sure?")
+        await s.until("Yes.", "○ READY")
+        assert [turn.user_text for turn in brain.pasts[-1]] == ["the capital of Belgium"]
+        assert "A city." not in s.text
+
+
 async def test_escape_silences_the_answer_and_marks_the_unheard_part():
     speaker = FakeSpeaker(held=True, heard=0.0)
     async with live(ScriptedBrain(["A long story."]), None, speaker) as s:

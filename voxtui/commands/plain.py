@@ -353,6 +353,12 @@ class Plain:
                 controls.answer_again(at)
             case "clip":
                 self._print(f"Sample: {controls.play_clip(number(argument))}")
+            case "edit":
+                turn, words = controls.words_of()
+                if argument:
+                    controls.correct(turn, argument, at)
+                else:
+                    self._print(f"Heard: {words} Write /edit and what you said.")
             case "fetch":
                 controls.fetch()
             case "help":

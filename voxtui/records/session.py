@@ -39,6 +39,8 @@ class SessionTurn:
     """the part of the reply that was played, if it was cut off"""
     result: Turn | None = None
     """set once the turn is over"""
+    replaces: int | None = None
+    """the turn that leaves the record once this one is over"""
 
 
 @dataclass(slots=True)
@@ -51,8 +53,8 @@ class Record:
     def take(self, event: Event) -> None:
         """Remember an event of the engine."""
         match event:
-            case TurnStarted(number, source):
-                self.begin(number, source)
+            case TurnStarted(number, source, _, replaces):
+                self.begin(number, source, replaces)
             case Captured(number, utterance):
                 self.add_speech(number, utterance)
             case UserWords(number, text):
@@ -64,8 +66,8 @@ class Record:
             case _:
                 pass
 
-    def begin(self, number: int, source: str) -> None:
-        self.turns[number] = SessionTurn(source)
+    def begin(self, number: int, source: str, replaces: int | None = None) -> None:
+        self.turns[number] = SessionTurn(source, replaces=replaces)
 
     def add_words(self, number: int, words: str) -> None:
         if turn := self.turns.get(number):
@@ -75,10 +77,14 @@ class Record:
         """Remember that only `heard` of the reply was played."""
         if turn := self.turns.get(number):
             turn.heard_reply = heard
+            if not heard:  # the history keeps the turn before, too
+                turn.replaces = None
 
     def finish(self, result: Turn) -> None:
         if turn := self.turns.get(result.number):
             turn.result = result
+            if turn.replaces is not None and result.reply:
+                self.turns.pop(turn.replaces, None)
 
     def add_speech(self, number: int, utterance: Utterance) -> None:
         """Keep `utterance`, and drop the oldest speech beyond KEPT_SPEECH_SECONDS."""

@@ -291,6 +291,7 @@ class KeysConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     again: str = "ctrl+r"
     copy: str = "ctrl+y"
+    edit: str = "ctrl+o"
     help: str = "f1"
     menu: str = "ctrl+p"
     mute: str = "ctrl+t"

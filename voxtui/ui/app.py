@@ -417,7 +417,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if key.character is not None and key.is_printable:
             self.bar.write(key.character)
         elif key.key in ENTER and self.bar.typing:
-            await self._send(self.bar.field.take())
+            corrected = self.bar.corrected
+            await self._send(self.bar.take(), corrected)
         else:
             bound = key.key in self._bindings.key_to_bindings
             return not bound and await self.bar.edit(key)
@@ -457,7 +458,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 return self.bar.field.empty
             case "escape":
                 return self._escape in parameters
-            case "new" | "mute" | "again" | "copy" | "save" | "help" | "command_palette":
+            case "new" | "mute" | "again" | "edit" | "copy" | "save" | "help" | "command_palette":
                 return len(self.screen_stack) == 1
             case _:
                 return True
@@ -541,21 +542,26 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if event.input is not self.bar.field:
             return
         self._offer_keys()
-        # A slash begins a command.
-        self.controls.typing("" if event.value.startswith("/") else event.value)
+        # A slash begins a command, and a correction follows another history than the newest.
+        ahead = self.bar.corrected is None and not event.value.startswith("/")
+        self.controls.typing(event.value if ahead else "")
 
-    async def _send(self, text: str) -> None:
-        """Run `text` as a command if it is one; otherwise have it answered."""
+    async def _send(self, text: str, corrected: int | None) -> None:
+        """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
         if not (text := text.strip()):
             self.action_mend()
             return
         try:
             command = parse(text)
-            if command is None:
+            if command is None and corrected is not None:
+                self._correct(corrected, text)
+            elif command is None:
                 if self.controls.say(text) is None:
                     self._note_kept(text)
             elif command[0] == "clip":
                 self.action_clip(number(command[1]))
+            elif command[0] == "edit":
+                self.action_edit(command[1])
             else:
                 await self.run_action(command[0])
         except Refused as refused:
@@ -602,8 +608,28 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def action_mute(self) -> None:
         self.status.top.show_muted(self.controls.toggle_mute())
 
+    def _correct(self, turn: int, text: str) -> None:
+        """Answer `text` in place of `turn`; if that is refused, let it be edited again."""
+        try:
+            self.controls.correct(turn, text)
+        except Refused:
+            self.bar.correct(turn, text)
+            raise
+
     def action_again(self) -> None:
-        self._retry(self.controls.answer_again)
+        self._retry(partial(self.controls.answer_again, turn=self.turns.selected))
+
+    def action_edit(self, text: str = "") -> None:
+        """Answer `text` in place of the selected or newest turn; empty: let its words be edited."""
+        try:
+            turn, words = self.controls.words_of(self.turns.selected)
+            if text:
+                self._correct(turn, text)
+            else:
+                self.bar.correct(turn, words)
+        except Refused as refused:
+            self.refuse(refused)
+        self._offer_keys()
 
     def action_fetch(self) -> None:
         self._retry(self.controls.fetch)
@@ -666,6 +692,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         """Yield the entries of the menu that choose nothing."""
         yield Entry(CONVERSATION, "New conversation", self.action_new)
         yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
+        yield Entry(CONVERSATION, "Edit", self.action_edit, "what was heard, and send it instead")
         yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")
         yield Entry(CONVERSATION, "Paste", self.action_paste, "talk about the clipboard's text")
         yield Entry(CONVERSATION, "Save", self.action_save, "Markdown, JSON and sound files")

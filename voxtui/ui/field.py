@@ -79,7 +79,7 @@ class Field(Input):
         self.replace(text, *self.selection)
 
     def take(self, draft: bool = False) -> str:
-        """Empty the field and return its text, which `up` brings back."""
+        """Empty the field and return its text, which `up` brings back. `draft`: it was not sent."""
         text = self.value
         self.recall.keep(text, draft)
         self.clear()

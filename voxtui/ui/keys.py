@@ -41,8 +41,10 @@ def bindings(ui: UiConfig) -> Sequence[Binding]:
           for what, name in ESCAPE.items()),
         command("new", keys.new, "New", "start a new conversation; /undo brings the old one back"),
         command("mute", keys.mute, "Mute", "turn the voice off or on; the text goes on"),
-        command("again", keys.again, "Again", "answer your last words once more, to compare "
-                "settings; after a failed start: try again", show=False),
+        command("again", keys.again, "Again", "answer your last words, or those of the selected "
+                "turn, once more; after a failed start: try again", show=False),
+        command("edit", keys.edit, "Edit", "correct what was heard in the last or the selected "
+                "turn; Enter has it answered in place of that", show=False),
         command("copy", keys.copy, "Copy", "copy the selected text, or the last answer",
                 show=False),
         command("save", keys.save, "Save", "save the session: Markdown, JSON and WAV files",

@@ -95,6 +95,8 @@ class TalkBar(Horizontal):
     def __init__(self) -> None:
         super().__init__()
         self._title = self._source = self._usage = ""
+        self.corrected: int | None = None
+        """the turn whose words stand in the field to be corrected"""
         self.captioned = False
         """the words so far stand in place of the hint, and the hint is the title"""
         self.meter = Meter()
@@ -150,11 +152,29 @@ class TalkBar(Horizontal):
         self.field.write(text)
         self._show_title()
 
+    def correct(self, turn: int, words: str) -> None:
+        """Open the text field with the words of `turn`, to be corrected."""
+        self._empty_field()
+        self.corrected = turn
+        self.write(words)
+
+    def take(self) -> str:
+        """Empty the text field and return its text, which Up brings back."""
+        self.corrected = None
+        return self.field.take()
+
     def close_field(self) -> None:
-        """Close the text field. Up brings back what stands in it."""
+        """Close the text field. Up brings back what stands in it, unless that is a correction."""
         self.remove_class("typing")
-        self.field.take(draft=True)
+        self._empty_field()
         self._show_title()
+
+    def _empty_field(self) -> None:
+        if self.corrected is None:
+            self.field.take(draft=True)
+        else:
+            self.field.clear()
+        self.corrected = None
 
     async def edit(self, key: events.Key) -> bool:
         """Obey an editing key, if the field is open or Up opens it. Return whether it was one."""
@@ -172,6 +192,8 @@ class TalkBar(Horizontal):
         if found := matching(self.field.value):
             names = "  ".join(command.usage for command in found)
             title = f"{found[0].usage}: {found[0].about}" if len(found) == 1 else names
+        elif self.corrected is not None:
+            title = "Enter: answer this instead"
         elif not self.field.empty:
             title = "Enter sends"
         if title != self._title:  # each time it is set, all of the bar is painted

@@ -52,6 +52,8 @@ class Turns:
         self._show_rest = show_rest
         self._lead = PlaybackLead()
         """of the turn in progress"""
+        self._replaces: int | None = None
+        """the turn that goes once the turn in progress was answered"""
         self._began_at = 0.0
         self._first: tuple[Entry, Marks] | None = None
         """the first entry of a reply and the turn's marks, until the entry is painted"""
@@ -77,6 +79,7 @@ class Turns:
         self._first = None
         self.select(None)
         self._lead = PlaybackLead()
+        self._replaces = started.replaces
         self.view = TurnView(self._transcript, started.source, started.turn)
         if started.source != TYPED:
             self.view.show_speaking(0.0)
@@ -162,6 +165,8 @@ class Turns:
     def cut(self, turn: int, heard: str) -> None:
         if view := self._view_of(turn):
             view.cut(heard)
+            if not heard:  # the history keeps the turn before, too
+                self._replaces = None
 
     def finish(self, turn: Turn) -> bool:
         """Show the end of a turn. Return False if it is not on the screen."""
@@ -171,6 +176,10 @@ class Turns:
         self._show_spoken()
         view.finish(turn)
         self._panel.finish(turn)
+        if turn.reply and (replaced := self._finished.pop(self._replaces or 0, None)):
+            if self._selected == self._replaces:
+                self.select(None)
+            replaced[0].discard()
         if Mark.FIRST_TOKEN in turn.marks:
             self._finished[turn.number] = (view, turn)
             self._show_figure(turn.number)

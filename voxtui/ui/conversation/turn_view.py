@@ -175,7 +175,7 @@ class TurnView:
             case Outcome.CANCELLED if self._pieces or not self._request.muted:
                 self._remark("(interrupted)")
             case Outcome.CANCELLED | Outcome.NO_SPEECH:
-                self._discard()
+                self.discard()
             case Outcome.FAILED:
                 self._remark("(no answer)")
 
@@ -193,8 +193,8 @@ class TurnView:
             self._transcript.join([entry for _, entry in self._paragraphs], content)
             del self._paragraphs[1:]
 
-    def _discard(self) -> None:
-        """Remove the entries of a turn in which nothing was said."""
+    def discard(self) -> None:
+        """Remove the entries of the turn from the conversation."""
         self._transcript.drop([self._request, *(entry for _, entry in self._paragraphs)])
 
     def _remark(self, text: str, style: str = "$text-muted italic") -> None:
