@@ -126,8 +126,9 @@ async def test_r_answers_the_same_utterance_in_place_of_the_last_answer():
         await s.until("First.", "○ READY")
         await s.press("ctrl+r")
         await s.until("Second.", "again")
-        await until(s, lambda: len(s.app.controls.record.finished) == 2)
+        await until(s, lambda: "First." not in s.text)
         assert brain.said[0] is brain.said[1]
         assert brain.pasts == [(), ()]
-        replayed = s.app.controls.record.finished[1].result
-        assert replayed and not replayed.paced and replayed.clip is None
+        (replayed,) = (turn.result for turn in s.app.controls.record.finished)
+        assert replayed and replayed.reply == "Second."
+        assert not replayed.paced and replayed.clip is None
