@@ -208,7 +208,7 @@ def test_each_pass_tells_the_words_so_far_and_how_many_the_one_before_shares(
     def on_words(text: str, settled: int) -> None:
         told.put((text, settled, threading.current_thread().name))
 
-    brain.brain.listen((), recording, Flag(), on_words)
+    brain.brain.listen((), recording, Flag(), on_words=on_words)
     heard: list[tuple[str, int, str]] = []
     for _ in range(3):
         for frame in frames("x" * 20):
@@ -226,7 +226,7 @@ def test_each_pass_tells_the_words_so_far_and_how_many_the_one_before_shares(
 def test_a_discarded_utterance_tells_no_more_words(brain: Scripted) -> None:
     cancelled, told = Flag(), list[str]()
     recording = Recording()
-    brain.brain.listen((), recording, cancelled, lambda text, settled: told.append(text))
+    brain.brain.listen((), recording, cancelled, on_words=lambda text, settled: told.append(text))
     brain.recogniser.before = cancelled.set
     for frame in frames("x" * 20):
         recording.append(frame, True)

@@ -112,7 +112,7 @@ def test_the_words_so_far_become_the_final_words(
 ) -> None:
     told: SimpleQueue[tuple[str, int]] = SimpleQueue()
     recording = Recording()
-    brain.listen((), recording, Flag(), lambda text, settled: told.put((text, settled)))
+    brain.listen((), recording, Flag(), on_words=lambda text, settled: told.put((text, settled)))
     captions = list[tuple[str, int]]()
     for number, (frame, speech) in enumerate(questions[0].verdicts()):
         due = speech and number % 16 == 15  # a quiet frame makes a pass due at once
