@@ -63,7 +63,9 @@ class NotingEngine(ScriptedEngine):
         self.report(TurnStarted(self.turns, source, self._marks), StateChanged(State.LISTENING))
         return self.turns
 
-    def release(self, at: float | None = None, turn: int | None = None) -> None:
+    def release(
+        self, at: float | None = None, turn: int | None = None, answers: bool = True
+    ) -> None:
         self.note("release", at)
         self._marks.mark(Mark.RELEASED, at)
         number = self.turns

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, Past, Progress, Voice
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, OnWords, Past, Progress, Voice
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import SpeechChunk, Token, UserTranscript, Utterance
@@ -35,9 +35,14 @@ class LentBrain(Brain):
     def warm_up(self, progress: Progress) -> None: ...
 
     def listen(
-        self, past: Past, recording: Recording, cancelled: Flag, manner: Manner = AS_CONFIGURED
+        self,
+        past: Past,
+        recording: Recording,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+        on_words: OnWords | None = None,
     ) -> None:
-        self._brain.listen(past, recording, cancelled, manner)
+        self._brain.listen(past, recording, cancelled, manner, on_words)
 
     def wake(self) -> None:
         self._brain.wake()
