@@ -30,7 +30,7 @@ from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import CHAT_MODELS
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 
 pytestmark = pytest.mark.models
 
@@ -316,7 +316,9 @@ def test_neither_a_folder_nor_a_thread_is_left(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(threading.enumerate())
-    brain = warm("smollm2-135m")
+    settings = EmbeddedBrainConfig(model="smollm2-135m")
+    brain = EmbeddedBrain(Config(brain=BrainConfig(instruction="Be kind.", embedded=settings)))
+    brain.warm_up(lambda step, fraction: None)  # without examples, which take seconds
     assert list(tmp_path.iterdir()) == []
     brain.close()
     assert set(threading.enumerate()) <= before
