@@ -1,0 +1,235 @@
+"""Measure whether a conversation stays fast: compare its last ten turns with its first ten.
+
+    python -m benchmarks.conversation [typed] [spoken] [--turns N] [--past TOKENS] [--json FILE]
+
+One conversation of 30 turns per way of asking, on the embedded brain and voice, without a sound
+device. Typed turns are typed key by key; spoken turns are spoken by the embedded voice, in real
+time. The brain is told the time, as on the screen. Run it on an idle machine: four minutes a way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event as Flag
+from typing import Any
+
+import numpy as np
+
+from voxtui.audio.clips import Clip, speak
+from voxtui.audio.file_speaker import NullSpeaker
+from voxtui.audio.resampling import resample
+from voxtui.audio.silero import PySilero
+from voxtui.bench.machine import machine
+from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.dialogue.data import SAMPLE_RATE, SKILL
+from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import Died, Event, LoadFailed, State, StateChanged, TurnFinished
+from voxtui.dialogue.marks import Turn
+from voxtui.records.metrics import percentile
+from voxtui.settings.schema import Config, HistoryConfig
+from voxtui.skills.local import LocalSkills
+from voxtui.voices.hibari import HibariVoice
+
+QUESTIONS = (
+    "My name is Anna and I live in Oslo.",
+    "What is the largest lake in Norway?",
+    "Is it warm there in summer?",
+    "How many days are there in a leap year?",
+    "Who wrote Romeo and Juliet?",
+    "Tell me one more play by the same author.",
+    "Why is the sky blue?",
+    "What is the boiling point of water?",
+    "And on a high mountain?",
+    "What do cows drink?",
+    "Name three animals that lay eggs.",
+    "Which of them can fly?",
+    "How do I boil an egg?",
+    "How long does it take?",
+    "What is the capital of Japan?",
+    "Is it larger than Paris?",
+    "What language do people speak in Brazil?",
+    "How do you say good morning in that language?",
+    "What is a rainbow?",
+    "Which colours does it have?",
+    "Who painted the Mona Lisa?",
+    "Where can I see it?",
+    "What is the opposite of hot?",
+    "How many legs does a spider have?",
+    "Is a spider an insect?",
+    "What do plants need to grow?",
+    "How far away is the moon?",
+    "Who was the first person on it?",
+    "Which sea lies between Italy and Africa?",
+    "Which city do I live in?",
+)
+
+NOW = datetime(2026, 11, 22, 13, 4)
+"""The time that the brain is told, so that two runs have the same prompts."""
+
+KEYS_PER_SECOND = 8.0
+ENTER_SECONDS = 0.2
+"""Seconds between the last letter and Enter."""
+
+PAUSE_SECONDS = 1.5
+"""Seconds between the end of an answer and the next key. A person listens longer than that,
+because an answer takes no time to play here."""
+
+COMPARED = 10
+"""Turns at each end that are compared."""
+
+FIGURES: dict[str, Callable[[Turn], float | None]] = {
+    "first token": lambda turn: turn.ttft_ms,
+    "first sound": lambda turn: turn.first_sound_ms,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Asks an engine, as a screen does."""
+
+    engine: Engine
+    events: SimpleQueue[Event]
+
+    def until(self, wanted: Callable[[Event], bool]) -> Event:
+        """Take events until one is `wanted`. Raises the error of a start or thread that failed."""
+        while True:
+            event = self.events.get()
+            if isinstance(event, Died | LoadFailed):
+                raise event.error
+            if wanted(event):
+                return event
+
+    def finished(self) -> Turn:
+        event = self.until(lambda event: isinstance(event, TurnFinished))
+        assert isinstance(event, TurnFinished)
+        return event.turn
+
+    def type(self, text: str) -> Turn:
+        """Type `text` key by key and press Enter."""
+        begin = time.monotonic()
+        for count in range(1, len(text) + 1):
+            wait_until(begin + count / KEYS_PER_SECOND)
+            self.engine.typing(text[:count])
+        wait_until(begin + len(text) / KEYS_PER_SECOND + ENTER_SECONDS)
+        self.engine.send_text(text)
+        self.engine.typing("")
+        return self.finished()
+
+    def say(self, clip: Clip) -> Turn:
+        """Hold the key while `clip` is heard."""
+        speak(clip, self.engine, Flag())
+        return self.finished()
+
+
+def wait_until(at: float) -> None:
+    time.sleep(max(0.0, at - time.monotonic()))
+
+
+@contextmanager
+def person(config: Config) -> Generator[Person]:
+    """Start an engine and wait until it is ready."""
+    events: SimpleQueue[Event] = SimpleQueue()
+    with tempfile.TemporaryDirectory() as folder:
+        skills = LocalSkills(Path(folder), rings=False, now=lambda: NOW)
+        engine = Engine(
+            microphone=None, speaker=NullSpeaker(), detector=PySilero(),
+            brain=EmbeddedBrain(config), voice=HibariVoice(config.voice), config=config,
+            emit=events.put, skills=skills,
+        )  # fmt: skip
+        there = Person(engine, events)
+        engine.start()
+        try:
+            there.until(lambda event: event == StateChanged(State.READY))
+            yield there
+        finally:
+            engine.close()
+
+
+def clips(questions: Sequence[str], config: Config) -> list[Clip]:
+    """Speak each question with the embedded voice."""
+    voice = HibariVoice(config.voice)
+    voice.warm_up(lambda step, fraction: None)
+    spoken: list[Clip] = []
+    for question in questions:
+        chunks = list(voice.speak(question))
+        samples = np.concatenate([chunk.samples for chunk in chunks])
+        spoken.append(Clip(question, resample(samples, chunks[0].rate, SAMPLE_RATE)))
+    voice.close()
+    return spoken
+
+
+def converse(way: str, turns: int, config: Config) -> list[Turn]:
+    """Hold one conversation, typed or spoken. Return its turns."""
+    questions = [QUESTIONS[n % len(QUESTIONS)] for n in range(turns)]
+    spoken = clips(questions, config) if way == "spoken" else []
+    done: list[Turn] = []
+    with person(config) as there:
+        for number, question in enumerate(questions):
+            time.sleep(PAUSE_SECONDS)
+            turn = there.say(spoken[number]) if spoken else there.type(question)
+            done.append(turn)
+            sys.stderr.write(
+                f"{way} {number + 1:2}: first token {turn.ttft_ms or 0:5.0f} ms, first sound "
+                f"{turn.first_sound_ms or 0:5.0f}, hidden {turn.speculative_s * 1000:6.0f}: "
+                f"{turn.heard} - {turn.reply}\n"
+            )
+    return done
+
+
+def report(way: str, turns: Sequence[Turn]) -> list[str]:
+    """Return a row of Markdown per figure: both ends of the conversation and their ratio.
+
+    The turns that a rule answered are left out.
+    """
+    turns = [turn for turn in turns if turn.brain != SKILL]
+    compared = min(COMPARED, len(turns) // 2)
+    rows: list[str] = []
+    for name, of in FIGURES.items():
+        first, last = (
+            [value for turn in part if (value := of(turn)) is not None]
+            for part in (turns[:compared], turns[len(turns) - compared :])
+        )
+        before, after = statistics.median(first), statistics.median(last)
+        rows.append(
+            f"| {way} | {name} | {before:.0f} | {percentile(first, 95):.0f} | {after:.0f} "
+            f"| {percentile(last, 95):.0f} | {after / before:.2f} |"
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("ways", nargs="*", metavar="typed|spoken", default=["typed", "spoken"])
+    parser.add_argument("--turns", type=int, default=30)
+    parser.add_argument("--past", type=int, default=HistoryConfig().max_tokens, metavar="TOKENS")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    config = Config(history=HistoryConfig(max_tokens=arguments.past))
+    found: dict[str, Any] = {"history.max_tokens": arguments.past}
+    rows = [
+        "| asked | ms | first ten p50 | p95 | last ten p50 | p95 | last / first, p50 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for way in arguments.ways:
+        turns = converse(way, arguments.turns, config)
+        rows += report(way, turns)
+        found[way] = [turn.as_json() for turn in turns]
+    about = machine()
+    sys.stdout.write("\n".join([json.dumps(about), *rows, ""]))
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"machine": about, **found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

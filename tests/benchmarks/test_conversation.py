@@ -1,0 +1,26 @@
+"""The comparison of the two ends of a conversation."""
+
+from __future__ import annotations
+
+from benchmarks.conversation import report
+from voxtui.dialogue.data import SKILL
+from voxtui.dialogue.marks import Outcome, Turn
+
+
+def turn(number: int, ms: float, brain: str = "embedded") -> Turn:
+    marks = {"released": 0.0, "first_token": ms / 1000, "first_sound": ms / 500}
+    return Turn(number, brain, Outcome.ANSWERED, marks)
+
+
+def test_the_ends_of_a_conversation_are_compared_without_the_turns_of_skills() -> None:
+    turns = [turn(n, 100 if n < 15 else 150) for n in range(30)]
+    turns[3], turns[29] = turn(3, 1.0, SKILL), turn(29, 1.0, SKILL)
+    assert report("typed", turns) == [
+        "| typed | first token | 100 | 100 | 150 | 150 | 1.50 |",
+        "| typed | first sound | 200 | 200 | 300 | 300 | 1.50 |",
+    ]
+
+
+def test_the_ends_of_a_short_conversation_do_not_overlap() -> None:
+    first, *_ = report("typed", [turn(n, 100 if n < 2 else 150) for n in range(4)])
+    assert first.endswith("| 1.50 |")
