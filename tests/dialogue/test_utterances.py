@@ -25,6 +25,7 @@ from tests.fakes import (
 )
 from voxtui.audio.clips import Clip, speak
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, Frame, SpeechChunk, Utterance
+from voxtui.dialogue.echo import is_echo
 from voxtui.dialogue.events import (
     Caption,
     Notice,
@@ -425,6 +426,58 @@ def test_with_headphones_the_words_that_interrupt_are_heard_whole() -> None:
         talk.microphone.push(over_it[16:])
         assert talk.turn().outcome is Outcome.ANSWERED
         assert spoken_frames(talk.brain.said[1]) == 6 + 15
+
+
+class HeardEarlier(Speaking):
+    """Was heard from four to two seconds ago."""
+
+    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+        marks.mark(Mark.FIRST_SOUND, time.monotonic() - 4.0)
+        super().play(chunk, marks, stopped)
+
+    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+        marks.mark(Mark.LAST_SOUND, time.monotonic() - 2.0)
+        return super().finish(marks, stopped)
+
+
+@pytest.mark.parametrize(
+    ("heard", "after_s", "outcome"),
+    [
+        ("long story. About the", -0.5, Outcome.CANCELLED),
+        ("Stop, please.", -0.5, Outcome.ANSWERED),
+        ("long story. About the", 0.15, Outcome.ANSWERED),
+    ],
+)
+def test_an_echo_over_the_answer_is_dropped_and_named(
+    heard: str, after_s: float, outcome: Outcome
+) -> None:
+    brain = ScriptedBrain(["A long story. ", "About the sea."], ["Yes."], heard=heard)
+    with talking(brain, speaker=HeardEarlier(), config=HEADPHONES) as talk:
+        talk.engine.send_text("tell me")
+        talk.turn()
+        talk.microphone.push(frames("x" * 15 + "." * 30, time.monotonic() - 2.0 + after_s))
+        assert talk.turn().outcome is outcome
+        named = f"an echo of the answer: “{heard}”" in notices(talk.events)
+        assert named == (outcome is Outcome.CANCELLED)
+        talk.engine.send_text("and now?")
+        talk.turn()
+        assert len(talk.brain.pasts[-1]) == (1 if named else 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "spoken", "echo"),
+    [
+        ("The moon goes around", "Well, the moon goes around the earth.", True),
+        ("oon goes around the ear", "The moon goes around the earth.", True),
+        ("the earth goes around", "The moon goes around the earth.", False),
+        ("The moon", "The moon.", True),
+        ("London", "Paris or London?", False),
+        ("", "The moon.", False),
+        ("moon", "", False),
+    ],
+)
+def test_an_echo_is_known_by_its_words(words: str, spoken: str, echo: bool) -> None:
+    assert is_echo(words, spoken) is echo
 
 
 def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_next() -> None:

@@ -177,6 +177,8 @@ class Engine:
         self._ringing: TurnHandle | None = None
         """of the sentence that is spoken; not a turn, so its number is negative"""
         self._rung = 0
+        self._said = ("", 0.0)
+        """our latest speech, and when it ended (monotonic seconds)"""
         self._turn: LiveTurn | None = None
         """the turn whose utterance is being recorded"""
         self._answering: TurnHandle | None = None
@@ -727,6 +729,8 @@ class Engine:
             self._emit(Notice(describe_overflows(found.overflows)))
         if isinstance(found, Finished):
             self._take_input(turn, found.utterance)
+            if turn.source == MICROPHONE:
+                turn.spoken = self._spoken_over(found.utterance)
             turn.handle.marks.mark(Mark.SPEECH_ENDED, found.utterance.ended_at)
             self._emit(Captured(turn.number, found.utterance))
             if turn.keeps:
@@ -897,7 +901,7 @@ class Engine:
             )
         finally:
             self._answering = None
-            self._ignore_echo(turn.handle.marks)
+            self._note_speech(turn.reply, turn.handle.marks)
         if turn.speech is not None:
             self._spoken.append(turn)
         self._emit(TurnFinished(result))
@@ -936,7 +940,7 @@ class Engine:
         finally:
             handle.over = True
             self._ringing = self._answering = None
-            self._ignore_echo(handle.marks)
+            self._note_speech(sentence, handle.marks)
         self._set_state(State.READY)
 
     def _finish(self, turn: LiveTurn, outcome: Outcome, error: str | None = None) -> None:
@@ -947,6 +951,19 @@ class Engine:
     def _live(self, handle: TurnHandle, source: str, paced: bool = True) -> LiveTurn:
         name = self._parts.brain_name
         return LiveTurn(handle, source, paced, name, self._local, manner=self._manner)
+
+    def _note_speech(self, spoken: str, marks: Marks) -> None:
+        if marks.at(Mark.FIRST_SOUND) is not None:
+            self._said = (spoken, _now(marks.at(Mark.LAST_SOUND)))
+        self._ignore_echo(marks)
+
+    def _spoken_over(self, utterance: Utterance) -> str:
+        """Return our speech that an utterance over it may be an echo of; empty: none."""
+        spoken, ended_at = self._said
+        if not self._parts.config.vad.listen_while_speaking or not utterance.speech:
+            return ""
+        began_at = utterance.ended_at - (utterance.speech[-1][1] - utterance.speech[0][0])
+        return spoken if began_at < ended_at else ""
 
     def _ignore_echo(self, marks: Marks) -> None:
         first, last = marks.at(Mark.FIRST_SOUND), marks.at(Mark.LAST_SOUND)

@@ -21,6 +21,7 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
+from voxtui.dialogue.echo import is_echo
 from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, SpokenUpTo, State, UserWords
 from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Skills
@@ -33,6 +34,8 @@ from voxtui.errors import DeviceError, ModelError
 CHARACTERS_PER_TOKEN = 32
 """Largest answer, per allowed token. A token of text has about 4 characters, so only a server that
 ignores `max_tokens` reaches this. Without a limit one huge piece would block the screen."""
+
+FOR_HEADPHONES = "vad.listen_while_speaking is for headphones."
 
 Emit = Callable[[Event], object]
 
@@ -49,6 +52,8 @@ class LiveTurn:
     """the name of the brain that answers; SKILL if a skill does"""
     local: bool = True
     """the user sits at this machine"""
+    spoken: str = ""
+    """what we said while the utterance was recorded; empty: nothing"""
     user_input: Utterance | str = ""
     words: str | None = None
     """the user's words, where the brain knows them"""
@@ -156,6 +161,10 @@ def _reply_tokens(
             if cancelled.is_set():
                 return
             if isinstance(item, UserTranscript):
+                if is_echo(item.text, turn.spoken):
+                    emit(Notice(f"Dropped an echo of the answer: “{item.text}”. {FOR_HEADPHONES}"))
+                    cancelled.set()
+                    return
                 turn.words = item.text
                 if item.text != turn.user_input:  # typed words were reported already
                     emit(UserWords(turn.number, item.text))

@@ -1,0 +1,27 @@
+"""Recognise words that are an echo of our own speech."""
+
+from __future__ import annotations
+
+import re
+
+SURE_WORDS = 3
+"""Fewer words may be the user's choice of what was offered ("London"). An echo that ends an answer
+at once is the beginning of it."""
+
+CUT_WORDS = 4
+"""In an echo of so many words the first and the last one may be cut."""
+
+
+def is_echo(words: str, spoken: str) -> bool:
+    """Return True if `words` stand in `spoken`, in this order and without a gap."""
+    heard, said = _words(words), _words(spoken)
+    if len(heard) < SURE_WORDS:
+        return bool(heard) and said[: len(heard)] == heard
+    if len(heard) >= CUT_WORDS:
+        heard = heard[1:-1]
+    starts = range(len(said) - len(heard) + 1)
+    return any(said[at : at + len(heard)] == heard for at in starts)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower().replace("'", "").replace("’", ""))
