@@ -34,7 +34,7 @@ class Footer(Static):
         line = Content()
         for binding in bindings:
             if binding.show:
-                key = Content.styled(f" {self.app.get_key_display(binding)} ", KEY)
+                key = Content.styled(f" {self.app.get_key_display(binding)} ", KEY)  # pyright: ignore[reportUnknownMemberType]
                 label = Content.styled(f"{binding.description} ", LABEL)
                 line += (key + label).stylize(Style.from_meta({"key": binding.key}))
         self._tooltips = {one.key: one.tooltip or one.description for one in bindings}
@@ -46,4 +46,4 @@ class Footer(Static):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if key := event.style.meta.get("key"):
-            self.app.simulate_key(key)
+            self.app.simulate_key(key)  # pyright: ignore[reportUnknownMemberType]
