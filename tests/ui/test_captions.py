@@ -54,6 +54,14 @@ async def test_on_release_the_words_move_up_and_the_final_ones_replace_them():
         assert WORDS not in s.text
 
 
+async def test_an_empty_text_field_gives_way_to_the_words():
+    async with screen() as s:
+        await s.send("/clip 1")
+        await listening(s)
+        await said(s)
+        assert WORDS in prompt(s)
+
+
 async def test_words_that_come_after_the_release_change_nothing():
     async with screen() as s:
         await listening(s)

@@ -264,6 +264,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self.turns.begin(event)
             case Caption(turn, text, settled):
                 if self.turns.caption(turn, text):
+                    if self.bar.typing and self.bar.field.empty:  # as after /clip
+                        self._leave_field()
                     self.bar.caption(text, settled)
             case Captured(turn, utterance):
                 self.turns.show_utterance(turn, utterance)

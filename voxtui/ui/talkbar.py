@@ -136,7 +136,8 @@ class TalkBar(Horizontal):
         """Show the words so far; empty: show the hint again."""
         self.captioned = bool(text)
         if text:
-            self._hint.update(caption(text, settled, self._hint.size.width), layout=False)
+            cells = self._hint.size.width or self.field.size.width  # the field was there until now
+            self._hint.update(caption(text, settled, cells), layout=False)
 
     @property
     def typing(self) -> bool:
