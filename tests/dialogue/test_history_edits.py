@@ -9,11 +9,11 @@ from tests.dialogue.talking import SPEECH, Talk, talking
 from tests.fakes import FakeSpeaker, ScriptedBrain, frames
 from voxtui.controls import Controls
 from voxtui.dialogue.data import FRAME_SECONDS, Token, Utterance
-from voxtui.dialogue.engine import UNASKED
 from voxtui.dialogue.events import Captured, SpokenUpTo, TurnFinished, TurnStarted, UserWords
 from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Outcome
+from voxtui.dialogue.turn_taking import UNASKED
 from voxtui.settings.schema import HistoryConfig
 
 

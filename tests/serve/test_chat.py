@@ -97,7 +97,7 @@ def test_a_client_that_leaves_ends_the_answer(server, client):
     stream = ask(client, user("Where?"), script=["It is ", held, "Paris."], stream=True)
     next(iter(stream))
     stream.close()
-    while "499" not in server.client.get("/metrics").text:
+    while 'status="499"' not in server.client.get("/metrics").text:
         held.set()
 
 

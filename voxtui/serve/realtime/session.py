@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from voxtui.controls import ControlEvent, Controls, MakeEngine, Refused
 from voxtui.dialogue.data import FRAME_SECONDS, MICROPHONE, Frame
-from voxtui.dialogue.engine import SPOKEN_TURNS
 from voxtui.dialogue.events import (
     Captured,
     Died,
@@ -30,6 +29,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.turn_taking import SPOKEN_TURNS
 from voxtui.serve.realtime import events
 from voxtui.serve.realtime.events import Item, Response, new_id
 from voxtui.serve.realtime.line import Frames, Sound, silence
