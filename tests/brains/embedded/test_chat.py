@@ -127,7 +127,7 @@ def test_dropping_the_oldest_turn_does_not_evaluate_the_others_again() -> None:
     def batches(past: list[tuple[str, str]], words: str = "And now?") -> int:
         count = 0
 
-        def prefilled() -> bool:
+        def prefilled(done: int, total: int) -> bool:
             nonlocal count
             count += 1
             return False
@@ -186,7 +186,7 @@ def test_the_process_stops_soon_after_the_request_is_unwanted(
     prompt = "Once upon a time " * 40 if in_the_prompt else "Once"
     batches, texts = list[bool](), list[str]()
 
-    def prefilled() -> bool:
+    def prefilled(done: int, total: int) -> bool:
         batches.append(True)
         return in_the_prompt
 

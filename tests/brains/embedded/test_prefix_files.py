@@ -26,7 +26,9 @@ def ask(directory: Path, between: Callable[[Llama], object] = lambda llama: None
         between(llama)
         sampling = small(temperature=0.0).generation.sampling()
         prompt = chatml("You are Vox. Be brief.", EXAMPLES, "What is 3 and 4?") + ASK
-        llama.run(prompt, sampling, 8, lambda: False, lambda text: bool(texts.append(text)))
+        llama.run(
+            prompt, sampling, 8, lambda done, total: False, lambda text: bool(texts.append(text))
+        )
     finally:
         llama.close()
     return texts
