@@ -68,6 +68,7 @@ def test_the_counted_shape_equals_that_of_transformers():
         assert sum(weight.numel() for weight in part.parameters()) == counted_weights
 
 
+@pytest.mark.slow
 def test_a_step_is_counted_as_reading_what_the_loop_reads():
     model = random_model(tiny_config(), CPU)
     decoder, _ = taken(model)

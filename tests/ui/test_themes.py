@@ -110,6 +110,7 @@ async def worst_of_state(state: str, themes: Iterable[str], system=ColorSystem.T
             await brought_about(pilot, act, clock)
             for theme in themes:
                 app.use_theme(theme)
+                await pilot.pause()  # the style sheets are applied after the change
                 await pilot.pause()
                 for palette in PALETTES.get(theme, PALETTES[ANSI_DARK][:1]):
                     found.append((*worst(app, palette, system), theme))

@@ -146,6 +146,7 @@ def test_speculation_changes_neither_words_nor_prompt_nor_reply(
         assert ahead == alone
 
 
+@pytest.mark.slow
 def test_typing_changes_neither_prompt_nor_reply(
     brain: EmbeddedBrain, chat: NotingLlama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +232,7 @@ def test_no_port_is_open(brain: EmbeddedBrain, chat: NotingLlama) -> None:
     assert not {f"socket:[{inode}]" for inode in listening} & ours
 
 
+@pytest.mark.slow
 def test_a_chat_process_killed_between_two_turns_is_replaced(
     brain: EmbeddedBrain, chat: NotingLlama
 ) -> None:
@@ -240,6 +242,7 @@ def test_a_chat_process_killed_between_two_turns_is_replaced(
     assert reply(brain, "Hello.")[1]
 
 
+@pytest.mark.slow
 def test_a_chat_process_killed_during_a_reply_fails_one_turn(
     brain: EmbeddedBrain, chat: NotingLlama
 ) -> None:
@@ -272,6 +275,7 @@ def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: Embed
     assert reply(brain, "Hello.")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("least", "most"), [(6, 8), (1, 3)])
 def test_replies_keep_to_their_length(least: int, most: int) -> None:
     brain = warm("smollm2-135m", min_new_tokens=least, max_new_tokens=most, temperature=0.0)
@@ -311,6 +315,7 @@ def test_questions_are_answered_and_turns_remembered(questions: list[Question]) 
         brain.close()
 
 
+@pytest.mark.slow
 def test_neither_a_folder_nor_a_thread_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

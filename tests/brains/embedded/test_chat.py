@@ -158,6 +158,7 @@ def generated(llama: Llama, prompt: str, most: int, ignore_end: bool = False) ->
     return texts
 
 
+@pytest.mark.slow
 def test_a_grammar_keeps_placeholders_out_of_replies() -> None:
     llama = Llama(512, grammar=SPEAKABLE)
     llama.load(model_file(SMALL))

@@ -34,6 +34,7 @@ def ask(directory: Path, between: Callable[[Llama], object] = lambda llama: None
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_the_second_start_restores_the_state_of_the_first(tmp_path: Path) -> None:
     directory = tmp_path / "prefixes"
