@@ -896,6 +896,8 @@ async def test_the_noise_of_a_room_repaints_nothing():
         s.app.status.show_level()
         await s.settle()
         await s.settle()
+        await s.settle()
+        await s.settle()
         paints = []
         s.app.post_display_hook = lambda: paints.append(1)
         for level in (0.0015, 0.0024, 0.0013, 0.0018):
