@@ -104,6 +104,11 @@ class _Requests(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
+    def end_headers(self) -> None:
+        # A client that is not told would send its next request into a closed connection.
+        self.send_header("Connection", "close")
+        super().end_headers()
+
     def do_HEAD(self) -> None:
         self.do_GET()
 
@@ -116,7 +121,6 @@ class _Requests(BaseHTTPRequestHandler):
         if hold := index.holds.get(self.path):
             index.asked.release()
             hold.wait(30)
-        self.close_connection = True
         if there := index.moved.get(self.path):
             self.send_response(302)
             self.send_header("Location", there)
