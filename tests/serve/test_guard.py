@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import socket
+
 import pytest
 
 from tests.serve.conftest import Server, serving
@@ -59,3 +62,29 @@ def test_a_page_of_another_site_is_refused_even_on_loopback(server):
     assert status(server, "/v1/models", Origin=own) == 200
     for origin in ("https://evil.example", "null", own.replace("http", "ftp")):
         assert status(server, "/v1/models", Origin=origin) == 403, origin
+
+
+LARGE = 8 * 2**20
+"""Bytes: more than the buffers of both ends hold"""
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/audio/transcriptions", "Authorization: Bearer wrong", 401),
+        ("/v1/audio/transcriptions", "Authorization: Bearer secret\r\nOrigin: http://evil", 403),
+        ("/v1/audio/transcriptions", "Authorization: Bearer secret", 400),
+        ("/v1/audio/speech", "Authorization: Bearer secret", 413),
+        ("/nothing", "Authorization: Bearer secret", 404),
+    ],
+)
+def test_a_client_that_sends_all_before_it_reads_gets_its_refusal(locked, path, headers, status):
+    request = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\nContent-Length: {LARGE}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", locked.port), timeout=20) as client:
+        client.sendall(request.encode() + bytes(LARGE))
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert json.loads(body)["error"]["message"]

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from voxtui.serve.lingering import lingering
 from voxtui.serve.shapes import Refusal
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        if scope["type"] == "http":
+            receive, send = lingering(Headers(scope=scope), receive, send)
         try:
             self._check(scope)
         except Refusal as refusal:

@@ -24,7 +24,7 @@ from voxtui.serve import shapes
 from voxtui.serve.guard import refused
 from voxtui.serve.recognition import Recognition
 from voxtui.serve.shapes import Refusal, failed
-from voxtui.serve.upload import Disconnected, Field, FileData, drain, form
+from voxtui.serve.upload import Disconnected, Field, FileData, form
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -164,8 +164,6 @@ class Transcriptions:
                 await answer.event({"error": refusal.error})
                 await send({"type": "http.response.body"})
             else:
-                if refusal.status == 429:  # nothing of the body was read
-                    await drain(receive)
                 await refused(refusal)(scope, receive, send)
         except Disconnected:
             self._metrics.answered(ENDPOINT, 499)

@@ -21,9 +21,6 @@ IDLE_SECONDS = 30.0
 
 MOST_FIELDS = 64
 
-DRAIN_SECONDS, DRAIN_BYTES = 0.5, 2**20
-"""Most that is taken in of a body that is refused unread."""
-
 LONGEST_FIELD = 64 * 1024
 """Bytes of a field other than the file."""
 
@@ -115,14 +112,3 @@ async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | File
 
 def _is_file(segment: MultipartSegment) -> bool:
     return segment.name == "file"
-
-
-async def drain(receive: Receive) -> None:
-    """Take in a small body that nobody wants: a reset would cost its sender the answer."""
-    taken = 0
-    with anyio.move_on_after(DRAIN_SECONDS):
-        while taken < DRAIN_BYTES:
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if not message.get("more_body"):
-                return
