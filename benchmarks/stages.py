@@ -31,6 +31,7 @@ from voxtui.audio.resampling import Resampler
 from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import PIECE_SECONDS
 from voxtui.bench.machine import machine
+from voxtui.bench.stubs import StubBrain
 from voxtui.dialogue import engine as engine_module
 from voxtui.dialogue.chunker import Chunker
 from voxtui.dialogue.clauses import clauses
@@ -45,9 +46,8 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
 from voxtui.dialogue.marks import Marks
-from voxtui.dialogue.recording import Recording
 from voxtui.records.metrics import spread
 from voxtui.settings.schema import Config, StreamingConfig
 
@@ -74,11 +74,8 @@ Times = dict[str, list[float]]
 """Stage -> seconds, one value per occurrence."""
 
 
-class Stub:
+class Stub(StubBrain):
     """Stub detector, brain, voice and speaker in one. They take no time."""
-
-    name = description = SOURCE
-    sends_to = ""
 
     def __init__(self) -> None:
         self.times: Times = defaultdict(list)
@@ -103,35 +100,6 @@ class Stub:
 
     # A brain.
 
-    def warm_up(self, progress: Progress) -> None: ...
-
-    def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
-    ) -> None: ...
-
-    def wake(self) -> None: ...
-
-    def read(
-        self,
-        past: Past,
-        progress: object,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None: ...
-
-    def read_ahead(
-        self,
-        past: Past,
-        text: str,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None: ...
-
     def reply(
         self,
         past: Past,
@@ -151,9 +119,6 @@ class Stub:
                 self.begin("clause")
             yield Token(text)
 
-    def transcribe(self, said: Utterance, cancelled: threading.Event) -> Iterator[Token]:
-        yield Token("words")
-
     # A voice.
 
     def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
@@ -171,8 +136,6 @@ class Stub:
 
     def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
         return 1.0
-
-    def close(self) -> None: ...
 
 
 def hops(turns: int) -> Times:

@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.peers import common
 from voxtui.audio.silero import PySilero
+from voxtui.bench.stubs import Script, StubBrain, WaitingBrain, WaitingVoice
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -22,76 +23,22 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, TurnFinished
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import Config
 
-
-class WaitingBrain:
-    """A brain that runs its stages in sequence after the release."""
-
-    name = "stub"
-    description = "models that only wait"
-    sends_to = ""
-    texts = (*common.ONE_CLAUSE, *common.REST)
-
-    def warm_up(self, progress: Progress) -> None: ...
-
-    def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
-    ) -> None: ...
-
-    def wake(self) -> None: ...
-
-    def read(
-        self,
-        past: Past,
-        progress: object,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None: ...
-
-    def read_ahead(
-        self,
-        past: Past,
-        text: str,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None: ...
-
-    def reply(
-        self,
-        past: Past,
-        said: Utterance | str,
-        marks: Marks,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Iterator[UserTranscript | Token]:
-        time.sleep(common.STT_SECONDS)
-        marks.mark(Mark.TRANSCRIBED)
-        yield UserTranscript(common.WORDS)
-        time.sleep(common.FIRST_TOKEN_SECONDS)
-        for count, text in enumerate(self.texts):
-            if count:
-                time.sleep(common.TOKEN_SECONDS)
-            yield Token(text)
-
-    def transcribe(self, said: Utterance, cancelled: threading.Event) -> Iterator[Token]:
-        yield Token(common.WORDS)
-
-    def close(self) -> None: ...
+SCRIPT = Script(
+    common.WORDS,
+    (*common.ONE_CLAUSE, *common.REST),
+    common.STT_SECONDS,
+    common.FIRST_TOKEN_SECONDS,
+    common.TOKEN_SECONDS,
+)
 
 
-class AheadBrain(WaitingBrain):
+class AheadBrain(StubBrain):
     """A brain that starts after 64 ms without speech and discards on more."""
-
-    texts = (*common.TWO_CLAUSES, *common.REST)
 
     def __init__(self) -> None:
         self._recording = Recording()
@@ -124,26 +71,14 @@ class AheadBrain(WaitingBrain):
     ) -> Iterator[UserTranscript | Token]:
         due = time.monotonic() if self._began is None else self._began
         due += common.STT_SECONDS
-        time.sleep(max(0.0, due - time.monotonic()))
+        time.sleep(max(0.0, due - time.monotonic()))  # in place of the recogniser
         marks.mark(Mark.TRANSCRIBED)
         yield UserTranscript(common.WORDS)
         due += common.FIRST_TOKEN_SECONDS
-        for text in self.texts:
-            time.sleep(max(0.0, due - time.monotonic()))
+        for text in (*common.TWO_CLAUSES, *common.REST):
+            time.sleep(max(0.0, due - time.monotonic()))  # in place of the model
             yield Token(text)
             due = max(due, time.monotonic() - common.TOKEN_SECONDS) + common.TOKEN_SECONDS
-
-
-class WaitingVoice:
-    name = "stub"
-
-    def warm_up(self, progress: Progress) -> None: ...
-
-    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
-        time.sleep(common.TTS_SECONDS)
-        yield SpeechChunk(common.tone().astype(np.float32) / 32768, common.VOICE_RATE, clause)
-
-    def close(self) -> None: ...
 
 
 class ClockedSpeaker:
@@ -183,8 +118,8 @@ def main() -> None:
         microphone=None,
         speaker=ClockedSpeaker(clock),
         detector=PySilero(),
-        brain=AheadBrain() if sys.argv[1] == "shipped" else WaitingBrain(),
-        voice=WaitingVoice(),
+        brain=AheadBrain() if sys.argv[1] == "shipped" else WaitingBrain(SCRIPT),
+        voice=WaitingVoice(common.TTS_SECONDS),
         config=Config(),
         emit=emit,
     )
@@ -203,7 +138,7 @@ def main() -> None:
         voice = pcm.reshape(-1, FRAME_SAMPLES)
         for count, samples in enumerate([*voice, *quiet], 1):
             at = begin + count * FRAME_SECONDS
-            time.sleep(max(0.0, at - time.monotonic()))
+            time.sleep(max(0.0, at - time.monotonic()))  # until the frame was captured
             engine.push_frame(Frame(samples, at, source="clip"))
             if count == len(voice):
                 engine.release(turn=turn)

@@ -1,0 +1,128 @@
+"""Stub parts for benchmarks: a brain and a voice that only wait, and a detector of loudness."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Event as Flag
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from voxtui.dialogue.data import Frame, SpeechChunk, Token, UserTranscript, Utterance
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
+from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.recording import Recording
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+
+VOICE_RATE = 24_000
+"""Hz"""
+
+
+class StubBrain:
+    """A brain that prepares nothing. Its subclasses have `reply`."""
+
+    name = description = "stub"
+    sends_to = ""
+
+    def warm_up(self, progress: Progress) -> None: ...
+
+    def listen(
+        self,
+        past: Past,
+        recording: Recording,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+        on_words: OnWords | None = None,
+    ) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def read(
+        self,
+        past: Past,
+        progress: Callable[[int, int], object],
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> None: ...
+
+    def read_ahead(
+        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
+    ) -> None: ...
+
+    def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
+        yield Token("words")
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """An answer, and the seconds that each of its stages takes."""
+
+    heard: str
+    tokens: Sequence[str]
+    recogniser_s: float
+    first_token_s: float
+    token_s: float
+    """from one token to the next"""
+
+
+class WaitingBrain(StubBrain):
+    """A brain that begins after the release and runs its stages one after another."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    def reply(
+        self,
+        past: Past,
+        user_input: Utterance | str,
+        marks: Marks,
+        cancelled: Flag,
+        manner: Manner = AS_CONFIGURED,
+    ) -> Generator[UserTranscript | Token]:
+        cancelled.wait(self.script.recogniser_s)
+        marks.mark(Mark.TRANSCRIBED)
+        yield UserTranscript(self.script.heard)
+        wait = self.script.first_token_s
+        for text in self.script.tokens:
+            if cancelled.wait(wait):
+                return
+            yield Token(text)
+            wait = self.script.token_s
+
+
+class WaitingVoice:
+    """A voice that takes `seconds` for each clause, and then beeps."""
+
+    name = "stub"
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def warm_up(self, progress: Progress) -> None: ...
+
+    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+        time.sleep(self._seconds)  # in place of the synthesis, which takes so long
+        yield SpeechChunk(beep(0.3, VOICE_RATE), VOICE_RATE, clause)
+
+    def close(self) -> None: ...
+
+
+class LoudnessDetector:
+    """A detector that takes no time: a loud frame is speech."""
+
+    def reset(self) -> None: ...
+
+    def probability(self, frame: Frame) -> float:
+        return float(np.abs(frame.samples).max() > 0.1)
+
+
+def beep(seconds: float, rate: int) -> Samples:
+    """Return a tone that is loud from its first sample on, mono float32."""
+    at = np.arange(round(seconds * rate)) / rate
+    return (0.3 * np.cos(2 * np.pi * 220 * at)).astype(np.float32)
