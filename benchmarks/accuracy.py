@@ -16,12 +16,11 @@ import re
 import sys
 import threading
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import jiwer
 import numpy as np
 import soundfile
 
@@ -30,6 +29,7 @@ from voxtui.audio.clips import Clip
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
+from voxtui.bench.word_errors import word_errors
 from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.commands.headless import headless
 from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
@@ -38,16 +38,6 @@ from voxtui.dialogue.events import Event
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
-
-PLAIN = jiwer.Compose(
-    [
-        jiwer.ToLowerCase(),
-        jiwer.RemovePunctuation(),
-        jiwer.RemoveMultipleSpaces(),
-        jiwer.Strip(),
-        jiwer.ReduceToListOfListOfWords(),
-    ]
-)
 
 LONG_SECONDS = 25.0
 
@@ -221,25 +211,17 @@ def _right(one: Said, reply: str) -> bool | None:
     return None if one.answer is None else bool(re.search(one.answer, reply, re.IGNORECASE))
 
 
-def word_error(texts: Sequence[str], heard: Sequence[str]) -> float:
-    """Return the word error rate over all `texts`, 0 or more."""
-    return float(
-        jiwer.wer(list(texts), list(heard), reference_transform=PLAIN, hypothesis_transform=PLAIN)
-    )
-
-
 def summary(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     """Return one row per variant."""
     rows: list[dict[str, Any]] = []
     for variant in dict.fromkeys(pair.variant for pair in pairs):
         of = [pair for pair in pairs if pair.variant == variant]
-        texts = [pair.text for pair in of]
         rows.append(
             {
                 "variant": variant,
                 "n": len(of),
-                "word_error": round(word_error(texts, [pair.heard for pair in of]), 4),
-                "word_error_cold": round(word_error(texts, [pair.heard_cold for pair in of]), 4),
+                "word_error": _word_error((p.text, p.heard) for p in of),
+                "word_error_cold": _word_error((p.text, p.heard_cold) for p in of),
                 "right": sum(pair.right or False for pair in of),
                 "right_cold": sum(pair.right_cold or False for pair in of),
                 "same_words": sum(pair.heard == pair.heard_cold for pair in of),
@@ -248,6 +230,10 @@ def summary(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _word_error(texts: Iterable[tuple[str, str]]) -> float:
+    return round(word_errors(texts) or 0.0, 4)
 
 
 def main() -> None:

@@ -62,6 +62,13 @@ class Options:
         return loaded
 
 
+def with_brain(config: Config, brain: str | None) -> Config:
+    """Return `config` with the brain of --brain. Raises ConfigError."""
+    from voxtui.settings.sources import with_value
+
+    return with_value(config, "brain.name", brain, "--brain") if brain else config
+
+
 def global_options(command: Command) -> Command:
     @click.option(
         "--config", "config_path", type=FILE_PATH, metavar="PATH",
@@ -93,6 +100,10 @@ quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Print no status on stderr, only errors."
 )
 
+brain_option = click.option(
+    "--brain", metavar="NAME", help="Measure this brain instead of brain.name."
+)
+
 SOURCES = ["auto", "hub", "packages"]
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -102,6 +113,17 @@ class InOrder(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+
+class FirstIsDefault(InOrder):
+    """Runs its first command unless the first argument names another, or asks for help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        default, *_ = self.commands
+        named = args[:1] and args[0] in (*self.commands, *self.get_help_option_names(ctx))
+        if not named and not (ctx.resilient_parsing and not args):  # completion: of the commands
+            args = [default, *args]
+        return super().parse_args(ctx, args)
 
 
 @click.group(cls=InOrder, invoke_without_command=True, context_settings=CONTEXT)
@@ -313,7 +335,12 @@ def serve(
     run(config, ServeOptions(uds, tls_cert, tls_key))
 
 
-@cli.command()
+@cli.group(cls=FirstIsDefault)
+def bench() -> None:
+    """Measure turns, transcription, or the server."""
+
+
+@bench.command()
 @click.argument("files", nargs=-1, type=FILE_PATH)
 @click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
               help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
@@ -328,22 +355,70 @@ def serve(
               help="Exit with 1 if p95 of NAME, such as ttft, exceeds MS. Repeatable.")  # fmt: skip
 @click.option("--check", is_flag=True,
               help="Print PASS or FAIL for each target, on a short and a long clip.")  # fmt: skip
-@click.option("--brain", metavar="NAME", help="Measure this brain instead of brain.name.")
+@brain_option
 @global_options
-def bench(
+def turns(
     options: Options, files: tuple[Path, ...], runs: int | None, warm_up: int, play: bool,
     as_json: bool, compare: Path | None, budgets: tuple[str, ...], check: bool, brain: str | None,
 ) -> None:  # fmt: skip
-    """Measure turns over FILES, or over the sample clips."""
-    config = options.load().config
-    if brain:
-        from voxtui.settings.sources import with_value
-
-        config = with_value(config, "brain.name", brain, "--brain")
+    """Measure turns over FILES, or over the sample clips (the default)."""
+    config = with_brain(options.load().config, brain)
     from voxtui.bench.command import BenchOptions, run
 
     wanted = BenchOptions(runs, warm_up, play, as_json, compare, budgets, check)
     raise SystemExit(0 if run(config, files, wanted) else FAILED_TURN)
+
+
+@bench.command(name="transcribe")
+@click.argument("clips", nargs=-1, required=True, type=FILE_PATH)
+@click.option("--against", default="", metavar="URL",
+              help="Measure this server, too, such as https://api.openai.com/v1.")  # fmt: skip
+@click.option("--model", default="", metavar="NAME", help="The model of --against.")
+@click.option("--runs", type=click.IntRange(1, 1000), default=3, metavar="N", show_default=True,
+              help="Times that each clip is sent to each server.")  # fmt: skip
+@click.option("--compare", type=FILE_PATH, metavar="OLD.json",
+              help="Exit with 1 if word errors rose over a point since this --json.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True,
+              help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
+@brain_option
+@global_options
+def bench_transcribe(
+    options: Options, clips: tuple[Path, ...], against: str, model: str, runs: int,
+    compare: Path | None, as_json: bool, brain: str | None,
+) -> None:  # fmt: skip
+    """Measure transcription of CLIPS, beside another server.
+
+    Ours is a voxtui serve that is started for it. The words of CLIP.wav are expected in CLIP.txt.
+    VOXTUI_AGAINST_KEY is the key of --against.
+    """
+    config = with_brain(options.load().config, brain)
+    from voxtui.bench.transcribe import TranscribeOptions, run
+
+    arguments = [*options.arguments, *(["--brain", brain] if brain else [])]
+    wanted = TranscribeOptions(against, model, runs, compare, as_json)
+    raise SystemExit(0 if run(config, arguments, clips, wanted) else FAILED_TURN)
+
+
+@bench.command(name="serve")
+@click.option("--turns", type=click.IntRange(1, 1000), default=5, metavar="N", show_default=True,
+              help="Turns of each client.")  # fmt: skip
+@click.option("--scripted", is_flag=True, help="Leave out the real models.")
+@click.option("--json", "as_json", is_flag=True,
+              help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
+@brain_option
+@global_options
+def bench_serve(
+    options: Options, turns: int, scripted: bool, as_json: bool, brain: str | None
+) -> None:
+    """Measure conversations with voxtui serve, by 1 to 64 clients at once.
+
+    Scripted parts show the cost of the server, and the real models how many people they carry.
+    """
+    with_brain(options.load().config, brain)
+    from voxtui.bench.serve import BenchServeOptions, run
+
+    arguments = [*options.arguments, *(["--brain", brain] if brain else [])]
+    run(arguments, BenchServeOptions(turns, scripted, as_json))
 
 
 @cli.command()

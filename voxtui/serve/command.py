@@ -16,6 +16,10 @@ import click
 from voxtui.errors import InputError, ModelError, how_to_install
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from voxtui.serve.pool import Pool
     from voxtui.settings.schema import Config
 
 KEY_VARIABLE = "VOXTUI_API_KEY"
@@ -42,8 +46,15 @@ class ServeOptions:
     tls_key: Path | None = None
 
 
-def run(config: Config, options: ServeOptions) -> None:
-    """Serve until SIGINT or SIGTERM. Raises VoxtuiError."""
+def run(
+    config: Config,
+    options: ServeOptions,
+    load: Callable[[Config, Callable[[str], object]], AbstractContextManager[Pool]] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM. Raises VoxtuiError.
+
+    `load` makes the parts; None: the models of `config`.
+    """
     try:
         import uvicorn
 
@@ -61,7 +72,7 @@ def run(config: Config, options: ServeOptions) -> None:
     _check_tls(options)
     with bound(config, options) as listener:  # before the models load: the port may be in use
         note("Loading the models.")
-        with warm_pool(config, note) as pool:
+        with (load or warm_pool)(config, note) as pool:
             brain = recognising_brain(config)
             model = model_name(config, brain)
             token, is_new = key(config, options)

@@ -363,9 +363,14 @@ def stt_endpoint(remote: RemoteBrainConfig, chat: Endpoint) -> Endpoint | None:
 
 
 def find_model(
-    endpoint: Endpoint, model: str, notify: Callable[[str], object]
+    endpoint: Endpoint,
+    model: str,
+    notify: Callable[[str], object],
+    setting: str = "brain.remote.model",
 ) -> Generator[None, None, str]:
     """Return `model`, or the server's only model. Yields until then. Raises RemoteError.
+
+    `setting` is the config key or the option of the model.
 
     Notifies the user if the server does not list the model, but may have it.
     """
@@ -375,7 +380,7 @@ def find_model(
     if not model:
         if models is not None and len(models) == 1:
             return models[0]
-        raise RemoteError(endpoint.model_list, "Set brain.remote.model.")
+        raise RemoteError(endpoint.model_list, f"Set {setting}.")
     if models is not None and model not in models:
         notify(f"{model} is not listed: {endpoint.model_list}")
     return model

@@ -81,17 +81,25 @@ class Timing:
 
 
 class Endpoint:
-    """The server at `url`. `setting` is the config key of the URL.
+    """The server at `url`. `setting` is the config key or the option of the URL.
 
-    Uses no proxy for a server on this machine. Follows no redirect.
+    `key_variable`: the environment variable of the API key; empty: no key. Uses no proxy for a
+    server on this machine. Follows no redirect.
     """
 
-    def __init__(self, url: str, timeout_s: float, setting: str = "brain.remote.url") -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout_s: float,
+        setting: str = "brain.remote.url",
+        key_variable: str = KEY,
+    ) -> None:
         self.host = urlsplit(url).netloc
         self._url = url.rstrip("/")
         self._timeout_s = timeout_s
         self._setting = setting
-        self._key = api_key()
+        self._key_variable = key_variable
+        self._key = api_key(key_variable)
         self._verify: ssl.SSLContext | None = None
         self._connection: Connection | None = None
         self._requested_at = -math.inf
@@ -272,10 +280,11 @@ class Endpoint:
                 return error
 
     def _cannot_connect(self, reason: str) -> RemoteError:
+        again = "; `voxtui doctor` tries again" if self._setting.startswith("brain.") else ""
         return RemoteError(
             f"{self.host}: cannot connect: {_sentence(reason)}",
             f"Check {self._setting}, the proxy variables and, for a certificate of your own, "
-            "SSL_CERT_FILE; `voxtui doctor` tries again.",
+            f"SSL_CERT_FILE{again}.",
         )
 
     def invalid_response(self, status: int | None = 200) -> RemoteError:
@@ -288,9 +297,12 @@ class Endpoint:
         hint = ""
         match answer.status:
             case 401 | 403 if self._key:
-                what, hint = f"{self.host} rejected the API key {code}", f"Check {KEY}."
+                what, hint = (
+                    f"{self.host} rejected the API key {code}",
+                    f"Check {self._key_variable}.",
+                )
             case 401 | 403:
-                what, hint = f"{self.host} requires an API key {code}", f"Set {KEY}."
+                what, hint = f"{self.host} requires an API key {code}", f"Set {self._key_variable}."
             case 404 | 405:
                 what = f"{self.host}: model or address not found {code}"
                 where = self._v1_hint if self.may_lack_v1 else f"Check {self._setting}."
@@ -544,12 +556,15 @@ def _sentence(text: str) -> str:
     return f"{text.rstrip('.')}."
 
 
-def api_key() -> str:
-    """Return the API key, or "". Raises RemoteError if no header can carry it."""
-    key = os.environ.get(KEY, "").strip()
+def api_key(variable: str = KEY) -> str:
+    """Return the API key of an environment variable, or "".
+
+    Raises RemoteError if no header can carry it.
+    """
+    key = os.environ.get(variable, "").strip() if variable else ""
     if not re.fullmatch(r"[!-~]*", key):
         raise RemoteError(
-            f"{KEY} contains characters that are not allowed in a key.", "Copy it again."
+            f"{variable} contains characters that are not allowed in a key.", "Copy it again."
         )
     return key
 

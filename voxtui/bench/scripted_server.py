@@ -1,0 +1,55 @@
+"""`python -m voxtui.bench.scripted_server SESSIONS`: voxtui serve with parts that only wait."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from voxtui.bench.stubs import LoudnessDetector, Script, WaitingBrain, WaitingVoice
+from voxtui.errors import VoxtuiError
+from voxtui.serve.command import ServeOptions, run
+from voxtui.serve.pool import Pool, WarmParts
+from voxtui.settings.schema import BrainConfig, Config, ServeConfig
+
+SCRIPT = Script(
+    heard="tell me a short joke",
+    tokens=("The", " answer", " you", " need", " today", " really", " should", " be", " Paris",
+            ".", " Take", " a", " light", " coat", "."),
+    recogniser_s=0.030,
+    first_token_s=0.050,
+    token_s=0.010,
+)  # fmt: skip
+"""The first sentence has ten tokens, and no place before its end where it may be cut."""
+
+VOICE_SECONDS = 0.040
+
+IDEAL_MS = 1000 * (SCRIPT.recogniser_s + SCRIPT.first_token_s + 9 * SCRIPT.token_s + VOICE_SECONDS)
+"""Milliseconds to the first sound if only the parts took time."""
+
+
+@contextmanager
+def scripted_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool]:
+    """Yield `serve.sessions` sets of parts that only wait."""
+    yield Pool([scripted_parts() for _ in range(config.serve.sessions)])
+
+
+def scripted_parts() -> WarmParts:
+    return WarmParts(
+        lambda samples: SCRIPT.heard,
+        LoudnessDetector(),
+        WaitingVoice(VOICE_SECONDS),
+        WaitingBrain(SCRIPT),
+        LoudnessDetector(),
+    )
+
+
+if __name__ == "__main__":
+    scripted = Config(
+        brain=BrainConfig(name="embedded"),  # what the models are called by
+        serve=ServeConfig(port=0, sessions=int(sys.argv[1])),
+    )
+    try:
+        run(scripted, ServeOptions(), scripted_pool)
+    except VoxtuiError as error:
+        sys.exit(f"voxtui: {error}")
