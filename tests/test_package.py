@@ -61,6 +61,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         names = archive.namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"voxtui"}
     assert any(name.endswith("/licenses/LICENSE") for name in names)
+    page = {path.name for path in (REPOSITORY / "voxtui/serve/page").iterdir() if path.is_file()}
+    assert page == {name.split("/")[-1] for name in names if name.startswith("voxtui/serve/page/")}
     assert not any("__pycache__" in name for name in names)
 
 

@@ -44,7 +44,8 @@ class Client:
 
     def next(self) -> dict:
         event = json.loads(self.socket.receive_text())
-        EVENT.validate_python(event)
+        if not event["type"].startswith("x_"):
+            EVENT.validate_python(event)
         assert event["event_id"]
         self.seen.append(event)
         return event
@@ -174,6 +175,25 @@ def test_sound_is_worked_on_before_it_is_committed():
         client.settled()
         until(lambda: len(brain.frames) >= 14)  # of 15 whole frames
         assert not brain.said
+
+
+def test_captions_and_stages_go_only_to_a_client_that_asks_for_them():
+    asks = {**WORDS, "x_voxtui": True}
+    for update in (WORDS, asks):
+        with talking(["Yes."], update=update) as (client, brain):
+            client.speak()
+            client.settled()
+            until(lambda brain=brain: brain.on_words is not None)
+            brain.on_words("what is", 4)
+            client.send("input_audio_buffer.commit")
+            client.send("response.create")
+            client.until("response.done")
+            ours = [event for event in client.seen if event["type"].startswith("x_")]
+            timing = client.seen[-1].get("x_voxtui")
+    assert [event["text"] for event in ours] == ["what is"]
+    assert timing["first_audio_ms"] >= 0
+    names = [stage["name"] for stage in timing["stages"]]
+    assert names[0] == "listen" and "token" in names and "voice" in names
 
 
 def test_a_commit_without_an_answer_enters_the_conversation_with_its_words():

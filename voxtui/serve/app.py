@@ -16,6 +16,7 @@ from voxtui.serve.chat import Chat
 from voxtui.serve.dictation import Dictation
 from voxtui.serve.guard import CLIENT_KEY_PATH, ClientKeys, Guard, refused
 from voxtui.serve.metrics import Metrics
+from voxtui.serve.page import page_routes
 from voxtui.serve.realtime.client_secrets import ClientSecrets
 from voxtui.serve.realtime.settings import Settings, default_settings
 from voxtui.serve.realtime.websocket import Realtime
@@ -93,6 +94,7 @@ def build_app(
     realtime = Realtime(pool, config, default, client_keys, metrics)
     app = Starlette(
         routes=[
+            *page_routes(),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", show_metrics),

@@ -207,6 +207,9 @@ def _announce(
     voice = "no voice" if config.voice.engine == "none" else f"voice {config.voice.name}"
     sessions = config.serve.sessions
     click.echo(f"Ready: {where} ({model}, {voice}, {sessions} at once). Ctrl+C stops.")
+    if options.uds is None:
+        page = where.removesuffix("v1") + (f"#token={new_token}" if new_token else "")
+        click.echo(f"Page to talk in a browser: {page}")
     if new_token:
         click.echo(f"API key, shown this once: {new_token}")
         click.echo(f"Set {KEY_VARIABLE} to choose your own.", err=True)

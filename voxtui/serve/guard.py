@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from voxtui.serve.lingering import lingering
+from voxtui.serve.page import PAGE_PATHS
 from voxtui.serve.shapes import Refusal
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-OPEN_PATHS = ("/healthz",)
-"""Paths that need no key, because their answers hold no secret."""
+OPEN_PATHS = ("/healthz", *PAGE_PATHS)
+"""Paths that need no key, because their answers hold no secret. The page asks for the key."""
 
 KEY_PROTOCOL = "openai-insecure-api-key."
 """A browser cannot set a header on a WebSocket. It names the key as a subprotocol instead."""

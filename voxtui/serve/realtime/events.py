@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
-from voxtui.dialogue.marks import Outcome, Turn
+from voxtui.dialogue.marks import Mark, Outcome, Turn
+from voxtui.records.metrics import stages
 from voxtui.serve.realtime.line import Sound
 from voxtui.serve.realtime.settings import Json, Settings, invalid
 
@@ -294,6 +295,22 @@ class Response:
         return {
             "response_id": self.id, "item_id": self.item.id, "output_index": 0, "content_index": 0
         }  # fmt: skip
+
+
+def timing(turn: Turn) -> Json:
+    """Return where the time of a turn went, in milliseconds after the commit."""
+
+    def rounded(seconds: float) -> float:
+        return round(seconds * 1000, 1)
+
+    first_audio = turn.ms(Mark.FIRST_AUDIO)
+    return {
+        "stages": [
+            {"name": stage.name, "start_ms": rounded(stage.start), "end_ms": rounded(stage.end)}
+            for stage in stages(turn.marks, turn.speculative_s)
+        ],
+        "first_audio_ms": first_audio and round(first_audio, 1),
+    }
 
 
 class _Asked(msgspec.Struct):

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from voxtui.controls import ControlEvent, Controls, MakeEngine, Refused
 from voxtui.dialogue.data import FRAME_SECONDS, MICROPHONE, Frame
 from voxtui.dialogue.events import (
+    Caption,
     Captured,
     Died,
     LoadFailed,
@@ -391,7 +392,8 @@ class Session:
         if item is not None and self._heard is not None:
             item.text = self._heard
         self._response = None
-        self._emit("response.done", response=response.as_json(status, turn))
+        extra = {"x_voxtui": events.timing(turn)} if self.settings.x_voxtui else {}
+        self._emit("response.done", response=response.as_json(status, turn), **extra)
         self._finished(turn)
         self._go_on()
 
@@ -424,6 +426,8 @@ class Session:
                 self._speech_started(turn)
             case Captured(turn):
                 self._captured(turn)
+            case Caption(_, text) if self.settings.x_voxtui:
+                self._emit("x_voxtui.caption", text=text)
             case UserWords(turn, text):
                 if (item := self._by_turn.get(turn)) is not None:
                     self._transcribed(item, text)

@@ -97,6 +97,8 @@ class Settings(msgspec.Struct, frozen=True):
     truncation: str | Json | None = None
     parallel_tool_calls: bool | None = None
     reasoning: Json | None = None
+    x_voxtui: bool | None = None
+    """the client also wants what OpenAI does not send: captions, and the stages of each answer"""
 
     def as_json(self) -> Json:
         """Return the session as the client sees it."""
@@ -109,7 +111,7 @@ class Settings(msgspec.Struct, frozen=True):
                 "audio": {"input": whole["audio"]["input"]},
                 "include": self.include,
             }
-        optional = ("truncation", "parallel_tool_calls", "reasoning")
+        optional = ("truncation", "parallel_tool_calls", "reasoning", "x_voxtui")
         return {k: v for k, v in whole.items() if v is not None or k not in optional}
 
     def updated(self, session: object) -> Settings:

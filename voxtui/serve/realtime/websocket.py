@@ -71,14 +71,14 @@ class Realtime:
         websocket = WebSocket(scope, receive, send)
         try:
             settings = self._settings(websocket)
-            if not self._pool.has_brains:
-                raise Refusal(404, "No chat model is loaded here.", code="model_not_found")
         except Refusal as refusal:
             self._metrics.answered(ENDPOINT, refusal.status)
             await websocket.send_denial_response(refused(refusal))
             return
         protocol = PROTOCOL if PROTOCOL in scope.get("subprotocols", ()) else None
         try:
+            if not self._pool.has_brains:
+                raise Refusal(404, "No chat model is loaded here.", code="model_not_found")
             with self._pool.lend() as parts:
                 await websocket.accept(protocol)
                 connection = Connection(websocket, parts, self._config, settings, self._answered)
@@ -227,4 +227,5 @@ def engine(
         emit=emit,
         overhearing=parts.overhearing,
         local=False,
+        captions=True,
     )  # fmt: skip

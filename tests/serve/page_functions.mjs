@@ -1,0 +1,55 @@
+// Calls the functions of the page that need no browser, and prints what they return.
+
+globalThis.AudioWorkletProcessor = class { constructor() { this.port = { posted: [],
+  postMessage(data) { this.posted.push(data); } }; } };
+globalThis.registerProcessor = () => {};
+globalThis.sampleRate = 24000;
+globalThis.currentTime = 0;
+const { axis, shown, waterfall } = await import(`${process.argv[2]}/times.js`);
+const { Player, Recorder, Resampler } = await import(`${process.argv[2]}/worklet.js`);
+
+const through = (rate, hz) => {
+  const samples = Float32Array.from({ length: rate / 4 }, (_, i) => Math.sin((2 * Math.PI * hz * i) / rate));
+  const made = [], changed = new Resampler(rate, 24000);
+  for (let i = 0; i < samples.length; i += 128) made.push(...changed.process(samples.subarray(i, i + 128)));
+  const middle = made.slice(1000, -1000);
+  const power = middle.reduce((sum, x) => sum + x * x, 0) / middle.length;
+  return { length: made.length, rms: Math.sqrt(power) };
+};
+
+const player = new Player();
+const hear = (data) => player.port.onmessage({ data });
+const out = new Float32Array(128);
+hear({ item: "a", sound: new Int16Array(100).fill(0) });
+hear({ item: "a", sound: new Int16Array(100).fill(9000) });
+player.process([], [[out]]);
+const playing = player.port.posted.splice(0);
+hear({ stop: true });
+out.fill(0);
+player.process([], [[out]]);
+const stopped = player.port.posted.splice(0), silent = out.every((x) => x === 0);
+hear({ item: "b", sound: new Int16Array(50).fill(9000) });
+hear({ item: "b", end: true });
+player.process([], [[out]]);
+
+const recorder = new Recorder();
+const block = new Float32Array(128).fill(0.5);
+for (let i = 0; i < 400; i++) recorder.process([[block]]);
+recorder.port.onmessage({ data: { talk: true } });
+for (let i = 0; i < 100; i++) recorder.process([[block]]);
+recorder.port.onmessage({ data: { talk: false } });
+const recorded = recorder.port.posted;
+
+const told = { first_audio_ms: 30, stages: [
+  { name: "hidden", start_ms: -200, end_ms: 0 }, { name: "listen", start_ms: 0, end_ms: 10 },
+  { name: "voice", start_ms: 10, end_ms: 30 }, { name: "writing", start_ms: 20, end_ms: 90 } ] };
+const rows = waterfall({ sent: 5, received: 50, heard: 70, ended: 900 }, told);
+
+console.log(JSON.stringify({
+  speech: through(48000, 1000), odd: through(44100, 1000), too_high: through(48000, 15000),
+  playing, stopped, silent, ended: player.port.posted,
+  recorded: recorded.map(({ sound }) => sound?.length ?? 0), last: recorded.at(-1),
+  rows: rows.map(({ name, start, end }) => [name, start, end]), axis: axis(rows),
+  silence: waterfall({ sent: 5 }, { first_audio_ms: null, stages: [] }).length,
+  shown: [shown(undefined), shown(12.4), shown(12400)],
+}));

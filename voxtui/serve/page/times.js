@@ -1,0 +1,45 @@
+// Where the time of a turn went. Every time is in milliseconds.
+
+const KINDS = {
+  hidden: "hidden", listen: "wait", send: "wait", microphone: "wait",
+  encode: "brain", recognise: "brain", skill: "brain", prefill: "brain", token: "brain",
+  clause: "voice", voice: "voice", device: "sound",
+};
+
+// Returns the stages as {name, kind, start, end} after the release.
+//
+// `seen` has the page's moments: `sent` (the commit has left), `received` (the first sound came),
+// `heard` (it left the loudspeaker), `ended`. `told` is the server's field x_voxtui, whose zero is
+// the arrival of the commit. No clock is compared with another: what the server did not need of
+// the time between `sent` and `received` is the network's, there and back, with both sockets.
+export function waterfall(seen, told) {
+  const rows = told.stages.map(({ name, start_ms, end_ms }) => ({
+    name, kind: KINDS[name] ?? name,
+    start: name === "hidden" ? start_ms : seen.sent + start_ms,
+    end: name === "hidden" ? end_ms : seen.sent + end_ms,
+  }));
+  const first = rows.findIndex(({ name }) => name !== "hidden");
+  rows.splice(Math.max(first, 0), 0, { name: "microphone", kind: "wait", start: 0, end: seen.sent });
+  const made = seen.sent + told.first_audio_ms;
+  if (told.first_audio_ms !== null && seen.received !== undefined) {
+    const beside = rows.findIndex(({ name }) => name === "writing");
+    const end = Math.max(made, seen.received);
+    const after = [{ name: "network", kind: "network", start: made, end }];
+    if (seen.heard !== undefined)
+      after.push({ name: "device", kind: "sound", start: end, end: Math.max(end, seen.heard) });
+    rows.splice(beside < 0 ? rows.length : beside, 0, ...after);
+  }
+  if (seen.heard !== undefined && seen.ended !== undefined)
+    rows.push({ name: "speaking", kind: "speaking", start: seen.heard, end: seen.ended });
+  return rows;
+}
+
+// Returns [start, end] of the axis. Speaking does not set it: its length says nothing about speed.
+export function axis(rows) {
+  const ends = rows.filter(({ name }) => name !== "speaking").map(({ end }) => end);
+  const end = Math.max(1, ...ends);
+  return [Math.max(Math.min(0, ...rows.map(({ start }) => start)), -end / 2), end];
+}
+
+export const shown = (ms) =>
+  ms === undefined ? "–" : ms < 9950 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
