@@ -18,6 +18,7 @@ from voxtui.errors import ModelError, RemoteError
 SPOKEN = messages(np.concatenate([beep(0.3, RATE), np.zeros(RATE // 10)]))
 
 
+@pytest.mark.slow
 def test_clients_that_share_a_set_are_refused_and_come_again(monkeypatch):
     monkeypatch.setattr(serve, "BEGIN_SECONDS", 0.05)
     monkeypatch.setattr(serve, "RETRY_SECONDS", 0.02)
@@ -31,19 +32,28 @@ def test_clients_that_share_a_set_are_refused_and_come_again(monkeypatch):
         assert 0 < answer.first_sound_ms <= answer.total_ms
 
 
-def test_the_first_turn_of_a_session_is_reported_apart():
+@pytest.mark.slow
+def test_the_first_turn_of_a_session_is_counted_apart():
     with serving() as running:
         server = Server(f"{running.url}/v1", 0.0, 0)
         load = serve.under_load(server, serve.Load(1, 1), SPOKEN, 2)
     assert (len(load.cold), len(load.hot), load.refused) == (1, 2, 0)
-    measured = serve.Measured("parts", [1.0], [load])
-    direct = [Answer(1.0, 2.0, 3.0)]
-    assert serve.overhead_ms(measured, direct) == pytest.approx(
-        np.median([a.first_sound_ms for a in load.hot]) - 2.0, abs=20
-    )
-    assert max(map(len, serve.report(measured, direct))) <= 100
 
 
+def test_the_report_compares_one_client_with_the_engine_alone():
+    slow, fast = Answer(30.0, 300.0, 400.0), Answer(20.0, 214.0, 390.0)
+    alone = serve.Load(1, 4, seconds=2.0, cold=[slow], hot=[fast])
+    shared = serve.Load(4, 4, seconds=2.0, refused=1, hot=[slow])
+    measured = serve.Measured("parts", [1.0], [alone, shared])
+    lines = serve.report(measured, [Answer(20.0, 211.0, 385.0)])
+    assert lines[-1] == "One client waits 3.0 ms longer than the engine's caller, p50."
+    assert lines[-2].split() == ["4", "4", "0.5", *["30.0"] * 2, *["300"] * 2, *["400"] * 2, "50%"]
+    assert max(map(len, lines)) <= 100
+    hot = serve.as_json(measured)["loads"][0]["hot"]
+    assert hot["first_sound_ms"]["p50"] == 214.0
+
+
+@pytest.mark.slow
 def test_a_server_without_answers_is_one_sentence():
     failing = ScriptedBrain([ModelError("The model is gone.")])
     with serving(brain=failing) as running:
