@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -14,7 +14,7 @@ import msgspec
 
 from voxtui.dialogue.events import Countdown
 from voxtui.errors import InputError
-from voxtui.records.files import open_private, read_file
+from voxtui.records.files import open_private, read_file, write_private
 
 LARGEST_FILE = 1 << 20
 """Bytes."""
@@ -157,19 +157,9 @@ def _read(path: Path, kind: type[list[T]]) -> list[T]:
 
 def _write(path: Path, entries: object) -> None:
     data = msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n"
-    new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with suppress(FileNotFoundError):
-            new.unlink()
-        opened = open_private(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            os.write(opened, data)
-        finally:
-            os.close(opened)
-        os.replace(new, path)
+        write_private(path, data)
     except OSError as error:
-        with suppress(OSError):
-            new.unlink()
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
 
 
