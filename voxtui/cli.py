@@ -447,16 +447,26 @@ def devices(options: Options, everything: bool, as_json: bool) -> None:
 
 
 @cli.command()
+@click.argument("part", required=False, type=click.Choice(["gpu"]), metavar="[gpu]")
 @click.option("--loopback", is_flag=True,
               help="Play chirps, record them, and say how long sound really takes.")  # fmt: skip
 @json_option
 @global_options
-def doctor(options: Options, loopback: bool, as_json: bool) -> None:
-    """List what this machine lacks, and the command that fixes it."""
-    if loopback and as_json:
-        raise click.UsageError("--json is not for --loopback.")
+def doctor(options: Options, part: str | None, loopback: bool, as_json: bool) -> None:
+    """List what this machine lacks, and the command that fixes it.
+
+    `voxtui doctor gpu` tries the fast paths of Voxtral on this GPU again.
+    """
+    if (loopback or part) and as_json:
+        raise click.UsageError(f"--json is not for {'--loopback' if loopback else part}.")
+    if loopback and part:
+        raise click.UsageError(f"--loopback is not for {part}.")
     config = options.load().config
-    if loopback:
+    if part:
+        from voxtui.commands.doctor_gpu import run as try_again
+
+        passed = try_again(config)
+    elif loopback:
         from voxtui.commands.loopback import run as measure
 
         passed = measure(config.audio)
@@ -476,10 +486,13 @@ def show_config(options: Options, as_json: bool) -> None:
     if as_json:
         file = str(loaded.path) if loaded.path else None
         told = {s.key: {"value": s.value, "source": s.source} for s in loaded.settings}
-        click.echo(json.dumps({"file": file, "settings": told}, ensure_ascii=False))
+        retired = {s.key: s.source for s in loaded.retired}
+        told = {"file": file, "settings": told, "retired": retired}
+        click.echo(json.dumps(told, ensure_ascii=False))
         return
     from voxtui.settings.paths import user_config_file, user_folders
     from voxtui.settings.save import toml_value
+    from voxtui.settings.sources import RETIRED_KEYS
     from voxtui.skills.kept import reminders_file, timers_file
 
     where = loaded.path or f"none (put one at {user_config_file()} or ./voxtui.toml)"
@@ -490,6 +503,9 @@ def show_config(options: Options, as_json: bool) -> None:
     width = max(len(line) for line in lines if len(line) < 60)
     for line, setting in zip(lines, loaded.settings, strict=True):
         click.echo(f"{line:<{width}}  # {setting.source}")
+    for setting in loaded.retired:
+        new = RETIRED_KEYS[setting.key]
+        click.echo(f"# retired: {setting.key} ({setting.source}); {new} replaces it")
 
 
 @cli.group(cls=InOrder, invoke_without_command=True)

@@ -20,7 +20,9 @@ def main() -> None:
     )
     parser.add_argument("--tiny", action="store_true", help="a rehearsal, on any machine")
     parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--json", type=Path, help="write all of it there too")
+    parser.add_argument(
+        "--json", type=Path, help="write all of it there, and a page of tables beside it (.md)"
+    )
     parser.add_argument(
         "--accuracy", nargs="+", type=Path, metavar=("MODEL", "CLIP"),
         help="what fp8 weights change: a directory and 16 kHz WAV clips, or the word random",

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.voxtral.systems import RATE, random_model, words
+from benchmarks.voxtral.systems import RATE, words
 from voxtui.brains.voxtral.decoder import Cache, Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.fp8 import quantise
@@ -31,6 +31,7 @@ from voxtui.brains.voxtral.prompt import (
     transcription,
     without_trailing_zeros,
 )
+from voxtui.brains.voxtral.random_weights import random_model
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import best_device, load, parts
 from voxtui.errors import InputError

@@ -20,7 +20,7 @@ import torch
 import transformers
 
 from benchmarks.voxtral.measure import WHOLE_SECONDS, Bench, Clock
-from benchmarks.voxtral.report import Row, goals, ratios, section, table
+from benchmarks.voxtral.report import Row, goals, page, ratios, section, table
 from benchmarks.voxtral.shape import H200, Shape, counted
 from benchmarks.voxtral.systems import PREFIX
 from voxtui.brains.voxtral.weights import best_device
@@ -33,7 +33,10 @@ REHEARSAL = "A rehearsal with a tiny shape: it says what our code adds, and noth
 def measure(
     tiny: bool, repeats: int, tell: Callable[[str], object], keep: Path | None = None
 ) -> dict[str, Any]:
-    """Run every measurement. Writes `keep` again after each row, so a run may be aborted."""
+    """Run every measurement.
+
+    Writes `keep`, and a page of tables beside it, again after each row: a run may be aborted.
+    """
     transformers.utils.logging.set_verbosity_error()
     device = best_device()
     rehearsal = tiny or device.type != "cuda"
@@ -50,9 +53,12 @@ def measure(
         said: dict[str, Any] = {"machine": about, **found, "ratios": ratios(found)}
         said["goals"] = goals(found, not rehearsal)
         if keep:
-            part = keep.with_name(f"{keep.name}.part")  # a run may be aborted at any time
-            part.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
-            part.replace(keep)
+            written = json.dumps(said, indent=1, ensure_ascii=False) + "\n"
+            tables = page(dict(about), found, said["ratios"], said["goals"])
+            for file, text in ((keep, written), (keep.with_suffix(".md"), tables)):
+                part = file.with_name(f"{file.name}.part")  # a run may be aborted at any time
+                part.write_text(text)
+                part.replace(file)
         return said
 
     bench = Bench(device, rehearsal, repeats, Clock(WHOLE_SECONDS))

@@ -160,7 +160,7 @@ CASES: dict[str, Callable[[Check], None]] = {
 def captured(directory: Path) -> VoxtralBrain:
     graphs.CudaRecorder = TapeRecorder  # type: ignore[assignment,misc]
     brain_module.CAPTURED_CAPACITY = CAPACITY
-    return made(directory, graphs=True)
+    return made(directory, "captured")
 
 
 def main() -> None:

@@ -33,20 +33,21 @@ from benchmarks.voxtral.systems import (
     Ours,
     System,
     noise,
-    random_model,
     taken,
-    tiny_config,
     words,
 )
 from voxtui.brains.speculation import SpeculationThread
-from voxtui.brains.voxtral.brain import ModelWork
 from voxtui.brains.voxtral.decoder import Cache, Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.fp8 import Fp8Weight, quantise
 from voxtui.brains.voxtral.generate import REHEARSED
 from voxtui.brains.voxtral.graphs import CudaRecorder
 from voxtui.brains.voxtral.prompt import Exchange
+from voxtui.brains.voxtral.random_weights import random_model, tiny_config, true_config
 from voxtui.brains.voxtral.step import enable, linear
+from voxtui.brains.voxtral.trial import run_trial
+from voxtui.brains.voxtral.verdict import PATHS, FastPath
+from voxtui.brains.voxtral.work import ModelWork
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 
 if TYPE_CHECKING:
@@ -165,7 +166,6 @@ class Clock:
 
 class Bench:
     def __init__(self, device: torch.device, tiny: bool, repeats: int, clock: Clock) -> None:
-        from transformers import VoxtralConfig
 
         self.device = device
         self._tiny = tiny
@@ -174,7 +174,7 @@ class Bench:
         self._cuda = device.type == "cuda"
         self._contexts = TINY_CONTEXTS if tiny else CONTEXTS
         clock.begin("building the model", WHOLE_SECONDS)
-        config: Any = tiny_config() if tiny else VoxtralConfig(audio_token_id=24)  # that is the 3B
+        config: Any = tiny_config() if tiny else true_config()
         self._model = random_model(config, device)
         size = 2 if self._cuda else 4
         self.shape = shape_of(config, size, size)
@@ -186,6 +186,8 @@ class Bench:
         self._decoders: dict[bool, tuple[Decoder, AudioEmbedder]] = {}
         """by `fp8`: without fp8 weights, and with them"""
         self._measured: list[System] = []
+        self._refused: dict[FastPath, str] = {}
+        """paths that the trial found wrong, and why"""
         self.ours: dict[str, Ours] = {}
         self.theirs = [
             Generate(self._model, "generate, dynamic cache"),
@@ -213,6 +215,7 @@ class Bench:
             ("speculation", 20, self.speculation),
             ("turns", 60, self._turns),
             ("voice", 45, self._voice),
+            ("paths", 120, self.paths),
             ("kinds", 90, partial(self.kinds, VARIANTS, [])),
             ("decode", 40, self._decode),
             ("ttft", 40, self._first_tokens),
@@ -291,7 +294,27 @@ class Bench:
         made = [self.ours[kind.name] for kind in kinds if kind.name in self.ours]
         self._measured = [*made, *beside]
 
+    def paths(self) -> Iterator[Row]:
+        """Try each fast path in a process of its own, as voxtui does on the user's machine.
+
+        A path that fails there would end this process, so its configurations are left out.
+        """
+        if not self._cuda:
+            return
+        for result in run_trial(PATHS, tiny=self._tiny):
+            if result.state in ("different", "failed"):
+                self._refused[result.path] = result.why
+            yield {
+                "path": result.path, "state": result.state, "steps": result.steps,
+                "worst / bound": round(result.worst, 3), "flips": result.flips,
+                "ms a token": str(result.token or ""), "plain": str(result.plain_token or ""),
+                "ms to the first token": str(result.first or ""), "why": result.why,
+            }  # fmt: skip
+
     def _make(self, kind: Kind) -> Row:
+        path = kind.kernels if kind.kernels != "none" else "captured"
+        if kind.graphs and (why := self._refused.get(path)):
+            raise RuntimeError(f"the trial refused the path {path}: {why}")
         began = time.perf_counter()
         if kind.fp8 not in self._decoders:
             decoder, embedder = taken(self._model)

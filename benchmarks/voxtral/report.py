@@ -17,6 +17,7 @@ TITLES = {
     "turns": "5 s of audio, by turn: the first token, and a whole reply of 32:",
     "speculation": "Time to the first token of a draft that was kept:",
     "decode": "Decode, by tokens of context:",
+    "paths": "Each fast path beside the plain one, in a process of its own (`voxtui doctor gpu`):",
     "parts": "A step's products and its attention by themselves, microseconds a layer:",
     "memory": "Memory:",
     "stages": "Each stage waited for by itself; on a GPU the prefill with the step behind it:",
@@ -39,6 +40,21 @@ def table(rows: Sequence[Row]) -> str:
 
 def section(name: str, rows: Sequence[Row]) -> str:
     return f"{TITLES[name]}\n\n{table(rows)}\n" if rows else ""
+
+
+def page(about: Row, found: Sections, ratio_rows: Sequence[Row], goal_rows: Sequence[Row]) -> str:
+    """Return a page of all tables, the goals first, for docs/benchmarks."""
+    parts = [
+        f"# Voxtral on {about['device']}\n",
+        f"{about['date']}. `python -m benchmarks.voxtral --json OUT` wrote this page.\n",
+        "\n".join(f"- {name}: {value}" for name, value in about.items()) + "\n",
+        f"## The goals, set for an H200\n\n{table(goal_rows)}\n",
+        "## Ours to the better of the ways of generate\n\nBelow 1: faster.\n\n"
+        f"{table(ratio_rows)}\n",
+        "## All measurements\n",
+        *(section(name, rows) for name, rows in found.items()),
+    ]
+    return "\n".join(parts)
 
 
 def ratios(found: Sections) -> list[Row]:

@@ -22,7 +22,7 @@ from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import EOS, Clip, Exchange, PromptIds, chat, token_ids
 from voxtui.brains.voxtral.sampling import Sampler
-from voxtui.brains.voxtral.weights import best_dtype, parts
+from voxtui.brains.voxtral.weights import parts
 
 RATE = 16_000
 
@@ -59,38 +59,6 @@ class Streamed:
 
     def decode(self, ids: Any, **_: Any) -> str:
         return "".join(f"w{int(i)} " for i in ids)
-
-
-def tiny_config() -> Any:
-    from transformers import LlamaConfig, VoxtralConfig
-    from transformers.models.voxtral.configuration_voxtral import VoxtralEncoderConfig
-
-    text = LlamaConfig(
-        vocab_size=4096, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=16,
-        max_position_embeddings=131_072,
-    )  # fmt: skip
-    audio = VoxtralEncoderConfig(
-        hidden_size=32, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2
-    )
-    return VoxtralConfig(text_config=text, audio_config=audio, audio_token_id=24)
-
-
-def random_model(config: Any, device: torch.device, dtype: torch.dtype | str = "auto") -> Any:
-    """Make a transformers model of that shape, in `dtype` or the best type for the device."""
-    from transformers import VoxtralForConditionalGeneration
-
-    suits = best_dtype(device) if dtype == "auto" else dtype
-    torch.manual_seed(0)
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(suits if isinstance(suits, torch.dtype) else torch.float32)
-    try:
-        with device:
-            model: Any = VoxtralForConditionalGeneration(config)
-    finally:
-        torch.set_default_dtype(before)
-    model.generation_config.update(bos_token_id=1, eos_token_id=EOS, pad_token_id=11)
-    return model.eval()
 
 
 def taken(model: Any) -> tuple[Decoder, AudioEmbedder]:

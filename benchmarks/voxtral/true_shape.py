@@ -37,11 +37,11 @@ from benchmarks.voxtral.systems import (
     Ours,
     System,
     noise,
-    random_model,
     taken,
     words,
 )
 from voxtui.brains.voxtral.prompt import Exchange
+from voxtui.brains.voxtral.random_weights import random_model
 
 SECONDS, CONTEXT = 5, 512
 

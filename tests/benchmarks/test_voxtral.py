@@ -13,19 +13,19 @@ import torch
 
 from benchmarks.voxtral import accuracy, measure, report
 from benchmarks.voxtral.command import measure as measure_all
-from benchmarks.voxtral.measure import GRAPHS, LAST, PLAIN, SAFE, VARIANTS, Bench, Clock
+from benchmarks.voxtral.measure import GRAPHS, LAST, PLAIN, SAFE, VARIANTS, Bench, Clock, Kind
 from benchmarks.voxtral.shape import H200, Ceilings, Shape, counted, shape_of
 from benchmarks.voxtral.systems import (
     PREFIX,
     Generate,
     Ours,
     noise,
-    random_model,
     taken,
-    tiny_config,
 )
 from tests.brains.voxtral.taped import TapeRecorder
+from voxtui.brains.voxtral.random_weights import random_model, tiny_config
 from voxtui.brains.voxtral.step import DecodeKernels, linear
+from voxtui.brains.voxtral.verdict import Result
 from voxtui.errors import InputError
 from voxtui.settings.schema import Config
 
@@ -367,4 +367,21 @@ def test_each_row_is_written_as_soon_as_it_is_measured(monkeypatch, tmp_path):
         measure_all(True, 1, told.append, keep)
     assert seen == [1, 2, 3]
     assert "| goal | wanted | measured | verdict |" in told[-1]
-    assert list(tmp_path.iterdir()) == [keep]
+    page = keep.with_suffix(".md")
+    assert sorted(tmp_path.iterdir()) == [keep, page]
+    written = page.read_text()
+    assert written.startswith(f"# Voxtral on {json.loads(keep.read_text())['machine']['device']}\n")
+    assert "| goal | wanted | measured | verdict |" in written
+    assert "| 512 | voxtui | 2 |" in written
+
+
+def test_a_configuration_whose_path_the_trial_refused_is_left_out(monkeypatch):
+    bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(600))
+    monkeypatch.setattr(bench, "_cuda", True)
+    results = (Result("captured", "equal"), Result("all", "failed", "It crashed."))
+    monkeypatch.setattr(measure, "run_trial", lambda paths, tiny: iter(results))
+    assert [(row["path"], row["state"]) for row in bench.paths()] == [
+        ("captured", "equal"), ("all", "failed")
+    ]  # fmt: skip
+    (made,) = bench.kinds([Kind("kernels", graphs=True, kernels="all")], [])
+    assert made["failed"] == "the trial refused the path all: It crashed."

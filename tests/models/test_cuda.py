@@ -211,3 +211,18 @@ def test_the_checks_do_not_import_torch():
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Versioned(Monitor):
+    def nvmlSystemGetDriverVersion(self, text, length):  # noqa: N802
+        text.value = b"570.86.15"
+        return 0
+
+
+def test_the_version_of_the_driver_is_read_from_the_monitor(driver):
+    monitor = Versioned({})
+    driver(Driver([("A", 1)]), monitor)
+    assert cuda.driver_version() == "570.86.15"
+    assert monitor.shut_down
+    driver(Driver([("A", 1)]))
+    assert cuda.driver_version() == ""

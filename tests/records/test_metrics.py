@@ -227,3 +227,12 @@ def test_a_silence_within_an_answer_counts_as_underrun():
     assert lead.update(made_s=2.0, playing_s=1.4) == pytest.approx(1.0)
     assert lead.underrun_s == pytest.approx(0.4)
     assert lead.update(made_s=2.0, playing_s=1.9) == pytest.approx(0.5)
+
+
+def test_turns_of_another_path_begin_their_own_percentiles():
+    session = SessionTimes()
+    for n, path in enumerate(["", "", "", "captured", "captured"], 1):
+        made = turn(n, released=0.0, first_token=n / 1000)
+        session.add(replace(made, path=path))
+    assert [round(value) for value in session.warm.values(TTFT)] == [4, 5]
+    assert len(session.all) == 5

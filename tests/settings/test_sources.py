@@ -360,3 +360,32 @@ def test_any_bytes_are_a_config_or_one_sentence(raw):
 def test_any_option_is_valid_or_one_sentence(key, text):
     found = outcome(None, [f"{key}={text}"])
     assert found == "valid" or found.startswith("--set")
+
+
+# Retired keys.
+
+
+def test_retired_keys_are_ignored_with_one_sentence_that_names_the_new_one():
+    path = write("own.toml", '[brain.voxtral]\ngraphs = true\nkernels = "all"\nfast = "off"\n')
+    loaded = load_config(path, (), {})
+    assert loaded.config.brain.voxtral.fast == "off"
+    assert loaded.notice == (
+        "own.toml: brain.voxtral.graphs and brain.voxtral.kernels: ignored, because "
+        "brain.voxtral.fast replaces it."
+    )
+    assert [setting.key for setting in loaded.retired] == [
+        "brain.voxtral.graphs", "brain.voxtral.kernels"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sets", "environ", "place"),
+    [
+        (["brain.voxtral.kernels=whatever"], {}, "--set"),
+        ([], {"VOXTUI_BRAIN__VOXTRAL__KERNELS": "all"}, "VOXTUI_BRAIN__VOXTRAL__KERNELS"),
+    ],
+)
+def test_a_retired_key_is_ignored_wherever_it_stands(sets, environ, place):
+    loaded = load_config(None, sets, environ)
+    assert loaded.config == Config()
+    assert loaded.notice.startswith(f"{place}: brain.voxtral.kernels: ignored")

@@ -21,27 +21,32 @@ from voxtui.settings.schema import Config, Targets, TargetsConfig
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Spoken or typed turns of one brain, on one day or on all of them."""
+    """Spoken or typed turns of one brain by one path, on one day or on all of them."""
 
     brain: str
+    path: str
     typed: bool
     day: date | None
     lines: Sequence[Line]
+
+    @property
+    def kind(self) -> tuple[str, str, bool]:
+        return self.brain, self.path, self.typed
 
 
 def groups(lines: Sequence[Line]) -> list[Group]:
     """Return for each brain all its turns, then those of each day (local time), oldest first.
 
-    Typed turns are apart, because they have other targets.
+    Typed turns are apart, because they have other targets; so are those of a faster path.
     """
-    kinds: dict[tuple[str, bool], list[Line]] = {}
+    kinds: dict[tuple[str, str, bool], list[Line]] = {}
     for line in lines:
-        kinds.setdefault((line.brain, line.turn.typed), []).append(line)
+        kinds.setdefault((line.brain, line.path, line.turn.typed), []).append(line)
     made: list[Group] = []
-    for (brain, typed), alike in kinds.items():
-        made.append(Group(brain, typed, None, alike))
+    for kind, alike in kinds.items():
+        made.append(Group(*kind, None, alike))
         for day in dict.fromkeys(map(_day, alike)):
-            made.append(Group(brain, typed, day, [line for line in alike if _day(line) == day]))
+            made.append(Group(*kind, day, [line for line in alike if _day(line) == day]))
     return made
 
 
@@ -75,8 +80,7 @@ def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:
     grouped = groups(past.lines)
     for group in grouped:
         if group.day is None:
-            kind = (group.brain, group.typed)
-            days = [other for other in grouped if (other.brain, other.typed) == kind and other.day]
+            days = [other for other in grouped if other.kind == group.kind and other.day]
             own = _targets(group, targets)
             lines += ["", _title(group), *_overall(group, own), "", *_daily(days, own)]
     return lines
@@ -84,7 +88,8 @@ def _report(past: Past, path: Path, targets: TargetsConfig) -> list[str]:
 
 def _title(group: Group) -> str:
     typed = ", typed" if group.typed else ""
-    return f"{group.brain}{typed}: {outcomes_line(line.outcome for line in group.lines)}"
+    path = f", {group.path}" if group.path else ""
+    return f"{group.brain}{path}{typed}: {outcomes_line(line.outcome for line in group.lines)}"
 
 
 def _targets(group: Group, targets: TargetsConfig) -> Targets:
@@ -133,6 +138,7 @@ def _group_json(group: Group, targets: TargetsConfig) -> dict[str, Any]:
     turns = [line.turn for line in group.lines]
     return {
         "brain": group.brain,
+        "path": group.path,
         "typed": group.typed,
         "day": group.day.isoformat() if group.day else None,
         "turns": len(turns),

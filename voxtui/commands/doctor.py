@@ -19,6 +19,7 @@ import click
 
 from voxtui.audio.devices import Probe, find, probe
 from voxtui.brains.remote.brain import RemoteBrain
+from voxtui.brains.voxtral.verdict import key_of, read_verdict, table, verdict_file
 from voxtui.commands.devices import HELD, hear, wanted_devices
 from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.commands.terminal import can_show_screen, colours, reports_key_release
@@ -307,6 +308,8 @@ def _gpu(config: Config) -> Iterator[Finding]:
     else:
         yield _gpu_memory(gpu)
         yield _checked("torch", check_torch, "note")
+        if brain in ("auto", "voxtral"):
+            yield from _fast_paths(config, gpu, verdict_file())
         if brain == "auto":
             yield _checked("Voxtral", lambda: _voxtral_weights(config), "note")
         if voice == "auto":
@@ -330,6 +333,27 @@ def _gpu_memory(gpu: Gpu) -> Finding:
         fix = f"Voxtral needs {VOXTRAL_FREE / 1e9:g} GB of it; `nvidia-smi` says what has the rest."
         return Finding("note", what, fix)
     return Finding("ok", what)
+
+
+def _fast_paths(config: Config, gpu: Gpu, file: Path) -> Iterator[Finding]:
+    """Report the verdict about the fast paths of Voxtral, if Voxtral can run here."""
+    try:
+        _voxtral_weights(config)
+    except ModelError:
+        return
+    if config.brain.voxtral.fast == "off":
+        yield Finding("ok", 'fast paths of Voxtral: off (brain.voxtral.fast = "off")')
+        return
+    verdict = read_verdict(file, key_of(gpu.name, config.brain.voxtral.quantization))
+    if not verdict.results:
+        what = "fast paths of Voxtral: none was tried on this GPU with these versions"
+        yield Finding("note", what, "The first conversation tries them, or: voxtui doctor gpu")
+        return
+    used = verdict.fastest.path if verdict.fastest else "none"
+    lines = "\n         ".join(table(verdict.results))
+    yield Finding(
+        "note" if used == "none" else "ok", f"fast paths of Voxtral: {used} is used", lines
+    )
 
 
 def _voxtral_weights(config: Config) -> str:

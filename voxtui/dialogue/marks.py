@@ -63,6 +63,9 @@ class Marks:
         self.tokens: int | None = None
         """tokens of the reply as the brain's server counts them; None: one per Token"""
 
+        self.path = ""
+        """how the brain computed, such as `captured`; empty: plainly"""
+
         self.drafted = 0
         """tokens of the reply that existed at `first_token`"""
 
@@ -117,6 +120,8 @@ class Turn:
     gpu_bytes: int | None = None
     network_s: float | None = None
     """these three as in Marks"""
+    path: str = ""
+    """as in Marks; turns of different paths are never one spread"""
     paced: bool = True
     """False: a clip that was not played in real time; its times are not comparable"""
     error: str | None = None
@@ -166,6 +171,7 @@ class Turn:
         return {
             "clip": self.clip,
             "brain": self.brain,
+            "path": self.path,
             "heard": self.heard,
             "reply": self.reply,
             "tokens": self.tokens,

@@ -98,6 +98,7 @@ class LiveTurn:
             speculative_s=marks.speculative_s,
             gpu_bytes=marks.gpu_bytes,
             network_s=marks.network_s,
+            path=marks.path,
             paced=self.paced,
             error=error,
         )

@@ -158,7 +158,8 @@ class Window:
 class SessionTimes:
     """The turns since the start. The first one after models were loaded counts as cold.
 
-    A turn that a skill answered does not count, because no model worked on it.
+    A turn that a skill answered does not count, because no model worked on it. When the brain
+    begins to compute by another path, the warm turns begin anew.
     """
 
     def __init__(self) -> None:
@@ -166,6 +167,7 @@ class SessionTimes:
         self.warm = Window()
         self.cold = Window()
         self._models_are_new = True
+        self._path = ""
 
     def models_loaded(self) -> None:
         self._models_are_new = True
@@ -173,6 +175,9 @@ class SessionTimes:
     def add(self, turn: Turn) -> None:
         if turn.ttft_ms is None or turn.brain == SKILL:
             return
+        if turn.path != self._path:  # a faster path answers from now on
+            self._path = turn.path
+            self.warm = Window()
         self.all.add(turn)
         (self.cold if self._models_are_new else self.warm).add(turn)
         self._models_are_new = False

@@ -45,6 +45,8 @@ CLOSE_SECONDS = 1.0
 WORDS_AND_NAMES = ("clip", "heard", "reply", "error")
 """Keys of a turn's JSON that are never kept."""
 
+NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
 Emit: TypeAlias = Callable[[Event], object]
 
 Source = Literal["microphone", "typed", "replay", "clip"]
@@ -57,13 +59,14 @@ class Line(msgspec.Struct, frozen=True):
     session: str
     source: Source
     number: int
-    brain: Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    brain: Annotated[str, msgspec.Meta(pattern=NO_CONTROLS)]
     outcome: Outcome
     tokens: Annotated[int, msgspec.Meta(ge=0)]
     hidden_ms: float
     marks: dict[str, float]
     network_ms: float | None = None
     drafted: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    path: Annotated[str, msgspec.Meta(pattern=NO_CONTROLS)] = ""
 
     @property
     def turn(self) -> Turn:
@@ -77,6 +80,7 @@ class Line(msgspec.Struct, frozen=True):
             typed=self.source == TYPED,
             speculative_s=self.hidden_ms / 1000,
             network_s=None if self.network_ms is None else self.network_ms / 1000,
+            path=self.path,
         )
 
 

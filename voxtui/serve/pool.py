@@ -91,7 +91,7 @@ def _brain(
     from voxtui.wiring import build_brain, recogniser
 
     try:
-        loaders = build_brain(config, notify)
+        loaders = build_brain(config, notify, trial_first=True)
         brain = loaders.load(lambda part: part.warm_up(lambda step, fraction: None)).part
     except ModelMissing as missing:
         notify(f"No answers, only transcription and speech. {missing}")

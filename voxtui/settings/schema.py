@@ -27,10 +27,8 @@ class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """of the language model's weights; the audio encoder is never quantised"""
     idle_transcript: bool = True
     """transcribe the utterance after the reply"""
-    graphs: bool = False
-    """capture CUDA graphs when the model is loaded"""
-    kernels: Literal["none", "attention", "all", "overlapped"] = "none"
-    """parts of a decode step that use our own Triton kernels"""
+    fast: Literal["auto", "off"] = "auto"
+    """auto: use the fastest path that a trial on this GPU found equal to the plain one"""
 
 
 class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

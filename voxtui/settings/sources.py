@@ -42,6 +42,12 @@ PROJECT_KEYS = frozenset(
 )  # fmt: skip
 """Keys that PROJECT_FILE may set. They send no data elsewhere, load no model and write no file."""
 
+RETIRED_KEYS = {
+    "brain.voxtral.graphs": "brain.voxtral.fast",
+    "brain.voxtral.kernels": "brain.voxtral.fast",
+}
+"""Keys of older versions, which are ignored, and the key that replaces each."""
+
 IGNORED_FILE = Path("config.toml")
 """Not read from the current directory, because many programs use this name."""
 
@@ -66,7 +72,9 @@ class LoadedConfig:
     path: Path | None
     """the file in force, if there is one"""
     notice: str = ""
-    """a sentence for the user about a ./config.toml that is not read"""
+    """sentences for the user about what is not read: a ./config.toml, retired keys"""
+    retired: tuple[Setting, ...] = ()
+    """settings of older versions, which are ignored"""
 
 
 def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, str]) -> LoadedConfig:
@@ -78,7 +86,11 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
     project = path is None and os.path.lexists(PROJECT_FILE)
     path = path or found_file()
     settings: dict[str, Setting] = {}
+    retired: list[Setting] = []
     for setting in _from_file(path) if path else ():
+        if setting.key in RETIRED_KEYS:
+            retired.append(setting)
+            continue
         if project and setting.key not in PROJECT_KEYS:
             raise ConfigError(
                 f"{path}: {setting.key}: cannot be set by a file in the current directory.",
@@ -86,9 +98,13 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
             )
         settings[setting.key] = setting
     for place, key, text in (*_from_environment(environ), *map(_from_option, sets)):
-        settings[key] = Setting(key, _from_text(place, key, text), place)
+        if key in RETIRED_KEYS:
+            retired.append(Setting(key, text, place))
+        else:
+            settings[key] = Setting(key, _from_text(place, key, text), place)
     config = _assemble(settings)
-    return LoadedConfig(config, tuple(_in_force(config, settings)), path, notice)
+    notice = " ".join(filter(None, (notice, _retired_notice(retired))))
+    return LoadedConfig(config, tuple(_in_force(config, settings)), path, notice, tuple(retired))
 
 
 def found_file() -> Path | None:
@@ -119,6 +135,21 @@ def _notice() -> str:
         f"./{IGNORED_FILE} is not read: start with --config {IGNORED_FILE}, "
         f"or rename it to {PROJECT_FILE}."
     )
+
+
+def _retired_notice(retired: Sequence[Setting]) -> str:
+    """Return a sentence that names the keys that replace `retired` ones; empty for none."""
+    if not retired:
+        return ""
+    places, keys, successors = (
+        " and ".join(dict.fromkeys(names))
+        for names in (
+            [setting.source for setting in retired],
+            [setting.key for setting in retired],
+            [RETIRED_KEYS[setting.key] for setting in retired],
+        )
+    )
+    return f"{places}: {keys}: ignored, because {successors} replaces it."
 
 
 def _shipped() -> Mapping[str, Any]:
@@ -171,7 +202,9 @@ def _from_file(path: Path) -> Iterator[Setting]:
 def _from_table(table: Mapping[str, Any], place: str, prefix: str = "") -> Iterator[Setting]:
     for name, value in table.items():
         key = prefix + name
-        if key in _keys():
+        if key in RETIRED_KEYS:
+            yield Setting(key, value, place)
+        elif key in _keys():
             yield Setting(key, _checked(place, key, value), place)
         elif key not in _sections():
             raise _unknown(place, key)

@@ -55,6 +55,7 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError, ModelMissing, VoxtuiError, strip_control_characters
+from voxtui.models.cuda import is_likely
 from voxtui.records.metrics import DeviceOffset
 from voxtui.settings.schema import Config
 from voxtui.slash_commands import number, parse
@@ -722,7 +723,13 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._fit_panel(self.size)
 
     def action_help(self) -> None:
-        self.push_screen(Help(self.keys))
+        self.push_screen(Help(self.keys, self._fast_paths if is_likely() else None))
+
+    def _fast_paths(self) -> Sequence[str]:
+        """Return the verdict about Voxtral's fast paths as lines. On a thread of its own."""
+        from voxtui.brains.voxtral.verdict import brief_table_here
+
+        return brief_table_here(self.controls.config.brain.voxtral.quantization)
 
     def action_suspend_process(self) -> None:
         if os.getsid(0) == os.getpgrp():

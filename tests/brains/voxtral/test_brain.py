@@ -60,11 +60,9 @@ from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError, ModelLost
 from voxtui.settings.schema import (
-    BrainConfig,
     Config,
     GenerationConfig,
     HistoryConfig,
-    VoxtralBrainConfig,
 )
 
 
@@ -594,9 +592,9 @@ def test_triton_keeps_its_compiled_kernels_in_the_users_cache_directory(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("TRITON_CACHE_DIR", "")
     monkeypatch.delenv("TRITON_CACHE_DIR")
-    config = Config(brain=BrainConfig(voxtral=VoxtralBrainConfig(kernels="all")))
-    brain = VoxtralBrain(config, directory)
+    brain = VoxtralBrain(Config(), directory)
     brain.warm_up(lambda step, fraction: None)
+    brain.switch("all")
     brain.close()
     assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "voxtui" / "triton")
 

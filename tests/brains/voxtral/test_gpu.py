@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from benchmarks.voxtral.measure import LAST, SAFE, VARIANTS, Bench, Clock
-from benchmarks.voxtral.systems import random_model
 from tests.brains.voxtral.tiny_voxtral import model
 from voxtui.brains.voxtral import fp8 as quantized
 from voxtui.brains.voxtral import step
@@ -31,6 +30,7 @@ from voxtui.brains.voxtral.prompt import (
     chat,
     token_ids,
 )
+from voxtui.brains.voxtral.random_weights import random_model
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import parts
 
@@ -323,6 +323,8 @@ def test_a_capture_that_fails_half_way_leaves_the_plain_loop(weights, plain) -> 
     with pytest.raises(RuntimeError):
         for _ in loop.capture(record):
             pass
-    loop.release()
+    loop.graphs.clear()
+    loop.embedder.graphs.clear()
+    loop.forget()
     said = clip(70, 1.0)
     assert answered(loop, [], said) == answered(plain, [], said)

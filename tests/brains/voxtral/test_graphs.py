@@ -19,11 +19,12 @@ from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.graphs import Graphs
 from voxtui.brains.voxtral.prompt import PAD
 from voxtui.brains.voxtral.sampling import Sampler
+from voxtui.brains.voxtral.verdict import FastPath
 from voxtui.brains.voxtral.weights import parts
 from voxtui.dialogue.interfaces import PastTurn
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError, ModelLost
-from voxtui.settings.schema import BrainConfig, Config, VoxtralBrainConfig
+from voxtui.settings.schema import Config
 
 CAPACITY = 1600
 
@@ -34,7 +35,7 @@ def taped(tiny_voxtral: Path) -> Iterator[tuple[VoxtralBrain, TapeRecorder]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graphs, "CudaRecorder", lambda: recorder)
         patch.setattr(brain_module, "CAPTURED_CAPACITY", CAPACITY)
-        brain = made(tiny_voxtral, graphs=True)
+        brain = made(tiny_voxtral, "captured")
     yield brain, recorder
     brain.close()
 
@@ -146,7 +147,7 @@ def test_sampled_replies_are_those_without_graphs(
         "min_new_tokens": 6, "seed": 3,
     }  # fmt: skip
     said = utterance(1.0, 9)
-    captured, plain = (made(tiny_voxtral, graphs=on, **sampling) for on in (True, False))
+    captured, plain = (made(tiny_voxtral, path, **sampling) for path in ("captured", None))
     try:
         assert captured.generator.kv_buckets and not plain.generator.kv_buckets
         for _ in range(2):
@@ -185,7 +186,7 @@ def test_the_number_of_captured_operations_equals_that_of_the_latency_log() -> N
     layers = [two[i] - one[i] for i in range(3)]
     assert layers == [10, 15, 15]
     whole = [one[i] + layers[i] * more for i, more in enumerate((31, 29, 29))]
-    assert whole == [343, 481, 482]
+    assert whole == [343, 482, 483]
 
 
 # Where it cannot be done.
@@ -199,18 +200,22 @@ def warmed(directory: Path, config: Config) -> tuple[VoxtralBrain, list[str], li
     return brain, said, steps
 
 
-CAPTURED = Config(brain=BrainConfig(voxtral=VoxtralBrainConfig(graphs=True)))
-
-
-def test_without_a_gpu_the_reason_is_shown_and_the_uncaptured_loop_answers(
-    tiny_voxtral: Path,
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("captured", "there is no CUDA device"),
+        ("all", "There is no GPU for kernels"),
+    ],
+)
+def test_without_a_gpu_the_reason_is_shown_and_the_plain_path_answers(
+    tiny_voxtral: Path, path: FastPath, why: str
 ) -> None:
-    brain, said, steps = warmed(tiny_voxtral, CAPTURED)
+    brain, said, _ = warmed(tiny_voxtral, Config())
     try:
-        assert said == [
-            "Voxtral answers more slowly, without CUDA graphs: there is no CUDA device."
-        ]
-        assert "capturing CUDA graphs" in steps
+        assert brain.switch(path)
+        assert said == [f"Voxtral answers without the path `{path}`: {why}."]
+        assert brain.path is None
+        assert path not in brain.description
         assert answered(brain, (), "hello")
     finally:
         brain.close()
@@ -225,7 +230,7 @@ def test_without_a_gpu_the_reason_is_shown_and_the_uncaptured_loop_answers(
         ),
         (
             torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has"),
-            "the GPU has no memory for them.",
+            "The GPU has no memory for it.",
         ),
     ],
 )
@@ -239,9 +244,10 @@ def test_a_capture_that_fails_half_way_leaves_nothing_captured(
             return super().__call__(work)
 
     monkeypatch.setattr(graphs, "CudaRecorder", Failing)
-    brain, said, _ = warmed(tiny_voxtral, CAPTURED)
+    brain, said, _ = warmed(tiny_voxtral, Config())
     try:
-        assert said == [f"Voxtral answers more slowly, without CUDA graphs: {sentence}"]
+        assert brain.switch("captured")
+        assert said == [f"Voxtral answers without the path `captured`: {sentence}"]
         assert not brain.generator.graphs and not brain.generator.embedder.graphs
         assert brain.generator.longest == brain.generator.decoder.longest
         assert answered(brain, (), "hello")
@@ -256,10 +262,10 @@ def test_a_device_that_is_unusable_after_the_capture_is_one_sentence(
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     monkeypatch.setattr(graphs, "CudaRecorder", lambda: failing)
+    brain, _, _ = warmed(tiny_voxtral, Config())
     monkeypatch.setattr(ReplyGenerator, "forget", failing)
-    brain = VoxtralBrain(CAPTURED, tiny_voxtral)
     with pytest.raises(ModelLost, match=r"illegal memory access.*Restart"):
-        brain.warm_up(lambda step, fraction: None)
+        brain.switch("captured")
     brain.close()
 
 
@@ -271,7 +277,7 @@ def test_a_model_that_does_not_fit_is_one_sentence(
 
     monkeypatch.setattr(brain_module.VoxtralBrain, "_loop", full)
     with pytest.raises(ModelError, match=r"Too little free memory.*nvidia-smi"):
-        VoxtralBrain(CAPTURED, tiny_voxtral).warm_up(lambda step, fraction: None)
+        VoxtralBrain(Config(), tiny_voxtral).warm_up(lambda step, fraction: None)
 
 
 @pytest.mark.parametrize(
@@ -321,4 +327,4 @@ def test_nothing_is_captured_unless_it_is_asked_for(tiny_voxtral: Path) -> None:
     brain, said, steps = warmed(tiny_voxtral, Config())
     brain.close()
     assert not said
-    assert "capturing CUDA graphs" not in steps
+    assert not any("captur" in step or "fast" in step for step in steps)

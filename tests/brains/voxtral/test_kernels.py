@@ -14,20 +14,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.voxtral.systems import random_model, tiny_config
 from tests.brains.voxtral.taped import TapeRecorder
 from tests.brains.voxtral.tiny_voxtral import model
 from voxtui.brains.voxtral import step
-from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.fp8 import quantise
 from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import EOS
+from voxtui.brains.voxtral.random_weights import random_model, tiny_config
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.step import DecodeKernels, linear
 from voxtui.brains.voxtral.weights import parts
 from voxtui.errors import ModelError
-from voxtui.settings.schema import BrainConfig, Config, VoxtralBrainConfig
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -167,16 +165,6 @@ def test_kernels_that_fail_are_refused_with_the_first_line_of_the_error(
     assert refused(monkeypatch, (9, 0)) == "The kernels failed: no compiler"
     monkeypatch.setattr(step, "is_right", lambda decoder, single: False)
     assert "wrong" in refused(monkeypatch, (9, 0))
-
-
-def test_without_a_gpu_a_notice_is_shown_and_torch_answers(tiny_voxtral: Path) -> None:
-    said: list[str] = []
-    config = Config(brain=BrainConfig(voxtral=VoxtralBrainConfig(kernels="all")))
-    brain = VoxtralBrain(config, tiny_voxtral, said.append)
-    brain.warm_up(lambda step, fraction: None)
-    brain.close()
-    assert said == ["Voxtral runs without kernels. There is no GPU for kernels."]
-    assert "kernels" not in brain.description
 
 
 # The kernels.

@@ -13,7 +13,7 @@ import torch
 from tests.brains.conftest import QUESTIONS
 from tests.fakes import Flag
 from voxtui.audio.resampling import resample
-from voxtui.brains.voxtral.brain import ModelWork, VoxtralBrain
+from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.prompt import (
     EOS,
     WINDOW_SAMPLES,
@@ -23,10 +23,12 @@ from voxtui.brains.voxtral.prompt import (
     token_ids,
     without_trailing_zeros,
 )
+from voxtui.brains.voxtral.verdict import FastPath
+from voxtui.brains.voxtral.work import ModelWork
 from voxtui.dialogue.data import SAMPLE_RATE, Token, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
 from voxtui.dialogue.marks import Marks
-from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, VoxtralBrainConfig
+from voxtui.settings.schema import Config, GenerationConfig
 
 TOKENS = 12
 
@@ -92,14 +94,14 @@ class Oracle:
         return self.reply(token_ids(prompt), clips)
 
 
-def made(directory: Path, graphs: bool = False, **generation: object) -> VoxtralBrain:
+def made(directory: Path, path: FastPath | None = None, **generation: object) -> VoxtralBrain:
     options = {"temperature": 0.0, "max_new_tokens": TOKENS} | generation
-    config = Config(
-        brain=BrainConfig(voxtral=VoxtralBrainConfig(graphs=graphs)),
-        generation=GenerationConfig(**options),  # type: ignore[arg-type]
-    )
+    config = Config(generation=GenerationConfig(**options))  # type: ignore[arg-type]
     brain = VoxtralBrain(config, directory)
     brain.warm_up(lambda step, fraction: None)
+    if path is not None:
+        assert brain.switch(path)
+        assert brain.path == path
     brain.took = 0.0  # however busy this machine is, it works ahead
     return brain
 

@@ -8,20 +8,29 @@ if, and only if, the trimmed utterance consists of the same frames.
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from threading import Event as Flag
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from voxtui.brains.prompting import instruction
-from voxtui.brains.speculation import Speculation, SpeculationThread
+from voxtui.brains.speculation import SpeculationThread
+from voxtui.brains.voxtral.failures import (
+    check_free_memory,
+    first_line,
+    is_full,
+    is_sticky,
+    sentence_of,
+    weights_unusable,
+)
+from voxtui.brains.voxtral.loading import report_while
 from voxtui.brains.voxtral.prompt import (
     EOS,
     Clip,
@@ -31,7 +40,10 @@ from voxtui.brains.voxtral.prompt import (
     transcription,
     without_trailing_zeros,
 )
+from voxtui.brains.voxtral.proving import Proving
 from voxtui.brains.voxtral.text import Detokenizer, Tekken
+from voxtui.brains.voxtral.verdict import FastPath, key_of, verdict_file
+from voxtui.brains.voxtral.work import ModelWork, Timing, VoxtralReply
 from voxtui.dialogue.data import (
     FRAME_SECONDS,
     SAMPLE_RATE,
@@ -73,7 +85,7 @@ CAPACITY = 4096
 """Tokens of cache at first: five spoken turns, their replies, and some text."""
 
 CAPTURED_CAPACITY = 8192
-"""Tokens of the cache with captured graphs (1 GB). It cannot grow, because they use its address."""
+"""Tokens of the cache of a fast path (1 GB). It cannot grow, because graphs use its address."""
 
 WRITING_CAPACITY = 1024
 
@@ -83,65 +95,13 @@ WORDS_PER_SECOND = 10
 FAILURES = 2
 """Failed turns after which the model counts as lost."""
 
-POLL_SECONDS = 0.2
+CHECK_EVERY = 1000
+"""Tokens of a fast path, of which one is computed plainly as well."""
+
+LONGEST_SPEECH_SECONDS = 120.0
+"""Time after which speech counts as over even if no last sound was noted."""
 
 RESTART = "Restart voxtui to load Voxtral again."
-
-
-class ModelWork(Speculation[int]):
-    """A generator of tokens on the model's thread. It yields None where it can be stopped."""
-
-    def __init__(
-        self,
-        work: Callable[[], Generator[int | None, None, None]],
-        cancelled: Flag,
-        ahead: int | None = None,
-        key: Hashable = None,
-    ) -> None:
-        super().__init__(key, cancelled, ahead)
-        self._work = work
-        self._items: Generator[int | None, None, None] | None = None
-
-    def advance(self, wanted: Callable[[], bool]) -> bool:
-        """Run the generator on. See Speculation."""
-        self._items = self._items or self._work()
-        while wanted():
-            try:
-                token = next(self._items)
-            except StopIteration:
-                return True
-            if token is not None:
-                self.add(token)
-        return False
-
-    def release(self) -> None:
-        """Close the generator where it stands."""
-        items, self._items = self._items, None
-        if items is not None:
-            items.close()
-
-
-@dataclass(slots=True)
-class Timing:
-    """When a reply's audio was encoded and its prompt prefilled (monotonic seconds)."""
-
-    encoded_at: float | None = None
-    prefilled_at: float | None = None
-
-
-class VoxtralReply(ModelWork):
-    """The reply to an utterance or a typed text."""
-
-    def __init__(
-        self,
-        work: Callable[[], Generator[int | None, None, None]],
-        timing: Timing,
-        cancelled: Flag,
-        ahead: int | None,
-        key: Hashable,
-    ) -> None:
-        super().__init__(work, cancelled, ahead, key)
-        self.timing = timing
 
 
 @dataclass(slots=True)
@@ -160,7 +120,8 @@ class VoxtralBrain:
     """The checkpoint in `directory`: config.json, safetensors, tekken.json.
 
     `notify` gets a sentence for each setting that this machine cannot follow. `download` runs
-    before the loading; it reports the bytes so far and the bytes of all files.
+    before the loading; it reports the bytes so far and the bytes of all files. `trial_first`:
+    complete the trial of fast paths before it is ready, not beside the first conversation.
     """
 
     name = "voxtral"
@@ -170,11 +131,13 @@ class VoxtralBrain:
         self, config: Config, directory: Path,
         notify: Callable[[str], object] = lambda sentence: None,
         download: Callable[[Callable[[int, int], object]], object] | None = None,
+        trial_first: bool = False,
     ) -> None:  # fmt: skip
         self._config = config
         self._directory = directory
         self._notify = notify
         self._download = download
+        self._trial_first = trial_first
         self._sampling = config.generation.sampling()
         self.instruction = instruction(config)
         self._numbers = itertools.count()
@@ -185,21 +148,34 @@ class VoxtralBrain:
         self._failures = 0
         self._thread: SpeculationThread | None = None
         self._device = "not loaded"
+        self.path: FastPath | None = None
+        """the fast path that answers; None: the plain one"""
+        self._proving: Proving | None = None
+        self._unchecked = CHECK_EVERY
+        """tokens since a token of the fast path was compared; the first reply is checked"""
+        self._working = 0
+        """replies and transcriptions under way"""
+        self._sounding: tuple[Marks, Flag] | None = None
+        """of the last turn, which may still be heard"""
+        self._closing = Flag()
+        self._between_turns = threading.Lock()
+        """guards the beginning of a turn and of a switch, so that neither ends the other's work"""
 
     @property
     def description(self) -> str:
-        return f"voxtral: {self._directory.name} on {self._device}"
+        path = f", {self.path}" if self.path else ""
+        return f"voxtral: {self._directory.name} on {self._device}{path}"
 
     # Start-up.
 
     def warm_up(self, progress: Progress) -> None:
         if self._download is not None:
             self._fetch(self._download, progress)
-        _report_while(progress, "Voxtral", lambda stopping: self._load())
+        report_while(progress, "Voxtral", lambda stopping: self._load())
         self._thread = SpeculationThread("voxtui-voxtral")
-        if self._config.brain.voxtral.graphs:
-            self._capture(progress)
-        _report_while(progress, "warming up", self._rehearse)
+        report_while(progress, "warming up", self._rehearse)
+        if self._proving is not None:
+            self._use_what_is_proved(self._proving, progress)
 
     def _fetch(
         self, download: Callable[[Callable[[int, int], object]], object], progress: Progress
@@ -215,7 +191,7 @@ class VoxtralBrain:
 
             download(on_bytes)
 
-        _report_while(progress, f"fetching {self._directory.name}", run, lambda: done)
+        report_while(progress, f"fetching {self._directory.name}", run, lambda: done)
 
     def _load(self) -> None:
         try:
@@ -231,52 +207,42 @@ class VoxtralBrain:
             raise weights_unusable(self._directory, error) from error
         device = weights.best_device()
         if device.type == "cuda":
-            self._device = torch.cuda.get_device_name(device)
+            self._device = self._device_name = torch.cuda.get_device_name(device)
         else:
             self._device = "the CPU"
             # One core stays free for the sound.
             torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
-        captured = self._config.brain.voxtral.graphs
         if self._config.brain.voxtral.quantization == "fp8":
             quantized.check(device)
         try:
             decoder, embedder = weights.load(self._directory, device)
-            self._change(decoder)
-            capacity = CAPTURED_CAPACITY if captured else CAPACITY
-            self.generator = self._loop(decoder, embedder, self._sampling, capacity)
+            self._quantise(decoder)
+            self.generator = self._loop(decoder, embedder, self._sampling, CAPACITY)
+            self._plain = self.generator
             self.transcriber = self._loop(decoder, embedder, _greedy(), WRITING_CAPACITY)
         except Exception as error:
-            if _is_full(error):
+            if is_full(error):
                 raise ModelError(
                     f"Too little free memory on {self._device} for Voxtral.",
                     "`nvidia-smi` shows what uses it.",
                 ) from error
             raise weights_unusable(self._directory, error) from error
+        if device.type == "cuda" and self._config.brain.voxtral.fast == "auto":
+            key = key_of(self._device_name, self._config.brain.voxtral.quantization)
+            self._proving = Proving(key, verdict_file(), self, self._notify)
 
-    def _change(self, decoder: Decoder) -> None:
-        """Apply fp8 weights and kernels. If one does not work here, answers are only slower."""
-        wanted = self._config.brain.voxtral
-        if wanted.quantization == wanted.kernels == "none":
+    def _quantise(self, decoder: Decoder) -> None:
+        """Apply fp8 weights. If they do not work here, answers are only slower."""
+        if self._config.brain.voxtral.quantization != "fp8":
             return
-        from platformdirs import user_cache_path
+        from voxtui.brains.voxtral import fp8, step
 
-        from voxtui.brains.voxtral import fp8 as quantized
-        from voxtui.brains.voxtral import step
-
-        cache = user_cache_path("voxtui", appauthor=False) / "triton"
-        os.environ.setdefault("TRITON_CACHE_DIR", str(cache))
-        if wanted.quantization == "fp8":
-            try:
-                quantized.quantise(decoder)
-                self._device += ", fp8 weights"
-            except ModelError as error:
-                self._notify(f"Voxtral runs without fp8. {error.message}")
-        if wanted.kernels != "none":
-            try:
-                step.enable(decoder, wanted.kernels)
-                self._device += ", kernels"
-            except ModelError as error:
-                self._notify(f"Voxtral runs without kernels. {error.message}")
+        try:
+            step.keep_compiled_kernels()
+            fp8.quantise(decoder)
+            self._device += ", fp8 weights"
+        except ModelError as error:
+            self._notify(f"Voxtral runs without fp8. {error.message}")
 
     def _loop(
         self, decoder: Decoder, embedder: AudioEmbedder, sampling: Sampling, capacity: int
@@ -297,30 +263,131 @@ class VoxtralBrain:
         )
         return ReplyGenerator(decoder, embedder, sampler, capacity)
 
-    def _capture(self, progress: Progress) -> None:
-        """Capture CUDA graphs. If that fails, the same operations run without graphs.
+    # Fast paths.
 
-        Raises ModelLost if the device is unusable afterwards.
+    def _use_what_is_proved(self, proving: Proving, progress: Progress) -> None:
+        """Switch to the fastest path of the verdict. `trial_first`: complete that before."""
+        if self._trial_first and not proving.is_complete:
+            report_while(progress, "trying fast paths", proving.try_paths)
+        if fastest := proving.verdict.fastest:
+            report_while(
+                progress, f"capturing the path {fastest.path}",
+                lambda stopping: self.switch(fastest.path),
+            )  # fmt: skip
+        if self.path is not None:
+            report_while(progress, "warming up", self._rehearse)
+
+    @property
+    def busy(self) -> bool:
+        """Return True while a turn is under way, from the key's press to the last sound."""
+        live, sounding = self._live, self._sounding
+        if self._working or (live is not None and not live.cancelled.is_set()):
+            return True
+        if sounding is None:
+            return False
+        marks, cancelled = sounding
+        began = marks.at(Mark.FIRST_AUDIO)
+        if began is None or cancelled.is_set() or marks.at(Mark.LAST_SOUND) is not None:
+            return False
+        return time.monotonic() - began < LONGEST_SPEECH_SECONDS
+
+    @contextlib.contextmanager
+    def _turn(self) -> Generator[None]:
+        """Keep a switch from beginning within the block."""
+        with self._between_turns:
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._between_turns:
+                self._working -= 1
+
+    def switch(self, path: FastPath) -> bool:
+        """Answer by `path` from the next turn on. Return False if a turn interrupted that.
+
+        If the path fails, the plain one stays, and the user gets a sentence. Any thread but the
+        model's. Raises ModelLost if the device is unusable afterwards.
         """
-        from voxtui.brains.voxtral import graphs
-
-        done = 0.0
+        switched = False
 
         def work() -> Generator[int | None, None, None]:
-            nonlocal done
+            nonlocal switched
             try:
-                for done in self.generator.capture(graphs.CudaRecorder()):  # noqa: B007
-                    yield None
+                loop = yield from self._captured(path)
             except Exception as error:  # noqa: BLE001 - reported; works without
-                why = "the GPU has no memory for them" if _is_full(error) else _first_line(error)
-                self._notify(f"Voxtral answers more slowly, without CUDA graphs: {why}.")
-                self.generator.release()
+                why = "The GPU has no memory for it" if is_full(error) else first_line(error)
+                self._notify(f"Voxtral answers without the path `{path}`: {why}.")
+                self.generator.forget()  # raises if the device is lost
+            else:
+                self.generator, self.path = loop, path
+            switched = True
 
-        def capture(stopping: Flag) -> None:
-            for _ in self._tokens(self._request(ModelWork(work, stopping))):
-                pass
+        return self._run_between_turns(work) and switched
 
-        _report_while(progress, "capturing CUDA graphs", capture, lambda: done)
+    def check(self) -> bool:
+        """Compute a token plainly as well, and drop the fast path if it differs.
+
+        Return False if a turn interrupted that. Any thread but the model's.
+        """
+        checked = False
+
+        def work() -> Generator[int | None, None, None]:
+            nonlocal checked
+            yield None
+            held = self.generator.cache.held
+            if self.path is not None and held and held[-1] >= 0:
+                from voxtui.brains.voxtral import fp8
+                from voxtui.brains.voxtral.equality import compare_last
+
+                layers = len(self.generator.embedder.encoder.layers)
+                plain = fp8.without_kernels(self._plain.decoder)
+                found = compare_last(self.generator, plain, layers)
+                if found.why:
+                    self._drop(f"A token differed from the plain path. {found.why}", True)
+            checked = True
+
+        return self._run_between_turns(self._guarded(work)) and checked
+
+    def _run_between_turns(self, work: Callable[[], Generator[int | None, None, None]]) -> bool:
+        """Run `work` on the model's thread. Return False during a turn; a new one ends the work."""
+        with self._between_turns:
+            if self.busy:
+                return False
+            request = self._request(ModelWork(work, self._closing))
+        for _ in self._tokens(request):
+            pass
+        return True
+
+    def _captured(self, path: FastPath) -> Generator[None, None, ReplyGenerator]:
+        """Capture `path`, on the model's thread. Yields where a turn may interrupt it."""
+        from voxtui.brains.voxtral import graphs, step
+
+        decoder, embedder = copy.copy(self._plain.decoder), self._plain.embedder
+        check_free_memory(decoder.embedding.device)
+        captured = False
+        try:
+            step.keep_compiled_kernels()
+            if kernels := step.kernels_of(path):
+                step.enable(decoder, kernels)
+            loop = self._loop(decoder, embedder, self._sampling, CAPTURED_CAPACITY)
+            for _ in loop.capture(graphs.CudaRecorder()):
+                yield
+            captured = True
+        finally:
+            if not captured:  # it failed, or a turn has priority
+                embedder.graphs.clear()
+        return loop
+
+    def _drop(self, why: str, for_good: bool) -> None:
+        """Answer by the plain path from now on. `for_good`: after the next start too.
+
+        On the model's thread.
+        """
+        path, self.path = self.path, None
+        self.generator = self._plain
+        self.generator.embedder.graphs.clear()
+        if path is not None and self._proving is not None:
+            self._proving.drop(path, why, for_good)
 
     def _rehearse(self, stopping: Flag) -> None:
         """Answer and transcribe noise, because the first use of each kernel is slow.
@@ -357,7 +424,8 @@ class VoxtralBrain:
         manner: Manner = AS_CONFIGURED,
         on_words: OnWords | None = None,
     ) -> None:
-        self._live = LiveUtterance(past, recording, cancelled, manner)
+        with self._between_turns:
+            self._live = LiveUtterance(past, recording, cancelled, manner)
         self._prepare(past, cancelled, manner)
 
     def _prepare(self, past: Past, cancelled: Flag, manner: Manner = AS_CONFIGURED) -> None:
@@ -416,10 +484,24 @@ class VoxtralBrain:
         cancelled: Flag,
         manner: Manner = AS_CONFIGURED,
     ) -> Generator[UserTranscript | Token]:
+        with self._turn():
+            self._live = None
+            self._sounding = marks, cancelled
+            marks.path = self.path or ""
+            for item in self._reply_by_model(past, user_input, marks, cancelled, manner):
+                yield item
+                self._unchecked += self.path is not None
+        if self._proving is not None:
+            check = self.path is not None and self._unchecked >= CHECK_EVERY
+            self._unchecked = 0 if check else self._unchecked
+            self._proving.after_turn(check)
+
+    def _reply_by_model(
+        self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag, manner: Manner
+    ) -> Generator[UserTranscript | Token]:
         from voxtui.brains.voxtral import weights
 
         released = marks.at(Mark.RELEASED) or time.monotonic()
-        self._live = None
         if isinstance(user_input, str):
             yield UserTranscript(user_input)
         reply = self._speculate(past, user_input, cancelled, None, manner)
@@ -487,12 +569,13 @@ class VoxtralBrain:
                 self._clips = before
                 self.generator.embedder.forget_all_but({clip.number for _, clip in before})
 
-        written = self._request(ModelWork(self._guarded(work), cancelled))
         text = Detokenizer(self.tekken)
-        for token in self._tokens(written):
-            yield Token(text.text(token), token)
-        if rest := text.rest():
-            yield Token(rest)
+        with self._turn():
+            written = self._request(ModelWork(self._guarded(work), cancelled))
+            for token in self._tokens(written):
+                yield Token(text.text(token), token)
+            if rest := text.rest():
+                yield Token(rest)
 
     @property
     def newest(self) -> ModelWork | None:
@@ -501,10 +584,13 @@ class VoxtralBrain:
         return newest if isinstance(newest, ModelWork) else None
 
     def close(self) -> None:
+        self._closing.set()
+        if self._proving is not None:
+            self._proving.close()
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.close()
-            del self.generator, self.transcriber
+            del self.generator, self._plain, self.transcriber
 
     # On the model's thread.
 
@@ -555,9 +641,13 @@ class VoxtralBrain:
         def guarded() -> Generator[int | None, None, None]:
             try:
                 yield from work()
-            except Exception:
+            except Exception as error:
                 with contextlib.suppress(RuntimeError):
                     self._recover()
+                again = self._failures + 1 >= FAILURES and not is_sticky(error)
+                if self.path is not None and again:
+                    self._failures = 0
+                    self._drop(sentence_of(error) or first_line(error), not is_full(error))
                 raise
 
         return guarded
@@ -576,11 +666,11 @@ class VoxtralBrain:
 
     def _explained(self, error: Exception) -> Exception:
         """Return a ModelError with one sentence for `error`; `error` itself if it is a bug."""
-        sentence = _sentence(error)
+        sentence = sentence_of(error)
         if sentence is None:
             return error
         self._failures += 1
-        if self._failures < FAILURES and not _is_sticky(error):
+        if self._failures < FAILURES and not is_sticky(error):
             return ModelError(sentence)
         return ModelLost(sentence, RESTART)
 
@@ -589,52 +679,6 @@ def _greedy() -> Sampling:
     from voxtui.settings.schema import Sampling
 
     return Sampling(0, 0, 0.0, 1.0, 0, 1.0)
-
-
-def _sentence(error: Exception) -> str | None:
-    from voxtui.brains.voxtral.generate import NotNumbers, TooLong
-
-    match error:
-        case NotNumbers():
-            return "Voxtral failed: its output is not a number."
-        case TooLong():
-            return "The utterance is too long for Voxtral."
-        case RuntimeError() if "not enough memory" in str(error):
-            return "Too little memory for this turn."
-        case RuntimeError() if _is_full(error):
-            return "Too little GPU memory for this turn."
-        case RuntimeError() if any(name in str(error) for name in ("CUDA", "CUDNN", "CUFFT")):
-            return f"The GPU failed: {_first_line(error)}."
-        case _:
-            return None
-
-
-def _is_full(error: Exception) -> bool:
-    """Return True if the device ran out of memory. CUDA's libraries use different messages."""
-    import torch
-
-    words = ("out of memory", "ALLOC_FAILED")
-    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
-
-
-def _is_sticky(error: Exception) -> bool:
-    """Return True after an error of the device, which the process cannot use any more.
-
-    Torch and Triton use different messages. A failed allocation is not such an error.
-    """
-    words = ("CUDA error", "Triton Error [CUDA]")
-    return any(word in str(error) for word in words) and not _is_full(error)
-
-
-def weights_unusable(directory: Path, error: Exception) -> ModelError:
-    return ModelError(
-        f"Voxtral in {directory} cannot be loaded: {_first_line(error)}.",
-        "Download it again, or set brain.voxtral.model to another one.",
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 T = TypeVar("T")
@@ -660,35 +704,3 @@ def _origin(user_input: UserInput) -> Origin | None:
             return user_input.origin
         case (recording, extent):
             return recording.origin(extent)
-
-
-def _report_while(
-    progress: Progress, step: str, work: Callable[[Flag], T],
-    done: Callable[[], float | None] = lambda: None,
-) -> T:  # fmt: skip
-    """Run `work(stopping)` on a thread of its own, and report `step` and `done()` until it ends.
-
-    If `progress` raises, `stopping` is set, and the exception is raised once the thread has ended.
-    """
-    stopping = Flag()
-    ended: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            ended.put((work(stopping), None))
-        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
-            ended.put((None, error))
-
-    thread = threading.Thread(target=run, name="voxtui-loading", daemon=True)
-    thread.start()
-    try:
-        while True:
-            progress(step, done())
-            with contextlib.suppress(Empty):
-                result, error = ended.get(timeout=POLL_SECONDS)
-                if error is not None:
-                    raise error
-                return cast("T", result)
-    finally:
-        stopping.set()
-        thread.join()

@@ -11,6 +11,7 @@ convert each weight to bfloat16. The audio encoder and the last layer keep their
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,13 +46,19 @@ class Fp8Weight:
         largest = weight.abs().amax(dim=1, keepdim=True).float().clamp(min=1e-12)
         self.scales = (largest / LARGEST).squeeze(1)
         self.values = (weight.float() * (LARGEST / largest)).to(torch.float8_e4m3fn)
-        self._single = single
+        self.single = single
 
     def linear(self, x: Tensor) -> Tensor:
         """Multiply (n, in) by the weight: (n, out)."""
-        if self._single is not None and x.shape[0] == 1:
-            return self._single(x, self.values, self.scales)
+        if self.single is not None and x.shape[0] == 1:
+            return self.single(x, self.values, self.scales)
         return dequantised_linear(x, self.values, self.scales)
+
+    def without_kernel(self) -> Fp8Weight:
+        """Return the same weight, dequantised for each product."""
+        other = copy.copy(self)
+        other.single = None
+        return other
 
     def numel(self) -> int:
         return self.values.numel()
@@ -107,6 +114,23 @@ def quantise(decoder: Decoder) -> None:
             gate_up=small(layer.gate_up),
             down=small(layer.down),
         )
+
+
+def without_kernels(decoder: Decoder) -> Decoder:
+    """Return `decoder` on the same weights, where those in fp8 are dequantised for each product."""
+
+    def plain(weight: Any) -> Any:
+        return weight.without_kernel() if isinstance(weight, Fp8Weight) else weight
+
+    other = copy.copy(decoder)
+    other.layers = [
+        replace(
+            layer, qkv=plain(layer.qkv), out=plain(layer.out),
+            gate_up=plain(layer.gate_up), down=plain(layer.down),
+        )
+        for layer in decoder.layers
+    ]  # fmt: skip
+    return other
 
 
 def _kernel(device: torch.device) -> Product:

@@ -128,13 +128,6 @@ class ReplyGenerator:
         self.kv_buckets = kv_buckets
         self.forget()
 
-    def release(self) -> None:
-        """Drop all graphs."""
-        self.kv_buckets = []
-        self.graphs.clear()
-        self.embedder.graphs.clear()
-        self.forget()
-
     def prepare(self, prompt: PromptIds, clips: list[Clip]) -> Generator[None, None, None]:
         """Prefill `prompt` ahead of time. Yields between the stages."""
         yield from self._encode(clips)
@@ -251,6 +244,20 @@ class ReplyGenerator:
             self.sampler.draw()
             self.graphs.run("step", self._take_step, span, bool(self.kv_buckets))
         self.calls.steps += 1
+
+    def repeat_last(self) -> tuple[int, int]:
+        """Compute the last token of the cache again. Return its id and its position.
+
+        The logits are in the sampler. Not during a reply, and not behind sound.
+        """
+        position = len(self.cache.held) - 1
+        token = self.cache.held[position]
+        with torch.inference_mode():
+            self.token.fill_(token)
+            self._position.fill_(position)
+        self._next_position = position
+        self._step()
+        return token, position
 
     # Operations that are captured: from fixed tensors to fixed tensors.
 

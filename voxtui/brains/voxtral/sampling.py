@@ -47,6 +47,8 @@ class Sampler:
         self._end = torch.zeros(vocabulary, dtype=torch.bool, device=device)
         self._end[end] = True
         self._race = torch.ones(vocabulary, device=device)
+        self.logits = torch.zeros(vocabulary, device=device)
+        """of the latest pick, as the model computed them"""
         self._broken = torch.full((1,), BROKEN, device=device)
 
     def start(self, prompt: list[int]) -> None:
@@ -65,8 +67,9 @@ class Sampler:
 
     def pick(self, logits: Tensor) -> Tensor:
         """Choose a token id, shape (1,), from (vocabulary,) logits. BROKEN if one is no number."""
-        sound = logits.isfinite().all()
-        token = self._choose(self.process(logits.float())).view(1)
+        self.logits.copy_(logits)  # to float32
+        sound = self.logits.isfinite().all()
+        token = self._choose(self.process(self.logits)).view(1)
         self._count += 1
         if self.repetition_penalty != 1.0:
             self._seen.index_fill_(0, token, True)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,9 @@ from torch.nn import functional
 
 from voxtui.brains.voxtral.decoder import Cache, Decoder
 from voxtui.brains.voxtral.fp8 import Fp8Weight
+from voxtui.brains.voxtral.verdict import FastPath
 from voxtui.errors import ModelError
+from voxtui.settings.paths import user_folders
 
 CAPABILITY = (8, 0)
 """The first GPUs with bfloat16 products: Ampere."""
@@ -26,10 +29,11 @@ CAPABILITY = (8, 0)
 OVERLAPPING = (9, 0)
 """The first GPUs on which a kernel can begin before the previous one has ended: Hopper."""
 
-HINT = 'Set brain.voxtral.kernels = "none".'
-
 PLACES, CAPACITY = 40, 64
 """Context and cache capacity, in tokens, with which kernels are checked."""
+
+Which = Literal["attention", "all", "overlapped"]
+"""Kernels for attention only, for all products too, or for all with overlapping launches."""
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int], Tensor]
 """See kernels.attend."""
@@ -74,7 +78,18 @@ def linear(
     return found if added is None else found + added
 
 
-def enable(decoder: Decoder, which: Literal["attention", "all", "overlapped"]) -> None:
+def keep_compiled_kernels() -> None:
+    """Keep what Triton compiles in the user's cache folder, unless the user names another one."""
+    cache = user_folders().user_cache_path / "triton"
+    os.environ.setdefault("TRITON_CACHE_DIR", str(cache))
+
+
+def kernels_of(path: FastPath) -> Which | None:
+    """Return what `enable` needs for `path`; None: no kernels."""
+    return None if path == "captured" else path
+
+
+def enable(decoder: Decoder, which: Which) -> None:
     """Make each decode step of `decoder` use kernels: for attention only, or for all products.
 
     `overlapped`: each kernel begins before the previous one has ended. The kernels are checked
@@ -83,16 +98,14 @@ def enable(decoder: Decoder, which: Literal["attention", "all", "overlapped"]) -
     """
     device = decoder.embedding.device
     if device.type != "cuda":
-        raise ModelError("There is no GPU for kernels.", HINT)
+        raise ModelError("There is no GPU for kernels.")
     early = which == "overlapped"
     capability = OVERLAPPING if early else CAPABILITY
     if torch.cuda.get_device_capability(device) < capability:
         name, needed = torch.cuda.get_device_name(device), ".".join(map(str, capability))
-        raise ModelError(
-            f"The kernels need a GPU of compute capability {needed}, not {name}.", HINT
-        )
+        raise ModelError(f"The kernels need a GPU of compute capability {needed}, not {name}.")
     if importlib.util.find_spec("triton") is None:
-        raise ModelError("The kernels need Triton, which is not installed.", HINT)
+        raise ModelError("The kernels need Triton, which is not installed.")
     from voxtui.brains.voxtral import kernels
 
     product = linear if which == "attention" else partial(by_kernel, early=early)
@@ -100,9 +113,9 @@ def enable(decoder: Decoder, which: Literal["attention", "all", "overlapped"]) -
     try:
         right = is_right(decoder, step)
     except Exception as error:
-        raise ModelError(f"The kernels failed: {str(error).splitlines()[0]}", HINT) from error
+        raise ModelError(f"The kernels failed: {str(error).splitlines()[0]}") from error
     if not right:
-        raise ModelError("The kernels are wrong on this GPU.", HINT)
+        raise ModelError("The kernels are wrong on this GPU.")
     decoder.decode_step = step
 
 

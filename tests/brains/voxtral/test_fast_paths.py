@@ -1,0 +1,230 @@
+"""Fast paths beside a conversation: when they are tried, when they answer, and when they leave."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.brains.voxtral.scripted_child import ScriptedChild
+from tests.brains.voxtral.taped import TapeRecorder
+from tests.brains.voxtral.test_verdict import KEY, equal
+from tests.brains.voxtral.turns import answered, ids, made, utterance
+from tests.fakes import Flag
+from voxtui.brains.voxtral import brain as brain_module
+from voxtui.brains.voxtral import graphs, proving
+from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.proving import Proving
+from voxtui.brains.voxtral.trial import Found
+from voxtui.brains.voxtral.verdict import (
+    PATHS,
+    FastPath,
+    Result,
+    Verdict,
+    read_verdict,
+    write_verdict,
+)
+from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.recording import Recording
+from voxtui.errors import ModelError
+
+CRASHED = "Its process crashed (SIGSEGV)."
+
+
+class Talk:
+    """Stands in for the brain. `interrupted`: numbers of the calls that a turn interrupts."""
+
+    def __init__(self, *interrupted: int) -> None:
+        self.busy = False
+        self.log: list[str] = []
+        self.did = threading.Event()
+        self._interrupted = set(interrupted)
+
+    def switch(self, path: FastPath) -> bool:
+        return self._work(f"switch to {path}")
+
+    def check(self) -> bool:
+        return self._work("check")
+
+    def _work(self, what: str) -> bool:
+        done = len(self.log) not in self._interrupted
+        self.log.append(what if done else f"{what}, interrupted")
+        if done:
+            self.did.set()
+        return done
+
+
+@pytest.fixture
+def proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    monkeypatch.setattr(proving, "QUIET_SECONDS", 0.001)
+    opened: list[Any] = []
+
+    def make(talk: Talk, *children: ScriptedChild) -> tuple[Proving, list[str]]:
+        said: list[str] = []
+        waiting = iter(children)
+        made = Proving(
+            KEY, tmp_path / "trial.json", talk, said.append, lambda: next(waiting).child()
+        )
+        opened.extend((*children, made))
+        return made, said
+
+    yield make
+    for one in reversed(opened):
+        one.close()
+
+
+def found(*results: Result) -> list[ScriptedChild]:
+    return [ScriptedChild(Found(result, 1.0), code=None) for result in results]
+
+
+def test_the_first_conversation_tries_each_path_and_switches_to_the_fastest(
+    proved: Any, tmp_path: Path
+) -> None:
+    talk = Talk(0, 1)
+    children = found(equal("captured", 2.6), Result("attention", "different", "Step 3 differs."))
+    children += [ScriptedChild(code=-11), *found(equal("overlapped", 2.0))]
+    proving, said = proved(talk, *children)
+    proving.after_turn(check=False)
+    assert talk.did.wait(5)
+    switch = "switch to overlapped"
+    assert talk.log == [f"{switch}, interrupted", f"{switch}, interrupted", switch]
+    assert said == [
+        "Voxtral does not use the path `attention`: Step 3 differs.",
+        f"Voxtral does not use the path `all`: {CRASHED}",
+        "Voxtral will use the path `overlapped`: 2.0 ms a token instead of 9.0.",
+    ]
+    kept = read_verdict(tmp_path / "trial.json", KEY)
+    assert [result.state for result in kept.results] == ["equal", "different", "failed", "equal"]
+
+
+def test_the_next_start_tries_only_what_was_not_tried(proved: Any, tmp_path: Path) -> None:
+    rest = Result("overlapped", "not tried", "It did not fit into 60 s of GPU time.")
+    known = (equal("captured", 2.6), equal("attention", 2.4), equal("all", 2.1), rest)
+    write_verdict(tmp_path / "trial.json", Verdict(KEY, known))
+    talk = Talk()
+    proving, said = proved(talk, *found(equal("overlapped", 1.9)))
+    assert not proving.is_complete
+    proving.after_turn(check=False)
+    assert talk.did.wait(5)
+    assert talk.log == ["switch to overlapped"]
+    assert len(said) == 1
+    assert proving.is_complete
+
+
+def test_a_check_waits_for_a_moment_without_a_turn(proved: Any, tmp_path: Path) -> None:
+    known = tuple(Result(path, "failed", "No compiler.") for path in PATHS)
+    write_verdict(tmp_path / "trial.json", Verdict(KEY, known))
+    talk = Talk(0)
+    proving, _ = proved(talk)
+    proving.after_turn(check=False)
+    proving.after_turn(check=True)
+    assert talk.did.wait(5)
+    proving.close()
+    assert talk.log == ["check, interrupted", "check"]
+
+
+def test_a_path_that_differs_in_use_is_never_used_again(proved: Any, tmp_path: Path) -> None:
+    known = (equal("captured", 2.6), equal("all", 2.1))
+    write_verdict(tmp_path / "trial.json", Verdict(KEY, known))
+    proving, said = proved(Talk())
+    proving.drop("all", "Step 1 differs.", for_good=True)
+    assert said == ["Voxtral no longer uses the path `all`: Step 1 differs."]
+    kept = read_verdict(tmp_path / "trial.json", KEY)
+    assert kept.fastest == equal("captured", 2.6)
+    assert "all" not in kept.untried
+
+
+def test_a_trial_that_cannot_be_kept_is_still_used(proved: Any, tmp_path: Path) -> None:
+    (tmp_path / "trial.json").mkdir()
+    proving, _ = proved(Talk())
+    proving.drop("all", "Step 1 differs.", for_good=True)
+    assert proving.verdict.results
+
+
+# The brain, with a tape in place of CUDA graphs.
+
+
+@pytest.fixture
+def brain(tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VoxtralBrain]:
+    monkeypatch.setattr(graphs, "CudaRecorder", TapeRecorder)
+    monkeypatch.setattr(brain_module, "CAPTURED_CAPACITY", 512)
+    monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)
+    brain = made(tiny_voxtral)
+    yield brain
+    brain.close()
+
+
+def test_a_switch_happens_between_two_turns(brain: VoxtralBrain) -> None:
+    said, marks = utterance(1.0), Marks()
+    turn = brain.reply((), said, marks, Flag())
+    plain = [next(turn)]
+    assert not brain.switch("captured")
+    plain += turn
+    assert marks.path == ""
+    marks.mark(Mark.FIRST_AUDIO)
+    assert brain.busy
+    marks.mark(Mark.LAST_SOUND)
+    cancelled = Flag()
+    brain.listen((), Recording(), cancelled)
+    assert not brain.switch("captured")
+    cancelled.set()
+    assert brain.switch("captured")
+    assert brain.description.endswith(", captured")
+    marks = Marks()
+    assert ids(answered(brain, (), said, marks)) == [t.id for t in plain if t.id is not None]
+    assert marks.path == "captured"
+
+
+def test_a_key_press_ends_a_capture_at_once(
+    brain: VoxtralBrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled = Flag()
+
+    class Pressed(TapeRecorder):
+        def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+            if len(self.tapes) == 4:
+                brain.listen((), Recording(), cancelled)
+            return super().__call__(work)
+
+    plain = brain.generator
+    monkeypatch.setattr(graphs, "CudaRecorder", Pressed)
+    assert not brain.switch("captured")
+    assert (brain.path, brain.generator) == (None, plain)
+    assert not brain.generator.embedder.graphs
+    assert answered(brain, (), "hello")
+
+
+def test_a_token_in_use_is_compared_and_a_path_that_differs_is_dropped(
+    brain: VoxtralBrain,
+) -> None:
+    assert brain.switch("captured")
+    answered(brain, (), "hello")
+    assert brain.check()
+    assert brain.path == "captured"
+    before = ids(answered(brain, (), "hello"))
+    brain.generator.graphs.clear()  # so that the next change counts
+    fast = brain.generator.decoder
+    fast.layers = [replace(layer, down=layer.down * 0) for layer in fast.layers]
+    answered(brain, (), "hello")
+    assert brain.check()
+    assert brain.path is None
+    assert ids(answered(brain, (), "hello")) == before
+
+
+def test_a_fast_path_that_fails_twice_costs_two_turns_and_not_the_model(
+    brain: VoxtralBrain,
+) -> None:
+    assert brain.switch("captured")
+    for seed in range(2):
+        brain.generator.cache.keys.fill_(torch.nan)
+        brain.generator.embeddings.fill_(torch.nan)
+        with pytest.raises(ModelError, match="not a number") as caught:
+            answered(brain, (), utterance(1.0, seed))
+        assert type(caught.value) is ModelError
+    assert brain.path is None
+    assert answered(brain, (), "hello")

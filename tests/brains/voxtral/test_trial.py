@@ -1,0 +1,144 @@
+"""The trial of fast paths: scripted processes, and a real one on the CPU."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.brains.voxtral.scripted_child import ScriptedChild
+from tests.fakes import Flag
+from voxtui.brains.voxtral import trial
+from voxtui.brains.voxtral.trial import Child, Found, Setup, Signal, run_trial
+from voxtui.brains.voxtral.verdict import PATHS, FastPath, Result
+
+EQUAL = Found(Result("captured", "equal"), 12.0)
+
+
+@pytest.fixture
+def tried(request: pytest.FixtureRequest) -> Any:
+    """Return a function that runs a trial of scripted processes."""
+
+    def run(paths: Sequence[FastPath], *children: ScriptedChild, **more: Any) -> list[Result]:
+        waiting: Iterator[ScriptedChild] = iter(children)
+        for child in children:
+            request.addfinalizer(child.close)
+        return [*run_trial(paths, start=lambda: next(waiting).child(), **more)]
+
+    return run
+
+
+def test_a_crash_costs_one_path_and_the_others_are_tried(tried: Any) -> None:
+    crashed = ScriptedChild(Signal.ALIVE, code=-signal.SIGSEGV)
+    ended = ScriptedChild(code=3)
+    good = ScriptedChild(Signal.ALIVE, EQUAL, code=None)
+    found = tried(["attention", "all", "captured"], crashed, ended, good)
+    assert found == [
+        Result("attention", "failed", "Its process crashed (SIGSEGV)."),
+        Result("all", "failed", "Its process ended with code 3."),
+        EQUAL.result,
+    ]
+    assert good.killed
+
+
+def test_a_hang_is_ended(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(trial, "HANG_SECONDS", 0.01)
+    hanging = ScriptedChild(Signal.ALIVE, code=None)
+    (found,) = tried(["all"], hanging)
+    assert (found.state, found.why) == ("failed", "It reported nothing for 0 s.")
+    assert hanging.killed
+
+
+def test_while_the_user_talks_a_process_pauses_and_no_hang_is_counted(
+    tried: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(trial, "HANG_SECONDS", 0.005)
+    child = ScriptedChild(code=None)
+    talking = iter([False, *[True] * 30, False])
+
+    def busy() -> bool:
+        now = next(talking, None)
+        if now is None:
+            child.theirs.send(EQUAL)
+        return bool(now)
+
+    assert tried(["captured"], child, busy=busy) == [EQUAL.result]
+    assert child.received() == [Setup("captured"), Signal.PAUSE, Signal.RESUME]
+
+
+def test_paths_without_gpu_time_left_are_not_tried(tried: Any) -> None:
+    first = ScriptedChild(EQUAL, code=None)
+    found = tried(["captured", "attention"], first, seconds=10)
+    assert [result.state for result in found] == ["equal", "not tried"]
+
+
+def test_the_second_path_gets_the_time_that_the_first_one_left(tried: Any) -> None:
+    first, second = ScriptedChild(EQUAL, code=None), ScriptedChild(EQUAL, code=None)
+    tried(["captured", "attention"], first, second, seconds=60, fp8=True)
+    assert second.received() == [Setup("attention", fp8=True, seconds=48.0)]
+
+
+def test_a_stop_ends_the_process_and_the_trial(tried: Any) -> None:
+    stopped = Flag()
+    stopped.set()
+    child = ScriptedChild(code=None)
+    assert tried(["captured", "all"], child, stopped=stopped) == []
+    assert child.killed
+
+
+def test_a_process_that_cannot_start_is_tried_again_later() -> None:
+    def start() -> Child:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    (found,) = run_trial(["captured"], start=start)
+    assert found.state == "not tried"
+    assert "Resource temporarily unavailable" in found.why
+
+
+# A real process, with the tiny shape and a tape in place of CUDA graphs.
+
+TAPED = """
+import os, sys
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from tests.brains.voxtral.taped import TapeRecorder
+from voxtui.brains.voxtral import graphs, step, trial_process
+
+def scaled(decoder, factor):
+    decoder.layers = [replace(layer, down=layer.down * factor) for layer in decoder.layers]
+
+def enable(decoder, which):
+    {"attention": lambda: scaled(decoder, 1.01),
+     "all": lambda: scaled(decoder, float("nan")),
+     "overlapped": os.abort}[which]()
+
+graphs.CudaRecorder, step.enable = TapeRecorder, enable
+trial_process.serve(Connection(int(sys.argv[1])))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_real_process_finds_the_captured_path_equal_and_the_faulty_ones_out() -> None:
+    results = run_trial(PATHS, tiny=True, seconds=1000, start=lambda: trial.start(TAPED))
+    captured, wrong, not_numbers, crashed = results
+    assert captured.state == "equal", captured.why
+    assert captured.steps > 60
+    assert captured.worst < 1
+    for times in (captured.token, captured.first, captured.plain_token, captured.plain_first):
+        assert times is not None
+        assert 0 < times.low <= times.median <= times.high
+    assert wrong.state == "different"
+    assert "bounds" in wrong.why or "likeliest" in wrong.why
+    assert (not_numbers.state, not_numbers.why) == ("different", "A logit is not a number.")
+    assert (crashed.state, crashed.why) == ("failed", "Its process crashed (SIGABRT).")
+
+
+@pytest.mark.slow
+def test_without_a_gpu_a_real_process_says_so() -> None:
+    (found,) = run_trial(["captured"], tiny=True)
+    assert (found.state, found.why) == ("failed", "there is no CUDA device")

@@ -1,0 +1,72 @@
+"""Say in one sentence what an error of torch or CUDA means; refuse what would cause one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from voxtui.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
+
+FAST_PATH_BYTES = 1.6e9
+"""1 GB for a second cache, the rest for the graphs and the work of a turn."""
+
+
+def sentence_of(error: Exception) -> str | None:
+    from voxtui.brains.voxtral.generate import NotNumbers, TooLong
+
+    match error:
+        case NotNumbers():
+            return "Voxtral failed: its output is not a number."
+        case TooLong():
+            return "The utterance is too long for Voxtral."
+        case RuntimeError() if "not enough memory" in str(error):
+            return "Too little memory for this turn."
+        case RuntimeError() if is_full(error):
+            return "Too little GPU memory for this turn."
+        case RuntimeError() if any(name in str(error) for name in ("CUDA", "CUDNN", "CUFFT")):
+            return f"The GPU failed: {first_line(error)}."
+        case _:
+            return None
+
+
+def is_full(error: Exception) -> bool:
+    """Return True if the device ran out of memory. CUDA's libraries use different messages."""
+    import torch
+
+    words = ("out of memory", "ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
+
+
+def is_sticky(error: Exception) -> bool:
+    """Return True after an error of the device, which the process cannot use any more.
+
+    Torch and Triton use different messages. A failed allocation is not such an error.
+    """
+    words = ("CUDA error", "Triton Error [CUDA]")
+    return any(word in str(error) for word in words) and not is_full(error)
+
+
+def weights_unusable(directory: Path, error: Exception) -> ModelError:
+    return ModelError(
+        f"Voxtral in {directory} cannot be loaded: {first_line(error)}.",
+        "Download it again, or set brain.voxtral.model to another one.",
+    )
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def check_free_memory(device: torch.device) -> None:
+    """Raise ModelError unless the GPU has room for a fast path beside the plain one."""
+    import torch
+
+    if device.type != "cuda":
+        return
+    free, _ = torch.cuda.mem_get_info(device)
+    if free < FAST_PATH_BYTES:
+        needed = FAST_PATH_BYTES / 1e9
+        raise ModelError(f"It needs {needed:g} GB of GPU memory, and {free / 1e9:.1f} GB are free.")
