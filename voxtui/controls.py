@@ -270,11 +270,13 @@ class ClipPlayer:
         return bool(self._running)
 
     def check(self, number: int) -> None:
-        """Raise Refused unless there is a clip of this number, counted from 1."""
+        """Raise Refused, which names the clips, unless there is one of this number, from 1."""
         if not self.names:
             raise Refused("There are no sample clips.")
         if not 0 < number <= len(self.names):
-            raise Refused(f"There is no sample clip {number}. Choose 1 to {len(self.names)}.")
+            clips = ", ".join(f"{n} {name}" for n, name in enumerate(self.names, 1))
+            what = f"There is no sample clip {number}." if number else "Which sample clip?"
+            raise Refused(f"{what} There are: {clips}.")
 
     def play(self, number: int) -> None:
         """Read a clip, then stop the ones before it and speak it. Return at once."""

@@ -24,23 +24,24 @@ class SlashCommand:
 
 
 COMMANDS: Sequence[SlashCommand] = (
+    SlashCommand("save", "save the session: Markdown, JSON and WAV files"),
+    SlashCommand("new", "start a new conversation"),
+    SlashCommand("undo", "bring back the conversation before the new one"),
     SlashCommand("again", "answer your last words again; after a failed start: try again"),
-    SlashCommand("clip", "let it hear sample clip N", "N"),
-    SlashCommand("copy", "copy the selected text, or the last answer"),
     SlashCommand("edit", "correct what was heard; it is answered in place of that", "[TEXT]"),
+    SlashCommand("copy", "copy the selected text, or the last answer"),
+    SlashCommand("mute", "turn the voice off or on; the text goes on"),
+    SlashCommand("stop", "drop what you say, or stop the answer"),
+    SlashCommand("clip", "let it hear sample clip N", "N"),
+    SlashCommand("paste", "talk about the text on the clipboard"),
+    SlashCommand("panel", "show the times as one line, at a glance or as a laboratory"),
+    SlashCommand("numbers", "show the times of the last answer"),
+    SlashCommand("look", "look for devices again, after one was plugged in"),
     SlashCommand("fetch", "fetch the missing chat model"),
     SlashCommand("help", "list keys and commands"),
-    SlashCommand("look", "look for devices again, after one was plugged in"),
-    SlashCommand("mute", "turn the voice off or on; the text goes on"),
-    SlashCommand("new", "start a new conversation"),
-    SlashCommand("numbers", "show the times of the last answer"),
-    SlashCommand("panel", "show the times as one line, at a glance or as a laboratory"),
-    SlashCommand("paste", "talk about the text on the clipboard"),
     SlashCommand("quit", "quit"),
-    SlashCommand("save", "save the session: Markdown, JSON and WAV files"),
-    SlashCommand("stop", "drop what you say, or stop the answer"),
-    SlashCommand("undo", "bring back the conversation before the new one"),
 )
+"""The most used first, because a narrow terminal shows only the beginning of the list."""
 
 
 def parse(text: str) -> tuple[str, str] | None:
@@ -62,7 +63,9 @@ def parse(text: str) -> tuple[str, str] | None:
 
 
 def number(argument: str) -> int:
-    """Return the number in `argument`. Raises Refused."""
+    """Return the number in `argument`; 0: it is empty. Raises Refused."""
+    if not argument:
+        return 0
     if not (argument.isascii() and argument.isdecimal() and len(argument) < 4):
         raise Refused("Which sample? Write its number, such as /clip 1.")
     return int(argument)

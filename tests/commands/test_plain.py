@@ -131,7 +131,7 @@ def test_quiet_prints_the_conversation_and_errors_only(converse):
     assert [line for line in said if not line.startswith("Sample")] == [
         "You: What is it?",
         "Vox: Noon.",
-        "There is no sample clip 9. Choose 1 to 1.",
+        "There is no sample clip 9. There are: 1 a question.",
     ]
 
 
@@ -286,7 +286,7 @@ def test_commands(converse):
         "New conversation. /undo brings the old one back.",
         "The voice is off.",
         "The voice is on.",
-        "There is no sample clip 7. Choose 1 to 1.",
+        "There is no sample clip 7. There are: 1 a question.",
         "/nonsense: there is no such command. /help lists them.",
     ]
 

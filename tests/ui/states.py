@@ -27,6 +27,8 @@ from voxtui.dialogue.data import MICROPHONE, SAMPLE_RATE, Utterance
 from voxtui.dialogue.events import (
     Caption,
     Captured,
+    Countdown,
+    CountdownsChanged,
     Loaded,
     LoadFailed,
     Loading,
@@ -112,6 +114,8 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now
+
+    time = monotonic
 
 
 class PicturedApp(VoxtuiApp):
@@ -403,6 +407,12 @@ async def saved(s: Screen) -> None:
     s.engine.report(Notice(f"Saved, with your words:\n{place}", "information"))
 
 
+async def timers(s: Screen) -> None:
+    await conversation(s)
+    running = Countdown("pasta", s.clock.now + 272), Countdown("tea", None, 61.0)
+    s.engine.report(CountdownsChanged(running))
+
+
 HANDS_FREE = Config(vad=VadConfig(hands_free=True))
 
 STATES: dict[str, tuple[Act, Config]] = {
@@ -437,6 +447,7 @@ STATES: dict[str, tuple[Act, Config]] = {
         (palette, Config()),
         (again, Config()),
         (copied, Config()),
+        (timers, Config()),
         (saved, Config()),
     )
 }
@@ -445,7 +456,7 @@ STATES: dict[str, tuple[Act, Config]] = {
 def frozen(clock: Clock) -> AbstractContextManager[object]:
     """Within, the screen's time is that of `clock`, and nothing happens by itself."""
     stack = ExitStack()
-    for module in ("app", "talk", "turns"):
+    for module in ("app", "talk", "timers", "turns"):
         stack.enter_context(patch(f"voxtui.ui.{module}.time", clock))
     for name in ("app.TICK_SECONDS", "app.LEVEL_SECONDS", "status.LEVEL_CHECK_SECONDS"):
         stack.enter_context(patch(f"voxtui.ui.{name}", NEVER))

@@ -26,6 +26,7 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.errors import InputError, ModelError
+from voxtui.settings.schema import Config, KeysConfig, UiConfig, VadConfig
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
 from voxtui.ui.panel.waterfall import Waterfall
@@ -206,6 +207,12 @@ async def test_the_welcome_goes_with_the_first_turn_for_good():
         s.app.action_new()
         await s.settle()
         assert s.app.transcript.text == ""
+
+
+async def test_the_welcome_names_the_keys_that_the_user_chose():
+    keys = KeysConfig(help="f3", menu="ctrl+k")
+    async with screen((120, 40), config=Config(ui=UiConfig(keys=keys))) as s:
+        assert "F3 lists the keys. Ctrl+K changes microphone" in s.text
 
 
 async def test_ctrl_c_names_the_key_that_quits_in_our_words():
@@ -560,6 +567,15 @@ async def test_help_is_scrolled_by_its_keys():
         assert "speaking  " in s.text
 
 
+@pytest.mark.parametrize("key", ["f1", "ctrl+p"])
+async def test_no_toast_covers_the_help_or_the_menu(key):
+    async with screen() as s:
+        await s.press("ctrl+c")
+        assert s.toasts
+        await s.pilot.press(key)
+        assert not s.toasts
+
+
 async def test_help_explains_every_stage_of_the_panel():
     async with screen(size=(120, 60)) as s:
         await s.pilot.press("f1")
@@ -630,6 +646,22 @@ async def test_the_screen_is_usable_while_models_load():
         assert "Chat model 45%" in s.text
         await s.press("ctrl+t")
         assert "voice muted" in s.text
+
+
+async def test_while_models_load_the_prompt_says_that_one_can_type():
+    async with screen(loaded=False) as s:
+        s.engine.report(Loading("chat model", 0.45))
+        await s.settle()
+        assert "chat model 45% · you can type already" in s.text
+
+
+@pytest.mark.parametrize("listens", [False, True])
+async def test_hands_free_the_prompt_says_that_it_does_not_listen_to_an_answer(listens):
+    vad = VadConfig(hands_free=True, listen_while_speaking=listens)
+    async with screen(config=Config(vad=vad)) as s:
+        s.engine.report(StateChanged(State.SPEAKING))
+        await s.settle()
+        assert ("Not listening · Space: talk over it" in s.text) is not listens
 
 
 async def test_space_while_loading_shows_a_notice():
@@ -788,10 +820,17 @@ async def test_a_clip_is_spoken_by_key_list_or_click(how):
         assert spoken == [(Path("joke.wav"), False)]
 
 
-async def test_a_key_without_a_clip_names_the_range_of_clips():
+async def test_a_number_without_a_clip_names_the_clips():
     async with screen() as s:
         await s.send("/clip 9")
-        assert (s.commands, s.toasts) == ([], ["There is no sample clip 9. Choose 1 to 2."])
+        assert s.toasts == ["There is no sample clip 9. There are: 1 a question, 2 a joke."]
+        assert s.commands == []
+
+
+async def test_a_clip_without_a_number_names_the_clips():
+    async with screen() as s:
+        await s.send("/clip")
+        assert s.toasts == ["Which sample clip? There are: 1 a question, 2 a joke."]
 
 
 async def test_a_clip_that_cannot_be_read_is_one_sentence():

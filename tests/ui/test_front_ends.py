@@ -54,7 +54,7 @@ REFUSED = [
     "Nothing has been said yet that could be answered again.",
     "Nothing has been said yet that could be corrected.",
     "There is no model to fetch.",
-    "There is no sample clip 9. Choose 1 to 2.",
+    "There is no sample clip 9. There are: 1 a question, 2 a joke.",
     "/sav: there is no such command. Did you mean /save?",
     "A new conversation can be undone only until its first turn.",
 ]

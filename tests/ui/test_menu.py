@@ -148,6 +148,16 @@ async def test_only_devices_that_a_person_would_choose_are_offered():
         assert "surround40" not in found and "Monitor" not in found
 
 
+async def test_the_default_has_the_name_of_the_device_behind_it(monkeypatch):
+    behind = {"input": "Blue Yeti", "output": "default"}  # the sound server knows no speaker
+    monkeypatch.setattr("voxtui.audio.devices.shown_name", lambda device, way: behind[way])
+    listed = [*DEVICES, ListedDevice("default", 2, 2)]
+    async with screen((100, 30), parts=part_makers(devices=lambda: listed)) as s:
+        await opened(s, "system")
+        assert "the system's default  Blue Yeti" in s.text
+        assert "default  default" not in s.text
+
+
 async def test_hands_free_is_chosen_without_loading_a_part():
     async with screen(size=(100, 30), parts=part_makers()) as s:
         await opened(s, "hands")
@@ -313,8 +323,12 @@ async def test_the_warning_about_a_silent_microphone_is_removed_once_it_is_heard
         s.app.status.check_level("a microphone", False)
         await s.settle()
         assert "! Only digital silence" in s.text
-        s.engine.begin()
+        assert "Press Space" not in s.text  # nobody would be heard
         s.engine.level = 0.1
+        s.app.tick()
+        await s.settle()
+        assert "Press Space and speak" in s.text
+        s.engine.begin()
         await s.settle()
         s.app.tick()
         s.app.status.show_level()

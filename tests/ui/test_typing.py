@@ -184,6 +184,12 @@ async def test_a_command_is_completed_as_it_is_typed():
         assert s.app.bar.field.value == "/clip "
 
 
+async def test_a_slash_shows_the_most_used_commands_also_in_80_columns():
+    async with screen((80, 24)) as s:
+        await s.type("/")
+        assert "/save  /new  /undo  /again  /edit [TEXT]" in s.text
+
+
 async def test_an_unknown_command_names_the_nearest_and_can_be_mended():
     async with screen() as s:
         await s.send("/mtue")

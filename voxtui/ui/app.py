@@ -723,6 +723,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._fit_panel(self.size)
 
     def action_help(self) -> None:
+        self.clear_notifications()  # they would cover part of it
         self.push_screen(Help(self.keys, self._fast_paths if is_likely() else None))
 
     def _fast_paths(self) -> Sequence[str]:

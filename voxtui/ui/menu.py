@@ -18,11 +18,12 @@ from voxtui.dialogue.level import MONITOR
 from voxtui.errors import ConfigError, ModelError
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import found_file, options_of, value_of
+from voxtui.ui.keys import shown
 from voxtui.ui.palette import Entry, Palette
 from voxtui.ui.themes import AUTO, theme_names
 
 if TYPE_CHECKING:
-    from voxtui.audio.devices import Device
+    from voxtui.audio.devices import Device, Direction
 
 SPEEDS = {0.8: "slower", 1.0: "normal", 1.2: "faster", 1.5: "fast"}
 
@@ -85,16 +86,23 @@ def part_choices(config: Config) -> Iterator[Choice]:
 
 
 def device_choices(found: Sequence[Device]) -> Iterator[Choice]:
-    """Yield the devices that a person would choose: no plug-ins, no recordings of a speaker."""
-    from voxtui.audio.devices import choices
+    """Yield the devices that a person would choose: no plug-ins, no recordings of a speaker.
 
-    for section, key in ((MICROPHONE, "audio.input"), (SPEAKER, "audio.output")):
-        able = [d for d in choices(found) if (d.inputs if key == "audio.input" else d.outputs)]
+    It may ask the sound server, so it runs on a thread of its own.
+    """
+    from voxtui.audio.devices import choices, shown_name
+
+    directions: Sequence[tuple[str, Direction]] = ((MICROPHONE, "input"), (SPEAKER, "output"))
+    for section, direction in directions:
+        able = [d for d in choices(found) if (d.inputs if direction == "input" else d.outputs)]
         names = [d.name for d in able if d.name != "default"]
         if section == MICROPHONE:
             names = [name for name in names if MONITOR not in name.lower()]
-        for name in dict.fromkeys(("", *names)):
-            yield Choice(name or DEFAULT_DEVICE, key, name, section)
+        behind = {shown_name(d, direction) for d in able if d.name == "default"} - {"default"}
+        key = f"audio.{direction}"
+        yield Choice(DEFAULT_DEVICE, key, "", section, "".join(behind))
+        for name in dict.fromkeys(names):
+            yield Choice(name, key, name, section)
 
 
 def _download_of(config: Config) -> str:
@@ -150,6 +158,7 @@ class Menu:
         restore = partial(self._apply_value, "ui.theme")
         blinks = self._controls.config.ui.motion
         palette = Palette(SECTIONS, list(self.entries()), self.devices(), restore, query, blinks)
+        self._app.clear_notifications()  # they would cover part of it
         self._app.push_screen(palette, _call)
 
     def entries(self) -> Iterator[Entry]:
@@ -174,8 +183,10 @@ class Menu:
         """List the microphones and speakers, on a thread of its own."""
         if not self._controls.can_choose_parts:
             return ()
-        found = await in_thread(self._controls.devices)
-        return [self._entry(choice) for choice in device_choices(found)]
+        return [self._entry(choice) for choice in await in_thread(self._device_choices)]
+
+    def _device_choices(self) -> Sequence[Choice]:
+        return list(device_choices(self._controls.devices()))
 
     def choose(self, choice: Choice) -> None:
         """Use a value in this session. The parts it needs are loaded first."""
@@ -259,13 +270,14 @@ class Menu:
         """Name the devices that are not in `known`. `in_use`: one of them is used already."""
         new = sorted(await self._device_titles() - known)
         if new:
-            self._tell(f"New: {'; '.join(new)}. Ctrl+P uses it.", "information")
+            key = shown(self._controls.config.ui.keys.menu)
+            self._tell(f"New: {'; '.join(new)}. {key} uses it.", "information")
         elif not in_use:
             self._tell("No other device was found.", "information")
 
     async def _device_titles(self) -> frozenset[str]:
-        found = await in_thread(self._controls.devices)
-        return frozenset(f"{c.section}: {c.title}" for c in device_choices(found))
+        found = await in_thread(self._device_choices)
+        return frozenset(f"{choice.section}: {choice.title}" for choice in found)
 
 
 def _call(act: Callable[[], object] | None) -> None:

@@ -1,4 +1,4 @@
-"""The content of an empty screen: the welcome, the progress of loading, and the sample clips."""
+"""The content of an empty screen: the welcome and the sample clips."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import OptionList, Static
 
+from voxtui.settings.schema import UiConfig
+from voxtui.ui.keys import shown
 from voxtui.ui.talkkey import Mode
 
 
-def welcome(mode: Mode | None, key: str, sends_to: str) -> Sequence[str]:
+def welcome(mode: Mode | None, ui: UiConfig, sends_to: str) -> Sequence[str]:
     """Return the lines of the welcome: how to talk, where the voice goes, where the help is.
 
-    `mode` None: no microphone is in use. `sends_to`: the servers that receive voice and words.
+    `mode` None: no microphone hears anything. `sends_to`: the servers that receive voice and words.
     """
+    key = shown(ui.talk_key)
     match mode:
         case Mode.HOLD | Mode.MOUSE:
             talk = f"Hold {key}, speak, let go. Or just type."
@@ -28,18 +31,8 @@ def welcome(mode: Mode | None, key: str, sends_to: str) -> Sequence[str]:
             talk = "Type a question."
     where = f"Your voice and words go to {sends_to}" if sends_to else "Nothing leaves this machine"
     kept = "Your words are stored only if you save them."
-    return talk, f"{where}. {kept}", "F1 lists the keys. Ctrl+P changes microphone, voice and look."
-
-
-class Steps:
-    """The steps of loading."""
-
-    def __init__(self) -> None:
-        self.latest = ""
-        """the step in progress, with its percentage"""
-
-    def add(self, step: str, fraction: float | None) -> None:
-        self.latest = step if fraction is None else f"{step} {fraction:.0%}"
+    keys = f"{shown(ui.keys.help)} lists the keys. {shown(ui.keys.menu)} changes microphone, voice"
+    return talk, f"{where}. {kept}", f"{keys} and look."
 
 
 class Samples(Vertical):

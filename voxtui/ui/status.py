@@ -86,6 +86,11 @@ class MicrophoneLevel:
         self.peak = max(self.peak or 0.0, level)
 
     @property
+    def hears(self) -> bool:
+        """False if there is no microphone, or one that delivers only digital silence."""
+        return self.name is not None and not self.silent
+
+    @property
     def louder(self) -> bool:
         """True if the second in progress is clearly louder than the level on display."""
         return self.peak is not None and self.peak > (self.shown or 0.0) * STEADY
@@ -166,8 +171,9 @@ class Status:
 
     def show_welcome(self) -> None:
         """Show the lines for a new user, until the first turn."""
-        mode = None if self.level.name is None else self._mode()
-        self._transcript.show_welcome(welcome(mode, self._key_name, self._sends_to))
+        mode = self._mode() if self.level.hears else None
+        ui = self._controls.config.ui
+        self._transcript.show_welcome(welcome(mode, ui, self._sends_to))
 
     # Problems.
 
@@ -201,8 +207,7 @@ class Status:
         elif mended and name != before:
             self.banner.withdraw()
         self.samples.offer(name is None)
-        self.show_welcome()
-        self.show_hint()
+        self.show_mode()
 
     def _show_no_microphone(self) -> None:
         self.banner.show(self._reason or NO_MICROPHONE, "look again", self._look_again)
@@ -213,6 +218,7 @@ class Status:
         if self.level.silent and level:
             self.level.silent = False
             self.banner.withdraw()
+            self.show_mode()
         if self._controls.state is State.LISTENING:
             self._bar.meter.show(loudness(level))
             if self.level.louder:
@@ -230,6 +236,7 @@ class Status:
             if why := diagnose_level(microphone, 0.0):
                 self.level.silent = True
                 self.banner.show(why, "choose another", self._choose_microphone, error=False)
+                self.show_mode()
         elif announce:
             level = f"{decibels(self.level.loudest)} at most in {LEVEL_CHECK_SECONDS:g} s"
             self._tell(f"Level of {microphone}: {level}.", "information")
@@ -261,9 +268,9 @@ class Status:
         self.show_hint()
 
     def show_mode(self) -> None:
-        """Follow a change of the way of talking."""
+        """Follow a change of the way of talking: another terminal, microphone or setting."""
         instead = ""
-        if self.level.name is not None and (mode := self._mode()) in (Mode.HOLD, Mode.TOGGLE):
+        if self.level.hears and (mode := self._mode()) in (Mode.HOLD, Mode.TOGGLE):
             instead = f", or {'hold' if mode is Mode.HOLD else 'press'} {self._key_name} to talk"
         self._bar.explain(instead)
         self.show_welcome()
@@ -286,10 +293,10 @@ class Status:
         key, mode, state = self._key_name, self._mode(), self._controls.state
         match state:
             case State.LOADING:
-                return self._step
-            case State.READY if self.level.name and mode is Mode.HANDS_FREE:
+                return f"{self._step} · you can type already" if self._step else ""
+            case State.READY if self.level.hears and mode is Mode.HANDS_FREE:
                 return "Speak, or type"
-            case State.READY if self.level.name:
+            case State.READY if self.level.hears:
                 return f"{'Hold' if mode is Mode.HOLD else 'Press'} {key} and speak, or type"
             case State.READY:
                 return "Type"
@@ -300,8 +307,14 @@ class Status:
                 return f"{self._recorded()}Esc: drop"
             case State.THINKING:
                 return "Esc: stop"
+            case State.SPEAKING if mode is Mode.HANDS_FREE and not self._hears_over_an_answer:
+                return f"Not listening · {key}: talk over it · Esc: stop"
             case State.SPEAKING:
                 return f"{key}: talk over it · Esc: stop"
+
+    @property
+    def _hears_over_an_answer(self) -> bool:
+        return self._controls.config.vad.listen_while_speaking
 
     def _recorded(self) -> str:
         """Return the seconds of speech so far, and near the end of a recording the seconds left.

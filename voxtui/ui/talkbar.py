@@ -198,7 +198,8 @@ class TalkBar(Horizontal):
         elif not self.field.empty:
             title = "Enter sends"
         if title != self._title:  # each time it is set, all of the bar is painted
-            self._title = self.border_title = title
+            self._title = title
+            self.border_title = Content(title)  # pyright: ignore[reportAttributeAccessIssue]
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if self.typing or event.button != LEFT_BUTTON:
