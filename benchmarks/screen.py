@@ -1,15 +1,14 @@
-"""Measure the screen: paint, event loop, idle CPU, start and quit.
+"""Measure the screen: paint, event loop and idle CPU. `benchmarks.program` measures from outside.
 
     python -m benchmarks.screen [--turns 0 200 1000] [--rate 200] [--size 120x40] [--json OUT]
 
 Everything runs on a pseudo-terminal and the real terminal driver.
 
 - Idle: the CPU and the bytes to the terminal while only the noise of a room is heard.
-- Paint: a scripted engine emits `--rate` tokens per second after `--turns` turns.
-  A token is painted when its frame has been written and flushed.
-- Loop: the delay of a 5 ms sleep while the real models load and while a sample clip is answered.
-- Start: from process start to its first frame; and `voxtui --help`.
-- Quit: from Ctrl+Q, at random moments of loading, to the end of the process.
+- Paint: a scripted engine emits `--rate` tokens per second after `--turns` turns, below captions
+  and beside the panel. A token is painted when its frame has been written and flushed.
+- Loop: the delay of a 5 ms sleep while the real models load, while sample clips are answered, and
+  for a while after that.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ import json
 import os
 import pty
 import random
-import statistics
 import struct
-import subprocess
 import sys
 import termios
 import threading
@@ -35,20 +32,33 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes import ScriptedEngine
-from tests.ui.pseudo_terminal import PseudoTerminal
-from tests.virtual_audio import VirtualAudio
 from voxtui.bench.machine import machine
 from voxtui.commands.stderr import native_stderr_in
-from voxtui.dialogue.events import Event, ReplyText, State, StateChanged
+from voxtui.dialogue.data import MICROPHONE
+from voxtui.dialogue.events import (
+    Caption,
+    Event,
+    ReplyText,
+    State,
+    StateChanged,
+    TurnStarted,
+    UserWords,
+)
+from voxtui.dialogue.marks import Mark, Marks
 from voxtui.records.metrics import percentile
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import Config, UiConfig
 from voxtui.ui.app import VoxtuiApp
 from voxtui.wiring import build_engine, clip_opener, sample_clips
 
 TEXT = "The river winds slowly through the middle of the old city, under many bridges."
 WORDS = TEXT.split()
-STARTS = 10
-LOADING_SECONDS = 6.0
+STALL_SECONDS = 0.05
+"""A person notices that the screen stands still for longer than this."""
+SPOKEN_TOKENS = 20
+"""Tokens before the first sound."""
+CAPTIONS = 8
+CAPTION_SECONDS = 0.05
+"""Seconds between two captions; the recogniser needs longer for a pass."""
 SETTLING_SECONDS = 5.0
 """Seconds after which the microphone's level has been checked, and nothing else is due."""
 PAUSE_SECONDS = 0.2
@@ -56,8 +66,8 @@ PAUSE_SECONDS = 0.2
 
 
 class MeasuredApp(VoxtuiApp):
-    def __init__(self, rate: float, turns: int, seconds: float) -> None:
-        super().__init__(self._engine, Config())
+    def __init__(self, rate: float, turns: int, seconds: float, panel: str) -> None:
+        super().__init__(self._engine, Config(ui=UiConfig(panel=panel)))
         self._rate, self._turns, self._seconds = rate, turns, seconds
         self.paints: list[float] = []
         self.lateness: list[float] = []
@@ -125,20 +135,39 @@ class MeasuredApp(VoxtuiApp):
     def _stream(self) -> None:
         begun, number = time.monotonic(), 0
         per_turn = 160
+        marks = Marks()
         for n in range(int(self._rate * self._seconds)):
             if n % per_turn == 0:
+                before = time.monotonic()
                 if n:
-                    self.controls.engine.finish()
-                    time.sleep(PAUSE_SECONDS)
-                    begun += PAUSE_SECONDS
-                self.controls.engine.begin("typed")
-                self.controls.engine.report(
-                    StateChanged(State.THINKING), StateChanged(State.SPEAKING)
-                )
-                number = self.controls.engine.turns
-            time.sleep(max(0.0, begun + n / self._rate - time.monotonic()))
-            self.controls.engine.level = 0.1 + n % 7 / 10
+                    self.controls.engine.finish(
+                        marks=marks.since_release(), tokens=per_turn, reply=TEXT
+                    )
+                    time.sleep(PAUSE_SECONDS)  # the time between two answers
+                number, marks = self._speak()
+                begun += time.monotonic() - before
+            time.sleep(max(0.0, begun + n / self._rate - time.monotonic()))  # the rate of tokens
+            if n % per_turn == SPOKEN_TOKENS:
+                for mark in (Mark.FIRST_SENTENCE, Mark.FIRST_AUDIO, Mark.FIRST_SOUND):
+                    marks.mark(mark)
+                marks.speech_s = per_turn / self._rate
+                marks.spoken.append((per_turn * 5, marks.speech_s))
+                self.controls.engine.report(StateChanged(State.SPEAKING))
             self.controls.engine.report(ReplyText(number, WORDS[n % len(WORDS)] + " "))
+
+    def _speak(self) -> tuple[int, Marks]:
+        """Begin a turn with captions. Return its number and its marks after the release."""
+        engine, marks = self.controls.engine, Marks()
+        engine.turns += 1
+        engine.report(TurnStarted(engine.turns, MICROPHONE, marks), StateChanged(State.LISTENING))
+        for n in range(CAPTIONS):
+            engine.level = 0.1 + n % 7 / 10
+            engine.report(Caption(engine.turns, " ".join(WORDS[: n + 3]), 10))
+            time.sleep(CAPTION_SECONDS)  # the time between two passes of the recogniser
+        marks.mark(Mark.RELEASED)
+        engine.report(StateChanged(State.THINKING), UserWords(engine.turns, TEXT))
+        marks.mark(Mark.FIRST_TOKEN)
+        return engine.turns, marks
 
     def take_event(self, event) -> None:
         super().take_event(event)
@@ -167,7 +196,7 @@ class LoadingApp(VoxtuiApp):
             clip_opener(config),
         )
         self.while_loading: list[float] = []
-        self.while_answering: list[float] = []
+        self.since_ready: list[float] = []
         self.loaded_after = 0.0
 
     def on_ready(self) -> None:
@@ -177,11 +206,12 @@ class LoadingApp(VoxtuiApp):
         began = time.monotonic()
         await self._watch(self.while_loading, lambda: self.controls.state is not State.LOADING)
         self.loaded_after = time.monotonic() - began
-        await asyncio.sleep(0.5)
-        for number in (1, 2):
+        for number in (1, 2, 3):
             self.action_clip(number)
-            await self._watch(self.while_answering, lambda: self.controls.state is not State.READY)
-            await self._watch(self.while_answering, lambda: self.controls.state is State.READY)
+            await self._watch(self.since_ready, lambda: self.controls.state is not State.READY)
+            await self._watch(self.since_ready, lambda: self.controls.state is State.READY)
+        idle_until = time.monotonic() + SETTLING_SECONDS
+        await self._watch(self.since_ready, lambda: time.monotonic() > idle_until)
         self.exit()
 
     async def _watch(self, late: list[float], over: Callable[[], bool]) -> None:
@@ -199,11 +229,12 @@ def spread(seconds: Sequence[float]) -> dict[str, float]:
 SPREAD = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
 
-def paint(rate: float, turns: int, seconds: float) -> dict[str, Any]:
-    app = MeasuredApp(rate, turns, seconds)
+def paint(rate: float, turns: int, seconds: float, panel: str) -> dict[str, Any]:
+    app = MeasuredApp(rate, turns, seconds, panel)
     app.run()
     return {
         "turns": turns,
+        "panel": panel,
         "tokens": len(app.paints),
         "paint_ms": spread(app.paints),
         "loop_late_ms": spread(app.lateness),
@@ -221,46 +252,9 @@ def load() -> dict[str, Any]:
     return {
         "loaded_after_s": round(app.loaded_after, 1),
         "loading_late_ms": spread(app.while_loading),
-        "answering_late_ms": spread(app.while_answering),
+        "since_ready_late_ms": spread(app.since_ready),
+        "stalls_since_ready": sum(late > STALL_SECONDS for late in app.since_ready),
     }
-
-
-def start() -> dict[str, Any]:
-    screens = [_first_frame() for _ in range(STARTS)]
-    helps = [_help() for _ in range(STARTS)]
-    uneven = random.Random(1)
-    with VirtualAudio() as audio:
-        quits = [
-            _quit((n + uneven.random()) * LOADING_SECONDS / STARTS, audio.env)
-            for n in range(STARTS)
-        ]
-    return {
-        name: {"median": round(statistics.median(found) * 1000), "max": round(max(found) * 1000)}
-        for name, found in (("screen_ms", screens), ("help_ms", helps), ("quit_ms", quits))
-    }
-
-
-def _first_frame() -> float:
-    began = time.monotonic()
-    with PseudoTerminal([sys.executable, "-m", "voxtui"], size=(120, 40)) as terminal:
-        while b"LOADING" not in terminal.output:
-            time.sleep(0.001)
-        return time.monotonic() - began
-
-
-def _quit(after: float, environment: dict[str, str]) -> float:
-    with PseudoTerminal([sys.executable, "-m", "voxtui"], environment=environment) as terminal:
-        terminal.until(lambda: b"LOADING" in terminal.output)
-        threading.Event().wait(after)
-        sent = terminal.send("\x11")
-        terminal.ends()
-        return time.monotonic() - sent
-
-
-def _help() -> float:
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "voxtui", "--help"], stdout=subprocess.PIPE, check=True)
-    return time.monotonic() - began
 
 
 def in_terminal(measure: Callable[[], dict[str, Any]], size: tuple[int, int]) -> dict[str, Any]:
@@ -299,6 +293,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--rate", type=float, default=200)
     options.add_argument("--turns", type=int, nargs="*", default=[0, 200, 1000])
+    options.add_argument("--panels", nargs="*", default=["glance", "lab"])
+    options.add_argument("--only-paint", action="store_true", help="without the real models")
     options.add_argument("--size", default="120x40")
     options.add_argument("--seconds", type=float, default=10)
     options.add_argument("--json", type=Path)
@@ -306,10 +302,11 @@ def main() -> None:
     columns, rows = map(int, asked.size.split("x"))
     about = machine()
     found: dict[str, Any] = {"machine": about, "rate": asked.rate, "size": asked.size}
-    measures = [partial(paint, asked.rate, turns, asked.seconds) for turns in asked.turns]
+    cases = [(turns, panel) for turns in asked.turns for panel in asked.panels]
+    measures = [partial(paint, asked.rate, turns, asked.seconds, panel) for turns, panel in cases]
     found["paint"] = [in_terminal(measure, (columns, rows)) for measure in measures]
-    found["load"] = in_terminal(load, (columns, rows))
-    found["start"] = start()
+    if not asked.only_paint:
+        found["load"] = in_terminal(load, (columns, rows))
     sys.stdout.write(table(found))
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
@@ -322,21 +319,27 @@ def table(found: dict[str, Any]) -> str:
         lines.append(f"| {name} | " + " | ".join(f"{values[key]:.1f}" for key in SPREAD) + " |")
 
     for one in found["paint"]:
-        row(f"token to paint, {one['turns']} turns before", one["paint_ms"])
+        row(f"token to paint, {_case(one)}", one["paint_ms"])
     for one in found["paint"]:
-        row(f"event loop late meanwhile, {one['turns']} turns before", one["loop_late_ms"])
-    row("event loop late while the models load", found["load"]["loading_late_ms"])
-    row("event loop late while clips are answered", found["load"]["answering_late_ms"])
+        row(f"event loop late meanwhile, {_case(one)}", one["loop_late_ms"])
+    if load := found.get("load"):
+        row("event loop late while the models load", load["loading_late_ms"])
+        row("event loop late from READY on", load["since_ready_late_ms"])
+        lines.append(
+            f"\nmodels loaded after {load['loaded_after_s']} s; "
+            f"{load['stalls_since_ready']} stalls above {STALL_SECONDS * 1000:.0f} ms since"
+        )
     for one in found["paint"]:
         lines.append(
-            f"\n{one['turns']} turns: {one['busy_cpu']:.0%} of a core while it streams, "
+            f"\n{_case(one)}: {one['busy_cpu']:.0%} of a core while it streams, "
             f"{one['idle_cpu']:.1%} and {one['idle_bytes_per_s']} bytes/s idle, "
             f"{one['resident_mib']} MiB"
         )
-    for name, values in found["start"].items():
-        lines.append(f"\n{name}: median {values['median']}, max {values['max']}")
-    lines.append(f"\nmodels loaded after {found['load']['loaded_after_s']} s")
     return "\n".join(lines) + "\n"
+
+
+def _case(one: dict[str, Any]) -> str:
+    return f"{one['turns']} turns before, {one['panel']}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Draw an asciinema cast as an animated GIF.
+"""Draw an asciinema cast as an animated GIF, or its last moment as a PNG.
 
-    asciinema rec --cols 80 --rows 24 -c voxtui turn.cast
+    python -m tests.cast turn.cast
     python -m tests.animation turn.cast assets/turn.gif [--from 12.5] [--fps 10]
+    python -m tests.animation turn.cast turn.png
 
 Needs Pillow and the font DejaVu Sans Mono. The terminal is that of pyte.
 """
@@ -37,22 +38,24 @@ def frames(cast: Path, begin: float, fps: float) -> Iterator[tuple[float, Image.
     shown, due = None, begin
     for at, kind, text in events:
         while at > due:
-            if (lines := _lines(screen)) != shown:
+            if (lines := lines_of(screen)) != shown:
                 shown = lines
-                yield due, _picture(lines, screen.columns)
+                yield due, picture_of(lines, screen.columns)
             due += 1 / fps
         if kind == "o":
             stream.feed(text)
+    if (lines := lines_of(screen)) != shown:
+        yield due, picture_of(lines, screen.columns)
 
 
-def _lines(screen: pyte.Screen) -> list[list[Char]]:
+def lines_of(screen: pyte.Screen) -> list[list[Char]]:
     return [
         [screen.buffer[row][column] for column in range(screen.columns)]
         for row in range(screen.lines)
     ]
 
 
-def _picture(lines: list[list[Char]], columns: int) -> Image.Image:
+def picture_of(lines: list[list[Char]], columns: int) -> Image.Image:
     canvas = Canvas(columns, len(lines))
     for row, cells in enumerate(lines):
         canvas.line(row, [Segment(cell.data or " ", _style(cell)) for cell in cells])
@@ -77,6 +80,11 @@ def _color(name: str) -> Color | None:
     return Color.parse(f"#{name}" if hexadecimal else name.replace("brown", "yellow"))
 
 
+def reduced(picture: Image.Image) -> Image.Image:
+    """Return a picture of fewer colours, which takes a third of the bytes."""
+    return picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=COLORS)
+
+
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("cast", type=Path)
@@ -84,11 +92,13 @@ def main() -> None:
     options.add_argument("--from", dest="begin", type=float, default=0.0, help="Seconds left out.")
     options.add_argument("--fps", type=float, default=10)
     given = options.parse_args()
+    if given.out.suffix == ".png":
+        *_, (_, last) = frames(given.cast, given.begin, given.fps)
+        reduced(last).save(given.out, optimize=True)
+        return
     times, pictures = zip(*frames(given.cast, given.begin, given.fps), strict=True)
     lengths = [round((b - a) * 1000) for a, b in itertools.pairwise(times)]
-    first, *rest = (
-        picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=COLORS) for picture in pictures
-    )
+    first, *rest = map(reduced, pictures)
     first.save(
         given.out,
         save_all=True,

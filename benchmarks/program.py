@@ -1,0 +1,221 @@
+"""Measure the program from outside: start, first words, idle, quit. Beside another version, too.
+
+    python -m benchmarks.program [--against TREE] [--starts 10] [--size 120x40] [--json OUT]
+
+The program runs on a pseudo-terminal, a virtual sound server and the default models, without a
+config file. With TREE, the root of another version, both start in turn: a slow minute slows both.
+
+- Start: from process start to the first frame, and to READY.
+- Answer: from Enter to the first painted word of the answer; the question is typed key by key.
+- Idle: the CPU of all its processes, and the bytes to the terminal, while a room's noise is heard.
+- Quit: from Ctrl+Q, at random moments of loading, to the end of the process; and `voxtui --help`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from tests.ui.pseudo_terminal import PseudoTerminal
+from tests.virtual_audio import VirtualAudio
+from voxtui.bench.machine import machine
+
+HERE = Path(__file__).parents[1]
+QUESTIONS = (
+    ("What is the capital of France?", b"Paris"),
+    ("What is the capital of Japan?", b"Tokyo"),
+)
+"""Each with a word of the answer that is not in the question."""
+KEY_SECONDS = 0.03
+"""Seconds between two keys of a quick typist."""
+IDLE_SECONDS = 20.0
+SETTLING_SECONDS = 6.0
+"""Seconds after READY until the level was checked and nothing is left to warm up."""
+NOISE = 10 ** (-55 / 20)
+"""Peak of the noise of a quiet room: -55 dBFS."""
+LOADING_SECONDS = 6.0
+ANSWER_SECONDS = 60.0
+LOADING, READY = b"LOADING", b"READY"
+
+Times = dict[str, list[float]]
+
+
+class Program:
+    """The program of a version, at its own terminal."""
+
+    def __init__(self, tree: Path, size: tuple[int, int], environment: Mapping[str, str]) -> None:
+        self._began = time.monotonic()
+        # Commands were letters in versions without slash_commands: a slash opened the text field.
+        self._opens = "" if (tree / "voxtui/slash_commands.py").exists() else "/"
+        self.terminal = PseudoTerminal(
+            [sys.executable, "-m", "voxtui"],
+            size=size,
+            environment={**environment, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"},
+        )
+
+    def until(self, shown: bytes, since: int = 0) -> float:
+        """Wait for these bytes. Return the seconds since the start."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while shown not in self.terminal.output[since:]:
+            if time.monotonic() > deadline or self.terminal.process.poll() is not None:
+                sys.exit(self.terminal.output[-2000:].decode(errors="replace"))
+            time.sleep(0.001)  # a wait on the descriptor would race with the terminal's reader
+        return time.monotonic() - self._began
+
+    def ask(self, question: str, word: bytes) -> float:
+        """Type a question. Return the seconds from Enter to `word`, once the answer is over."""
+        for key in self._opens + question:
+            self.terminal.send(key)
+            time.sleep(KEY_SECONDS)  # as a person types
+        since = len(self.terminal.output)
+        entered = self.terminal.send("\r")
+        self.until(word, since)
+        answered = time.monotonic() - entered
+        self.until(READY, since)
+        return answered
+
+    def idle(self, seconds: float) -> tuple[float, float]:
+        """Return the share of a core and the bytes per second while nothing happens."""
+        time.sleep(SETTLING_SECONDS)  # what follows the start must be over
+        cpu, written, began = self._cpu(), len(self.terminal.output), time.monotonic()
+        time.sleep(seconds)  # the measured time
+        took = time.monotonic() - began
+        return (self._cpu() - cpu) / took, (len(self.terminal.output) - written) / took
+
+    def _cpu(self) -> float:
+        """Return the seconds of CPU that the program and its child processes have used."""
+        parent = psutil.Process(self.terminal.pid)
+        times = [one.cpu_times() for one in (parent, *parent.children(recursive=True))]
+        return sum(one.user + one.system for one in times)
+
+    def quit(self) -> float:
+        """Press Ctrl+Q. Return the seconds until the process has ended."""
+        sent = self.terminal.send("\x11")
+        self.terminal.ends()
+        return time.monotonic() - sent
+
+
+@contextmanager
+def program(tree: Path, size: tuple[int, int], environment: Mapping[str, str]) -> Iterator[Program]:
+    started = Program(tree, size, environment)
+    with started.terminal:
+        yield started
+
+
+def compare(
+    trees: Sequence[Path], starts: int, size: tuple[int, int], environment: Mapping[str, str]
+) -> dict[str, Times]:
+    """Start the versions in turn; let each answer QUESTIONS. Return seconds by tree and name."""
+    found: dict[str, Times] = {str(tree): defaultdict(list) for tree in trees}
+    for n in range(starts * len(trees)):
+        tree = trees[n % len(trees)]
+        times = found[str(tree)]
+        with program(tree, size, environment) as started:
+            times["first frame"].append(started.until(LOADING))
+            times["ready"].append(started.until(READY))
+            for question, word in QUESTIONS:
+                times["Enter to the first word of the answer"].append(started.ask(question, word))
+            times["quit"].append(started.quit())
+    return found
+
+
+def quits(starts: int, size: tuple[int, int], environment: Mapping[str, str]) -> list[float]:
+    """Quit at random moments of loading."""
+    uneven, found = random.Random(1), []
+    for n in range(starts):
+        with program(HERE, size, environment) as started:
+            started.until(LOADING)
+            time.sleep((n + uneven.random()) * LOADING_SECONDS / starts)  # a moment of loading
+            found.append(started.quit())
+    return found
+
+
+def helps(starts: int) -> list[float]:
+    found = []
+    for _ in range(starts):
+        began = time.monotonic()
+        command = [sys.executable, "-m", "voxtui", "--help"]
+        subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        found.append(time.monotonic() - began)
+    return found
+
+
+def idle(audio: VirtualAudio, size: tuple[int, int], environment: Mapping[str, str]) -> Any:
+    noise = np.random.default_rng(1).uniform(-NOISE, NOISE, 16_000 * 120).astype(np.float32)
+    room = audio.say(noise)
+    try:
+        with program(HERE, size, environment) as started:
+            started.until(READY)
+            cpu, written = started.idle(IDLE_SECONDS)
+            started.quit()
+    finally:
+        room.terminate()
+        room.wait()
+    return {"cpu": round(cpu, 4), "bytes_per_s": round(written)}
+
+
+def measure(
+    trees: Sequence[Path], starts: int, size: tuple[int, int], only_idle: bool
+) -> dict[str, Any]:
+    with VirtualAudio() as audio, tempfile.TemporaryDirectory() as home:
+        folders = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+        environment = {**audio.env, **{name: str(Path(home) / name) for name in folders}}
+        found: dict[str, Any] = {"idle": idle(audio, size, environment)}
+        if not only_idle:
+            found["versions"] = compare(trees, starts, size, environment)
+            found["quit while it loads"] = quits(starts, size, environment)
+            found["voxtui --help"] = helps(starts)
+    return found
+
+
+def table(found: dict[str, Any]) -> str:
+    share, written = found["idle"]["cpu"], found["idle"]["bytes_per_s"]
+    lines = [f"Idle: {share:.1%} of a core, {written} bytes/s to the terminal.", ""]
+    if "versions" in found:
+        lines += ["| ms | version | median | max | runs |", "|---|---|---|---|---|"]
+    for tree, times in found.get("versions", {}).items():
+        lines += [_row(name, "this" if tree == str(HERE) else tree, times[name]) for name in times]
+    for name in ("quit while it loads", "voxtui --help"):
+        if name in found:
+            lines.append(_row(name, "this", found[name]))
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, version: str, seconds: Sequence[float]) -> str:
+    median, longest = (round(1000 * f(seconds)) for f in (statistics.median, max))
+    return f"| {name} | {version} | {median} | {longest} | {len(seconds)} |"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--against", type=Path, help="root of the other version")
+    options.add_argument("--starts", type=int, default=10)
+    options.add_argument("--size", default="120x40")
+    options.add_argument("--only-idle", action="store_true")
+    options.add_argument("--json", type=Path)
+    asked = options.parse_args()
+    columns, rows = map(int, asked.size.split("x"))
+    trees = [HERE] if asked.against is None else [asked.against.resolve(), HERE]
+    found = measure(trees, asked.starts, (columns, rows), asked.only_idle)
+    sys.stdout.write(table(found))
+    if asked.json:
+        about = {"machine": machine(), "size": asked.size, **found}
+        asked.json.write_text(json.dumps(about, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
