@@ -1,5 +1,6 @@
 """`voxtui say` as people run it: real voice, real speaker, real recogniser."""
 
+import os
 import re
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from voxtui.dialogue.data import AUDIBLE
 pytestmark = [pytest.mark.slow, pytest.mark.models]
 
 VOXTUI = Path(sys.executable).with_name("voxtui")
+STACKS = os.environ | {"PYTHONFAULTHANDLER": "1"}
+"""SIGABRT prints what each thread does."""
 TEXT = """\
 NAME
 
@@ -42,14 +45,18 @@ def test_ctrl_c_silences_a_long_text_at_once(virtual_audio, tmp_path):
     (tmp_path / "long.txt").write_text("This sentence is spoken again and again. " * 1000)
     with virtual_audio.record() as recorder:
         command = [VOXTUI, "say", tmp_path / "long.txt"]
-        speaking = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        speaking = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=STACKS)
         poll = threading.Event()
         while not np.any(np.abs(recorder.samples) > AUDIBLE):
             assert speaking.poll() is None, speaking.communicate()
             poll.wait(0.05)
         before = recorder.seconds
         speaking.send_signal(signal.SIGINT)
-        _, err = speaking.communicate(timeout=30)
+        try:
+            _, err = speaking.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            speaking.send_signal(signal.SIGABRT)
+            pytest.fail(f"It did not end:\n{speaking.communicate()[1]}")
         recorder.until(recorder.began_at + before + 2.0)
         sound = recorder.samples[round(before * 48_000) :]
     assert (speaking.returncode, err.strip()) == (INTERRUPTED, "")
