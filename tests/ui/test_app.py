@@ -112,6 +112,7 @@ async def test_the_user_can_scroll_back_while_typing_during_an_answer():
         assert s.commands == []
 
 
+@pytest.mark.slow
 async def test_an_answer_of_several_paragraphs_keeps_all_of_them():
     async with screen() as s:
         s.engine.begin("typed")
@@ -170,6 +171,7 @@ async def test_a_turn_without_an_answer_shows_the_reason(outcome, fields, seen):
         assert seen in s.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", [Outcome.CANCELLED, Outcome.NO_SPEECH])
 async def test_a_turn_without_words_leaves_nothing_behind(outcome):
     async with screen() as s:
@@ -252,6 +254,7 @@ async def test_the_first_words_are_painted_before_all_else_that_came_with_them()
         assert "♪ SPEAKING" in s.text
 
 
+@pytest.mark.slow
 async def test_words_that_arrive_while_the_help_is_open_are_shown_after_it():
     async with screen() as s:
         s.engine.begin("typed")
@@ -278,6 +281,7 @@ async def test_a_full_collection_runs_after_every_twentieth_turn(monkeypatch):
     assert looks == ([1] * 19 + [2]) * 2
 
 
+@pytest.mark.slow
 async def test_a_number_that_grows_lays_nothing_out(monkeypatch):
     async with screen(size=(120, 40)) as s:
         s.engine.begin("typed")
@@ -309,6 +313,7 @@ async def test_text_that_is_scrolled_out_of_view_is_not_marked_as_shown():
         assert marks.at(Mark.FIRST_SHOWN) is None
 
 
+@pytest.mark.slow
 async def test_a_long_session_keeps_only_its_last_entries(monkeypatch):
     monkeypatch.setattr("voxtui.ui.conversation.transcript.KEPT_ENTRIES", 20)
     monkeypatch.setattr("voxtui.ui.conversation.transcript.DROPPED_ENTRIES", 1)
@@ -324,6 +329,7 @@ async def test_a_long_session_keeps_only_its_last_entries(monkeypatch):
         assert "answer 14" in s.text
 
 
+@pytest.mark.slow
 async def test_scrolling_up_stays_where_it_is_and_a_new_turn_returns_to_the_end():
     async with screen() as s:
         s.engine.begin("typed")
@@ -396,6 +402,7 @@ async def test_an_utterance_that_ended_by_itself_is_not_ended_again():
         assert s.commands == ["talk", "talk"]
 
 
+@pytest.mark.slow
 async def test_the_end_of_the_answer_before_does_not_end_the_talking():
     async with screen() as s:
         s.engine.begin()
@@ -408,6 +415,7 @@ async def test_the_end_of_the_answer_before_does_not_end_the_talking():
         assert s.commands == ["talk", "release"]
 
 
+@pytest.mark.slow
 async def test_escape_discards_first_then_stops_the_answer_then_leaves_the_field():
     async with screen() as s:
         await s.type("draft")
@@ -477,6 +485,7 @@ async def test_a_command_is_not_followed_as_a_text():
         assert set(s.engine.typed) == {""}
 
 
+@pytest.mark.slow
 async def test_texts_that_were_given_at_the_start_are_read_with_their_progress():
     given = GivenText("stdin", "a diff")
     async with screen(given=[given]) as s:
@@ -557,6 +566,7 @@ async def test_the_footer_shows_what_each_key_does_now():
         assert "Esc Drop" in s.lines[-1]
 
 
+@pytest.mark.slow
 async def test_help_is_scrolled_by_its_keys():
     async with screen(size=(80, 24)) as s:
         await s.pilot.press("f1")
@@ -576,6 +586,7 @@ async def test_no_toast_covers_the_help_or_the_menu(key):
         assert not s.toasts
 
 
+@pytest.mark.slow
 async def test_help_explains_every_stage_of_the_panel():
     async with screen(size=(120, 60)) as s:
         await s.pilot.press("f1")
@@ -595,6 +606,7 @@ async def test_help_shows_the_verdict_about_the_fast_paths_of_this_gpu():
         assert "all   yes     2.10  14.00" in s.text
 
 
+@pytest.mark.slow
 async def test_help_lists_every_key_of_the_footer():
     async with screen(size=(120, 40)) as s:
         footer = s.lines[-1]
@@ -607,6 +619,7 @@ async def test_help_lists_every_key_of_the_footer():
         assert len(s.app.screen_stack) == 1
 
 
+@pytest.mark.slow
 async def test_a_turn_continues_while_the_help_is_open():
     async with screen(loaded=False) as s:
         await s.pilot.press("f1")
@@ -671,6 +684,7 @@ async def test_space_while_loading_shows_a_notice():
         assert any("Still loading" in toast for toast in s.toasts)
 
 
+@pytest.mark.slow
 async def test_texts_typed_while_loading_are_sent_one_by_one_once_ready():
     async with screen(loaded=False) as s:
         for text in ("first", "second"):
@@ -688,6 +702,7 @@ async def test_texts_typed_while_loading_are_sent_one_by_one_once_ready():
         assert s.engine.calls[-1] == ("say", "second")
 
 
+@pytest.mark.slow
 async def test_a_text_typed_while_loading_waits_for_the_end_of_an_utterance():
     async with screen(loaded=False) as s:
         for text in ("first", "second"):
@@ -736,6 +751,7 @@ async def test_a_failed_start_shows_the_next_step_and_the_screen_stays_usable():
         assert any("No model is loaded" in toast for toast in s.toasts)
 
 
+@pytest.mark.slow
 async def test_the_model_has_a_name_for_people():
     async with screen(size=(160, 40)) as s:
         loaded = replace(LOADED, brain="embedded: a-file-1.5b (small local model, English)")
@@ -788,6 +804,7 @@ async def test_periodic_updates_end_with_the_screen(state):
 # No microphone.
 
 
+@pytest.mark.slow
 async def test_without_a_microphone_the_clips_are_offered():
     async with screen(microphone=None) as s:
         assert s.text.lower().count("no microphone") == 1
@@ -798,6 +815,7 @@ async def test_without_a_microphone_the_clips_are_offered():
         assert any("play a sample clip (1 to 2)" in toast for toast in s.toasts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["key", "list", "click"])
 async def test_a_clip_is_spoken_by_key_list_or_click(how):
     spoken = []
@@ -844,6 +862,7 @@ async def test_a_clip_that_cannot_be_read_is_one_sentence():
         assert s.toasts == ["question.wav is not audio."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["escape", "space", "ctrl+n", "ctrl+q"])
 async def test_a_clip_stops_when_the_user_does_something_else(key):
     flags = []

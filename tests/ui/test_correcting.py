@@ -1,5 +1,7 @@
 """What was heard is corrected in the text field, and any turn is answered again."""
 
+import pytest
+
 from tests.ui.conftest import Screen, screen
 from voxtui.dialogue.events import (
     LoadFailed,
@@ -53,6 +55,7 @@ async def test_escape_leaves_the_turn_as_it_was_and_brings_no_draft_back():
         assert s.commands == ["say"]
 
 
+@pytest.mark.slow
 async def test_a_selected_turn_is_corrected_and_answered_again():
     async with screen() as s:
         for n in (1, 2, 3):

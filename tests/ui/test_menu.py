@@ -95,6 +95,7 @@ async def test_every_choice_is_in_the_palette_and_marked_if_in_force():
         assert "Speaker: USB Microphone" not in found
 
 
+@pytest.mark.slow
 async def test_a_configured_server_is_in_the_palette_as_the_receiver_of_the_voice():
     async with screen(parts=part_makers()) as s:
         assert "Model: A server" not in await titles(s)
@@ -105,6 +106,7 @@ async def test_a_configured_server_is_in_the_palette_as_the_receiver_of_the_voic
         assert "your voice and words go to far.example:8000" in abouts
 
 
+@pytest.mark.slow
 async def test_the_palette_shows_the_download_size_of_voxtral(tmp_path, monkeypatch):
     for cache in ("XDG_CACHE_HOME", "HF_HOME"):
         monkeypatch.setenv(cache, str(tmp_path))
@@ -115,6 +117,7 @@ async def test_the_palette_shows_the_download_size_of_voxtral(tmp_path, monkeypa
             assert (voxtral.about, bool(voxtral.question)) == (about, bool(about))
 
 
+@pytest.mark.slow
 async def test_a_large_download_begins_only_after_a_yes(tmp_path, monkeypatch):
     for cache in ("XDG_CACHE_HOME", "HF_HOME"):
         monkeypatch.setenv(cache, str(tmp_path))
@@ -130,6 +133,7 @@ async def test_a_large_download_begins_only_after_a_yes(tmp_path, monkeypatch):
         assert s.engine.calls[-1][1].brain
 
 
+@pytest.mark.slow
 async def test_a_theme_is_previewed_and_left_with_escape(monkeypatch):
     monkeypatch.setattr("voxtui.ui.palette.PREVIEW_SECONDS", 0.001)
     async with screen(size=(100, 30)) as s:
@@ -158,6 +162,7 @@ async def test_the_default_has_the_name_of_the_device_behind_it(monkeypatch):
         assert "default  default" not in s.text
 
 
+@pytest.mark.slow
 async def test_hands_free_is_chosen_without_loading_a_part():
     async with screen(size=(100, 30), parts=part_makers()) as s:
         await opened(s, "hands")
@@ -171,6 +176,7 @@ async def test_hands_free_is_chosen_without_loading_a_part():
         assert "Microphone: Hands-free ✓" in await titles(s)
 
 
+@pytest.mark.slow
 async def test_the_palette_opens_and_chooses_by_key():
     async with screen(size=(100, 30)) as s:
         await opened(s, "textual light")
@@ -229,6 +235,7 @@ async def test_a_choice_that_cannot_be_made_changes_nothing_and_is_explained():
         assert "There is no such voice." in s.toasts
 
 
+@pytest.mark.slow
 async def test_save_writes_only_the_chosen_values_and_keeps_comments(own_config):
     own_config.parent.mkdir(parents=True)
     own_config.write_text("# mine\n[voice]\nspeed = 1.0  # calm\n")
@@ -249,6 +256,7 @@ async def test_save_writes_only_the_chosen_values_and_keeps_comments(own_config)
     assert config == Config(voice=VoiceConfig(speed=1.2), ui=UiConfig(theme="nord"))
 
 
+@pytest.mark.slow
 async def test_save_reports_an_overriding_file_only_if_there_is_one(own_config):
     for name, hidden in ("config.toml", False), ("voxtui.toml", True):
         Path(name).write_text("[ui]\ntheme = 'nord'\n", "utf-8")
@@ -260,6 +268,7 @@ async def test_save_reports_an_overriding_file_only_if_there_is_one(own_config):
             assert ("./voxtui.toml is used instead of it here." in s.text) == hidden
 
 
+@pytest.mark.slow
 async def test_a_config_file_that_cannot_be_read_is_left_as_it_is(own_config):
     own_config.parent.mkdir(parents=True)
     own_config.write_text("[voice\n")
@@ -271,6 +280,7 @@ async def test_a_config_file_that_cannot_be_read_is_left_as_it_is(own_config):
     assert own_config.read_text() == "[voice\n"
 
 
+@pytest.mark.slow
 async def test_the_theme_of_the_config_is_used_and_an_unknown_one_is_named():
     async with screen(config=Config(ui=UiConfig(theme="textual-light"))) as s:
         assert s.app.theme == "textual-light"
@@ -302,6 +312,7 @@ async def test_the_level_is_shown_while_models_load():
         assert "████" in s.lines[-3] and "Chat model 45%" in s.lines[-3]
 
 
+@pytest.mark.slow
 async def test_a_microphone_of_pure_zeros_is_named_while_models_load_until_it_is_heard():
     async with screen(size=(200, 40), loaded=False) as s:
         s.engine.level = 0.0
@@ -317,6 +328,7 @@ async def test_a_microphone_of_pure_zeros_is_named_while_models_load_until_it_is
         assert "Only digital silence" not in s.text
 
 
+@pytest.mark.slow
 async def test_the_warning_about_a_silent_microphone_is_removed_once_it_is_heard():
     async with screen(size=(200, 40)) as s:
         s.app.status.level.loudest = s.engine.level = 0.0
@@ -380,6 +392,7 @@ async def test_devices_are_not_looked_for_in_the_middle_of_a_turn(state):
         assert s.toasts == ["Devices can be looked for only between turns."]
 
 
+@pytest.mark.slow
 async def test_the_receiver_of_the_voice_is_shown_at_the_start_and_when_it_changes():
     there = RemoteBrainConfig(url="https://far.example/v1")
     config = Config(brain=BrainConfig(name="remote", remote=there))
@@ -435,6 +448,7 @@ async def test_entries_of_the_palette_are_never_parsed_as_markup():
         await until(s, lambda: title in s.text)
 
 
+@pytest.mark.slow
 async def test_why_nothing_was_changed_is_never_read_as_markup():
     reason = ModelError("/models/[/new] is no [red]model.")
 
@@ -498,6 +512,7 @@ async def test_a_new_speaker_is_heard_at_once():
         assert 0.05 < float(np.abs(tone.samples).max()) < 0.2
 
 
+@pytest.mark.slow
 async def test_a_new_brain_answers_the_next_turn():
     old, new = ScriptedBrain(["Old."]), ScriptedBrain(["New."])
     async with live(old, None, FakeSpeaker()) as s:
@@ -520,6 +535,7 @@ async def test_the_systems_default_replaces_a_lost_microphone():
         assert s.app.controls.state is State.READY
 
 
+@pytest.mark.slow
 async def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answered():
     async with screen(loaded=False, parts=part_makers(reload=(reload := Reload()))) as s:
         await s.send("/fetch")
@@ -590,6 +606,7 @@ async def test_the_palette_lists_the_devices_once_and_not_on_the_ui_thread():
         assert threading.main_thread() not in listed_on
 
 
+@pytest.mark.slow
 async def test_a_sound_server_that_hangs_hides_only_the_devices():
     answers = threading.Event()
 

@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from tests.fakes import FakeMicrophone, FakeSpeaker, ScriptedBrain, frames
 from tests.ui.conftest import screen, until
@@ -47,6 +48,7 @@ async def test_a_finished_answer_loses_its_marks_and_keeps_its_words():
         assert "And **bold** (interrupted)" in s.text
 
 
+@pytest.mark.slow
 async def test_c_copies_the_last_answer():
     async with screen() as s:
         await s.press("ctrl+y")
@@ -111,6 +113,7 @@ async def test_a_save_that_fails_is_one_sentence(tmp_path):
         assert "The session was not saved" in s.text
 
 
+@pytest.mark.slow
 async def test_r_answers_the_same_utterance_in_place_of_the_last_answer():
     microphone = FakeMicrophone()
     brain = ScriptedBrain(["First."], ["Second."], heard="Hello?")

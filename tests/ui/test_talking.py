@@ -65,6 +65,7 @@ async def test_a_tap_so_short_that_both_its_ends_wait_in_the_queue_begins_and_en
         assert s.commands == ["talk", "release"] * 5
 
 
+@pytest.mark.slow
 async def test_a_modifier_that_went_down_meanwhile_does_not_hide_the_release():
     async with screen() as s:
         await reports_releases(s)
@@ -92,6 +93,7 @@ async def test_losing_the_focus_ends_the_talk():
         assert s.engine.calls[-1] == ("release", 11.0)
 
 
+@pytest.mark.slow
 async def test_the_help_opened_while_the_key_is_held_does_not_keep_it_down():
     async with screen() as s:
         await reports_releases(s)
@@ -169,6 +171,7 @@ async def test_keys_that_arrive_together_are_text_with_its_spaces():
         assert s.commands == []
 
 
+@pytest.mark.slow
 async def test_space_in_an_empty_text_field_talks_and_leaves_it():
     async with screen() as s:
         await reports_releases(s)
@@ -273,6 +276,7 @@ async def test_the_bar_talks_while_the_mouse_button_is_down_wherever_it_comes_up
         assert s.app.screen.get_selected_text() is None
 
 
+@pytest.mark.slow
 async def test_another_mouse_button_does_not_talk():
     async with screen() as s:
         await s.pilot._post_mouse_events([events.MouseDown, events.MouseUp], Meter, button=3)
@@ -331,6 +335,7 @@ async def test_with_hands_free_space_talks_over_a_clip():
 # What is said of it.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(36, 8), (80, 24), (120, 40)])
 async def test_the_prompt_says_how_to_talk(size):
     async with screen(size=size) as s:
@@ -361,6 +366,7 @@ async def test_the_bar_shows_the_action_of_the_key():
 # The key.
 
 
+@pytest.mark.slow
 async def test_a_configured_key_talks_also_while_typing():
     config = Config(ui=UiConfig(talk_key="f8"))
     async with screen(size=(120, 40), config=config) as s:
@@ -417,6 +423,7 @@ async def test_a_microphone_that_goes_away_ends_the_talking_and_offers_the_clips
         assert s.commands == ["talk"]
 
 
+@pytest.mark.slow
 async def test_without_a_microphone_the_screen_shows_that_until_one_is_in_use():
     async with screen(size=(120, 40)) as s:
         s.engine.report(MicrophoneLost())

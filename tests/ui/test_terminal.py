@@ -50,6 +50,7 @@ def test_a_held_key_talks_from_the_time_of_its_first_byte_to_that_of_its_release
         terminal.until(terminal.restored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("releases", [False, None])
 def test_without_key_releases_the_key_toggles_and_types_nothing(log, releases):
     with AppInTerminal(log, releases=releases) as terminal:
@@ -65,6 +66,7 @@ def test_without_key_releases_the_key_toggles_and_types_nothing(log, releases):
         terminal.until(terminal.restored)
 
 
+@pytest.mark.slow
 def test_keys_that_arrive_in_one_write_are_obeyed_in_their_order(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
@@ -92,6 +94,7 @@ def test_ctrl_z_suspends_it_and_its_parent_and_ends_the_utterance(log):
         terminal.until(lambda: terminal.told.count("release") == 2)
 
 
+@pytest.mark.slow
 def test_ctrl_z_does_nothing_without_a_shell_that_could_resume_it(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
@@ -114,6 +117,7 @@ def test_sigterm_restores_the_terminal(log):
         assert b"Traceback" not in terminal.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_the_same_code_while_its_loop_hangs(log, ending):
     with AppInTerminal(log, "--hang", in_shell=True) as terminal:
@@ -124,6 +128,7 @@ def test_a_signal_ends_it_with_the_same_code_while_its_loop_hangs(log, ending):
         terminal.until(terminal.restored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGTERM, QUIT])
 def test_a_long_answer_that_comes_at_once_does_not_delay_the_end(log, ending):
     with AppInTerminal(log, "--pieces", "20000") as terminal:
@@ -159,6 +164,7 @@ def test_the_terminal_is_restored_after_a_crash_without_cleanup(log, how):
         terminal.until(terminal.restored)
 
 
+@pytest.mark.slow
 def test_no_bytes_end_it(log):
     noise = "\x1b[99999999999;1:3u", "\x1b[;:u", "\x1b[32;1:9u", "\x1b[?u", "\x1b[<;;M", "\x1b[0n"
     with AppInTerminal(log) as terminal:
@@ -170,6 +176,7 @@ def test_no_bytes_end_it(log):
         assert "new_conversation" not in terminal.told
 
 
+@pytest.mark.slow
 def test_bytes_that_are_not_text_are_replaced(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
@@ -181,6 +188,7 @@ def test_bytes_that_are_not_text_are_replaced(log):
         assert terminal.ends() == 0
 
 
+@pytest.mark.slow
 def test_a_terminal_that_changes_its_size_is_followed_down_to_nothing(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
@@ -191,6 +199,7 @@ def test_a_terminal_that_changes_its_size_is_followed_down_to_nothing(log):
         terminal.until(lambda: b"Paris" in terminal.output)
 
 
+@pytest.mark.slow
 def test_after_a_suspend_releases_are_requested_again_and_all_is_painted(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
@@ -221,6 +230,7 @@ def test_the_terminal_is_restored_after_an_end_while_a_model_loads(tmp_path, end
         assert b"Traceback" not in terminal.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("started_by", ["a shell", "nohup"])
 def test_closing_the_terminal_ends_it(log, started_by):
     before = signal.signal(
@@ -233,6 +243,7 @@ def test_closing_the_terminal_ends_it(log, started_by):
         assert terminal.ends() in (1, 130)
 
 
+@pytest.mark.slow
 def test_the_terminal_is_restored_after_a_stray_sigcont(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
@@ -246,6 +257,7 @@ def test_the_terminal_is_restored_after_a_stray_sigcont(log):
         terminal.until(terminal.restored)
 
 
+@pytest.mark.slow
 def test_the_mouse_in_pixels_is_restored_at_the_end(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)
@@ -276,6 +288,7 @@ def test_text_typed_without_bracketed_paste_is_taken_whole(log):
         assert terminal.calls_of("say")[0][0] == text.strip()
 
 
+@pytest.mark.slow
 def test_after_a_paste_without_its_end_keys_are_obeyed_again(log):
     with AppInTerminal(log) as terminal:
         terminal.until(lambda: "releases" in terminal.told)

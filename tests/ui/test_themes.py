@@ -131,6 +131,7 @@ def test_every_text_of_every_theme_stands_out_from_every_ground(name):
     assert contrast(ink, ground) >= CONTRAST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["talked_over", "failed_start", "keys"])
 async def test_text_on_the_screen_can_be_read_in_our_themes(state):
     worst_contrast, *where = await worst_of_state(state, [theme.name for theme in THEMES])
@@ -144,6 +145,7 @@ async def test_text_in_every_state_can_be_read_in_every_theme(state):
     assert worst_contrast >= CONTRAST, where
 
 
+@pytest.mark.slow
 async def test_text_can_be_read_with_256_colours():
     worst_contrast, *where = await worst_of_state("speaking", (DARK, LIGHT), ColorSystem.EIGHT_BIT)
     assert worst_contrast >= CONTRAST, where

@@ -70,6 +70,7 @@ class Line:
         self._at += len(text)
 
 
+@pytest.mark.slow
 def test_bytes_in_any_pieces_are_the_same_texts_and_commands(tmp_path):
     with AppInTerminal(tmp_path / "calls", releases=False) as terminal:
         terminal.until(lambda: "no releases" in terminal.told)
@@ -144,6 +145,7 @@ async def test_after_enter_the_field_is_empty_and_keys_of_commands_work():
 # Earlier texts.
 
 
+@pytest.mark.slow
 async def test_up_and_down_bring_earlier_texts_back():
     async with screen() as s:
         for text in ("one", "two", "one"):
@@ -170,6 +172,7 @@ async def test_escape_keeps_a_draft():
 # Commands.
 
 
+@pytest.mark.slow
 async def test_a_command_is_completed_as_it_is_typed():
     async with screen(size=(120, 40)) as s:
         await s.type("/s")

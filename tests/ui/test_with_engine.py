@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
+
 from tests.fakes import (
     SECONDS,
     BeepVoice,
@@ -78,6 +80,7 @@ async def test_a_typed_turn_is_answered_aloud():
         assert speaker.chunks
 
 
+@pytest.mark.slow
 async def test_a_correction_takes_the_place_of_the_turn_on_the_screen_and_in_the_history():
     brain = ScriptedBrain(["A city."], ["Brussels."], ["Yes."])
     async with live(brain, None, FakeSpeaker()) as s:
@@ -102,6 +105,7 @@ async def test_escape_silences_the_answer_and_marks_the_unheard_part():
         assert s.app.controls.state is State.READY
 
 
+@pytest.mark.slow
 async def test_a_new_text_cuts_off_the_answer_before():
     waiting = Flag()
     brain = ScriptedBrain(["Never ", waiting, "shown"], ["Second."])

@@ -107,6 +107,7 @@ def follow(brain: EmbeddedBrain, recogniser: CountingMoonshine, question: Questi
     return said
 
 
+@pytest.mark.slow
 def test_the_words_so_far_become_the_final_words(
     brain: EmbeddedBrain, questions: list[Question]
 ) -> None:
@@ -269,6 +270,7 @@ def test_a_release_that_does_not_load_is_distinguished_from_too_little_memory(
     brain.close()
 
 
+@pytest.mark.slow
 def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: EmbeddedBrain) -> None:
     with pytest.raises(ModelError, match="too long for the chat model"):
         reply(brain, "word " * 20_000)

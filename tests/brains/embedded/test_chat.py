@@ -225,6 +225,7 @@ def test_a_reply_that_is_paused_at_every_token_ends_as_one_that_is_not(model: st
         llama.close()
 
 
+@pytest.mark.slow
 def test_the_process_gets_no_secret(llama: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOXTUI_API_KEY", "sk-secret")
     monkeypatch.setenv("HF_TOKEN", "hf-secret")
@@ -240,6 +241,7 @@ def test_the_process_has_a_limit_of_memory(llama: Llama) -> None:
     assert int(line.split()[3]) < 3 * 98_362_432 + 64 * 1024**3
 
 
+@pytest.mark.slow
 def test_the_template_of_a_file_is_not_run(tmp_path: Path) -> None:
     """It is a program: this one would write text until the memory is used up."""
     data = bytearray(model_file(SMALL).read_bytes())
@@ -260,6 +262,7 @@ def test_the_template_of_a_file_is_not_run(tmp_path: Path) -> None:
     llama.close()
 
 
+@pytest.mark.slow
 def test_a_folder_that_a_killed_process_left_is_removed_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def brain(directory: Path) -> Iterator[VoxtralBrain]:
 # The front end and the prompt.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.3, 2.0, 29.99, 30.0, 31.0])
 def test_the_features_are_those_of_the_processor(
     brain: VoxtralBrain, oracle: Oracle, seconds: float
@@ -216,6 +217,7 @@ def test_after_a_barge_in_the_history_holds_the_heard_part(
     assert ids(answered(brain, past, again)) == oracle.answer(instruction(brain), past, again)
 
 
+@pytest.mark.slow
 def test_after_eviction_old_turns_are_text_and_the_newest_stay_sound(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
@@ -240,6 +242,7 @@ def test_a_turn_is_one_prefill_and_a_step_for_each_token(brain: VoxtralBrain) ->
     assert brain.generator.embedder.windows - windows == 1
 
 
+@pytest.mark.slow
 def test_a_transcription_equals_generate(
     brain: VoxtralBrain, directory: Path, oracle: Oracle
 ) -> None:
@@ -282,6 +285,7 @@ def test_a_speculation_for_other_samples_is_dropped(
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
 
 
+@pytest.mark.slow
 def test_a_speculation_stops_after_a_few_tokens(directory: Path, questions: list[Question]) -> None:
     brain = made(directory, max_new_tokens=100)
     try:
@@ -399,6 +403,7 @@ def test_a_conversation_longer_than_the_context_loses_its_oldest_turns(
     assert len([e for e in brain.generator.cache.held if e < 0]) == WINDOW_TOKENS
 
 
+@pytest.mark.slow
 def test_a_step_handed_over_before_the_last_token_was_read_changes_nothing(
     brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -439,6 +444,7 @@ def test_a_character_cut_in_two_is_shown_at_the_end(directory: Path) -> None:
     assert detokenizer.rest() == "\ufffd"
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_reply(directory: Path) -> None:
     brain = made(directory, temperature=1.5, top_p=0.95)
     other = made(directory, temperature=1.5, top_p=0.95, seed=7)
@@ -516,6 +522,7 @@ def test_typed_words_are_yielded_as_the_transcript(brain: VoxtralBrain) -> None:
     assert first == UserTranscript("hello")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "sentence"),
     [

@@ -89,6 +89,7 @@ def answered(brain: VoxtralBrain, past: tuple[PastTurn, ...], words: Utterance) 
     return [t for t in brain.reply(past, words, Marks(), Flag()) if isinstance(t, Token)]
 
 
+@pytest.mark.slow
 def test_only_the_weights_of_the_language_model_become_fp8(
     brain: VoxtralBrain,
 ) -> None:

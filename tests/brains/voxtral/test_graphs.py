@@ -57,6 +57,7 @@ def test_one_turn_equals_generate(brain: VoxtralBrain, oracle: Oracle, seconds: 
     assert ours == oracle.answer(instruction(brain), (), said)
 
 
+@pytest.mark.slow
 def test_three_turns_and_one_after_a_barge_in_equal_generate(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
@@ -82,6 +83,7 @@ def test_after_the_release_a_turn_is_four_launches_and_one_for_each_further_toke
     assert replays(recorder) - before <= 3 + len(tokens)
 
 
+@pytest.mark.slow
 def test_a_step_queued_before_the_last_token_was_read_changes_nothing(
     brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +138,7 @@ def test_a_conversation_the_captured_cache_cannot_hold_loses_its_oldest_turns(
     assert len([e for e in brain.generator.cache.held if e < 0]) == 3 * 375
 
 
+@pytest.mark.slow
 def test_sampled_replies_are_those_without_graphs(
     tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +173,7 @@ def test_after_logits_that_were_not_numbers_the_next_reply_is_right(
     assert ids(answered(brain, (), said)) == oracle.answer(instruction(brain), (), said)
 
 
+@pytest.mark.slow
 def test_the_number_of_captured_operations_equals_that_of_the_latency_log() -> None:
     """Counted per layer, for the 32 of the encoder and the 30 of the language model."""
 
@@ -221,6 +225,7 @@ def test_without_a_gpu_the_reason_is_shown_and_the_plain_path_answers(
         brain.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [

@@ -75,6 +75,7 @@ def test_a_step_of_parts_equals_the_plain_step(fp8: bool) -> None:
     assert reply(loop_with(DecodeKernels(slow_attend, linear), fp8)) == plain
 
 
+@pytest.mark.slow
 def test_one_captured_step_serves_all_lengths_if_the_device_reads_the_position() -> None:
     def captured(loop: ReplyGenerator) -> list[tuple[str | int, ...]]:
         for _ in loop.capture(TapeRecorder()):

@@ -37,6 +37,7 @@ def theirs(prompt: list[int], options: dict[str, float]) -> LogitsProcessorList:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     options=st.fixed_dictionaries(

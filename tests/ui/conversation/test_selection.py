@@ -1,5 +1,7 @@
 """Each answer carries its own number, and any turn can be selected to see the others."""
 
+import pytest
+
 from tests.ui.conftest import MARKS, screen
 from voxtui.dialogue.events import ReplyText, UserWords
 from voxtui.ui.conversation.transcript import SELECTED
@@ -89,6 +91,7 @@ async def test_a_click_selects_a_turn_and_the_next_turn_shows_the_newest_again()
         assert s.app.turns.selected is None and "◂" not in s.text
 
 
+@pytest.mark.slow
 async def test_a_new_conversation_leaves_nothing_to_select():
     async with screen() as s:
         await answer(s)
@@ -100,6 +103,7 @@ async def test_a_new_conversation_leaves_nothing_to_select():
         assert s.app.turns.selected is None
 
 
+@pytest.mark.slow
 async def test_a_selected_turn_out_of_view_is_scrolled_into_it():
     async with screen() as s:
         for n in range(20):

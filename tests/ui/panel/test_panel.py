@@ -43,6 +43,7 @@ async def test_the_headlines_of_a_turn_stand_beside_their_targets_with_a_verdict
         assert cells(s, "Tokens/s") == ["20", "20"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_the_first_turn_after_loading_is_cold_and_apart(size):
     slow = {**MARKS, "first_token": 0.9, "first_sound": 1.9, "last_token": 2.9}
@@ -60,6 +61,7 @@ async def test_the_first_turn_after_loading_is_cold_and_apart(size):
         assert "900" in s.line("cold")
 
 
+@pytest.mark.slow
 async def test_the_session_is_one_line_from_its_first_turn_to_its_last():
     async with screen() as s:
         for n in range(100):
@@ -93,6 +95,7 @@ async def test_the_measured_device_offset_is_shown_below_the_first_sound(size):
         assert "heard at 550 ms: the devices add 38" in s.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_the_memory_of_the_gpu_is_shown_if_the_brain_reports_it(size):
     async with screen(size=size) as s:
@@ -137,6 +140,7 @@ async def test_marks_are_shown_as_they_are_reached(monkeypatch):
         assert "✗  512" in s.line("First sound ")
 
 
+@pytest.mark.slow
 async def test_the_panel_shows_a_slow_answer_before_it_begins(monkeypatch):
     monkeypatch.setattr("voxtui.ui.turns.PANEL_WAITS_SECONDS", 0.0)
     async with screen(size=(120, 40)) as s:
@@ -149,6 +153,7 @@ async def test_the_panel_shows_a_slow_answer_before_it_begins(monkeypatch):
         assert "50 ms" in s.line("recognise ")
 
 
+@pytest.mark.slow
 async def test_the_percentiles_are_over_the_last_twenty_turns():
     async with screen() as s:
         for n in range(1, 31):
@@ -201,6 +206,7 @@ async def test_a_long_answer_does_not_squeeze_the_axis():
         assert "1500 ms" in s.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [78, 80, 83])
 async def test_no_headline_is_cut_off_at_80_columns(width):
     slow = {"released": 0.0, "first_token": 12.0, "first_sound": 99.5, "last_token": 120.0}
@@ -268,6 +274,7 @@ async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeyp
         assert "ahead" not in s.text
 
 
+@pytest.mark.slow
 async def test_a_typed_turn_is_judged_by_its_own_targets():
     targets = TargetsConfig(typed_ttft_ms=50, typed_first_sound_ms=600)
     async with screen((120, 40), targets) as s:
@@ -283,6 +290,7 @@ async def test_a_typed_turn_is_judged_by_its_own_targets():
         assert "✗50" in s.line("goals ") and "✓600" in s.line("goals ")
 
 
+@pytest.mark.slow
 async def test_one_slow_turn_flattens_no_chart():
     async with screen(size=(120, 40)) as s:
         for first_sound in (0.2, 0.25, 37.0, 0.22):
@@ -305,6 +313,7 @@ async def test_a_time_of_many_seconds_has_one_unit():
         assert "First sound s" in s.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", [Outcome.NO_SPEECH, Outcome.CANCELLED])
 async def test_a_turn_without_an_answer_shows_no_number_that_it_does_not_have(outcome):
     async with screen(size=(120, 40)) as s:
@@ -357,6 +366,7 @@ def test_the_size_of_the_panel_depends_on_the_setting_and_the_terminal(size, wan
     assert size_for(wanted, Size(*size)) == shown
 
 
+@pytest.mark.slow
 async def test_as_a_line_the_panel_leaves_all_columns_to_the_conversation():
     async with any_screen((80, 24)) as s:
         await answered(s)
@@ -396,6 +406,7 @@ async def test_at_a_glance_the_panel_has_at_most_twelve_numbers_and_no_technical
             assert word not in s.text
 
 
+@pytest.mark.slow
 async def test_ctrl_l_shows_each_size_that_fits_and_keeps_it_for_save_settings():
     async with any_screen((120, 40)) as s:
         await answered(s)
