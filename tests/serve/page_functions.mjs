@@ -6,6 +6,7 @@ globalThis.registerProcessor = () => {};
 globalThis.sampleRate = 24000;
 globalThis.currentTime = 0;
 const { axis, shown, waterfall } = await import(`${process.argv[2]}/times.js`);
+const { Line } = await import(`${process.argv[2]}/line.js`);
 const { Player, Recorder, Resampler } = await import(`${process.argv[2]}/worklet.js`);
 
 const through = (rate, hz) => {
@@ -45,7 +46,54 @@ const told = { first_audio_ms: 30, stages: [
   { name: "voice", start_ms: 10, end_ms: 30 }, { name: "writing", start_ms: 20, end_ms: 90 } ] };
 const rows = waterfall({ sent: 5, received: 50, heard: 70, ended: 900 }, told);
 
+// The line: a server that is gone, comes back, is full, and wants a key.
+globalThis.document = { baseURI: "http://127.0.0.1:8000/" };
+const timers = [], sockets = [], states = [], taken = [];
+globalThis.setTimeout = (go, ms) => timers.push({ go, ms });
+globalThis.clearTimeout = () => {};
+globalThis.WebSocket = class {
+  constructor(url, protocols) { Object.assign(this, { url: url.href, protocols, sent: [] }); sockets.push(this); }
+  send(text) { this.sent.push(JSON.parse(text).type); }
+};
+let server = "gone";
+globalThis.fetch = async (url, { headers }) => {
+  if (server === "gone") throw new TypeError("Failed to fetch");
+  const locked = server === "locked" && headers.Authorization !== "Bearer secret";
+  const json = async () => (locked ? { error: { message: "The API key is wrong." } } : { value: "ek_1" });
+  return { ok: !locked, status: locked ? 401 : 200, json };
+};
+const line = new Line({
+  take: (event) => taken.push(event.type), changed: (state, why) => states.push([state, why ?? ""]),
+  history: () => [{ type: "message" }],
+});
+const receive = (event) => sockets.at(-1).onmessage({ data: JSON.stringify(event) });
+const error = (code) => receive({ type: "error", error: { code, message: code } });
+await line.open();
+await line.open();
+server = "there";
+await line.open();
+line.send({ type: "input_audio_buffer.append" });
+const early = [...sockets.at(-1).sent];
+receive({ type: "session.created" });
+line.send({ type: "input_audio_buffer.commit" });
+sockets.at(-1).onclose({ code: 1006 });
+await line.open();
+error("session_limit_reached");
+sockets.at(-1).onclose({ code: 1013 });
+await line.open();
+error("model_not_found");
+sockets.at(-1).onclose({ code: 1013 });
+await line.open();
+receive({ type: "session.created" });
+sockets.at(-1).onclose({ code: 1000 });
+server = "locked";
+await line.open();
+line.token = "secret";
+await line.open();
+
 console.log(JSON.stringify({
+  states, early, sent: sockets[0].sent, protocols: sockets[0].protocols, url: sockets[0].url,
+  waits: timers.map(({ ms }) => ms), opened: sockets.length,
   speech: through(48000, 1000), odd: through(44100, 1000), too_high: through(48000, 15000),
   playing, stopped, silent, ended: player.port.posted,
   recorded: recorded.map(({ sound }) => sound?.length ?? 0), last: recorded.at(-1),

@@ -131,3 +131,28 @@ def test_the_network_has_a_bar_and_the_bars_reach_the_first_sound_without_a_gap(
     assert browser["axis"] == [-47.5, 95]
     assert browser["silence"] == 1
     assert browser["shown"] == ["–", "12 ms", "12.4 s"]
+
+
+def test_the_line_comes_back_by_itself_and_says_once_that_the_server_is_gone(browser):
+    assert browser["states"] == [
+        ["gone", ""],
+        ["ready", ""],
+        ["gone", ""],
+        ["full", "session_limit_reached"],
+        ["refused", "model_not_found"],
+        ["ready", ""],
+        ["paused", ""],
+        ["locked", "The API key is wrong."],
+    ]
+    # Nobody else is waited for: a missing model or key does not come by itself.
+    assert browser["waits"] == [1000, 2000, 1000, 10_000]
+    assert browser["opened"] == 5
+
+
+def test_what_is_said_before_the_session_begins_waits_and_follows_the_conversation(browser):
+    assert browser["early"] == []
+    assert browser["sent"] == [
+        "conversation.item.create", "input_audio_buffer.append", "input_audio_buffer.commit"
+    ]  # fmt: skip
+    assert browser["protocols"] == ["realtime", "openai-insecure-api-key.ek_1"]
+    assert browser["url"] == "ws://127.0.0.1:8000/v1/realtime"

@@ -17,6 +17,7 @@ const warn = (text) => { if (byId("problem").textContent !== text) byId("problem
 
 const entries = new Map(); // by the id of the item
 let draft = null; // what is being said
+const said = []; // what was, until the server has named its item
 
 function addEntry(role) {
   const entry = { role, text: "", line: document.createElement("li"), body: document.createElement("span") };
@@ -69,11 +70,10 @@ function take(event) {
   const entry = entries.get(event.item_id);
   switch (event.type) {
     case "x_voxtui.caption":
-      if (draft) setText(draft, event.text);
+      if (draft ?? said.at(-1)) setText(draft ?? said.at(-1), event.text);
       break;
     case "input_audio_buffer.committed":
-      entries.set(event.item_id, draft ?? addEntry("user"));
-      draft = null;
+      entries.set(event.item_id, said.shift() ?? addEntry("user"));
       break;
     case "conversation.item.input_audio_transcription.completed":
       if (entry && event.transcript) setText(entry, event.transcript);
@@ -186,6 +186,7 @@ const REFUSALS = {
 };
 
 function sendSound(sound) {
+  if (!draft) return; // the connection was lost meanwhile
   soundSent += sound.length;
   const bytes = new Uint8Array(sound.buffer);
   line.send({ type: "input_audio_buffer.append", audio: btoa(String.fromCharCode(...bytes)) });
@@ -254,8 +255,10 @@ function release(at, keep = true) {
 
 // The recorder has handed over the last sound.
 function commit() {
+  if (!draft) return;
   if (released !== null && soundSent) {
     turn = { released };
+    said.push(draft);
     line.send({ type: "input_audio_buffer.commit" });
     createResponse();
     turn.sent = performance.now();
@@ -263,9 +266,9 @@ function commit() {
   } else {
     line.send({ type: "input_audio_buffer.clear" });
     drop(draft);
-    draft = null;
     say("Stopped. " + READY);
   }
+  draft = null;
 }
 
 // The times.
@@ -316,7 +319,7 @@ function changed(state, why) {
   else {
     release(performance.now(), false);
     player?.port.postMessage({ stop: true });
-    drop(draft);
+    for (const entry of [draft, ...said.splice(0)]) drop(entry);
     draft = response = speaking = null;
     wanted = false;
     if (why && state !== "full") warn(why);
