@@ -46,7 +46,9 @@ class Tone:
 
     def warm_up(self, progress: Progress) -> None: ...
 
-    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+    def speak(
+        self, clause: str, speed: float | None = None, language: str = "en"
+    ) -> Iterator[SpeechChunk]:
         second = 0.3 * np.sin(np.arange(24_000) * 2 * np.pi * 440 / 24_000).astype(np.float32)
         for _ in range(60):
             yield SpeechChunk(second, 24_000, clause)

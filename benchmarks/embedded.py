@@ -112,7 +112,7 @@ class OneAfterAnother:
         instruction = self._config.brain.instruction
         self._run(chatml(instruction, [], ""), 0)
         began = time.monotonic()
-        heard = self._recogniser.recognise(sound)
+        heard = self._recogniser.recognise(sound).text
         texts: list[str] = []
         first = spoken = trimmed = None
         for text in self._run(chatml(instruction, [], heard) + ASK, 160):

@@ -75,7 +75,9 @@ class NotingVoice:
     def warm_up(self, progress: Progress) -> None:
         self._voice.warm_up(progress)
 
-    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+    def speak(
+        self, clause: str, speed: float | None = None, language: str = "en"
+    ) -> Iterator[SpeechChunk]:
         for chunk in self._voice.speak(clause):
             self.chunks.append(chunk)
             yield chunk

@@ -121,7 +121,9 @@ class Stub(StubBrain):
 
     # A voice.
 
-    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+    def speak(
+        self, clause: str, speed: float | None = None, language: str = "en"
+    ) -> Iterator[SpeechChunk]:
         self.since("clause", "last token of a clause to the voice at work")
         threading.Event().wait(TOKEN_SECONDS)
         self.begin("speech")

@@ -107,6 +107,8 @@ class ScriptedBrain:
         self.read_pasts: list[tuple[Past, Callable[[int, int], object]]] = []
         self.on_words: OnWords | None = None
         """passed to the latest `listen`"""
+        self.spoken = "en"
+        """the language of the replies"""
         self.inferences = 0
         self.warmed = False
         self.closed = False
@@ -182,6 +184,9 @@ class ScriptedBrain:
                 case _:
                     raise step
 
+    def language(self, reply: str, marks: Marks) -> str:
+        return self.spoken
+
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
         self.inferences += 1
         self.transcribing.set()
@@ -198,13 +203,18 @@ class BeepVoice:
 
     def __init__(self, before: Callable[[str], object] = lambda clause: None) -> None:
         self.clauses: list[str] = []
+        self.languages: list[str] = []
+        """of each clause"""
         self._before = before
         self.closed = False
 
     def warm_up(self, progress: Progress) -> None: ...
 
-    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+    def speak(
+        self, clause: str, speed: float | None = None, language: str = "en"
+    ) -> Iterator[SpeechChunk]:
         self.clauses.append(clause)
+        self.languages.append(language)
         self._before(clause)
         yield SpeechChunk(np.full(240 * len(clause), 0.3, np.float32), 24_000, clause)
 

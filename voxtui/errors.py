@@ -8,6 +8,8 @@ VoxtuiError(message, hint)   shown to the user: what failed and why; what to do
     +-- ModelMissing         not on this machine, but can be fetched
     +-- NoGpu                this machine has no GPU, as most have none
     +-- ModelLost            will not run again before a restart
+    +-- UnspokenLanguage     the voice cannot speak the language of an answer
+    +-- ForeignSpeech        an utterance is in a language that the recogniser does not know
     +-- RemoteError          the server fails, refuses or cannot be reached
 
 The module that calls a library turns its exceptions into one of these. Three places catch them:
@@ -81,6 +83,19 @@ class NoGpu(ModelError):
 
 class ModelLost(ModelError):
     """A model stopped working until a restart."""
+
+
+class UnspokenLanguage(ModelError):
+    """The voice cannot speak the language of an answer, which is then text only."""
+
+
+class ForeignSpeech(ModelError):
+    """An utterance is in a language that the recogniser does not know. Its words are invented."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "That did not sound like English, the only language of the embedded recogniser."
+        )
 
 
 class RemoteError(ModelError):

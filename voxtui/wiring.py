@@ -270,7 +270,7 @@ class SpeechToText:
     """A loaded speech recogniser."""
 
     recognise: Callable[[Samples], str]
-    """samples (float32, 16 kHz, up to 30 s) -> words; raises ModelError"""
+    """samples (float32, 16 kHz, up to 30 s) -> words; raises ModelError, such as ForeignSpeech"""
     sends_to: str
     """the host that gets the sound; empty: it stays on this machine"""
     repeats: bool
@@ -283,14 +283,17 @@ def recogniser(config: Config, notify: Notify) -> Generator[SpeechToText]:
 
     The embedded brain transcribes by Moonshine alone, without its chat model. Raises ModelError.
     """
-    from voxtui.brains.embedded.recogniser import Moonshine
+    from voxtui.brains.embedded.recogniser import Moonshine, check_language
 
     brain = _transcribing_brain(config, notify)
     if brain is None:
+        check_language(config.brain)
         moonshine = Moonshine()
         moonshine.load()
         with closing(moonshine):
-            yield SpeechToText(moonshine.recognise, "", repeats=True)
+            yield SpeechToText(
+                lambda samples: moonshine.recognise(samples).english(), "", repeats=True
+            )
         return
     from threading import Event as Flag
 

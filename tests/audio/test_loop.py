@@ -161,7 +161,7 @@ def test_a_spoken_question_is_understood_and_its_answer_is_heard(
         played = recorded(recorder)
     text, _ = TEXTS["blue-and-yellow"]
     assert turn.outcome is Outcome.ANSWERED and turn.heard is not None
-    understood = recogniser.recognise(resample(played, RATE, SAMPLE_RATE))
+    understood = recogniser.recognise(resample(played, RATE, SAMPLE_RATE)).text
     report(f"said {text!r}, heard {turn.heard!r}")
     report(f"reply {turn.reply!r}, understood {understood!r}")
     report(f"first sound after {turn.first_sound_ms:.0f} ms")
@@ -188,7 +188,7 @@ def test_a_key_press_silences_the_answer_and_the_next_question_is_heard_whole(
     press, after = recorder.index(pressed), recorder.index(next_sound - 0.5)
     loud = np.flatnonzero(np.abs(played[:after]) > AUDIBLE)
     silent_ms = (loud[-1] - press) / RATE * 1000
-    understood = recogniser.recognise(resample(played[:after], RATE, SAMPLE_RATE))
+    understood = recogniser.recognise(resample(played[:after], RATE, SAMPLE_RATE)).text
     report(f"silent {silent_ms:.1f} ms after the key; heard then {turn.heard!r}")
     report(f"remembered {spoken.text!r} of {cut.reply!r}, understood {understood!r}")
     assert -100 < silent_ms <= 50

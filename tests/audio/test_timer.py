@@ -48,7 +48,7 @@ def test_a_timer_rings_aloud(virtual_audio: VirtualAudio, tmp_path: Path) -> Non
             events.until(Rang)
             wait_for(State.READY)
             recorder.until(time.monotonic() + 0.15)
-            heard = recogniser.recognise(resample(recorder.stop(), RATE, SAMPLE_RATE))
+            heard = recogniser.recognise(resample(recorder.stop(), RATE, SAMPLE_RATE)).text
     report(f"the timer rang: {heard!r}")
     assert len(re.findall("timer is done", heard.lower())) == 2
     assert len(events.of(TurnStarted)) == 1

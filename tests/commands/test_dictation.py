@@ -7,7 +7,7 @@ from tests.fakes import LoudIsSpeech, frames
 from voxtui.commands.dictation import Dictation
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.recording import TRAIL_SAMPLES
-from voxtui.errors import DeviceError
+from voxtui.errors import DeviceError, ForeignSpeech
 from voxtui.settings.schema import VadConfig
 from voxtui.wiring import SpeechToText
 
@@ -88,6 +88,20 @@ def test_a_long_dictation_is_recognised_in_parts_at_its_pauses():
     part = seconds("x", 13) + seconds(".", 1)
     assert dictated(part * 3 + seconds(".", 2)).text == "13.0s 13.0s 13.0s"
     assert dictated(seconds("x", 40) + seconds(".", 3)).text == "25.0s 15.0s"
+
+
+def test_speech_in_another_language_is_left_out_with_the_reason():
+    captions = []
+
+    def recognise(samples):
+        raise ForeignSpeech
+
+    dictation = Dictation(PatternMicrophone(seconds("x", 2) + seconds(".", 4)), 2, captions.append)
+    dictation.open()
+    to_text = SpeechToText(recognise, "", repeats=True)
+    found = dictation.listen(VadConfig(), LoudIsSpeech(), to_text, lambda: None)
+    assert found.text == "" and not any(captions)
+    assert found.problem.startswith("That did not sound like English")
 
 
 def test_the_caption_comes_before_the_end_and_its_pass_is_not_repeated():

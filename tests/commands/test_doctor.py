@@ -21,7 +21,7 @@ from voxtui.commands import doctor
 from voxtui.commands.doctor_gpu import try_again
 from voxtui.errors import ModelError
 from voxtui.models.cuda import Gpu
-from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
+from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, VoiceConfig
 
 
 @pytest.fixture
@@ -241,6 +241,49 @@ def test_a_gpu_with_too_little_free_memory_is_reported(machine, capsys, gpu):
         "note     GPU: NVIDIA X, 24.0 GB of memory, 3.0 GB free",
         "         Voxtral needs 10.5 GB of it; `nvidia-smi` says what has the rest.",
     ]
+
+
+@pytest.fixture
+def abroad(machine, monkeypatch, tmp_path):
+    """Configure a server, Kokoro and a language; there is no program of its own."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "check_installed", lambda: None)
+
+    def configure(language, engine="kokoro"):
+        machine.config = Config(
+            brain=BrainConfig(name="remote", language=language), voice=VoiceConfig(engine=engine)
+        )
+        return [finding for finding in doctor.languages(machine.config) if finding.verdict != "ok"]
+
+    return configure
+
+
+def test_what_a_language_lacks_is_named_with_the_commands(abroad):
+    program, voice = abroad("fr")
+    assert "espeak-ng is not installed. Answers in French are text only" in program.what
+    assert "apt install espeak-ng" in program.fix
+    assert "Kokoro-82M is not on this machine" in voice.what
+    assert "voxtui models fetch kokoro --language fr" in voice.fix
+
+
+@pytest.mark.parametrize(
+    ("language", "engine", "told"),
+    [
+        ("de", "kokoro", "there is no German voice"),
+        ("fr", "embedded", "the embedded voice speaks English only"),
+        ("en", "kokoro", None),
+        ("fr", "none", None),
+    ],
+)
+def test_a_language_without_a_voice_is_told(abroad, language, engine, told):
+    found = abroad(language, engine)
+    assert [told in finding.what for finding in found] == [True] * bool(told)
+
+
+def test_without_a_detector_a_language_has_to_be_configured(abroad, machine):
+    machine.lacking = ("py3langid",)
+    (finding,) = abroad("")
+    assert "py3langid is not installed" in finding.what and "brain.language" in finding.fix
 
 
 def test_with_voxtral_configured_only_its_weights_are_needed(machine, capsys):

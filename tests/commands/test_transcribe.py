@@ -13,12 +13,13 @@ from click.testing import CliRunner
 
 from tests.fakes import LoudIsSpeech, ScriptedBrain
 from tests.patterns import sound
+from voxtui.brains.embedded.recogniser import Heard
 from voxtui.cli import cli
 from voxtui.commands.transcribe import Segment, format_segment, run, segments, write
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.recording import TRAIL_SAMPLES
-from voxtui.errors import ModelError
+from voxtui.errors import ForeignSpeech, ModelError
 from voxtui.settings.schema import BrainConfig, Config, VadConfig, VoxtralBrainConfig
 from voxtui.wiring import SpeechToText
 
@@ -65,6 +66,23 @@ def test_a_segment_is_one_line_even_if_the_recogniser_returns_two():
         "clip.wav", [sound("x" * 20)], VadConfig(), LoudIsSpeech(), lambda samples: " One\n\ntwo.\n"
     )
     assert segment.text == "One two."
+
+
+def test_speech_in_another_language_is_left_out_and_told_in_one_sentence(tmp_path, capsys):
+    def recognise(samples):
+        if len(samples) > 20 * FRAME_SAMPLES:
+            raise ForeignSpeech
+        return "English."
+
+    clip = tmp_path / "clip.wav"
+    soundfile.write(clip, sound("x" * 10 + "." * 20 + "x" * 50 + "." * 20), SAMPLE_RATE)
+    assert write([clip], "text", VadConfig(), LoudIsSpeech(), recognise)
+    out, err = capsys.readouterr()
+    assert out == "English.\n"
+    assert err == (
+        "clip.wav (at 1 s): That did not sound like English, the only language of the embedded "
+        "recogniser.\n"
+    )
 
 
 def test_speech_without_a_pause_is_cut_at_the_longest_length():
@@ -185,7 +203,7 @@ def test_auto_without_voxtral_transcribes_by_the_embedded_recogniser(transcribe,
         def load(self): ...
 
         def recognise(self, samples):
-            return "Recognised."
+            return Heard("Recognised.")
 
         def close(self): ...
 
@@ -195,6 +213,19 @@ def test_auto_without_voxtral_transcribes_by_the_embedded_recogniser(transcribe,
 
     monkeypatch.setattr("voxtui.brains.embedded.recogniser.Moonshine", Recogniser)
     assert transcribe(Broken(), "auto").out == "Recognised.\n"
+
+
+def test_another_language_is_refused_by_the_embedded_recogniser(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    soundfile.write(tmp_path / "clip.wav", sound("..xxxxxxxxxx....."), SAMPLE_RATE)
+    arguments = ["transcribe", str(tmp_path / "clip.wav"), "--set", "brain.name=embedded"]
+    refused = CliRunner().invoke(cli, [*arguments, "--language", "fr"]).exception
+    assert isinstance(refused, ModelError)
+    assert refused.message == (
+        "The embedded recogniser knows English only, and brain.language is French."
+    )
+    wrong = CliRunner().invoke(cli, [*arguments, "--language", "xx"]).exception
+    assert "--language: brain.language" in str(wrong)
 
 
 def test_voxtral_that_is_not_here_is_refused_with_the_command(tmp_path, monkeypatch):

@@ -294,7 +294,9 @@ def test_a_clause_that_was_cancelled_while_it_was_made_was_not_heard_and_is_not_
     go_on, finished = Flag(), Flag()
 
     class InParts(BeepVoice):
-        def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+        def speak(
+            self, clause: str, speed: float | None = None, language: str = "en"
+        ) -> Iterator[SpeechChunk]:
             yield from super().speak(clause)
             assert go_on.wait(SECONDS)
             yield from super().speak(clause)

@@ -32,7 +32,7 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.marks import Mark, Marks, Outcome
 from voxtui.dialogue.turn import CHARACTERS_PER_TOKEN
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, UnspokenLanguage
 from voxtui.settings.schema import (
     Config,
     GenerationConfig,
@@ -504,9 +504,41 @@ def test_a_turn_whose_sound_is_gone_is_not_asked_again() -> None:
         assert "no longer in memory" in str(talk.events.of(Notice)[-1])
 
 
+def test_an_answer_is_spoken_in_the_language_of_its_first_clause() -> None:
+    asked: list[str] = []
+
+    class Polyglot(ScriptedBrain):
+        def language(self, reply: str, marks: Marks) -> str:
+            asked.append(reply)
+            return "fr" if "Paris" in reply else "en"
+
+    voice = BeepVoice()
+    brain = Polyglot(["C'est Paris, bien sûr. ", "Good question. "], ["It is so. "])
+    with talking(brain, voice=voice) as talk:
+        talk.ask()
+        talk.ask(at=2000.0)
+    assert voice.languages == ["fr", "fr", "fr", "en"][-len(voice.clauses) :]
+    assert [reply[:2] for reply in asked] == ["C'", "It"]
+
+
+def test_an_answer_that_the_voice_cannot_speak_is_text_with_the_reason() -> None:
+    class English(BeepVoice):
+        def speak(self, clause, speed=None, language="en"):  # type: ignore[no-untyped-def]
+            raise UnspokenLanguage("The voice has no German.")
+            yield
+
+    brain = ScriptedBrain(["Guten Tag. ", "Ja."])
+    brain.spoken = "de"
+    with talking(brain, voice=English()) as talk:
+        turn = talk.ask()
+    assert (turn.outcome, turn.reply) == (Outcome.ANSWERED, "Guten Tag. Ja.")
+    (notice,) = talk.events.of(Notice)
+    assert notice == Notice("The voice has no German. The answer goes on as text.")
+
+
 def test_an_answer_cut_off_in_the_silence_after_its_last_word_was_heard_whole() -> None:
     class Pausing(BeepVoice):
-        def speak(self, clause, speed=None):  # type: ignore[no-untyped-def]
+        def speak(self, clause, speed=None, language="en"):  # type: ignore[no-untyped-def]
             for chunk in super().speak(clause):
                 yield chunk
                 yield SpeechChunk(np.zeros(chunk.rate // 4, np.float32), chunk.rate, "")

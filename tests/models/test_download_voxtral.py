@@ -289,17 +289,23 @@ KOKORO = "/hexgrad/Kokoro-82M"
 
 def test_kokoro_comes_with_the_voice_that_is_configured(machine, hub, monkeypatch):
     files = {"config.json": b"{}", "kokoro-v1_0.pth": b"P" * 5000, "voices/bf_emma.pt": b"V" * 50}
-    others = {"voices/af_heart.pt": b"H" * 50, "samples/HEARME.wav": b"W"}
+    french = {"voices/ff_siwis.pt": b"F" * 50}
+    others = {"voices/af_heart.pt": b"H" * 50, "samples/HEARME.wav": b"W"} | french
     siblings = [sibling(path, content) for path, content in (files | others).items()]
     answer = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
     hub.files[f"/api/models{KOKORO}/revision/main?blobs=true"] = answer
-    hub.files |= {f"{KOKORO}/resolve/{COMMIT}/{path}": files[path] for path in files}
+    hub.files |= {
+        f"{KOKORO}/resolve/{COMMIT}/{path}": content for path, content in (files | french).items()
+    }
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     command = ("models", "fetch", "kokoro", "--set", "voice.name=bf_emma")
     ran = [voxtui(*command) for _ in range(2)]
     directory = machine.parent / "Kokoro-82M"
     assert fetched(directory) == files
     assert ran[1].stderr == f"kokoro is here already: {directory}\n"
+    assert voxtui(*command, "--language", "fr").returncode == 0
+    assert fetched(directory) == files | french
+    assert "no voice for German" in refusal(voxtui(*command, "--language", "de"))
 
 
 def test_a_voice_that_kokoro_lacks_is_named(machine, hub, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, UnspokenLanguage
 from voxtui.settings.schema import VoiceConfig
 from voxtui.voices.hibari import HibariVoice
 
@@ -17,3 +17,8 @@ def test_an_embedded_voice_whose_runtime_does_not_load_is_one_sentence(monkeypat
     monkeypatch.setattr("hibari.Hibari", no_room)
     with pytest.raises(ModelError, match=r"voice did not load: failed to all.*`voxtui doctor`"):
         HibariVoice(VoiceConfig()).warm_up(lambda step, fraction: None)
+
+
+def test_an_answer_in_another_language_is_refused_by_the_embedded_voice():
+    with pytest.raises(UnspokenLanguage, match=r"speaks English only, and this is French\."):
+        list(HibariVoice(VoiceConfig()).speak("Bonjour.", language="fr"))

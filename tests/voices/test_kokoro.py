@@ -21,7 +21,7 @@ import torch
 from hibari.g2p import G2P
 
 from tests.voices.random_kokoro import make
-from voxtui.errors import ModelError
+from voxtui.errors import ModelError, UnspokenLanguage
 from voxtui.models.installed import KokoroFiles, kokoro_files
 from voxtui.settings.schema import KokoroConfig, VoiceConfig
 from voxtui.voices import kokoro
@@ -158,7 +158,7 @@ def test_a_british_voice_speaks_british(files, voice):
 
 @pytest.mark.parametrize("name", ["emma", "jf_alpha", "../af_heart"])
 def test_a_voice_of_another_language_is_refused(files, name):
-    with pytest.raises(ModelError, match="only its English voices"):
+    with pytest.raises(ModelError, match="it has no such voice for English"):
         KokoroVoice(VoiceConfig(name=name), files)
 
 
@@ -241,6 +241,44 @@ def test_an_unsupported_python_is_named(monkeypatch):
     monkeypatch.setattr(kokoro.sys, "version_info", (3, 13))
     with pytest.raises(ModelError, match=r"up to Python 3\.12 only"):
         kokoro.check_installed()
+
+
+# Other languages.
+
+
+@pytest.fixture
+def french(files, tmp_path, monkeypatch):
+    """Kokoro with a French voice of its own, and FakeEspeakNg, which reads everything as `a`."""
+    place = tmp_path / "voxtui" / "models" / "Kokoro-82M"
+    (place / "voices").mkdir(parents=True)
+    for source, name in ((files.model, "kokoro-v1_0.pth"), (files.config, "config.json")):
+        (place / name).symlink_to(source)
+    torch.save(torch.load(files.voice) * 2, place / "voices" / "ff_siwis.pt")
+    program = tmp_path / "espeak-ng"
+    program.write_text("#!/bin/sh\ncat >/dev/null; echo aaaaaaaaaaaa\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with closing(KokoroVoice(VoiceConfig(), files)) as voice:
+        voice.warm_up(quiet)
+        yield voice
+
+
+def test_each_language_has_its_own_voice_and_phonemes(french):
+    (one,), (two,) = (list(french.speak("Oui.", language="fr")) for _ in range(2))
+    (english,) = french.speak("Oui.")
+    np.testing.assert_array_equal(one.samples, two.samples)
+    assert one.text == "Oui." and len(one.samples) != len(english.samples)
+
+
+def test_what_a_language_lacks_is_the_reason_for_silence(french, monkeypatch):
+    with pytest.raises(UnspokenLanguage, match=r"Kokoro has no German voice\."):
+        list(french.speak("Ja.", language="de"))
+    with pytest.raises(UnspokenLanguage, match=r"cannot speak Italian.*fetch kokoro --language it"):
+        list(french.speak("Sì.", language="it"))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UnspokenLanguage, match=r"cannot speak French.*espeak-ng is not installed"):
+        list(french.speak("Oui.", language="fr"))
 
 
 # Where its files are.

@@ -53,6 +53,9 @@ class StubBrain:
         self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
     ) -> None: ...
 
+    def language(self, reply: str, marks: Marks) -> str:
+        return "en"
+
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         yield Token("words")
 
@@ -106,7 +109,9 @@ class WaitingVoice:
 
     def warm_up(self, progress: Progress) -> None: ...
 
-    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+    def speak(
+        self, clause: str, speed: float | None = None, language: str = "en"
+    ) -> Iterator[SpeechChunk]:
         time.sleep(self._seconds)  # in place of the synthesis, which takes so long
         yield SpeechChunk(beep(0.3, VOICE_RATE), VOICE_RATE, clause)
 

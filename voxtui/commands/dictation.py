@@ -12,7 +12,7 @@ from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
 from voxtui.dialogue.interfaces import Microphone, SpeechDetector
 from voxtui.dialogue.level import diagnose_level
 from voxtui.dialogue.recording import QUIET_FRAMES, TAIL_SECONDS
-from voxtui.errors import one_line
+from voxtui.errors import ForeignSpeech, one_line
 from voxtui.settings.schema import VadConfig
 from voxtui.wiring import SpeechToText
 
@@ -39,7 +39,7 @@ Ended = Callable[[], float | None]
 class Dictated:
     text: str
     problem: str
-    """a sentence about the microphone; may be empty"""
+    """a sentence about the microphone or about speech that was left out; may be empty"""
 
 
 class Dictation:
@@ -62,8 +62,10 @@ class Dictation:
         """frames; a sentence, if the microphone is lost"""
         self._texts: list[str] = []
         """words of the segments that are over"""
-        self._partial: tuple[Utterance, str] | None = None
-        """the segment in progress as it was recognised last, and its words"""
+        self._partial: tuple[Utterance, str | None] | None = None
+        """the segment in progress as it was recognised last, and its words; see `_words`"""
+        self._foreign = ""
+        """a sentence about the last segment that was left out"""
         self._pass_s = 0.0
         """duration of that pass"""
         self._quiet_s = 0.0
@@ -103,7 +105,7 @@ class Dictation:
         self._add(segmenter.finish(), to_text)
         if not self._heard:
             problem = problem or diagnose_level(self._microphone.name, self._peak) or ""
-        return Dictated(self._text(), problem)
+        return Dictated(self._text(), problem or self._foreign)
 
     def _is_over(self, segmenter: Segmenter, end: float | None, waited: float) -> bool:
         if end is not None:
@@ -138,10 +140,11 @@ class Dictation:
         if not new or new * FRAME_SECONDS < least or not (part := recording.utterance(extent)):
             return
         started = time.monotonic()
-        text = to_text.recognise(part.samples)
+        text = _words(part, to_text)
         self._pass_s = time.monotonic() - started
         self._partial = (part, text)
-        self._caption(self._text(text))
+        if text is not None:
+            self._caption(self._text(text))
 
     def _add(self, utterance: Utterance | None, to_text: SpeechToText) -> None:
         """Add the words of a segment that is over."""
@@ -149,7 +152,19 @@ class Dictation:
             return
         known, self._partial = self._partial, None
         same = known is not None and known[0].is_same(utterance)
-        self._texts.append(known[1] if known and same else to_text.recognise(utterance.samples))
+        text = known[1] if known and same else _words(utterance, to_text)
+        if text is None:
+            self._foreign = str(ForeignSpeech())
+        else:
+            self._texts.append(text)
 
     def _text(self, partial: str = "") -> str:
         return one_line(" ".join(" ".join((*self._texts, partial)).split()))
+
+
+def _words(utterance: Utterance, to_text: SpeechToText) -> str | None:
+    """Return the words of `utterance`; None if the recogniser does not know their language."""
+    try:
+        return to_text.recognise(utterance.samples)
+    except ForeignSpeech:
+        return None

@@ -9,9 +9,10 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -42,7 +43,8 @@ from voxtui.models.installed import (
     model_file,
     voxtral_directory,
 )
-from voxtui.settings.schema import AudioConfig, Config
+from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
+from voxtui.voices.espeak import VOICES, find_program
 from voxtui.voices.kokoro import check_installed
 from voxtui.wiring import build_microphone, check_voice
 
@@ -53,6 +55,8 @@ DISK_GB = 1.2
 """The size of the default chat model, with the part that is being fetched."""
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
+USE_KOKORO = 'Kokoro speaks five others: voice.engine = "kokoro".'
 
 Verdict = Literal["ok", "missing", "note"]
 
@@ -94,6 +98,7 @@ def findings(config: Config, make_voice: Callable[[], object]) -> Iterator[Findi
     yield from _embedded(config)
     yield from _remote(config)
     yield from _voice(config, make_voice)
+    yield from languages(config)
     yield from _memory()
     yield _disk()
     yield from _sound(config.audio, probe())
@@ -157,6 +162,42 @@ def _voice(config: Config, make_voice: Callable[[], object]) -> Iterator[Finding
     else:
         if config.voice.engine == "kokoro":
             yield Finding("ok", f"voice: Kokoro, {kokoro_files(config.voice).model}")
+
+
+def languages(config: Config) -> Iterator[Finding]:
+    """Check what the voice needs for a brain that answers in other languages than English."""
+    language = config.brain.language
+    if language == "en" or config.brain.name == "embedded" or config.voice.engine == "none":
+        return
+    if config.brain.name == "auto" and not _prefers_voxtral(config):
+        return
+    if not (language or importlib.util.find_spec("py3langid")):
+        if config.voice.engine == "kokoro":
+            what = "languages: py3langid is not installed, so every answer is read as English"
+            yield Finding("note", what, f"Set brain.language. {how_to_install('languages')}")
+        return
+    if config.voice.engine == "embedded":
+        yield Finding("note", "languages: the embedded voice speaks English only", USE_KOKORO)
+        return
+    wanted = [language] if language else [*VOICES]
+    if language and language not in VOICES:
+        what = f"languages: there is no {LANGUAGES[language]} voice, so answers are text only"
+        yield Finding("note", what)
+        return
+    try:
+        find_program()
+    except ModelError as error:
+        names = _listed([LANGUAGES[code] for code in wanted])
+        what = f"languages: {error.message} Answers in {names} are text only."
+        yield Finding("note", what, error.hint)
+    for code in wanted:
+        name = f"languages: {LANGUAGES[code]}"
+        yield _checked(name, partial(_kokoro_weights, config, code), "note")
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _packages() -> Finding:
@@ -361,9 +402,9 @@ def _voxtral_weights(config: Config) -> str:
     return str(voxtral_directory(config.brain.voxtral.model))
 
 
-def _kokoro_weights(config: Config) -> str:
+def _kokoro_weights(config: Config, language: str = "en") -> str:
     check_installed()
-    files = kokoro_files(config.voice)
+    files = kokoro_files(config.voice, language=language)
     return f"{files.model}, {files.voice.name}"
 
 

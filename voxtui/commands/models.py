@@ -14,11 +14,19 @@ from pathlib import Path
 import click
 
 from voxtui.errors import InputError, ModelError
-from voxtui.models.catalogue import CHAT_MODELS, Model, Source, chat_model, kokoro, voxtral
+from voxtui.models.catalogue import (
+    CHAT_MODELS,
+    KOKORO_VOICES,
+    Model,
+    Source,
+    chat_model,
+    kokoro,
+    voxtral,
+)
 from voxtui.models.download import ByteProgress, download
 from voxtui.models.installed import kokoro_files, model_file, voxtral_directory
 from voxtui.settings.paths import user_path
-from voxtui.settings.schema import Config
+from voxtui.settings.schema import LANGUAGES, Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +89,24 @@ def _row(model: Listed) -> str:
     )
 
 
-def kokoro_directory(config: Config) -> Path:
-    return kokoro_files(config.voice, rehash=True).model.parent
+def kokoro_directory(config: Config, language: str = "en") -> Path:
+    """Return the directory of Kokoro, if it has its English voice and that of `language`."""
+    kokoro_files(config.voice, rehash=True)
+    return kokoro_files(config.voice, rehash=True, language=language).model.parent
 
 
-def fetch(config: Config, name: str | None, source: Source, file: Path | None) -> None:
-    """Download the model `name`, or the chat model of `config`. Raises ModelError, InputError."""
+def fetch(
+    config: Config, name: str | None, source: Source, file: Path | None, language: str = ""
+) -> None:
+    """Download the model `name`, or the chat model of `config`. Raises ModelError, InputError.
+
+    `language`: of a voice of Kokoro that is wanted too; empty: that of `config`.
+    """
+    if language and name != "kokoro":
+        raise InputError(
+            "--language belongs to kokoro: `voxtui models fetch kokoro --language fr`."
+        )
+    language = language or config.brain.language or "en"
     match name:
         case "voxtral" | "kokoro" if file or source == "packages":
             raise InputError(
@@ -97,7 +117,13 @@ def fetch(config: Config, name: str | None, source: Source, file: Path | None) -
             model = voxtral(config.brain.voxtral.model)
             find = partial(voxtral_directory, config.brain.voxtral.model, rehash=True)
         case "kokoro":
-            model, find = kokoro(config.voice), partial(kokoro_directory, config)
+            if language not in KOKORO_VOICES:
+                raise InputError(
+                    f"Kokoro has no voice for {LANGUAGES.get(language, language)}.",
+                    f"It has: {', '.join(KOKORO_VOICES)}.",
+                )
+            model = kokoro(config.voice, language)
+            find = partial(kokoro_directory, config, language)
         case _:
             chat = name or config.brain.embedded.model
             find = partial(model_file, chat)

@@ -21,7 +21,7 @@ from voxtui.dialogue.loaders import Closable
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.prefetch import Prefetched
 from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
-from voxtui.errors import InputError, ModelError
+from voxtui.errors import InputError, ModelError, UnspokenLanguage
 from voxtui.settings.schema import Config
 from voxtui.wiring import build_speaker, build_voice
 
@@ -41,7 +41,7 @@ def run(config: Config, texts: Iterator[str], wav: Path | None) -> bool:
             speaker.open()
             worker = _load_voice(config)
             with _closing(worker):
-                failed = read_aloud(texts, worker, speaker)
+                failed = read_aloud(texts, worker, speaker, config.brain.language or "en")
         if file:
             file.keep()
     except BaseException:
@@ -101,7 +101,9 @@ class _Tokens(Prefetched[Token]):
         return Token(next(self._texts))
 
 
-def read_aloud(texts: Iterator[str], worker: VoiceWorker, speaker: Speaker) -> int:
+def read_aloud(
+    texts: Iterator[str], worker: VoiceWorker, speaker: Speaker, language: str = "en"
+) -> int:
     """Speak `texts` clause by clause, as they arrive; block until the last sound was played.
 
     Return how many passages the voice failed at. Raises VoxtuiError.
@@ -112,12 +114,14 @@ def read_aloud(texts: Iterator[str], worker: VoiceWorker, speaker: Speaker) -> i
     tokens = _Tokens(chain((first,), texts))
     failed = 0
     while True:
-        speech = Speech(worker, speaker, Marks(), lambda: False)
+        speech = Speech(worker, speaker, Marks(), lambda: False, language=lambda clause: language)
         try:
             speech.play(tokens)
             return failed
         except VoiceTimeout as error:
             raise ModelError(str(error)) from error
-        except VoiceFailed:
+        except VoiceFailed as error:
+            if isinstance(error.__cause__, UnspokenLanguage):  # as each passage would be
+                raise error.__cause__ from None
             speech.finish()
             failed += 1

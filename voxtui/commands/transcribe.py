@@ -23,7 +23,7 @@ from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.commands.text import STDIN
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
 from voxtui.dialogue.interfaces import SpeechDetector
-from voxtui.errors import InputError, one_line
+from voxtui.errors import ForeignSpeech, InputError, one_line
 from voxtui.settings.schema import Config, VadConfig
 from voxtui.wiring import build_detector, recogniser
 
@@ -95,14 +95,17 @@ def write(
         click.echo("WEBVTT\n")
     count, heard = 0, True
     for file in files:
-        before, sound = count, pieces(file, math.inf)
-        for segment in segments(file.name, sound, vad, detector, recognise):
+        before, sound, foreign = count, pieces(file, math.inf), list[float]()
+        for segment in segments(file.name, sound, vad, detector, recognise, foreign.append):
             count += 1
             click.echo(format_segment(segment, form, count))
-        if count == before:
-            heard = False
-            if not quiet:
-                click.echo(f"Nothing was heard in {one_line(file.name)}.", err=True)
+        heard = heard and count > before
+        name = one_line(file.name)
+        if foreign and not quiet:
+            places = ", ".join(f"{at:.0f} s" for at in foreign)
+            click.echo(f"{name} (at {places}): {ForeignSpeech()}", err=True)
+        elif count == before and not quiet:
+            click.echo(f"Nothing was heard in {name}.", err=True)
     return heard
 
 
@@ -135,16 +138,23 @@ def segments(
     vad: VadConfig,
     detector: SpeechDetector,
     recognise: Recognise,
+    on_foreign: Callable[[float], object] = lambda start: None,
 ) -> Iterator[Segment]:
     """Yield the segments of `sound` (mono float32, 16 kHz, in pieces of any length) one by one.
 
-    `name` is the name of its file. Raises ModelError of `recognise` and of the detector.
+    `name` is the name of its file. `on_foreign` gets the start, in seconds, of a segment that is
+    left out, because it is in a language that the recogniser does not know. Raises ModelError of
+    `recognise` and of the detector.
     """
     counted = enumerate(frames(sound), 1)
     found = (Frame(samples, count * FRAME_SECONDS, name) for count, samples in counted)
     for utterance in utterances(found, Segmenter(vad, detector)):
-        text = " ".join(recognise(utterance.samples).split())  # an empty line ends a subtitle
-        if text:
-            speech = utterance.speech
-            start = utterance.ended_at - (speech[-1][1] - speech[0][0])
+        speech = utterance.speech
+        start = utterance.ended_at - (speech[-1][1] - speech[0][0])
+        try:
+            words = recognise(utterance.samples)
+        except ForeignSpeech:
+            on_foreign(start)
+            continue
+        if text := " ".join(words.split()):  # an empty line ends a subtitle
             yield Segment(name, round(start, 3), round(utterance.ended_at, 3), text)

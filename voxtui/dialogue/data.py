@@ -122,6 +122,8 @@ class UserTranscript:
     """The user's words, from a brain that knows them before it answers."""
 
     text: str
+    doubtful: tuple[int, ...] = ()
+    """the words of `text` that may be others, by number from 0"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -105,6 +105,8 @@ class UserWords:
 
     turn: int
     text: str
+    doubtful: tuple[int, ...] = ()
+    """the words of `text` that may be others, by number from 0"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,6 +244,14 @@ class Brain(Protocol):
         """
         ...
 
+    def language(self, reply: str, marks: Marks) -> str:
+        """Return the language (ISO 639-1) of a reply that begins with the clause `reply`.
+
+        Called once a reply, on the engine's thread; takes 5 ms at most. Writes LANGUAGE if it has
+        to find out.
+        """
+        ...
+
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         """Yield the words of `utterance`. Raises ModelError."""
         ...
@@ -263,12 +271,14 @@ class Voice(Protocol):
         """Load and warm everything. Raises ModelError."""
         ...
 
-    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+    def speak(
+        self, clause: str, speed: float | None = None, language: str = "en"
+    ) -> Iterator[SpeechChunk]:
         """Yield the speech of one clause of plain text, the first chunk as early as possible.
 
-        `speed` None: that of the configuration.
+        `speed` None: that of the configuration. `language` is a code of ISO 639-1.
 
-        May yield nothing. Raises ModelError.
+        May yield nothing. Raises ModelError, such as UnspokenLanguage.
         """
         ...
 

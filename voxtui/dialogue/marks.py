@@ -34,6 +34,7 @@ class Mark(StrEnum):
     FIRST_TOKEN = "first_token"
     FIRST_SHOWN = "first_shown"
     FIRST_CLAUSE = "first_sentence"
+    LANGUAGE = "language"
     FIRST_AUDIO = "first_audio"
     FIRST_SOUND = "first_sound"
     LAST_TOKEN = "last_token"

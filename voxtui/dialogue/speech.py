@@ -17,7 +17,7 @@ from voxtui.dialogue.interfaces import Progress, Speaker, Voice
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.pace import Pace
 from voxtui.dialogue.prefetch import TICK_SECONDS, Prefetched
-from voxtui.errors import DeviceError, ModelError
+from voxtui.errors import DeviceError, ModelError, UnspokenLanguage
 
 _log = logging.getLogger(__name__)
 
@@ -88,13 +88,17 @@ class VoiceWorker:
             raise failed
 
     def speak(
-        self, clause: str, stopped: Callable[[], bool], speed: float | None = None
+        self,
+        clause: str,
+        stopped: Callable[[], bool],
+        speed: float | None = None,
+        language: str = "en",
     ) -> Generator[SpeechChunk, None, bool]:
         """Yield the speech of `clause`. Return False if it was `stopped` before its end.
 
         Raises VoiceFailed, and VoiceTimeout if the first chunk takes longer than `timeout_s`.
         """
-        job = _Job(lambda: self.voice.speak(clause, speed), stopped)
+        job = _Job(lambda: self.voice.speak(clause, speed, language), stopped)
         self._submit(job)
         begun = False
         try:
@@ -105,6 +109,8 @@ class VoiceWorker:
                         return begun or not stopped()  # never begin a clause after the stop
                     case _Stopped():
                         return False
+                    case UnspokenLanguage():
+                        raise VoiceFailed(str(result)) from result
                     case Exception():
                         reason = str(result) or type(result).__name__
                         raise VoiceFailed(f"The voice failed: {reason}") from result
@@ -199,8 +205,9 @@ class Speech:
     """The spoken side of one reply.
 
     `stopped` becomes true once no more of it is to be heard. `on_speaking` is called before the
-    first chunk is played. Used by one thread, which waits for the brain, the voice and the speaker
-    in turn; the next clause is made while one plays, because the speaker queues seconds of speech.
+    first chunk is played. `language` returns the language of a reply by its first clause. Used by
+    one thread, which waits for the brain, the voice and the speaker in turn; the next clause is
+    made while one plays, because the speaker queues seconds of speech.
     """
 
     def __init__(
@@ -211,6 +218,7 @@ class Speech:
         stopped: Callable[[], bool],
         on_speaking: Callable[[], object] = lambda: None,
         speed: float | None = None,
+        language: Callable[[str], str] = lambda clause: "en",
     ) -> None:
         self._worker = worker
         self._speaker = speaker
@@ -218,6 +226,8 @@ class Speech:
         self._stopped = stopped
         self._on_speaking = on_speaking
         self._speed = speed
+        self._language_of = language
+        self._language: str | None = None
         self._spoken: list[SpokenClause] = []
         self._cut = 0
         """characters of the clauses so far"""
@@ -313,7 +323,9 @@ class Speech:
 
     def _speak(self, clause: SpokenClause) -> Generator[SpeechChunk, None, bool]:
         asked_at = time.monotonic()
-        with closing(self._worker.speak(clause.text, self._stopped, self._speed)) as speech:
+        language = self._language = self._language or self._language_of(clause.text)
+        speech = self._worker.speak(clause.text, self._stopped, self._speed, language)
+        with closing(speech):
             while True:
                 try:
                     chunk = next(speech)

@@ -168,7 +168,7 @@ def _reply_tokens(
                     return
                 turn.words = item.text
                 if item.text != turn.user_input:  # typed words were reported already
-                    emit(UserWords(turn.number, item.text))
+                    emit(UserWords(turn.number, item.text, item.doubtful))
                 continue
             last_at = time.monotonic()
             marks.mark(Mark.FIRST_TOKEN, last_at)
@@ -249,6 +249,11 @@ def _speak(
         muted = muted or (parts.muted and not turn.cancelled)
         return muted or turn.cancelled
 
+    def language(clause: str) -> str:
+        # What is not the brain's own is written in English.
+        own = turn.brain != SKILL
+        return parts.brain.language(clause, turn.handle.marks) if own else "en"
+
     speech = Speech(
         voice,
         speaker,
@@ -256,6 +261,7 @@ def _speak(
         stopped,
         lambda: set_state(State.SPEAKING),
         turn.manner.speed,
+        language,
     )
     try:
         try:

@@ -18,6 +18,17 @@ SAFETENSORS_INDEX = "model.safetensors.index.json"
 KOKORO = "hexgrad/Kokoro-82M"
 KOKORO_MODEL = "kokoro-v1_0.pth"
 
+KOKORO_VOICES = {
+    "en": "af_heart",
+    "es": "ef_dora",
+    "fr": "ff_siwis",
+    "hi": "hf_alpha",
+    "it": "if_sara",
+    "pt": "pf_dora",
+}
+"""Kokoro's voice of each language, unless `voice.name` is another one of it. The first letter of a
+voice tells its language: a and b are English."""
+
 
 def models_directory() -> Path:
     """Return the directory of downloaded models, which need not exist yet."""
@@ -205,13 +216,21 @@ def voxtral(model: str) -> Model | Path:
     )
 
 
-def kokoro(config: VoiceConfig) -> Model:
-    """Return Kokoro with the voice that `config` names."""
+def kokoro_voice(config: VoiceConfig, language: str) -> str:
+    """Return the name of Kokoro's voice for a key of KOKORO_VOICES."""
+    default = KOKORO_VOICES[language]
+    of_language = config.name[0] in ("ab" if language == "en" else default[0])
+    return config.name if of_language else default
+
+
+def kokoro(config: VoiceConfig, language: str = "en") -> Model:
+    """Return Kokoro with its English voice, and that of `language`."""
+    voices = dict.fromkeys(kokoro_voice(config, code) for code in ("en", language))
     return Model(
         name="kokoro",
         repository=KOKORO,
         size=330_000_000,
         licence="Apache-2.0",
         note="the voice beside voxtral; for a GPU",
-        needed=("config.json", KOKORO_MODEL, f"voices/{config.name}.pt"),
+        needed=("config.json", KOKORO_MODEL, *(f"voices/{voice}.pt" for voice in voices)),
     )

@@ -14,6 +14,7 @@ from voxtui.models.catalogue import (
     Model,
     chat_model,
     kokoro,
+    kokoro_voice,
     voxtral,
 )
 from voxtui.models.checks import check_gguf, check_voxtral
@@ -102,12 +103,14 @@ class KokoroFiles:
 
 
 @access_errors()
-def kokoro_files(config: VoiceConfig, rehash: bool = False) -> KokoroFiles:
+def kokoro_files(config: VoiceConfig, rehash: bool = False, language: str = "en") -> KokoroFiles:
     """Return the files that `voice.kokoro` names, and the downloaded ones for the rest.
 
-    Raises ModelError if one is missing or changed; `rehash` as for `voxtral_directory`.
+    The voice is that of `language`, a key of KOKORO_VOICES. Raises ModelError if a file is missing
+    or changed; `rehash` as for `voxtral_directory`.
     """
-    model = kokoro(config)
+    model, name = kokoro(config), kokoro_voice(config, language)
+    fetch = "" if language == "en" else f" --language {language}"
 
     def find(named: str, file: str) -> Path:
         if named:
@@ -121,20 +124,24 @@ def kokoro_files(config: VoiceConfig, rehash: bool = False) -> KokoroFiles:
             if (directory / file).is_file():
                 _check_unchanged([directory / file], model, rehash)
                 return directory / file
-        raise missing(model, file)
+        raise missing(model, file, fetch)
 
     named = config.kokoro
+    named_voice = named.voice if name == config.name else ""
     return KokoroFiles(
         model=find(named.model, KOKORO_MODEL),
         config=find(named.config, "config.json"),
-        voice=find(named.voice, f"voices/{config.name}.pt"),
+        voice=find(named_voice, f"voices/{name}.pt"),
     )
 
 
-def missing(model: Model, file: str = "") -> ModelError:
-    """Return the error for `model`, or for `file` of it, that is not on this machine."""
+def missing(model: Model, file: str = "", option: str = "") -> ModelError:
+    """Return the error for `model`, or for `file` of it, that is not on this machine.
+
+    `option` is what the command that fetches it needs besides.
+    """
     subject = f"{file} of {model.repository}" if file else model.repository
-    hint = f"Run `voxtui models fetch {model.name}` ({model.size / 1e9:g} GB)."
+    hint = f"Run `voxtui models fetch {model.name}{option}` ({model.size / 1e9:g} GB)."
     return ModelError(f"{subject} is not on this machine yet.", hint)
 
 

@@ -253,6 +253,7 @@ _PATH: Sequence[tuple[str, Mark]] = (
     ("prefill", Mark.PREFILLED),
     ("token", Mark.FIRST_TOKEN),
     ("clause", Mark.FIRST_CLAUSE),
+    ("language", Mark.LANGUAGE),
     ("voice", Mark.FIRST_AUDIO),
     ("device", Mark.FIRST_SOUND),
 )

@@ -71,6 +71,9 @@ class LentBrain(Brain):
     ) -> Generator[UserTranscript | Token]:
         return self._brain.reply(past, user_input, marks, cancelled, manner)
 
+    def language(self, reply: str, marks: Marks) -> str:
+        return self._brain.language(reply, marks)
+
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         return self._brain.transcribe(utterance, cancelled)
 
@@ -89,7 +92,9 @@ class LentVoice(Voice):
 
     def warm_up(self, progress: Progress) -> None: ...
 
-    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
-        return self._voice.speak(clause, speed)
+    def speak(
+        self, clause: str, speed: float | None = None, language: str = "en"
+    ) -> Iterator[SpeechChunk]:
+        return self._voice.speak(clause, speed, language)
 
     def close(self) -> None: ...

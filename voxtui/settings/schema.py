@@ -59,6 +59,13 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         return " and ".join(dict.fromkeys(urlsplit(url).netloc for url in urls if url))
 
 
+LANGUAGES = {
+    "de": "German", "en": "English", "es": "Spanish", "fr": "French", "hi": "Hindi",
+    "it": "Italian", "nl": "Dutch", "pt": "Portuguese",
+}  # fmt: skip
+"""The languages that Voxtral understands, by code (ISO 639-1)."""
+
+
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Literal["auto", "embedded", "voxtral", "remote"] = "auto"
     instruction: str = (
@@ -66,6 +73,8 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "Plain text only, no lists, no code. The person you talk with is not you: what they say "
         "about themselves is theirs. You can only talk; you cannot see, send or do anything else."
     )
+    language: Literal["", "de", "en", "es", "fr", "hi", "it", "nl", "pt"] = ""
+    """the language that is spoken; empty: any that the brain knows"""
     clock: bool = True
     """tell the model the date and time of each turn"""
     embedded: EmbeddedBrainConfig = EmbeddedBrainConfig()

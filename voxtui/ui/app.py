@@ -270,8 +270,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                     self.bar.caption(text, settled)
             case Captured(turn, utterance):
                 self.turns.show_utterance(turn, utterance)
-            case UserWords(turn, text):
-                self.turns.show_words(turn, text)
+            case UserWords(turn, text, doubtful):
+                self.turns.show_words(turn, text, doubtful)
             case ReplyText(turn, text):
                 self.turns.show_reply(turn, text)
             case Reading():

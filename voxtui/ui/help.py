@@ -33,6 +33,7 @@ PANEL: Sequence[tuple[str, str]] = (
     ("prefill", "the model reads them"),
     ("token", "it begins to answer"),
     ("clause", "it goes on until there is enough to say"),
+    ("language", "in which language that is"),
     ("voice", "that is made into speech"),
     ("device", "the speaker takes it, and it sounds"),
     ("writing", "the text of the answer, while it is spoken already"),

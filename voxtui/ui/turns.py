@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from textual.timer import Timer
@@ -149,9 +149,9 @@ class Turns:
         if view := self._view_of(turn):
             view.show_utterance(utterance)
 
-    def show_words(self, turn: int, text: str) -> None:
+    def show_words(self, turn: int, text: str, doubtful: Sequence[int]) -> None:
         if view := self._view_of(turn):
-            view.show_words(text)
+            view.show_words(text, doubtful)
 
     def show_reply(self, turn: int, text: str) -> None:
         view = self._view_of(turn)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.interfaces import Progress
-from voxtui.errors import ModelError, how_to_install
-from voxtui.settings.schema import VoiceConfig
+from voxtui.errors import ModelError, UnspokenLanguage, how_to_install
+from voxtui.settings.schema import LANGUAGES, VoiceConfig
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
@@ -60,7 +60,13 @@ class HibariVoice:
                 f"The embedded voice did not load: {error}.", "`voxtui doctor` says more."
             ) from error
 
-    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+    def speak(
+        self, clause: str, speed: float | None = None, language: str = "en"
+    ) -> Iterator[SpeechChunk]:
+        if language != "en":
+            raise UnspokenLanguage(
+                f"The embedded voice speaks English only, and this is {LANGUAGES[language]}."
+            )
         try:
             samples = self._model(clause, speed=speed or self._speed, seed=0)
         except (RuntimeError, ValueError, KeyError, IndexError) as error:

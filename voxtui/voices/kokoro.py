@@ -1,7 +1,8 @@
 """Kokoro-82M with the official code, on a GPU if there is one, from local files only.
 
-Only `kokoro.model` is used, and phonemes come from `hibari`. The package's own text front end would
-load spaCy and GPL parts, download a language model, and reconfigure the log.
+Only `kokoro.model` is used. Phonemes come from `hibari` for English, and from the user's espeak-ng
+for other languages. The package's own text front end would load spaCy and GPL parts, download a
+language model, and reconfigure the log.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.interfaces import Progress
-from voxtui.errors import ModelError, how_to_install
-from voxtui.models.catalogue import KOKORO
-from voxtui.models.installed import KokoroFiles
-from voxtui.settings.schema import VoiceConfig
+from voxtui.errors import ModelError, UnspokenLanguage, how_to_install
+from voxtui.models.catalogue import KOKORO, kokoro_voice
+from voxtui.models.installed import KokoroFiles, kokoro_files
+from voxtui.settings.schema import LANGUAGES, VoiceConfig
+from voxtui.voices.espeak import VOICES, Espeak
 from voxtui.voices.hibari import pause_after, trim
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from voxtui.dialogue.data import Samples
 
 RATE = 24_000
@@ -57,8 +62,17 @@ def check_installed() -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """What one language needs."""
+
+    phonemes: Callable[[str], str]
+    styles: Any
+    """a tensor: the voice for each number of phonemes"""
+
+
 class KokoroVoice:
-    """Speaks English as any of Kokoro's voices; one chunk per clause.
+    """Speaks as Kokoro's voice of each language; one chunk per clause.
 
     Warm it up on the thread that will call `speak`. cuDNN keeps its plans for convolutions per
     thread (`benchmark_cache` in torch's aten/src/ATen/native/cudnn/Conv_v8.cpp), so another thread
@@ -66,17 +80,20 @@ class KokoroVoice:
     """
 
     def __init__(self, config: VoiceConfig, files: KokoroFiles) -> None:
-        if not re.fullmatch(r"[ab][fm]_\w+", config.name):
+        if not re.fullmatch(r"[abefhip][fm]_\w+", config.name):
             raise ModelError(
-                f"Kokoro cannot speak as {config.name!r} here: only its English voices work.",
+                f"Kokoro cannot speak as {config.name!r} here: it has no such voice for English, "
+                "Spanish, French, Hindi, Italian or Portuguese.",
                 'Set voice.name = "af_heart", or another that begins with af_, am_, bf_ or bm_.',
             )
-        self._name = config.name
+        self._config = config
+        self._name = kokoro_voice(config, "en")
         self._speed = config.speed
         self._files = files
         self._model: Any = None
-        self._phonemes: Callable[[str], str]
-        self._styles: Any
+        self._device: Any = None
+        self._readers: dict[str, _Reader] = {}
+        """one for each language so far"""
         self._noise: Any
         self._stream: Any = None
         self._where = ""
@@ -103,13 +120,16 @@ class KokoroVoice:
                 hint = "`voxtui doctor` says how much memory a GPU has left."
                 raise ModelError(f"Kokoro did not load: {_reason(error)}.", hint) from error
 
-    def speak(self, clause: str, speed: float | None = None) -> Iterator[SpeechChunk]:
+    def speak(
+        self, clause: str, speed: float | None = None, language: str = "en"
+    ) -> Iterator[SpeechChunk]:
         pause, text = pause_after(clause), clause
+        reader = self._reader(language)
         try:
-            pieces = list(cut_phonemes(self._phonemes(clause)))
+            pieces = list(cut_phonemes(reader.phonemes(clause)))
             for piece in pieces:
                 samples = trim(
-                    self._sound(piece, speed or self._speed),
+                    self._sound(piece, reader.styles, speed or self._speed),
                     RATE,
                     pause if piece is pieces[-1] else 0.0,
                 )
@@ -118,9 +138,30 @@ class KokoroVoice:
                     text = ""
         except (RuntimeError, ValueError, KeyError, IndexError) as error:
             raise ModelError(f"Kokoro could not say {clause!r}: {_reason(error)}.") from error
+        if isinstance(reader.phonemes, Espeak):
+            reader.phonemes.prepare()
 
     def close(self) -> None:
         self._model = None
+        for reader in self._readers.values():
+            if isinstance(reader.phonemes, Espeak):
+                reader.phonemes.close()
+        self._readers.clear()
+
+    def _reader(self, language: str) -> _Reader:
+        """Return what reads `language`, loaded at its first clause. Raises UnspokenLanguage."""
+        if known := self._readers.get(language):
+            return known
+        if language not in VOICES:
+            raise UnspokenLanguage(f"Kokoro has no {LANGUAGES[language]} voice.")
+        try:
+            styles = self._style(kokoro_files(self._config, language=language).voice)
+            reader = self._readers[language] = _Reader(Espeak(language), styles)
+        except ModelError as error:
+            raise UnspokenLanguage(
+                f"Kokoro cannot speak {LANGUAGES[language]}: {error.message} {error.hint}".rstrip()
+            ) from error
+        return reader
 
     def _load(self) -> None:
         import torch
@@ -134,13 +175,21 @@ class KokoroVoice:
         else:
             torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))  # a core stays free for sound
             self._where = ", CPU"
-        self._phonemes = G2P(british=self._name.startswith("b"))
+        self._device = device
         self._model = self._loaded().eval().to(device)
-        self._styles = _read(lambda: torch.load(self._files.voice, weights_only=True)).to(device)
-        if tuple(self._styles.shape[1:]) != (1, 256):
-            raise ModelError(f"{self._files.voice} is not a voice of Kokoro.", REFETCH)
+        phonemes = G2P(british=self._name.startswith("b"))
+        self._readers["en"] = _Reader(phonemes, self._style(self._files.voice))
         self._noise = torch.Generator(device)
         _draw_from(self._noise, self._model.decoder.generator.m_source)
+
+    def _style(self, path: Path) -> Any:
+        """Return the styles in the file of a voice. Raises ModelError."""
+        import torch
+
+        styles = _read(lambda: torch.load(path, weights_only=True)).to(self._device)
+        if tuple(styles.shape[1:]) != (1, 256):
+            raise ModelError(f"{path} is not a voice of Kokoro.", REFETCH)
+        return styles
 
     def _loaded(self) -> Any:
         code = model_code()
@@ -153,7 +202,7 @@ class KokoroVoice:
         _fold_weight_norm(model)
         return model
 
-    def _sound(self, phonemes: str, speed: float) -> Samples:
+    def _sound(self, phonemes: str, styles: Any, speed: float) -> Samples:
         import torch
 
         model = self._model
@@ -163,8 +212,8 @@ class KokoroVoice:
         stream = torch.cuda.stream(self._stream) if self._stream else nullcontext()
         with torch.inference_mode(), stream:
             self._noise.manual_seed(0)
-            ids = torch.tensor([[0, *known, 0]], device=self._styles.device)
-            style = self._styles[min(len(phonemes), len(self._styles)) - 1]
+            ids = torch.tensor([[0, *known, 0]], device=self._device)
+            style = styles[min(len(phonemes), len(styles)) - 1]
             audio, _ = model.forward_with_tokens(ids, style, speed)
             samples = audio.clamp(-1, 1).cpu().numpy()
         if samples.shape == () or samples[0] != samples[0]:

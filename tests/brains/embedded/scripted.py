@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fakes import Flag
+from voxtui.brains.embedded.recogniser import Heard
 from voxtui.settings.schema import Sampling
 
 
@@ -13,21 +14,21 @@ class ScriptedRecogniser:
     """FakeRecogniser: each pass is the next script. A str is recognised, an exception raised."""
 
     def __init__(self) -> None:
-        self.script: list[str | Exception] = []
+        self.script: list[str | Heard | Exception] = []
         self.passes = 0
         self.passed = Flag()
         self.before: Callable[[], object] = lambda: None
 
     def load(self) -> None: ...
 
-    def recognise(self, samples: object) -> str:
+    def recognise(self, samples: object) -> Heard:
         self.passes += 1
         self.before()
         text = self.script.pop(0) if self.script else "hello there"
         self.passed.set()
         if isinstance(text, Exception):
             raise text
-        return text
+        return Heard(text) if isinstance(text, str) else text
 
     def close(self) -> None: ...
 

@@ -18,12 +18,13 @@ from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded import brain as embedded_module
 from voxtui.brains.embedded.brain import ChatReply, EmbeddedBrain
 from voxtui.brains.embedded.chat import ASK, USER, chatml
+from voxtui.brains.embedded.recogniser import Heard, joined
 from voxtui.brains.prompting import EXAMPLES
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
-from voxtui.errors import ModelError
+from voxtui.errors import ForeignSpeech, ModelError
 from voxtui.models.catalogue import Model
 from voxtui.settings.schema import Config
 
@@ -234,6 +235,53 @@ def test_a_discarded_utterance_tells_no_more_words(brain: Scripted) -> None:
     assert brain.recogniser.passed.wait(SECONDS)
     brain.brain.close()  # waits for its threads
     assert told == []
+
+
+CAPITALS = ("France", "Spain", "Italy", "Germany", "Norway", "Sweden", "Poland", "Ireland")
+
+FOREIGN = Heard("The third day of the Church.", (), tokens=7, log_probability=-8.0)
+"""As Moonshine hears Italian: words, each of them unlikely."""
+
+
+def test_speech_in_another_language_is_refused_and_never_reaches_the_chat_model(
+    brain: Scripted,
+) -> None:
+    told: list[str] = []
+    recording = Recording()
+    brain.recogniser.script = [FOREIGN, FOREIGN]
+    before = len(brain.chat.prompts)
+    brain.brain.listen((), recording, Flag(), on_words=lambda text, settled: told.append(text))
+    for frame in frames("x" * 20):
+        recording.append(frame, True)
+    brain.brain.wake()
+    assert brain.recogniser.passed.wait(SECONDS)
+    said = recording.utterance()
+    assert said is not None
+    with pytest.raises(ForeignSpeech, match="did not sound like English"):
+        brain.answers(said)
+    assert brain.answers("Next.") == "Next.It is so."
+    assert told == []
+    assert not any("Church" in prompt for prompt in brain.chat.prompts[before:])
+
+
+def test_a_long_utterance_is_judged_as_a_whole_and_its_doubtful_words_are_counted_through() -> None:
+    english = Heard("What is the time in", (1,), tokens=5, log_probability=-0.5)
+    whole = joined((english, Heard("Reykjavik today?", (0,), tokens=5, log_probability=-3.5)))
+    assert whole == Heard("What is the time in Reykjavik today?", (1, 5), 10, -4.0)
+    assert not whole.is_foreign
+    assert joined((english, FOREIGN, FOREIGN)).is_foreign
+
+
+@pytest.mark.parametrize(
+    ("text", "is_foreign"),
+    [
+        ("The name of " * 15, True),
+        ("No, no, no, no, no, no, no, no, no, no!", False),
+        (" ".join(f"What is the capital of {name}?" for name in CAPITALS), False),
+    ],
+)
+def test_a_decoder_that_repeats_itself_is_no_english(text: str, is_foreign: bool) -> None:
+    assert Heard(text, (), tokens=40, log_probability=-4.0).is_foreign is is_foreign
 
 
 def test_work_in_progress_at_the_release_counts_as_speculative(brain: Scripted) -> None:
@@ -483,7 +531,7 @@ def test_typed_text_is_answered_while_a_discarded_utterance_is_still_transcribed
     transcribing, go_on, cancelled = Flag(), Flag(), Flag()
     recognise = brain.recogniser.recognise
 
-    def slow(samples: object) -> str:
+    def slow(samples: object) -> Heard:
         transcribing.set()
         assert go_on.wait(SECONDS)
         return recognise(samples)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.brains.conftest import Question
 from voxtui.bench.word_errors import word_errors
-from voxtui.brains.embedded.recogniser import LONG_SECONDS, Moonshine, stretches
+from voxtui.brains.embedded.recogniser import (
+    LONG_SECONDS,
+    Moonshine,
+    read_pieces,
+    read_tokens,
+    stretches,
+)
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.errors import ModelError
 
@@ -18,26 +25,28 @@ from voxtui.errors import ModelError
 def test_spoken_questions_are_recognised(questions: list[Question]) -> None:
     recogniser = Moonshine()
     recogniser.load()
-    heard = [recogniser.recognise(q.utterance().samples) for q in questions]
+    heard = [recogniser.recognise(q.utterance().samples).text for q in questions]
     recogniser.close()
     assert word_errors(zip([q.text for q in questions], heard, strict=True)) <= 0.05
 
 
-@pytest.mark.models
-def test_a_recogniser_that_does_not_load_is_one_sentence_and_is_freed_without_an_error(
-    monkeypatch: pytest.MonkeyPatch,
+def test_weights_that_do_not_load_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from moonshine_voice import transcriber
-    from moonshine_voice.errors import MoonshineError
-
-    def no_room() -> None:
-        raise MoonshineError("No room for the library.")
-
-    monkeypatch.setattr(transcriber, "_MoonshineLib", no_room)
-    with pytest.raises(
-        ModelError, match=r"did not load: No room for the library\. Is there memory"
-    ):
+    monkeypatch.setattr("voxtui.brains.embedded.recogniser.weights", lambda: tmp_path)
+    (tmp_path / "encoder_model.ort").write_bytes(b"no model")
+    with pytest.raises(ModelError, match=r"did not load: .*verification failed\. Is there memory"):
         Moonshine().load()
+
+
+def test_tokens_become_words_and_an_uncertain_word_is_told() -> None:
+    table = b"\x05<unk>" + bytes([0x84, 0x01]) + b"x" * 132 + b"\x02at"
+    assert read_pieces(table) == [b"<unk>", b"x" * 132, b"at"]
+    pieces = ["▁", "Rey", "k", "javik", "▁is", "▁", "caf", "é", "?"]
+    heard = read_tokens(
+        [piece.encode() for piece in pieces], [-0.1, -0.1, -2.0, -0.1, -0.1, 0.0, -0.2, -0.3, -3.0]
+    )
+    assert (heard.text, heard.doubtful, heard.tokens) == ("Reykjavik is café?", (0,), 9)
 
 
 def test_long_speech_is_cut_at_pauses_only_and_grows_at_its_end() -> None:

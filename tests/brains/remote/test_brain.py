@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import queue
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from voxtui.dialogue.interfaces import Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import RemoteError
-from voxtui.settings.schema import Config, GenerationConfig
+from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
 
 # Streaming.
 
@@ -426,6 +427,15 @@ def test_a_transcription_model_transcribes_before_the_chat_model_answers(server,
     reached = marks.since_release()
     assert reached["sent"] < reached["transcribed"] < marks.network_s + reached["transcribed"]
     assert server.connections == 1
+
+
+def test_the_language_of_the_conversation_goes_with_the_sound(server):
+    remote = RemoteBrainConfig(url=server.url, model="a-model", transcription_model="whisper")
+    config = Config(brain=BrainConfig(name="remote", language="fr", remote=remote))
+    with closing(RemoteBrain(config)) as brain:
+        replied(warm(brain), utterance())
+        assert brain.language("Bonjour.", Marks()) == "fr"
+    assert b'name="language"\r\n\r\nfr\r\n' in server.requests[-2].body
 
 
 def test_the_two_models_may_be_on_two_servers(server, make):

@@ -22,14 +22,20 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from voxtui.brains.embedded.chat import ASK, BEAT_SECONDS, Llama, chatml
-from voxtui.brains.embedded.recogniser import Moonshine, stretches
+from voxtui.brains.embedded.recogniser import (
+    Heard,
+    Moonshine,
+    check_language,
+    joined,
+    stretches,
+)
 from voxtui.brains.prompting import SPEAKABLE, after_clock, examples, instruction, until_repeated
 from voxtui.brains.speculation import Speculation, SpeculationThread
 from voxtui.dialogue.data import FRAME_SECONDS, Origin, Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
-from voxtui.errors import ModelError, strip_control_characters
+from voxtui.errors import ForeignSpeech, ModelError, strip_control_characters
 from voxtui.models.catalogue import CHAT_MODELS, chat_model
 from voxtui.models.download import download
 from voxtui.models.installed import check_content, model_file
@@ -57,7 +63,7 @@ class Recogniser(Protocol):
 
     def load(self) -> None: ...
 
-    def recognise(self, samples: Samples) -> str: ...
+    def recognise(self, samples: Samples) -> Heard: ...
 
     def close(self) -> None: ...
 
@@ -181,7 +187,7 @@ class PartialTranscript:
 
     origin: Origin | None
     """the frames that were transcribed"""
-    text: str
+    heard: Heard
     started_at: float
     ended_at: float
 
@@ -200,14 +206,14 @@ class LiveUtterance:
     """the latest two"""
     transcribed_frames: int = 0
     """frames that the latest pass covered"""
-    fixed: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    fixed: dict[tuple[int, int], Heard] = field(default_factory=dict[tuple[int, int], Heard])
     """words of the stretches that can no longer change"""
     bug: BaseException | None = None
     """an unexpected exception (not a ModelError), raised again in `reply`"""
 
 
 class EmbeddedBrain:
-    """Moonshine and a GGUF chat model. English only.
+    """Moonshine and a GGUF chat model. English only: raises ModelError for another language.
 
     `fetches`: download the chat model at warm-up if it is missing.
     """
@@ -223,6 +229,7 @@ class EmbeddedBrain:
         recogniser: Recogniser | None = None,
         chat: ChatModel | None = None,
     ) -> None:
+        check_language(config.brain)
         self._model = config.brain.embedded.model
         self._fetches = fetches and self._model in CHAT_MODELS
         self._sampling = config.generation.sampling()
@@ -332,16 +339,17 @@ class EmbeddedBrain:
     ) -> Generator[UserTranscript | Token]:
         released = marks.at(Mark.RELEASED) or time.monotonic()
         live = self._stop_listening()
-        words = (
-            user_input
+        heard = (
+            Heard(user_input)
             if isinstance(user_input, str)
-            else self._words(user_input, live, marks, released)
+            else self._heard(user_input, live, marks, released)
         )
-        if not words:
-            return
         try:
-            yield UserTranscript(words)
-        except GeneratorExit:
+            words = heard.english()
+            if not words:
+                return
+            yield UserTranscript(words, heard.doubtful)
+        except (GeneratorExit, ForeignSpeech):
             self._ahead = None
             self._loaded().abandon_newest()
             raise
@@ -355,12 +363,15 @@ class EmbeddedBrain:
                 marks.drafted = len(reply.computed)
             yield Token(strip_control_characters(text))
 
+    def language(self, reply: str, marks: Marks) -> str:
+        return "en"
+
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         for number, (start, end) in enumerate(stretches(utterance)):
             if cancelled.is_set():
                 return
             with self._recognising():
-                text = self._recogniser.recognise(utterance.samples[start:end])
+                text = self._recogniser.recognise(utterance.samples[start:end]).english()
             yield Token(f" {text}" if number else text)
 
     @contextmanager
@@ -439,33 +450,31 @@ class EmbeddedBrain:
             raise live.bug
         return live
 
-    def _words(
+    def _heard(
         self, utterance: Utterance, live: LiveUtterance | None, marks: Marks, released: float
-    ) -> str:
+    ) -> Heard:
         """Transcribe `utterance`, unless a pass has covered exactly its frames already."""
         partials, fixed = (live.partials, live.fixed) if live is not None else ([], {})
         ready = [p for p in partials if p.origin is not None and p.origin == utterance.origin]
         final = ready[-1] if ready else self._pass(utterance, fixed)
         marks.mark(Mark.TRANSCRIBED, final.ended_at)
         marks.speculative_s += max(0.0, min(released, final.ended_at) - final.started_at)
-        return final.text
+        return final.heard
 
-    def _pass(self, utterance: Utterance, fixed: dict[tuple[int, int], str]) -> PartialTranscript:
+    def _pass(self, utterance: Utterance, fixed: dict[tuple[int, int], Heard]) -> PartialTranscript:
         # One after the other, because two passes in parallel slow each other down.
         self._loaded().pause()
         started = time.monotonic()
         parts = stretches(utterance)
-        texts: list[str] = []
+        found: list[Heard] = []
         for part in parts:
-            text = fixed.get(part)
-            if text is None:
-                text = self._recogniser.recognise(utterance.samples[part[0] : part[1]])
+            heard = fixed.get(part)
+            if heard is None:
+                heard = self._recogniser.recognise(utterance.samples[part[0] : part[1]])
             if part != parts[-1]:
-                fixed[part] = text
-            texts.append(text)
-        return PartialTranscript(
-            utterance.origin, " ".join(texts).strip(), started, time.monotonic()
-        )
+                fixed[part] = heard
+            found.append(heard)
+        return PartialTranscript(utterance.origin, joined(found), started, time.monotonic())
 
     # Before the release, on the recogniser's thread.
 
@@ -513,24 +522,24 @@ class EmbeddedBrain:
         if utterance is None:
             return
         partial = self._pass(utterance, live.fixed)
-        before = live.partials[-1].text if live.partials else None
+        text, before = partial.heard.text, live.partials[-1].heard.text if live.partials else None
         live.partials = [*live.partials[-1:], partial]
-        if live.cancelled.is_set():
+        if live.cancelled.is_set() or partial.heard.is_foreign:
             return
         paused = live.recording.extent.quiet_frames > 0
-        if paused or partial.text == before:
+        if paused or text == before:
             prompt, tokens = (
-                self._prompt(live.past, partial.text, live.manner) + ASK,
+                self._prompt(live.past, text, live.manner) + ASK,
                 self._most_tokens(live.manner),
             )
         else:
             # The last word may still grow, and the full stop after it is a guess.
-            settled = partial.text.rpartition(" ")[0]
+            settled = text.rpartition(" ")[0]
             prompt, tokens = self._prompt(live.past, settled, live.manner), 0
         self._request(prompt, tokens, live.cancelled)
         # Last, because the screen paints it at the cost of what else wants the interpreter.
         if live.on_words is not None:
-            live.on_words(partial.text, _shared(before or "", partial.text))
+            live.on_words(text, _shared(before or "", text))
 
 
 def _shared(one: str, other: str) -> int:

@@ -1,15 +1,26 @@
-"""The embedded recogniser: Moonshine tiny (English), weights inside its wheel."""
+"""The embedded recogniser: Moonshine tiny (English), from the weights inside its wheel.
+
+The encoder and the decoder run one token at a time here, and not through the wheel's own runtime,
+because only the decoder's probabilities tell speech that it knows from speech that it does not.
+"""
 
 from __future__ import annotations
 
-import ctypes
+import importlib.util
 import itertools
-import os
+import math
 import threading
+import zlib
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
-from voxtui.errors import ModelError, how_to_install
+from voxtui.errors import ForeignSpeech, ModelError, how_to_install
+from voxtui.settings.schema import LANGUAGES, BrainConfig
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
@@ -23,72 +34,248 @@ LONGEST_SECONDS = 28.0
 PAUSE_SECONDS = 0.25
 """Shortest silence between two stretches of speech at which they may be cut."""
 
+SHORTEST = SAMPLE_RATE // 10
+"""Samples of a pass. The encoder's windows need 895."""
+
+TOKENS_PER_SECOND = 6.5
+"""Most tokens of a pass per second of sound. A decoder that repeats itself ends there."""
+
+FOREIGN = -0.75
+"""Mean log-probability of the tokens of an utterance below which it is no English. The worst of 320
+clear English utterances has -0.65."""
+
+LOOP, LOOP_CHARACTERS = 4.0, 100
+"""How many times shorter zlib makes the text of a decoder that repeats itself, as it does on some
+foreign speech; such tokens are likely. A nursery rhyme reaches 3.4. Shorter texts are not judged,
+because a person may say "no" ten times."""
+
+FEWEST_TOKENS = 4
+"""An utterance with fewer is not refused, because single words are uncertain in any language."""
+
+DOUBTFUL = math.log(0.4)
+"""Log-probability of a word below which it is shown as doubtful."""
+
+PUNCTUATION = frozenset((b"", b".", b",", b"?", b"!", b"-", b"'", b'"', b":", b";"))
+"""Tokens that count for no word."""
+
+START, END = 1, 2
+"""The tokens before and after a transcript."""
+
+PAST, PRESENT, ENCODER = "past_key_values", "present", ".encoder."
+"""Parts of the names of the decoder's cache: as input, as output, and of the sound."""
+
+SPACE = "\u2581".encode()
+"""What a word's first token begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the recogniser understood."""
+
+    text: str
+    doubtful: tuple[int, ...] = ()
+    """the words of `text` that may be others, by number from 0"""
+    tokens: int = 0
+    log_probability: float = 0.0
+    """the sum over the tokens"""
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if this is plainly no English."""
+        if self.tokens >= FEWEST_TOKENS and self.log_probability < FOREIGN * self.tokens:
+            return True
+        text = self.text.encode()
+        return len(text) >= LOOP_CHARACTERS and len(text) > LOOP * len(zlib.compress(text))
+
+    def english(self) -> str:
+        """Return the text. Raises ForeignSpeech if it is invented."""
+        if self.is_foreign:
+            raise ForeignSpeech
+        return self.text
+
+
+def joined(parts: Iterable[Heard]) -> Heard:
+    """Return what was understood of all `parts` of an utterance."""
+    text, doubtful, tokens, log_probability = "", list[int](), 0, 0.0
+    for part in parts:
+        before = len(text.split())
+        doubtful += [before + number for number in part.doubtful]
+        text = f"{text} {part.text}".strip()
+        tokens += part.tokens
+        log_probability += part.log_probability
+    return Heard(text, tuple(doubtful), tokens, log_probability)
+
 
 class Moonshine:
     """Speech to text. Thread-safe: one pass at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._transcriber: Any = None
+        self._encoder: Any = None
+        self._decoder: Any = None
+        self._pieces: list[bytes] = []
+        """the bytes of each token"""
+        self._cached: list[tuple[str, int, int]] = []
+        """name, heads and size of the decoder's cache, for each of its parts"""
 
     def load(self) -> None:
         """Load the weights. Raises ModelError."""
         try:
-            from moonshine_voice import Transcriber, get_assets_path
-            from moonshine_voice.errors import MoonshineError
-            from moonshine_voice.moonshine_api import ModelArch
+            onnxruntime: Any = import_module("onnxruntime")
+            folder = weights()
         except (ImportError, OSError) as error:
             raise ModelError(
                 "The embedded recogniser is not installed or does not run here.",
-                f"{how_to_install('embedded')} (Linux: glibc 2.34 or newer; macOS: Apple silicon)",
+                how_to_install("embedded"),
             ) from error
+        options = onnxruntime.SessionOptions()
         # Its threads poll for each other, so two are slower than one if any other program runs.
-        os.environ.setdefault("MOONSHINE_ORT_SINGLE_THREAD", "1")
-        Transcriber._handle = None  # otherwise the `__del__` of a model that did not load raises
-        try:
-            self._transcriber = Transcriber(
-                os.path.join(str(get_assets_path()), "tiny-en"),
-                ModelArch.TINY,
-                # Its own detector cuts words off: word error rate 9.2 % with it, 2.4 % without.
-                options={"vad_threshold": "0.0", "return_audio_data": "false"},
-            )
-        except MoonshineError as error:
-            raise ModelError(
-                f"The embedded recogniser did not load: {str(error).rstrip('.')}.",
-                "Is there memory left? `voxtui doctor` says how much.",
-            ) from error
-
-    def recognise(self, samples: Samples) -> str:
-        """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError."""
-        from moonshine_voice.errors import MoonshineError, check_error
-        from moonshine_voice.moonshine_api import TranscriptC
-
-        transcript = ctypes.POINTER(TranscriptC)()
-        with self._lock:
-            # Its Python method takes a list: turning 30 s of samples into one holds the GIL for
-            # tens of milliseconds. The version is pinned exactly.
-            lib, handle = self._transcriber._lib, self._transcriber._handle
-            try:
-                check_error(
-                    lib.moonshine_transcribe_without_streaming(
-                        handle,
-                        samples.ctypes.data_as(ctypes.POINTER(ctypes.c_float)),
-                        len(samples),
-                        SAMPLE_RATE,
-                        0,
-                        ctypes.byref(transcript),
-                    )
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        with _model_errors(
+            "The embedded recogniser did not load",
+            "Is there memory left? `voxtui doctor` says how much.",
+        ):
+            self._encoder, self._decoder = (
+                onnxruntime.InferenceSession(
+                    str(folder / name), options, providers=["CPUExecutionProvider"]
                 )
-            except MoonshineError as error:
-                raise ModelError(f"The embedded recogniser failed: {error}.") from error
-            lines = self._transcriber._parse_transcript(transcript).lines
-        return " ".join(line.text.strip() for line in lines).strip()
+                for name in ("encoder_model.ort", "decoder_model_merged.ort")
+            )
+            self._pieces = read_pieces((folder / "tokenizer.bin").read_bytes())
+        self._cached = [
+            (given.name, given.shape[1], given.shape[3])
+            for given in self._decoder.get_inputs()
+            if given.name.startswith(PAST)
+        ]
+
+    def recognise(self, samples: Samples) -> Heard:
+        """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError."""
+        with self._lock, _model_errors("The embedded recogniser failed"):
+            tokens, log_probabilities = self._decode(samples)
+        return read_tokens([self._pieces[token] for token in tokens], log_probabilities)
+
+    def _decode(self, samples: Samples) -> tuple[list[int], list[float]]:
+        """Return the likeliest tokens, one after the other, and their log-probabilities."""
+        import numpy as np
+
+        sound = np.zeros((1, max(len(samples), SHORTEST)), np.float32)
+        sound[0, : len(samples)] = samples
+        everything = np.ones(sound.shape, np.int64)
+        (encoded,) = self._encoder.run(None, {"input_values": sound, "attention_mask": everything})
+        known = {
+            "encoder_hidden_states": encoded,
+            "encoder_attention_mask": everything,  # of the sound: the decoder thins it out
+        }
+        cache = {
+            given.name: np.zeros(
+                (
+                    1,
+                    given.shape[1],
+                    len(encoded[0]) if ENCODER in given.name else 0,
+                    given.shape[3],
+                ),
+                np.float32,
+            )
+            for given in self._decoder.get_inputs()
+            if given.name.startswith(PAST)
+        }
+        tokens, log_probabilities = [START], list[float]()
+        for number in range(math.ceil(len(samples) / SAMPLE_RATE * TOKENS_PER_SECOND)):
+            # What depends on the sound alone is computed with the first token.
+            wanted = [name for name in cache if not number or ENCODER not in name]
+            logits, *updates = self._decoder.run(
+                ["logits", *(name.replace(PAST, PRESENT) for name in wanted)],
+                {
+                    "input_ids": np.array([tokens[-1:]]),
+                    "use_cache_branch": np.array([number > 0]),
+                    **known,
+                    **cache,
+                },
+            )
+            token, log_probability = _likeliest(logits[0, -1])
+            if token == END:
+                break
+            tokens.append(token)
+            log_probabilities.append(log_probability)
+            cache.update(zip(wanted, updates, strict=True))
+        return tokens[1:], log_probabilities
 
     def close(self) -> None:
         with self._lock:
-            if self._transcriber is not None:
-                self._transcriber.close()
-                self._transcriber = None
+            self._encoder = self._decoder = None
+
+
+def check_language(config: BrainConfig) -> None:
+    """Raise ModelError if the conversation is in a language that the recogniser does not know."""
+    if config.language not in ("", "en"):
+        raise ModelError(
+            f"The embedded recogniser knows English only, and brain.language is "
+            f"{LANGUAGES[config.language]}.",
+            'Set brain.language = "en", or use the brain voxtral or remote (brain.name).',
+        )
+
+
+def weights() -> Path:
+    """Return the folder of the weights. Raises ModuleNotFoundError."""
+    found = importlib.util.find_spec("moonshine_voice")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("moonshine_voice")
+    return Path(found.origin).parent / "assets" / "tiny-en"
+
+
+@contextmanager
+def _model_errors(failure: str, hint: str = "") -> Generator[None]:
+    """Turn the errors of the inference runtime, which share no base class, into ModelError."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, OSError) and "onnxruntime" not in type(error).__module__:
+            raise
+        raise ModelError(f"{failure}: {str(error).rstrip('.')}.", hint) from error
+
+
+def read_pieces(table: bytes) -> list[bytes]:
+    """Return the bytes of each token of a tokenizer.bin.
+
+    Each token is its length, in one byte or two, and its bytes.
+    """
+    pieces: list[bytes] = []
+    at = 0
+    while at < len(table):
+        length = table[at]
+        at += 1
+        if length >= 128:
+            length += (table[at] - 1) * 128
+            at += 1
+        pieces.append(table[at : at + length])
+        at += length
+    return pieces
+
+
+def read_tokens(pieces: Sequence[bytes], log_probabilities: Sequence[float]) -> Heard:
+    """Return the text of the tokens `pieces`, and the words of it that are doubtful."""
+    words: list[float] = []
+    written = False
+    """True if the newest word has a character already"""
+    for piece, log_probability in zip(pieces, log_probabilities, strict=True):
+        begins = piece.startswith(SPACE) and written
+        if begins or not words:
+            words.append(0.0)
+        said = piece.replace(SPACE, b"")
+        written = (written and not begins) or bool(said)
+        if said not in PUNCTUATION:
+            words[-1] += log_probability
+    text = b"".join(pieces).replace(SPACE, b" ").decode(errors="replace").strip()
+    doubtful = tuple(number for number, sure in enumerate(words) if sure < DOUBTFUL)
+    return Heard(text, doubtful, len(pieces), sum(log_probabilities))
+
+
+def _likeliest(logits: Samples) -> tuple[int, float]:
+    """Return the likeliest token and its log-probability."""
+    import numpy as np
+
+    token = int(logits.argmax())
+    return token, -math.log(float(np.exp(logits - logits[token]).sum()))
 
 
 def stretches(utterance: Utterance) -> list[tuple[int, int]]:

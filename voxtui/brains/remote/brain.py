@@ -23,6 +23,7 @@ from voxtui.brains.remote.connection import (
     Timing,
     error_text,
 )
+from voxtui.brains.reply_language import ReplyLanguage
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
@@ -68,6 +69,8 @@ class RemoteBrain:
     ) -> None:
         remote = config.brain.remote
         self._config = remote
+        self._language = config.brain.language
+        self._reply_language = ReplyLanguage(config.brain.language)
         self._notify = notify
         self._chat = chat_endpoint(remote)
         self._stt = stt_endpoint(remote, self._chat)
@@ -99,6 +102,7 @@ class RemoteBrain:
                     f"The connection to {endpoint.host} is not encrypted: others on the network "
                     "can listen. https:// prevents that."
                 )
+        self._reply_language.warm_up()
         for _ in self._find_model():
             progress("reaching the server", None)
 
@@ -182,6 +186,9 @@ class RemoteBrain:
             room -= len(text)
             if room <= 0:
                 return
+
+    def language(self, reply: str, marks: Marks) -> str:
+        return self._reply_language.of(reply, marks)
 
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         """Transcribe at audio/transcriptions, or by the chat model if the server lacks that.
@@ -306,6 +313,8 @@ class RemoteBrain:
         """Yield the transcript of `utterance`. Raises RemoteError."""
         fields = {"model": self._config.transcription_model or self._model,
                   "response_format": "json", "temperature": "0"}  # fmt: skip
+        if self._language:
+            fields["language"] = self._language
         file = {"file": ("speech.wav", utterance.as_wav(), "audio/wav")}
         events = endpoint.request("POST", "audio/transcriptions", timing, data=fields, files=file)
         try:

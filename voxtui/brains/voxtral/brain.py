@@ -21,6 +21,7 @@ from threading import Event as Flag
 from typing import TYPE_CHECKING, TypeVar
 
 from voxtui.brains.prompting import instruction
+from voxtui.brains.reply_language import ReplyLanguage
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.brains.voxtral.failures import (
     check_free_memory,
@@ -139,6 +140,7 @@ class VoxtralBrain:
         self._download = download
         self._trial_first = trial_first
         self._sampling = config.generation.sampling()
+        self._reply_language = ReplyLanguage(config.brain.language)
         self.instruction = instruction(config)
         self._numbers = itertools.count()
         self._clips: list[tuple[Utterance, Clip]] = []
@@ -172,6 +174,7 @@ class VoxtralBrain:
         if self._download is not None:
             self._fetch(self._download, progress)
         report_while(progress, "Voxtral", lambda stopping: self._load())
+        self._reply_language.warm_up()
         self._thread = SpeculationThread("voxtui-voxtral")
         report_while(progress, "warming up", self._rehearse)
         if self._proving is not None:
@@ -555,14 +558,18 @@ class VoxtralBrain:
         except Exception as error:
             raise self._explained(error) from error
 
+    def language(self, reply: str, marks: Marks) -> str:
+        return self._reply_language.of(reply, marks)
+
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
-        """Yield the words, in the language that is spoken. See Brain."""
+        """Yield the words, in `brain.language` or the language that is spoken. See Brain."""
         most = 16 + int(utterance.seconds * WORDS_PER_SECOND)
 
         def work() -> Generator[int | None, None, None]:
             before = list(self._clips)
             clip = self._clip(utterance)
-            prompt = transcription(self.tekken.encode, clip, None)
+            language = self._config.brain.language or None
+            prompt = transcription(self.tekken.encode, clip, language)
             try:
                 yield from self.transcriber.reply(prompt, [clip], most)
             finally:  # a long file is transcribed in many parts, none of which is needed again

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from textual.content import Content
 
 from voxtui.dialogue.data import MICROPHONE, REPLAY, Utterance
@@ -89,9 +92,13 @@ class TurnView:
             shown = Content("\n").join([shown.stylize("$text-muted"), Content(self._caption)])
         self._transcript.change(self._request, shown)
 
-    def show_words(self, text: str) -> None:
+    def show_words(self, text: str, doubtful: Sequence[int] = ()) -> None:
+        """Show the user's words, those with the numbers `doubtful` underlined."""
         self._request.muted = False
         words = Content(text)
+        for number, word in enumerate(re.finditer(r"\S+", text)):
+            if number in doubtful:
+                words = words.stylize("$text-muted underline", *word.span())
         if self._waveform:
             words = Content("\n").join([self._waveform.stylize("$text-muted"), words])
         self._transcript.change(self._request, words)
@@ -177,6 +184,8 @@ class TurnView:
             case Outcome.CANCELLED | Outcome.NO_SPEECH:
                 self.discard()
             case Outcome.FAILED:
+                if self._request.muted and self._caption:  # words that were not understood
+                    self._transcript.change(self._request, self._waveform)
                 self._remark("(no answer)")
 
     def show_figure(self, figure: Figure | None) -> None:

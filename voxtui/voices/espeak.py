@@ -1,0 +1,159 @@
+"""Phonemes for Kokoro in languages other than English, from the user's own espeak-ng program.
+
+The program is under the GPL. voxtui runs it, and neither imports nor ships any part of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+from voxtui.errors import ModelError
+
+PROGRAM = "espeak-ng"
+
+INSTALL = (
+    "Install it with your package manager, for instance: sudo apt install espeak-ng, or on macOS: "
+    "brew install espeak-ng."
+)
+
+VOICES = {"es": "es", "fr": "fr-fr", "hi": "hi", "it": "it", "pt": "pt-br"}
+"""The name of each language in espeak-ng, as Kokoro was trained."""
+
+TIMEOUT_SECONDS = 2.0
+"""A call takes about 10 ms."""
+
+ENVIRONMENT = ("ESPEAK_DATA_PATH", "HOME", "LD_LIBRARY_PATH", "PATH")
+"""Variables that the process gets. Any other one may be a secret."""
+
+SIGNS = {
+    "a^ɪ": "I",
+    "a^ʊ": "W",
+    "d^z": "ʣ",
+    "d^ʒ": "ʤ",
+    "e^ɪ": "A",
+    "o^ʊ": "O",
+    "s^s": "S",
+    "t^s": "ʦ",
+    "t^ʃ": "ʧ",
+    "ɔ^ɪ": "Y",
+    "ə^ʊ": "Q",
+}
+"""Kokoro's single sign for sounds that espeak-ng ties together."""
+
+_QUOTES = str.maketrans("«»[]", "“”  ")
+
+_PUNCTUATION = re.compile(r"(?:\s*[;:,.!?¡¿—…\"“”()](?=\s|$|[;:,.!?—…\"“”()])|[¡¿\"“(])+\s*")
+"""Signs that Kokoro knows, at the edge of a word: the comma in 3,14 is none."""
+
+_OTHER_LANGUAGE = re.compile(r"\([a-z^-]+\)")
+"""What espeak-ng writes around a word that it reads in another language."""
+
+
+def find_program() -> str:
+    """Return the path of the program. Raises ModelError."""
+    path = shutil.which(PROGRAM)
+    if path is None:
+        raise ModelError(f"The program {PROGRAM} is not installed.", INSTALL)
+    return path
+
+
+class Espeak:
+    """Text to phonemes in one language. Used by one thread.
+
+    A process reads one text. The next one is started ahead and waits for its text, so a call does
+    not wait for the start.
+    """
+
+    def __init__(self, language: str) -> None:
+        """Start the first process. Raises ModelError."""
+        self._command = [find_program(), "-q", "-b", "1", "--ipa=3", "--tie=^"]
+        self._command += ["-v", VOICES[language]]
+        self._waiting: subprocess.Popen[str] | None = None
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Start the process of the next call, unless it waits already. Raises ModelError."""
+        if self._waiting is not None:
+            return
+        try:
+            self._waiting = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                process_group=0,  # so that it gets no Ctrl-C
+                env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError as error:
+            raise ModelError(f"{PROGRAM} cannot be started: {error.strerror}.", INSTALL) from error
+
+    def __call__(self, text: str) -> str:
+        """Return the phonemes of `text` in Kokoro's signs. Raises ModelError."""
+        words, signs = _split(text)
+        if not any(words):
+            return ""
+        self.prepare()
+        process, self._waiting = self._waiting, None
+        assert process is not None
+        try:
+            # One line a piece; an empty line between them is answered by an empty line.
+            spoken, _ = process.communicate(
+                "\n\n".join(filter(None, words)) + "\n", TIMEOUT_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise ModelError(f"{PROGRAM} took more than {TIMEOUT_SECONDS:g} s.") from None
+        if process.returncode:
+            raise ModelError(f"{PROGRAM} failed (exit status {process.returncode}).")
+        return join(words, signs, spoken)
+
+    def close(self) -> None:
+        """End the process that waits. May be called twice."""
+        process, self._waiting = self._waiting, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+def _split(text: str) -> tuple[list[str], list[str]]:
+    """Return the pieces of `text` between punctuation, and the punctuation before each and last.
+
+    A piece without a letter or digit is empty.
+    """
+    text = " ".join(text.translate(_QUOTES).split())
+    words, signs, at = list[str](), list[str](), 0
+    sign = ""
+    for found in _PUNCTUATION.finditer(text):
+        piece = text[at : found.start()]
+        words.append(piece if any(map(str.isalnum, piece)) else "")
+        signs.append(sign)
+        sign, at = found[0], found.end()
+    piece = text[at:]
+    words.append(piece if any(map(str.isalnum, piece)) else "")
+    return words, [*signs, sign, ""]
+
+
+def join(words: list[str], signs: list[str], spoken: str) -> str:
+    """Return the phonemes `spoken` with the `signs` around each of `words`, as Kokoro writes them.
+
+    If their numbers differ, the signs between the pieces are lost.
+    """
+    groups = [" ".join(group.split()) for group in spoken.strip("\n").split("\n\n")]
+    if len(groups) != sum(map(bool, words)):
+        groups, last = [" ".join(spoken.split())], next(filter(None, reversed(signs)), "")
+        words, signs = ["all"], ["", last]
+    rest = iter(groups)
+    text = "".join(
+        sign + (next(rest) if word else "") for sign, word in zip(signs, [*words, ""], strict=True)
+    )
+    text = _OTHER_LANGUAGE.sub("", text)
+    for tied, sign in SIGNS.items():
+        text = text.replace(tied, sign)
+    text = " ".join(text.replace("^", "").replace("-", "").split())
+    return re.sub(r" (?=[;:,.!?”)])|(?<=[“(¿¡]) ", "", text)
