@@ -33,8 +33,6 @@ from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError
 
-CRASHED = "Its process crashed (SIGSEGV)."
-
 
 class Talk:
     """Stands in for the brain. `interrupted`: numbers of the calls that a turn interrupts."""
@@ -94,8 +92,7 @@ def test_the_first_conversation_tries_each_path_and_switches_to_the_fastest(
     switch = "switch to overlapped"
     assert talk.log == [f"{switch}, interrupted", f"{switch}, interrupted", switch]
     assert said == [
-        "Voxtral does not use the path `attention`: Step 3 differs.",
-        f"Voxtral does not use the path `all`: {CRASHED}",
+        "Voxtral does not use the paths `attention` and `all`; `voxtui doctor` says why.",
         "Voxtral will use the path `overlapped`: 2.0 ms a token instead of 9.0.",
     ]
     kept = read_verdict(tmp_path / "trial.json", KEY)
@@ -114,6 +111,14 @@ def test_the_next_start_tries_only_what_was_not_tried(proved: Any, tmp_path: Pat
     assert talk.log == ["switch to overlapped"]
     assert len(said) == 1
     assert proving.is_complete
+
+
+def test_a_single_path_that_fails_is_named_with_the_reason(proved: Any, tmp_path: Path) -> None:
+    known = tuple(equal(path, 2.6) for path in PATHS[:3])
+    write_verdict(tmp_path / "trial.json", Verdict(KEY, known))
+    proving, said = proved(Talk(), ScriptedChild(code=-11))
+    proving.try_paths(threading.Event())
+    assert said == ["Voxtral does not use the path `overlapped`: Its process crashed (SIGSEGV)."]
 
 
 def test_a_check_waits_for_a_moment_without_a_turn(proved: Any, tmp_path: Path) -> None:

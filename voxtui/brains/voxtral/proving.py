@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Protocol
 
 from voxtui.brains.voxtral.trial import Start, run_trial, start
-from voxtui.brains.voxtral.verdict import FastPath, Key, Verdict, read_verdict, write_verdict
+from voxtui.brains.voxtral.verdict import (
+    FastPath,
+    Key,
+    Result,
+    Verdict,
+    read_verdict,
+    write_verdict,
+)
 from voxtui.errors import ModelError
 
 QUIET_SECONDS = 0.2
@@ -70,10 +77,13 @@ class Proving:
             fp8=self.verdict.key.quantization == "fp8",
             busy=lambda: self._brain.busy, stopped=stopped, start=self._start,
         )  # fmt: skip
+        refused: list[Result] = []
         for result in results:
             self._keep(self.verdict.with_result(result))
             if result.state in ("different", "failed"):
-                self._notify(f"Voxtral does not use the path `{result.path}`: {result.why}")
+                refused.append(result)
+        if refused:
+            self._notify(_refusal(refused))
         new = self.verdict.fastest
         if new and new != before and new.token and new.plain_token:
             self._notify(
@@ -121,3 +131,11 @@ class Proving:
                 return False
             self._stopped.wait(QUIET_SECONDS)
         return False
+
+
+def _refusal(refused: list[Result]) -> str:
+    """Return one sentence about the paths that are not used."""
+    if len(refused) == 1:
+        return f"Voxtral does not use the path `{refused[0].path}`: {refused[0].why}"
+    names = " and ".join(f"`{result.path}`" for result in refused)
+    return f"Voxtral does not use the paths {names}; `voxtui doctor` says why."
