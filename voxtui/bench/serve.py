@@ -95,21 +95,20 @@ def run(arguments: Sequence[str], options: BenchServeOptions) -> None:
     """
     about = machine()
     direct = engine_directly(options.turns)
-    lines = [f"load of the machine before: {about['load_at_start']}"]
-    all_measured = [scripted(options.turns)]
-    lines += report(all_measured[0], direct)
+
+    def show(lines: Sequence[str]) -> None:
+        click.echo("\n".join(lines), err=options.as_json)
+
+    show([f"load of the machine before: {about['load_at_start']}"])
+    measured = [scripted(options.turns)]
+    show(report(measured[0], direct))
     if not options.scripted:
-        all_measured.append(real(arguments, options.turns))
-        lines += ["", *report(all_measured[1], None)]
+        measured.append(real(arguments, options.turns))
+        show(["", *report(measured[1], None)])
     if options.as_json:
-        whole: dict[str, Any] = {
-            "machine": about,
-            "direct": as_json_of(direct),
-            "ideal_ms": IDEAL_MS,
-        }
-        whole["measured"] = [as_json(one) for one in all_measured]
+        whole: dict[str, Any] = {"machine": about, "direct": as_json_of(direct)}
+        whole |= {"ideal_ms": IDEAL_MS, "measured": [as_json(one) for one in measured]}
         click.echo(json.dumps(whole, ensure_ascii=False))
-    click.echo("\n".join(lines), err=options.as_json)
 
 
 def engine_directly(turns: int) -> list[Answer]:
