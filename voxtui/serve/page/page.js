@@ -153,7 +153,10 @@ async function openSpeakers() {
       answered.ended = heardAt(data.at);
       speaking = null;
       if (pressed === null) say(READY);
-    } else truncate(data.item ? data.played : 0);
+    } else {
+      truncate(data.item ? data.played : 0);
+      if (pressed === null) say(READY);
+    }
     showTimes(answered);
   };
 }
@@ -322,7 +325,8 @@ function changed(state, why) {
     for (const entry of [draft, ...said.splice(0)]) drop(entry);
     draft = response = speaking = null;
     wanted = false;
-    if (why && state !== "full") warn(why);
+    const asks = state === "locked" && !line.token;
+    if (why && state !== "full" && !asks) warn(why);
   }
   if (pressed === null) say(STATES[state]);
   if (state === "locked") byId("key").focus();
@@ -384,7 +388,7 @@ else {
   say("There is no microphone here.");
   warn(
     "Browsers give the microphone to https pages and to localhost only. Either forward the port " +
-    `(ssh -L 8000:127.0.0.1:${location.port || 80} ${location.hostname}) and open http://localhost:8000, ` +
+    `(ssh -L 8000:${location.hostname}:${location.port || 80} ${location.hostname}) and open http://localhost:8000, ` +
     "or start the server with --tls-cert and --tls-key.",
   );
 }
