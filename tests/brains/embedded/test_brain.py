@@ -284,6 +284,12 @@ def test_a_decoder_that_repeats_itself_is_no_english(text: str, is_foreign: bool
     assert Heard(text, (), tokens=40, log_probability=-4.0).is_foreign is is_foreign
 
 
+def test_a_decoder_that_had_to_be_stopped_needs_fewer_repetitions() -> None:
+    text = "Although the boy is a 10-year-old" + " 1-year-old" * 9
+    assert not Heard(text, (), 60, -20.0).is_foreign
+    assert joined((Heard("Well,"), Heard(text, (), 60, -20.0, endless=True))).is_foreign
+
+
 def test_work_in_progress_at_the_release_counts_as_speculative(brain: Scripted) -> None:
     working, go_on, marks, began = Flag(), Flag(), Marks(), list[float]()
 

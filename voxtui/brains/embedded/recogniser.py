@@ -13,7 +13,7 @@ import threading
 import zlib
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,10 +44,10 @@ FOREIGN = -0.75
 """Mean log-probability of the tokens of an utterance below which it is no English. The worst of 320
 clear English utterances has -0.65."""
 
-LOOP, LOOP_CHARACTERS = 4.0, 100
+LOOP, ENDLESS_LOOP, LOOP_CHARACTERS = 4.0, 2.4, 100
 """How many times shorter zlib makes the text of a decoder that repeats itself, as it does on some
-foreign speech; such tokens are likely. A nursery rhyme reaches 3.4. Shorter texts are not judged,
-because a person may say "no" ten times."""
+foreign speech; such tokens are likely. A nursery rhyme reaches 3.4, but the decoder ends it.
+Shorter texts are not judged, because a person may say "no" ten times."""
 
 FEWEST_TOKENS = 4
 """An utterance with fewer is not refused, because single words are uncertain in any language."""
@@ -78,14 +78,16 @@ class Heard:
     tokens: int = 0
     log_probability: float = 0.0
     """the sum over the tokens"""
+    endless: bool = False
+    """the decoder was stopped, as it did not end by itself"""
 
     @property
     def is_foreign(self) -> bool:
         """True if this is plainly no English."""
         if self.tokens >= FEWEST_TOKENS and self.log_probability < FOREIGN * self.tokens:
             return True
-        text = self.text.encode()
-        return len(text) >= LOOP_CHARACTERS and len(text) > LOOP * len(zlib.compress(text))
+        text, loop = self.text.encode(), ENDLESS_LOOP if self.endless else LOOP
+        return len(text) >= LOOP_CHARACTERS and len(text) > loop * len(zlib.compress(text))
 
     def english(self) -> str:
         """Return the text. Raises ForeignSpeech if it is invented."""
@@ -96,14 +98,15 @@ class Heard:
 
 def joined(parts: Iterable[Heard]) -> Heard:
     """Return what was understood of all `parts` of an utterance."""
-    text, doubtful, tokens, log_probability = "", list[int](), 0, 0.0
+    text, doubtful, tokens, log_probability, endless = "", list[int](), 0, 0.0, False
     for part in parts:
         before = len(text.split())
         doubtful += [before + number for number in part.doubtful]
         text = f"{text} {part.text}".strip()
         tokens += part.tokens
         log_probability += part.log_probability
-    return Heard(text, tuple(doubtful), tokens, log_probability)
+        endless = endless or part.endless
+    return Heard(text, tuple(doubtful), tokens, log_probability, endless)
 
 
 class Moonshine:
@@ -151,11 +154,15 @@ class Moonshine:
     def recognise(self, samples: Samples) -> Heard:
         """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError."""
         with self._lock, _model_errors("The embedded recogniser failed"):
-            tokens, log_probabilities = self._decode(samples)
-        return read_tokens([self._pieces[token] for token in tokens], log_probabilities)
+            tokens, log_probabilities, endless = self._decode(samples)
+        heard = read_tokens([self._pieces[token] for token in tokens], log_probabilities)
+        return replace(heard, endless=endless)
 
-    def _decode(self, samples: Samples) -> tuple[list[int], list[float]]:
-        """Return the likeliest tokens, one after the other, and their log-probabilities."""
+    def _decode(self, samples: Samples) -> tuple[list[int], list[float], bool]:
+        """Return the likeliest tokens, one after the other, and their log-probabilities.
+
+        The last value is true if the decoder had to be stopped.
+        """
         import numpy as np
 
         sound = np.zeros((1, max(len(samples), SHORTEST)), np.float32)
@@ -194,11 +201,11 @@ class Moonshine:
             )
             token, log_probability = _likeliest(logits[0, -1])
             if token == END:
-                break
+                return tokens[1:], log_probabilities, False
             tokens.append(token)
             log_probabilities.append(log_probability)
             cache.update(zip(wanted, updates, strict=True))
-        return tokens[1:], log_probabilities
+        return tokens[1:], log_probabilities, True
 
     def close(self) -> None:
         with self._lock:
