@@ -14,7 +14,7 @@ from voxtui.commands.say import read_aloud
 from voxtui.commands.text import clipboard_text, open_text
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.speech import VoiceWorker
-from voxtui.errors import InputError, ModelError
+from voxtui.errors import InputError, ModelError, UnspokenLanguage
 
 
 @pytest.fixture
@@ -54,6 +54,20 @@ def test_stdin_a_file_and_words_are_spoken(say):
     assert say("-", stdin=b"From stdin.\n") == (0, "", ["From stdin."])
     assert say("text.txt") == (0, "", ["From a file."])
     assert say("--text", "Just words") == (0, "", ["Just words."])
+
+
+def test_the_text_is_spoken_in_the_configured_language(say):
+    voice = BeepVoice()
+    assert say("--text", "Bonjour.", "--set", "brain.language=fr", voice=voice)[0] == 0
+    assert voice.languages == ["fr"]
+
+    class English(BeepVoice):
+        def speak(self, clause, speed=None, language="en"):
+            raise UnspokenLanguage("The voice has no French.")
+            yield
+
+    with pytest.raises(UnspokenLanguage, match=r"^The voice has no French\.$"):
+        say("--text", "Bonjour.", "--set", "brain.language=fr", voice=English())
 
 
 def test_the_speech_is_written_to_a_file(say):

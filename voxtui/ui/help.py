@@ -83,7 +83,7 @@ class Help(ModalScreen[None]):
 
     def _load(self, fast_paths: Callable[[], Sequence[str]]) -> None:
         if lines := fast_paths():
-            self.app.call_from_thread(self._show_fast_paths, "\n".join(lines))
+            self.app.call_from_thread(self._show_fast_paths, "\n".join(lines))  # pyright: ignore[reportUnknownMemberType]
 
     def _show_fast_paths(self, table: str) -> None:
         if self.is_attached:
