@@ -88,6 +88,7 @@ receive({ type: "session.created" });
 sockets.at(-1).onclose({ code: 1000 });
 server = "locked";
 await line.open();
+await line.open();
 line.token = "secret";
 await line.open();
 

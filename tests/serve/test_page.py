@@ -143,6 +143,7 @@ def test_the_line_comes_back_by_itself_and_says_once_that_the_server_is_gone(bro
         ["ready", ""],
         ["paused", ""],
         ["locked", "The API key is wrong."],
+        ["locked", "The API key is wrong."],
     ]
     # Nobody else is waited for: a missing model or key does not come by itself.
     assert browser["waits"] == [1000, 2000, 1000, 10_000]

@@ -82,7 +82,7 @@ export class Line {
   close(state, why = "") {
     const seconds = { full: FULL_SECONDS, gone: RETRY_SECONDS[Math.min(this.tries, RETRY_SECONDS.length - 1)] }[state];
     if (seconds) this.timer = setTimeout(() => this.open(), seconds * 1000);
-    const again = this.tries++ > 0 && this.failed === state; // said already
+    const again = seconds && this.tries++ > 0 && this.failed === state; // said already
     this.state = this.failed = state;
     this.waiting = [];
     if (!again) this.changed(state, why);
