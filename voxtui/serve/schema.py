@@ -72,11 +72,16 @@ def openapi(version: str) -> dict[str, Any]:
             "speed": {"type": "number", "minimum": 0.25, "maximum": 4},
         },
     }
+    message = {
+        "type": "object",
+        "required": ["role"],
+        "properties": {"role": {"enum": ["system", "developer", "user", "assistant"]}},
+    }
     chat = {
         "type": "object",
         "required": ["messages"],
         "properties": {
-            "messages": {"type": "array", "minItems": 1, "items": anything},
+            "messages": {"type": "array", "minItems": 1, "items": message},
             "model": {"type": "string"},
             "stream": {"type": "boolean"},
             "max_tokens": {"type": "integer", "minimum": 1},
