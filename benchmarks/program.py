@@ -65,6 +65,7 @@ class Program:
             [sys.executable, "-m", "voxtui"],
             size=size,
             environment={**environment, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"},
+            directory=Path(tempfile.gettempdir()),  # older versions read ./config.toml
         )
 
     def until(self, shown: bytes, since: int = 0) -> float:

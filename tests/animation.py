@@ -27,7 +27,7 @@ from tests.screenshot import Canvas
 LAST_FRAME_MS = 3000
 """The last frame stays, so that a reader sees the whole answer."""
 
-COLORS = 128
+COLORS = 48
 
 
 def frames(cast: Path, begin: float, fps: float) -> Iterator[tuple[float, Image.Image]]:
@@ -98,7 +98,10 @@ def main() -> None:
         return
     times, pictures = zip(*frames(given.cast, given.begin, given.fps), strict=True)
     lengths = [round((b - a) * 1000) for a, b in itertools.pairwise(times)]
-    first, *rest = map(reduced, pictures)
+    palette = reduced(pictures[-1])  # one for all, so a frame holds only what has changed
+    first, *rest = (
+        picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
+    )
     first.save(
         given.out,
         save_all=True,

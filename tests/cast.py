@@ -109,7 +109,10 @@ def record(
         command = [sys.executable, "-m", "voxtui"]
         for setting in settings:
             command += ["--set", setting]
-        with RecordedTerminal(command, size, environment=environment) as terminal:
+        outside = Path(home)  # older versions read ./config.toml
+        with RecordedTerminal(
+            command, size, environment=environment, directory=outside
+        ) as terminal:
             converse(terminal, audio, clips)
             cast = terminal.cast()
             if pictures:

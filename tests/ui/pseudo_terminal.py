@@ -54,6 +54,7 @@ class PseudoTerminal:
         releases: bool | None = True,
         size: tuple[int, int] = (80, 24),
         environment: dict[str, str] | None = None,
+        directory: Path = REPOSITORY,
     ) -> None:
         self._releases = releases
         self.flags = [0]
@@ -69,7 +70,7 @@ class PseudoTerminal:
             stdin=there,
             stdout=there,
             stderr=there,
-            cwd=REPOSITORY,
+            cwd=directory,
             env=ENVIRONMENT | (environment or {}),
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
