@@ -280,6 +280,11 @@ def test_a_language_without_a_voice_is_told(abroad, language, engine, told):
     assert [told in finding.what for finding in found] == [True] * bool(told)
 
 
+def test_without_a_configured_language_only_the_program_is_asked_for(abroad):
+    (program,) = abroad("")
+    assert "Answers in Spanish, French, Hindi, Italian and Portuguese are text only" in program.what
+
+
 def test_without_a_detector_a_language_has_to_be_configured(abroad, machine):
     machine.lacking = ("py3langid",)
     (finding,) = abroad("")
@@ -288,7 +293,7 @@ def test_without_a_detector_a_language_has_to_be_configured(abroad, machine):
 
 def test_with_voxtral_configured_only_its_weights_are_needed(machine, capsys):
     machine.config = Config(brain=BrainConfig(name="voxtral"))
-    machine.lacking = ("xllamacpp",)
+    machine.lacking = ("xllamacpp", "py3langid")
     possible, lines = machine.examine(capsys)
     assert not possible
     assert lines == [

@@ -179,7 +179,6 @@ def languages(config: Config) -> Iterator[Finding]:
     if config.voice.engine == "embedded":
         yield Finding("note", "languages: the embedded voice speaks English only", USE_KOKORO)
         return
-    wanted = [language] if language else [*VOICES]
     if language and language not in VOICES:
         what = f"languages: there is no {LANGUAGES[language]} voice, so answers are text only"
         yield Finding("note", what)
@@ -187,12 +186,12 @@ def languages(config: Config) -> Iterator[Finding]:
     try:
         find_program()
     except ModelError as error:
-        names = _listed([LANGUAGES[code] for code in wanted])
+        names = _listed([LANGUAGES[code] for code in ([language] if language else VOICES)])
         what = f"languages: {error.message} Answers in {names} are text only."
         yield Finding("note", what, error.hint)
-    for code in wanted:
-        name = f"languages: {LANGUAGES[code]}"
-        yield _checked(name, partial(_kokoro_weights, config, code), "note")
+    if language:
+        name = f"languages: {LANGUAGES[language]}"
+        yield _checked(name, partial(_kokoro_weights, config, language), "note")
 
 
 def _listed(names: Sequence[str]) -> str:
