@@ -148,7 +148,7 @@ class MeasuredApp(VoxtuiApp):
                 begun += time.monotonic() - before
             time.sleep(max(0.0, begun + n / self._rate - time.monotonic()))  # the rate of tokens
             if n % per_turn == SPOKEN_TOKENS:
-                for mark in (Mark.FIRST_SENTENCE, Mark.FIRST_AUDIO, Mark.FIRST_SOUND):
+                for mark in (Mark.FIRST_CLAUSE, Mark.FIRST_AUDIO, Mark.FIRST_SOUND):
                     marks.mark(mark)
                 marks.speech_s = per_turn / self._rate
                 marks.spoken.append((per_turn * 5, marks.speech_s))
