@@ -73,7 +73,11 @@ class TimedVoice(VoiceWorker):
         self._clock, self._making = clock, making
 
     def speak(
-        self, clause: str, stopped: Callable[[], bool], speed: float | None = None
+        self,
+        clause: str,
+        stopped: Callable[[], bool],
+        speed: float | None = None,
+        language: str = "en",
     ) -> Generator[SpeechChunk, None, bool]:
         self.clauses.append(clause)
         letters = sum(len(word) == 2 and word[1] == "," for word in clause.split())
