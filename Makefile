@@ -31,7 +31,7 @@ setup: $(VENV)/.installed
 test: $(VENV)/.installed-test test-packages
 	$(BIN)/voxtui models fetch smollm2-135m
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not gpu and not audio"
-	$(BIN)/python -m pytest -m "audio and not slow and not gpu"
+	$(BIN)/python -m pytest -m "audio and not slow and not gpu" tests/audio
 
 test-slow: $(VENV)/.installed-test test-packages
 	$(BIN)/voxtui models fetch

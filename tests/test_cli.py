@@ -493,6 +493,7 @@ def test_transcribe_prints_words_and_times(voxtui, form):
     assert ran.stdout.startswith("WEBVTT\n\n00:00:00.") == (form == "vtt")
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_in_plain_mode_the_lines_of_a_pipe_are_answered(voxtui):
     model = f"brain.embedded.model={SMALL_MODEL}"
@@ -519,6 +520,7 @@ def test_plain_mode_takes_no_command(voxtui):
     assert "--plain is for talking, not for doctor." in ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_a_file_without_speech_exits_with_3(voxtui):
     with wave.open(str(voxtui.here / "silence.wav"), "wb") as file:

@@ -48,6 +48,20 @@ def test_every_thread_has_a_name_that_the_leak_check_knows():
     assert unnamed == []
 
 
+def test_fast_tests_with_real_sound_are_in_one_folder():
+    """`make test` looks for them there only."""
+    elsewhere = []
+    for path in (REPOSITORY / "tests").rglob("test_*.py"):
+        for node in ast.parse(path.read_text()).body:
+            marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", [])]
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+                marks = [ast.unparse(node.value)]
+            marked = " ".join(marks)
+            if "mark.audio" in marked and "mark.slow" not in marked and path.parent.name != "audio":
+                elsewhere.append(f"{path.name}:{node.lineno}")
+    assert elsewhere == []
+
+
 def test_the_locks_pin_every_dependency_and_name_no_index():
     locked = "".join((REPOSITORY / name).read_text() for name in LOCKS)
     names = set(re.findall(r"^([\w.-]+)==", locked, re.MULTILINE))

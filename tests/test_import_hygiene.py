@@ -81,6 +81,7 @@ print(*sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_the_screen_imports_textual_only_before_its_first_frame():
     ran = subprocess.run([sys.executable, "-c", SCREEN], capture_output=True, text=True, check=True)
     assert set(ran.stdout.split()) & HEAVY == {"textual"}

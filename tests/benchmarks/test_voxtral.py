@@ -78,6 +78,7 @@ def test_a_step_is_counted_as_reading_what_the_loop_reads():
     assert shape.step(0).flops == 2 * read / 4 + 4 * 4 * 16 * 2
 
 
+@pytest.mark.slow
 def test_the_floor_on_an_h200_equals_the_value_in_the_docs():
     step = Shape().step(0).seconds(H200)
     assert step * 1e3 == pytest.approx(1.68, abs=0.005)
@@ -86,6 +87,7 @@ def test_the_floor_on_an_h200_equals_the_value_in_the_docs():
     assert fp8 * 1e3 == pytest.approx(0.93, abs=0.005)
 
 
+@pytest.mark.slow
 def test_a_stage_takes_as_long_as_the_slower_of_its_two_limits():
     work = Shape().step(512)
     slow_reading = Ceilings(1e18, 1e9)
@@ -115,6 +117,7 @@ def test_both_sides_give_the_same_reply_with_the_same_weights(model):
     assert len(one) == 8
 
 
+@pytest.mark.slow
 def test_a_reply_to_cached_audio_is_rejected_as_a_measurement(model):
     system, said = ours(model), noise(1)
     assert len(list(system.tokens((), said, 2))) == 2
@@ -122,12 +125,14 @@ def test_a_reply_to_cached_audio_is_rejected_as_a_measurement(model):
         list(system.tokens((), said, 2))
 
 
+@pytest.mark.slow
 def test_a_generate_that_fails_ends_its_stream(model):
     failing = Generate(model, "theirs", cache_implementation="no such cache")
     with pytest.raises(ValueError, match="no such cache"):
         list(failing.behind(16, 4))
 
 
+@pytest.mark.slow
 def test_a_token_of_generate_is_timed_on_this_thread_too(model):
     at = Generate(model, "theirs").moments(16, 5)
     assert len(at) == 5 and at == sorted(at)
@@ -159,6 +164,7 @@ def test_a_row_that_fails_holds_its_error_and_the_next_row_is_measured():
     assert next(iter(bench.speculation()))["system"] == PLAIN
 
 
+@pytest.mark.slow
 def test_measurements_beyond_the_time_limit_are_left_out():
     bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(0))
     assert next(iter(bench.memory()))["failed"] == LEFT_OUT
@@ -191,6 +197,7 @@ def verdicts(sections, judged=True):
     return {row["goal"]: row["verdict"] for row in report.goals(sections, judged)}
 
 
+@pytest.mark.slow
 def test_goals_are_judged_by_our_best_way_without_fp8():
     said = verdicts(found())
     assert said["first token of 5 s, p50, ms"] == "met"
@@ -200,6 +207,7 @@ def test_goals_are_judged_by_our_best_way_without_fp8():
     assert said["first audio after the first clause, p50, ms"] == "not measured"
 
 
+@pytest.mark.slow
 def test_a_missed_goal_is_reported():
     said = verdicts(found(ours_ms=16.0, theirs_ms=40.0, rate=200.0))
     assert said["first token of 5 s, p50, ms"] == "missed"
@@ -207,6 +215,7 @@ def test_a_missed_goal_is_reported():
     assert said["decode, ours / generate"] == "missed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "said"), [(11.0, "met"), (13.0, "missed")])
 def test_the_first_turn_after_the_start_is_judged_by_the_later_ones(first, said):
     rows = [
@@ -219,6 +228,7 @@ def test_the_first_turn_after_the_start_is_judged_by_the_later_ones(first, said)
     assert verdicts(sections)["first token, first turn after the start / later ones"] == said
 
 
+@pytest.mark.slow
 def test_the_compiled_generate_counts_for_decode():
     sections = found() | {
         "generate, compiled": [{"context": 512, "system": "generate, c", "tokens_per_s": 250.0}]
@@ -226,16 +236,19 @@ def test_the_compiled_generate_counts_for_decode():
     assert verdicts(sections)["decode, ours / generate"] == "missed"
 
 
+@pytest.mark.slow
 def test_a_rehearsal_does_not_judge_the_goals():
     assert set(verdicts(found(), judged=False).values()) == {"needs a GPU"}
 
 
+@pytest.mark.slow
 def test_ratios_are_to_the_better_of_the_ways_of_generate():
     rows = {row["ours / generate"]: row for row in report.ratios(found())}
     assert rows["a token"][GRAPHS] == 0.2
     assert rows["first token, turn 10"][PLAIN] == 0.75
 
 
+@pytest.mark.slow
 def test_a_table_has_a_column_for_every_key_of_any_row():
     assert report.table([{"a": 1}, {"b": 2}]).splitlines() == [
         "| a | b |",
@@ -248,6 +261,7 @@ def test_a_table_has_a_column_for_every_key_of_any_row():
 # Accuracy.
 
 
+@pytest.mark.slow
 def test_the_same_logits_are_no_different_and_others_are():
     exact = torch.randn(20, 50, generator=torch.Generator().manual_seed(0))
     same = accuracy.difference(exact, exact)
@@ -258,6 +272,7 @@ def test_the_same_logits_are_no_different_and_others_are():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other", "edits"), [("", "", 0), ("", "ab", 2), ("abc", "abc", 0), ("abc", "axc", 1),
                                 ("abc", "", 3), ("abc", "zabc", 1), ("kitten", "sitting", 3)]
@@ -277,6 +292,7 @@ def wav(path: Path, rate: int, seconds: float = 1.0) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_only_clips_that_the_standard_library_can_read_are_accepted(tmp_path):
     assert accuracy.read(wav(tmp_path / "good.wav", 16_000)).dtype == np.float32
     (tmp_path / "text.wav").write_text("no sound")
@@ -345,6 +361,7 @@ def test_no_row_fails_with_captured_graphs(monkeypatch):
     assert last.index("decode") < last.index("parts") < last.index("kernels") == len(last) - 1
 
 
+@pytest.mark.slow
 def test_the_sampled_measurement_uses_the_shipped_preset():
     """Its values are written out: settings need a package that the benchmark does without."""
     shipped = Config().generation.sampling()
@@ -352,6 +369,7 @@ def test_the_sampled_measurement_uses_the_shipped_preset():
     assert (shipped.top_k, shipped.repetition_penalty) == (0, 1.0)
 
 
+@pytest.mark.slow
 def test_each_row_is_written_as_soon_as_it_is_measured(monkeypatch, tmp_path):
     """A run that is cut off loses nothing."""
     keep = tmp_path / "kept.json"

@@ -355,6 +355,7 @@ def test_any_bytes_are_a_config_or_one_sentence(raw):
     assert found == "valid" or found.startswith("any.toml: ")
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(KEYS) | ANY_TEXT, ANY_TEXT)
 def test_any_option_is_valid_or_one_sentence(key, text):

@@ -96,6 +96,7 @@ async def test_a_long_answer_wraps_and_its_end_is_in_view():
         assert "word0 " not in s.text
 
 
+@pytest.mark.slow
 async def test_the_user_can_scroll_back_while_typing_during_an_answer():
     async with screen() as s:
         s.engine.begin("typed")
@@ -188,6 +189,7 @@ async def test_a_turn_without_words_leaves_nothing_behind(outcome):
         assert len(s.app.controls.record.finished) == 1
 
 
+@pytest.mark.slow
 async def test_what_went_wrong_stands_in_one_place_and_goes_with_the_next_turn():
     async with screen((120, 40)) as s:
         s.engine.begin()
@@ -199,6 +201,7 @@ async def test_what_went_wrong_stands_in_one_place_and_goes_with_the_next_turn()
         assert "Out of memory." not in s.text
 
 
+@pytest.mark.slow
 async def test_the_welcome_goes_with_the_first_turn_for_good():
     async with screen((120, 40)) as s:
         assert "Press Space, speak, press it again. Or just type." in s.text
@@ -217,6 +220,7 @@ async def test_the_welcome_names_the_keys_that_the_user_chose():
         assert "F3 lists the keys. Ctrl+K changes microphone" in s.text
 
 
+@pytest.mark.slow
 async def test_ctrl_c_names_the_key_that_quits_in_our_words():
     async with screen() as s:
         await s.pilot.press("ctrl+c", "ctrl+c")
@@ -297,6 +301,7 @@ async def test_a_number_that_grows_lays_nothing_out(monkeypatch):
         assert laid_out == []
 
 
+@pytest.mark.slow
 async def test_text_that_is_scrolled_out_of_view_is_not_marked_as_shown():
     async with screen() as s:
         for _ in range(12):
@@ -349,6 +354,7 @@ async def test_scrolling_up_stays_where_it_is_and_a_new_turn_returns_to_the_end(
         assert "Next." in s.text
 
 
+@pytest.mark.slow
 async def test_the_end_stays_in_view_when_the_terminal_shrinks():
     async with screen(size=(80, 28)) as s:
         s.engine.begin("typed")
@@ -359,6 +365,7 @@ async def test_the_end_stays_in_view_when_the_terminal_shrinks():
         assert "the end" in s.text
 
 
+@pytest.mark.slow
 async def test_text_can_be_selected_and_copied():
     async with screen() as s:
         s.engine.begin("typed")
@@ -458,6 +465,7 @@ async def test_in_the_text_field_letters_and_space_are_text():
         assert s.commands == []
 
 
+@pytest.mark.slow
 async def test_enter_sends_and_shows_the_typed_text():
     async with screen() as s:
         await s.type("hello there")
@@ -470,6 +478,7 @@ async def test_enter_sends_and_shows_the_typed_text():
         assert s.app.focused.value == ""
 
 
+@pytest.mark.slow
 async def test_the_engine_follows_what_is_typed_until_the_field_is_left():
     async with screen() as s:
         await s.type("hi")
@@ -518,6 +527,7 @@ async def test_the_text_on_the_clipboard_can_be_talked_about(monkeypatch, clipbo
         assert shown in s.text + "".join(s.toasts)
 
 
+@pytest.mark.slow
 async def test_an_empty_line_is_not_sent():
     async with screen() as s:
         await s.press("a", "backspace", "enter")
@@ -549,6 +559,7 @@ async def test_a_key_mutes_with_a_notice():
         assert "voice muted" not in s.text
 
 
+@pytest.mark.slow
 async def test_the_footer_shows_what_each_key_does_now():
     async with screen(size=(80, 24)) as s:
         s.engine.report(StateChanged(State.READY))
@@ -639,6 +650,7 @@ async def test_a_turn_continues_while_the_help_is_open():
         assert "first word ✓ 84" in s.text
 
 
+@pytest.mark.slow
 async def test_ctrl_q_quits_also_from_the_text_field():
     async with screen() as s:
         await s.type("a")
@@ -724,6 +736,7 @@ async def test_a_text_typed_while_loading_waits_for_the_end_of_an_utterance():
         assert s.commands == ["say", "talk", "release", "say"]
 
 
+@pytest.mark.slow
 async def test_a_paste_is_taken_whole_and_as_plain_text():
     async with screen() as s:
         s.app.post_message(events.Paste("Translate:\r\x9b2Jgood\x1b]0;x\x07\r\nmorning\n"))
@@ -761,6 +774,7 @@ async def test_the_model_has_a_name_for_people():
         assert "a-file-1.5b" not in s.text
 
 
+@pytest.mark.slow
 async def test_a_notice_stands_outside_of_the_conversation():
     async with screen(size=(120, 40)) as s:
         s.engine.report(Notice("The microphone was unplugged.", "error"), Notice("Slow."))
@@ -770,6 +784,7 @@ async def test_a_notice_stands_outside_of_the_conversation():
         assert "unplugged" not in s.app.transcript.text
 
 
+@pytest.mark.slow
 async def test_a_bug_on_the_engine_thread_ends_the_app_with_its_error():
     with pytest.raises(ZeroDivisionError):
         async with screen() as s:
@@ -851,6 +866,7 @@ async def test_a_clip_without_a_number_names_the_clips():
         assert s.toasts == ["Which sample clip? There are: 1 a question, 2 a joke."]
 
 
+@pytest.mark.slow
 async def test_a_clip_that_cannot_be_read_is_one_sentence():
     def open_clip(path):
         raise InputError(f"{path} is not audio.")
@@ -958,6 +974,7 @@ async def test_growing_and_shrinking_the_terminal_loses_nothing():
 # Standing still.
 
 
+@pytest.mark.slow
 async def test_the_noise_of_a_room_repaints_nothing():
     async with screen() as s:
         s.engine.level = 0.0018

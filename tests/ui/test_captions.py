@@ -29,6 +29,7 @@ def prompt(s: Screen) -> str:
     return next(line for line in reversed(s.lines) if any(b in line for b in "○●◐♪"))
 
 
+@pytest.mark.slow
 async def test_the_words_stand_at_the_prompt_while_one_speaks_and_the_hint_above_them():
     async with screen() as s:
         await listening(s)
@@ -40,6 +41,7 @@ async def test_the_words_stand_at_the_prompt_while_one_speaks_and_the_hint_above
         assert s.text.count("capital") == 1
 
 
+@pytest.mark.slow
 async def test_on_release_the_words_move_up_and_the_final_ones_replace_them():
     async with screen() as s:
         await listening(s)
@@ -54,6 +56,7 @@ async def test_on_release_the_words_move_up_and_the_final_ones_replace_them():
         assert WORDS not in s.text
 
 
+@pytest.mark.slow
 async def test_an_empty_text_field_gives_way_to_the_words():
     async with screen() as s:
         await s.send("/clip 1")
@@ -71,6 +74,7 @@ async def test_words_that_come_after_the_release_change_nothing():
         assert WORDS not in s.text
 
 
+@pytest.mark.slow
 async def test_a_tap_or_escape_ends_the_words_and_leaves_nothing():
     async with screen() as s:
         await listening(s)

@@ -43,6 +43,7 @@ async def test_what_was_heard_stands_in_the_field_and_enter_sends_it_in_place_of
         assert s.engine.calls[-1] == ("say", "hello")
 
 
+@pytest.mark.slow
 async def test_escape_leaves_the_turn_as_it_was_and_brings_no_draft_back():
     async with screen() as s:
         await answered(s, "the capital of Brussels", "It is a city.")
@@ -72,6 +73,7 @@ async def test_a_selected_turn_is_corrected_and_answered_again():
         assert s.engine.calls[-1] == ("redo", 4, None)
 
 
+@pytest.mark.slow
 async def test_a_text_that_was_begun_is_kept_as_a_draft():
     async with screen() as s:
         await answered(s, "Question?", "Answer.")
@@ -83,6 +85,7 @@ async def test_a_text_that_was_begun_is_kept_as_a_draft():
         assert s.app.bar.field.value == "a thought"
 
 
+@pytest.mark.slow
 async def test_a_command_in_the_field_is_obeyed_and_corrects_nothing():
     async with screen() as s:
         await answered(s, "Question?", "Answer.")
@@ -92,6 +95,7 @@ async def test_a_command_in_the_field_is_obeyed_and_corrects_nothing():
         assert s.commands == ["mute", "say"]
 
 
+@pytest.mark.slow
 async def test_a_correction_that_is_refused_stays_in_the_field():
     async with screen() as s:
         await answered(s, "Question?", "Answer.")
@@ -104,6 +108,7 @@ async def test_a_correction_that_is_refused_stays_in_the_field():
         assert s.commands == []
 
 
+@pytest.mark.slow
 async def test_an_answer_that_replaces_another_takes_its_place_on_the_screen_and_in_the_record():
     async with screen() as s:
         await answered(s, "Question 1?", "Answer 1.")

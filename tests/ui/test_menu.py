@@ -212,6 +212,7 @@ async def test_no_voice_is_a_choice_too():
         assert s.engine.calls[-1][1].voice == "none"
 
 
+@pytest.mark.slow
 async def test_a_choice_is_noted_in_the_conversation():
     async with screen(parts=part_makers()) as s:
         s.app.menu.choose(Choice("Speed 1.2", "voice.speed", 1.2, "Voice"))
@@ -359,6 +360,7 @@ async def test_no_microphone_is_shown_after_a_failed_start():
         assert "dBFS" not in s.text and "USB Microphone" not in s.lines[-2]
 
 
+@pytest.mark.slow
 async def test_a_rescan_names_the_new_devices():
     there = list(DEVICES)
     async with screen(size=(120, 40), parts=part_makers(devices=lambda: there)) as s:
@@ -412,6 +414,7 @@ async def test_the_receiver_of_the_voice_is_shown_at_the_start_and_when_it_chang
         assert "far.example gets your" in s.lines[0]
 
 
+@pytest.mark.slow
 async def test_a_microphone_of_pure_zeros_is_named_with_its_likely_cause():
     async with screen(size=(200, 30)) as s:
         s.app.tick()
@@ -441,6 +444,7 @@ async def test_a_microphones_name_is_never_read_as_markup():
         assert "HDA [/mic] [red]Analog" in s.lines[-2]
 
 
+@pytest.mark.slow
 async def test_entries_of_the_palette_are_never_parsed_as_markup():
     title = "HDA [/mic] [red]Analog"
     async with screen(parts=part_makers(devices=lambda: [ListedDevice(title, 1, 0)])) as s:
@@ -592,6 +596,7 @@ async def test_other_parts_can_be_chosen_where_nothing_could_be_loaded():
         assert "✗ That is not installed." in s.text
 
 
+@pytest.mark.slow
 async def test_the_palette_lists_the_devices_once_and_not_on_the_ui_thread():
     listed_on = []
 

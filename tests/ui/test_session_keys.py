@@ -62,6 +62,7 @@ async def test_c_copies_the_last_answer():
         assert s.app.clipboard == "Two."
 
 
+@pytest.mark.slow
 async def test_s_saves_the_session_and_shows_its_path(tmp_path):
     config = Config(ui=UiConfig(save_dir=str(tmp_path)))
     async with screen(size=(200, 24), config=config) as s:
@@ -100,6 +101,7 @@ async def test_words_transcribed_after_the_answer_are_shown_and_saved(tmp_path):
             assert words in (place / "session.md").read_text()
 
 
+@pytest.mark.slow
 async def test_a_save_that_fails_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     config = Config(ui=UiConfig(save_dir=str(tmp_path / "file")))

@@ -250,6 +250,7 @@ async def test_taps_that_are_not_far_apart_begin_and_end_too():
         assert s.engine.calls[-2:] == [("talk", 10.0), ("release", 10.5)]
 
 
+@pytest.mark.slow
 async def test_a_terminal_that_grants_no_releases_stays_with_toggling():
     async with screen(size=(120, 40)) as s:
         s.app.post_message(KeyboardAnswer(False))
@@ -262,6 +263,7 @@ async def test_a_terminal_that_grants_no_releases_stays_with_toggling():
 # Mouse.
 
 
+@pytest.mark.slow
 async def test_the_bar_talks_while_the_mouse_button_is_down_wherever_it_comes_up():
     async with screen() as s:
         await s.pilot.mouse_down(Meter)
@@ -284,6 +286,7 @@ async def test_another_mouse_button_does_not_talk():
         assert s.commands == []
 
 
+@pytest.mark.slow
 async def test_losing_the_focus_ends_talking_with_the_mouse_button():
     async with screen() as s:
         await s.pilot.mouse_down(Meter)
@@ -292,6 +295,7 @@ async def test_losing_the_focus_ends_talking_with_the_mouse_button():
         assert s.commands == ["talk", "release"]
 
 
+@pytest.mark.slow
 async def test_the_mouse_does_not_disturb_a_key_that_is_held():
     async with screen() as s:
         await reports_releases(s)
@@ -304,6 +308,7 @@ async def test_the_mouse_does_not_disturb_a_key_that_is_held():
         assert s.commands == ["talk", "release"]
 
 
+@pytest.mark.slow
 async def test_a_click_into_the_field_does_not_talk():
     async with screen() as s:
         await s.type("a")
@@ -384,6 +389,7 @@ async def test_a_configured_key_talks_also_while_typing():
         assert " F8  " in s.text
 
 
+@pytest.mark.slow
 async def test_the_footer_talks_when_it_is_clicked():
     async with screen(size=(120, 40)) as s:
         await s.pilot.click(offset=(2, 39))
@@ -391,6 +397,7 @@ async def test_the_footer_talks_when_it_is_clicked():
         assert s.commands == ["talk"]
 
 
+@pytest.mark.slow
 async def test_the_footer_tells_more_about_the_key_under_the_mouse():
     async with screen(size=(120, 40)) as s:
         column = s.lines[-1].index("^q")
@@ -403,6 +410,7 @@ async def test_the_footer_tells_more_about_the_key_under_the_mouse():
 # The microphone goes.
 
 
+@pytest.mark.slow
 async def test_a_microphone_that_goes_away_ends_the_talking_and_offers_the_clips():
     async with screen(size=(120, 40)) as s:
         await reports_releases(s)

@@ -166,6 +166,7 @@ def test_the_terminal_chooses_the_theme(monkeypatch, system, colorfgbg, theme):
     assert theme_of_terminal(system) == theme
 
 
+@pytest.mark.slow
 async def test_no_color_writes_no_colour(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     async with screen((120, 40)) as s:
@@ -176,6 +177,7 @@ async def test_no_color_writes_no_colour(monkeypatch):
             assert all(color is None or color.is_default for color in (style.color, style.bgcolor))
 
 
+@pytest.mark.slow
 async def test_names_take_the_colours_of_a_new_theme_at_once():
     config = Config(ui=UiConfig(theme=DARK))
     async with screen(config=config) as s:

@@ -134,6 +134,7 @@ async def test_space_ends_a_talk_also_if_a_letter_was_typed_meanwhile():
         assert s.app.bar.field.value == "a"
 
 
+@pytest.mark.slow
 async def test_after_enter_the_field_is_empty_and_keys_of_commands_work():
     async with screen() as s:
         await s.send("hello")
@@ -158,6 +159,7 @@ async def test_up_and_down_bring_earlier_texts_back():
         assert seen == ["one", "two", "two", "one", "dr", "dr"]
 
 
+@pytest.mark.slow
 async def test_escape_keeps_a_draft():
     async with screen() as s:
         await s.type("a draft")

@@ -53,6 +53,7 @@ async def live(
         app.controls.engine.close()
 
 
+@pytest.mark.slow
 async def test_a_spoken_turn_from_space_to_the_numbers():
     microphone = FakeMicrophone()
     brain = ScriptedBrain(["It ", "is ", "Paris."], heard="What is the capital?")
@@ -71,6 +72,7 @@ async def test_a_spoken_turn_from_space_to_the_numbers():
         assert s.app.panel.turn.marks["first_shown"] > 0
 
 
+@pytest.mark.slow
 async def test_a_typed_turn_is_answered_aloud():
     speaker = FakeSpeaker()
     async with live(ScriptedBrain(["Hello to you."]), None, speaker) as s:
@@ -120,6 +122,7 @@ async def test_a_new_text_cuts_off_the_answer_before():
         assert "shown" not in s.text
 
 
+@pytest.mark.slow
 async def test_a_microphone_that_is_lost_is_one_sentence_and_typing_goes_on():
     microphone = FakeMicrophone()
     async with live(ScriptedBrain(["Still here."]), microphone, FakeSpeaker()) as s:

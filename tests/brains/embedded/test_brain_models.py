@@ -32,7 +32,7 @@ from voxtui.errors import ModelError
 from voxtui.models.catalogue import CHAT_MODELS
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.slow]
 
 
 class CountingMoonshine(Moonshine):
@@ -107,7 +107,6 @@ def follow(brain: EmbeddedBrain, recogniser: CountingMoonshine, question: Questi
     return said
 
 
-@pytest.mark.slow
 def test_the_words_so_far_become_the_final_words(
     brain: EmbeddedBrain, questions: list[Question]
 ) -> None:
@@ -147,7 +146,6 @@ def test_speculation_changes_neither_words_nor_prompt_nor_reply(
         assert ahead == alone
 
 
-@pytest.mark.slow
 def test_typing_changes_neither_prompt_nor_reply(
     brain: EmbeddedBrain, chat: NotingLlama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +231,6 @@ def test_no_port_is_open(brain: EmbeddedBrain, chat: NotingLlama) -> None:
     assert not {f"socket:[{inode}]" for inode in listening} & ours
 
 
-@pytest.mark.slow
 def test_a_chat_process_killed_between_two_turns_is_replaced(
     brain: EmbeddedBrain, chat: NotingLlama
 ) -> None:
@@ -243,7 +240,6 @@ def test_a_chat_process_killed_between_two_turns_is_replaced(
     assert reply(brain, "Hello.")[1]
 
 
-@pytest.mark.slow
 def test_a_chat_process_killed_during_a_reply_fails_one_turn(
     brain: EmbeddedBrain, chat: NotingLlama
 ) -> None:
@@ -255,7 +251,6 @@ def test_a_chat_process_killed_during_a_reply_fails_one_turn(
     assert reply(brain, "Hello.")[1]
 
 
-@pytest.mark.slow
 def test_a_release_that_does_not_load_is_distinguished_from_too_little_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,14 +265,12 @@ def test_a_release_that_does_not_load_is_distinguished_from_too_little_memory(
     brain.close()
 
 
-@pytest.mark.slow
 def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: EmbeddedBrain) -> None:
     with pytest.raises(ModelError, match="too long for the chat model"):
         reply(brain, "word " * 20_000)
     assert reply(brain, "Hello.")[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("least", "most"), [(6, 8), (1, 3)])
 def test_replies_keep_to_their_length(least: int, most: int) -> None:
     brain = warm("smollm2-135m", min_new_tokens=least, max_new_tokens=most, temperature=0.0)
@@ -288,7 +281,6 @@ def test_replies_keep_to_their_length(least: int, most: int) -> None:
         brain.close()
 
 
-@pytest.mark.slow
 def test_questions_are_answered_and_turns_remembered(questions: list[Question]) -> None:
     brain = warm("qwen2.5-coder-1.5b")
     try:
@@ -317,7 +309,6 @@ def test_questions_are_answered_and_turns_remembered(questions: list[Question]) 
         brain.close()
 
 
-@pytest.mark.slow
 def test_neither_a_folder_nor_a_thread_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -207,6 +207,7 @@ def test_three_turns_equal_generate_and_compute_only_the_new_part(
         past = (*past, PastTurn(said, None, reply, clock=now.clock))
 
 
+@pytest.mark.slow
 def test_after_a_barge_in_the_history_holds_the_heard_part(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
@@ -335,6 +336,7 @@ def test_a_pause_soon_after_other_work_is_answered_a_little_later(brain: Voxtral
     assert begun == [16, 21]  # by the schedule, and 0.16 s later
 
 
+@pytest.mark.slow
 def test_the_first_window_of_a_long_hold_is_encoded_while_the_key_is_held(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
@@ -458,6 +460,7 @@ def test_the_same_seed_gives_the_same_reply(directory: Path) -> None:
         other.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("patience", "lengths"), [(600.0, [1, 1, 5, 15, 40]), (0.0, [1, 1])])
 def test_utterances_of_all_lengths_are_rehearsed_at_warm_up_if_that_is_quick(
     directory: Path, monkeypatch: pytest.MonkeyPatch, patience: float, lengths: list[float]
@@ -477,6 +480,7 @@ def test_utterances_of_all_lengths_are_rehearsed_at_warm_up_if_that_is_quick(
     assert tried == lengths
 
 
+@pytest.mark.slow
 def test_the_preset_reaches_the_model(directory: Path) -> None:
     config = Config(generation=GenerationConfig(preset="ultra"))
     brain = VoxtralBrain(config, directory)
@@ -492,6 +496,7 @@ def test_the_preset_reaches_the_model(directory: Path) -> None:
         brain.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("least", "most"), [(1, 4), (6, 6)])
 def test_replies_keep_to_their_length(directory: Path, least: int, most: int) -> None:
     brain = made(directory, min_new_tokens=least, max_new_tokens=most)
@@ -593,6 +598,7 @@ def test_weights_are_of_bfloat16_or_of_float16_where_the_gpu_lacks_it(
     assert best_dtype(torch.device("cuda" if cuda else "cpu")) == wanted
 
 
+@pytest.mark.slow
 def test_triton_keeps_its_compiled_kernels_in_the_users_cache_directory(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -606,6 +612,7 @@ def test_triton_keeps_its_compiled_kernels_in_the_users_cache_directory(
     assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "voxtui" / "triton")
 
 
+@pytest.mark.slow
 def test_a_bug_is_raised_unchanged(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brain = made(directory)
 

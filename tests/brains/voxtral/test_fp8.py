@@ -144,6 +144,7 @@ def test_a_gpu_that_converts_them_is_accepted(monkeypatch: pytest.MonkeyPatch) -
     quantized.check(GPU)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_fails_is_reported_and_the_weights_stay_unchanged(
     tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -328,6 +328,7 @@ def test_a_capture_that_fails_raises_the_reason_and_restores_the_stream(
     assert fake.current == "default"
 
 
+@pytest.mark.slow
 def test_nothing_is_captured_unless_it_is_asked_for(tiny_voxtral: Path) -> None:
     brain, said, steps = warmed(tiny_voxtral, Config())
     brain.close()

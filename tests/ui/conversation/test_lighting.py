@@ -46,6 +46,7 @@ async def test_a_long_answer_is_not_lit_because_each_word_would_wrap_all_of_it()
         assert view.latest.lit is None
 
 
+@pytest.mark.slow
 async def test_words_light_up_as_they_are_heard_and_all_at_the_end():
     async with screen((120, 40), config=Config(ui=UiConfig(theme=DARK))) as s:
         s.engine.begin()

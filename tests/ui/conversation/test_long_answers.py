@@ -94,6 +94,7 @@ async def test_wrapping_costs_in_proportion_to_the_answer(pieces, longest_line, 
         assert sum(wrapped) <= sum(map(len, pieces)) + len(pieces) * longest_line
 
 
+@pytest.mark.slow
 async def test_pieces_that_wait_are_one_change_and_the_keys_behind_them_are_obeyed(wrapped) -> None:
     async with screen() as s:
         s.engine.begin("typed")

@@ -78,6 +78,7 @@ async def test_up_and_down_select_a_turn_whose_times_the_panel_shows_until_down_
         assert s.app.turns.selected is None
 
 
+@pytest.mark.slow
 async def test_a_click_selects_a_turn_and_the_next_turn_shows_the_newest_again():
     async with screen() as s:
         await answer(s)

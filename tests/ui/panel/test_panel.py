@@ -32,6 +32,7 @@ def cells(s, headline):
     return s.line(f"{headline:<12}").split(headline)[1].split()
 
 
+@pytest.mark.slow
 async def test_the_headlines_of_a_turn_stand_beside_their_targets_with_a_verdict():
     async with screen() as s:
         await warm(s)
@@ -73,6 +74,7 @@ async def test_the_session_is_one_line_from_its_first_turn_to_its_last():
         assert trend.count("↑") == 1
 
 
+@pytest.mark.slow
 async def test_the_felt_latency_counts_from_the_last_word():
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
@@ -82,6 +84,7 @@ async def test_the_felt_latency_counts_from_the_last_word():
         assert "first word painted at 91 ms" in s.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_the_measured_device_offset_is_shown_below_the_first_sound(size):
     async with screen(size=size) as s:
@@ -109,6 +112,7 @@ async def test_the_memory_of_the_gpu_is_shown_if_the_brain_reports_it(size):
         assert "GPU 9.9 GB" in s.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_the_time_of_the_network_is_shown_for_a_remote_brain(size):
     async with screen(size=size) as s:
@@ -118,6 +122,7 @@ async def test_the_time_of_the_network_is_shown_for_a_remote_brain(size):
         assert "network 31 ms" in s.text
 
 
+@pytest.mark.slow
 async def test_marks_are_shown_as_they_are_reached(monkeypatch):
     monkeypatch.setattr("voxtui.ui.turns.PANEL_WAITS_SECONDS", 1000.0)
     async with screen() as s:
@@ -163,6 +168,7 @@ async def test_the_percentiles_are_over_the_last_twenty_turns():
         assert cells(s, "TTFT")[-3:] == ["20", "29", "30"]
 
 
+@pytest.mark.slow
 async def test_the_waterfall_has_hidden_work_left_of_zero():
     async with screen() as s:
         s.engine.begin()
@@ -176,6 +182,7 @@ async def test_the_waterfall_has_hidden_work_left_of_zero():
         assert recognise.index("▏") == zero
 
 
+@pytest.mark.slow
 async def test_the_targets_stand_on_the_axis_with_their_verdicts():
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
@@ -187,6 +194,7 @@ async def test_the_targets_stand_on_the_axis_with_their_verdicts():
         assert device[goals.index("✗300")] in "█▌▐▋▊▉"
 
 
+@pytest.mark.slow
 async def test_a_fast_turn_still_has_the_target_of_the_first_sound_on_its_axis():
     fast = {"released": 0.0, "first_token": 0.01, "first_sound": 0.08, "last_token": 0.1}
     async with screen(size=(120, 40)) as s:
@@ -218,6 +226,7 @@ async def test_no_headline_is_cut_off_at_80_columns(width):
             assert cells(s, name).count(value) == 4
 
 
+@pytest.mark.slow
 async def test_on_a_large_screen_the_headlines_are_large():
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
@@ -228,6 +237,7 @@ async def test_on_a_large_screen_the_headlines_are_large():
         assert "First sound, turn by turn, goal ≤ 300" in s.text
 
 
+@pytest.mark.slow
 async def test_tokens_that_came_at_once_are_shown_as_thousands_per_second():
     async with screen() as s:
         for _ in range(2):
@@ -239,6 +249,7 @@ async def test_tokens_that_came_at_once_are_shown_as_thousands_per_second():
         assert s.line("Tokens/s").split()[-2:] == ["56k", "56k"]
 
 
+@pytest.mark.slow
 async def test_a_dropped_turn_leaves_the_numbers_of_the_answer_before():
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
@@ -251,6 +262,7 @@ async def test_a_dropped_turn_leaves_the_numbers_of_the_answer_before():
         assert s.app.panel.turn == before and "84" in s.text
 
 
+@pytest.mark.slow
 async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeypatch):
     clock = Clock()
     monkeypatch.setattr("voxtui.ui.turns.time", clock)
@@ -302,6 +314,7 @@ async def test_one_slow_turn_flattens_no_chart():
         assert s.line("First sound ✓").rstrip().endswith("↑▃")
 
 
+@pytest.mark.slow
 async def test_a_time_of_many_seconds_has_one_unit():
     slow = {name: at * 30 for name, at in MARKS.items()} | {"first_shown": 35.0}
     async with screen(size=(120, 40)) as s:
@@ -330,6 +343,7 @@ async def test_a_turn_without_an_answer_shows_no_number_that_it_does_not_have(ou
         assert cells(s, "TTFT")[1] == "84"
 
 
+@pytest.mark.slow
 async def test_goals_that_lie_close_stay_readable():
     targets = TargetsConfig(ttft_ms=300, first_sound_ms=310, total_ms=330)
     async with screen((120, 40), targets) as s:
@@ -394,6 +408,7 @@ async def test_the_line_is_live_while_the_turn_runs():
         assert "first sound –/300 ms" in s.text
 
 
+@pytest.mark.slow
 async def test_at_a_glance_the_panel_has_at_most_twelve_numbers_and_no_technical_name():
     async with any_screen((120, 40)) as s:
         await answered(s)

@@ -143,6 +143,7 @@ NOISE = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(NOISE, max_size=20))
 def test_any_bytes_are_parsed_without_an_error(pieces):
     for message in parse(*filter(None, pieces)):
