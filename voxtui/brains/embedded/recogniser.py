@@ -174,17 +174,8 @@ class Moonshine:
             "encoder_attention_mask": everything,  # of the sound: the decoder thins it out
         }
         cache = {
-            given.name: np.zeros(
-                (
-                    1,
-                    given.shape[1],
-                    len(encoded[0]) if ENCODER in given.name else 0,
-                    given.shape[3],
-                ),
-                np.float32,
-            )
-            for given in self._decoder.get_inputs()
-            if given.name.startswith(PAST)
+            name: np.zeros((1, heads, len(encoded[0]) if ENCODER in name else 0, size), np.float32)
+            for name, heads, size in self._cached
         }
         tokens, log_probabilities = [START], list[float]()
         for number in range(math.ceil(len(samples) / SAMPLE_RATE * TOKENS_PER_SECOND)):
