@@ -264,6 +264,11 @@ def test_speech_in_another_language_is_refused_and_never_reaches_the_chat_model(
     assert not any("Church" in prompt for prompt in brain.chat.prompts[before:])
 
 
+def test_a_typed_text_that_repeats_itself_is_answered(brain: Scripted) -> None:
+    text = "word " * 100
+    assert brain.answers(text).endswith("It is so.")
+
+
 def test_a_long_utterance_is_judged_as_a_whole_and_its_doubtful_words_are_counted_through() -> None:
     english = Heard("What is the time in", (1,), tokens=5, log_probability=-0.5)
     whole = joined((english, Heard("Reykjavik today?", (0,), tokens=5, log_probability=-3.5)))

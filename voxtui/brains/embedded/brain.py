@@ -339,16 +339,15 @@ class EmbeddedBrain:
     ) -> Generator[UserTranscript | Token]:
         released = marks.at(Mark.RELEASED) or time.monotonic()
         live = self._stop_listening()
-        heard = (
-            Heard(user_input)
-            if isinstance(user_input, str)
-            else self._heard(user_input, live, marks, released)
-        )
         try:
-            words = heard.english()
+            if isinstance(user_input, str):
+                words, doubtful = user_input, ()
+            else:
+                heard = self._heard(user_input, live, marks, released)
+                words, doubtful = heard.english(), heard.doubtful
             if not words:
                 return
-            yield UserTranscript(words, heard.doubtful)
+            yield UserTranscript(words, doubtful)
         except (GeneratorExit, ForeignSpeech):
             self._ahead = None
             self._loaded().abandon_newest()
