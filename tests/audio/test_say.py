@@ -17,8 +17,6 @@ from voxtui.dialogue.data import AUDIBLE
 pytestmark = [pytest.mark.slow, pytest.mark.models]
 
 VOXTUI = Path(sys.executable).with_name("voxtui")
-STACKS = os.environ | {"PYTHONFAULTHANDLER": "1"}
-"""SIGABRT prints what each thread does."""
 TEXT = """\
 NAME
 
@@ -45,7 +43,8 @@ def test_ctrl_c_silences_a_long_text_at_once(virtual_audio, tmp_path):
     (tmp_path / "long.txt").write_text("This sentence is spoken again and again. " * 1000)
     with virtual_audio.record() as recorder:
         command = [VOXTUI, "say", tmp_path / "long.txt"]
-        speaking = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=STACKS)
+        stacks = os.environ | {"PYTHONFAULTHANDLER": "1"}  # SIGABRT prints what each thread does
+        speaking = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=stacks)
         poll = threading.Event()
         while not np.any(np.abs(recorder.samples) > AUDIBLE):
             assert speaking.poll() is None, speaking.communicate()
