@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -18,16 +17,13 @@ from openai import OpenAI
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
-from tests.fakes import BeepVoice, LoudIsSpeech, ScriptedBrain
+from tests.fakes import ScriptedBrain
 from tests.serve.conftest import Server, serving
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.interfaces import Manner
+from voxtui.dialogue.listening import Listener
 from voxtui.errors import ModelError
-from voxtui.serve.realtime.line import WireMicrophone, WireSpeaker
-from voxtui.serve.realtime.session import Session
-from voxtui.serve.realtime.settings import default_settings
 from voxtui.settings.schema import AudioConfig, Config
 
 RATE = 24_000
@@ -136,32 +132,18 @@ def said(brain: ScriptedBrain) -> list[tuple[str, str]]:
     return [(turn.user_text, turn.reply_text) for turn in brain.pasts[-1]]
 
 
-def test_messages_from_before_the_beginning_are_done_after_it():
-    events: list[dict] = []
-    waiting: queue.SimpleQueue = queue.SimpleQueue()
-    client = Session(
-        lambda emit: Engine(
-            microphone=WireMicrophone(), speaker=WireSpeaker(waiting.put, lambda: 0),
-            detector=LoudIsSpeech(), brain=ScriptedBrain(), voice=BeepVoice(), config=Config(),
-            emit=emit, local=False,
-        ),
-        Config(), default_settings("a-model", "a-voice"), events.append, waiting.put,
-        lambda why: None,
-    )  # fmt: skip
-    client.start()
-    try:
-        content = [{"type": "input_text", "text": "Hello?"}]
-        item = {"type": "message", "role": "user", "content": content}
-        client.take_message(json.dumps({"type": "conversation.item.create", "item": item}))
-        client.take_message(json.dumps({"type": "response.create"}))
-        assert events == []  # no event of the engine has been taken yet
-        while not events or events[-1]["type"] != "response.done":
-            client.take_event(waiting.get(timeout=20))
-    finally:
-        client.close()
-    order = [event["type"] for event in events[:4]]
-    assert order[:2] == ["session.created", "conversation.item.added"]
-    assert order[3] == "response.created"
+def test_messages_from_before_the_beginning_are_done_after_it(monkeypatch):
+    warm_up, never = Listener.warm_up, threading.Event()
+    monkeypatch.setattr(Listener, "warm_up", lambda self: (never.wait(0.2), warm_up(self)))
+    BRAIN.__init__(["Yes."])
+    with shared[0].client.websocket("/v1/realtime") as socket:
+        client = Client(socket)
+        client.text("Hello?")
+        client.send("response.create")
+        while client.next()["type"] not in ("response.done", "error"):
+            pass
+    assert client.types()[:2] == ["session.created", "conversation.item.added"]
+    assert client.of("response.done")
 
 
 def test_a_turn_of_push_to_talk_has_all_events_in_their_order():

@@ -47,9 +47,6 @@ SHORTEST_COMMIT = 0.1
 
 MOST_ITEMS = 1000
 
-MOST_EARLY = 100
-"""Messages that wait for the beginning of the session."""
-
 SessionEvent: TypeAlias = ControlEvent | Sound
 
 
@@ -78,8 +75,6 @@ class Session:
         self._expires_at = int(time.time()) + SESSION_SECONDS
         self._controls = Controls(make_engine, deliver)
         self._begun = False
-        self._early: list[str | bytes] = []
-        """messages from before the beginning, which some clients do not wait for"""
         self._items: list[Item] = []
         self._by_turn: dict[int, Item] = {}
         """the user's items by the turn of their utterance"""
@@ -118,13 +113,7 @@ class Session:
     # The client.
 
     def take_message(self, message: str | bytes) -> None:
-        """Do what a message says, or answer it with an error. The session goes on.
-
-        What comes before `session.created` is done after it, because the engine still loads.
-        """
-        if not self._begun and len(self._early) < MOST_EARLY:
-            self._early.append(message)
-            return
+        """Do what a message says, or answer it with an error. The session goes on."""
         try:
             self._take(events.parse(message))
         except Refusal as refusal:
@@ -433,9 +422,6 @@ class Session:
                 self._begun = True
                 self._use_settings()
                 self._emit("session.created", session=self._shown())
-                early, self._early = self._early, []
-                for message in early:
-                    self.take_message(message)
             case TurnStarted(turn, source) if source == MICROPHONE and self._detection is not None:
                 self._speech_started(turn)
             case Captured(turn):

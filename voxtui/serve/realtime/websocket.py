@@ -134,6 +134,8 @@ class Connection:
         self._out: asyncio.Queue[Out] = asyncio.Queue()
         self._waiting = 0
         """bytes of it"""
+        self._begun = asyncio.Event()
+        """the engine is ready, or has failed"""
         self._drained = asyncio.Event()
         self._draining = False
         self._session = Session(
@@ -169,7 +171,11 @@ class Connection:
                 await self._drained.wait()
 
     async def _read(self) -> None:
-        """Take messages. Raises WebSocketDisconnect and TimeoutError."""
+        """Take messages. Raises WebSocketDisconnect and TimeoutError.
+
+        Some clients send before `session.created`. The connection keeps that until then.
+        """
+        await self._begun.wait()
         while True:
             try:
                 async with asyncio.timeout(IDLE_SECONDS):
@@ -195,10 +201,12 @@ class Connection:
         out = msgspec.json.encode(event)
         self._waiting += len(out)
         self._out.put_nowait(out)
+        self._begun.set()
         if self._draining and event["type"] == "response.done":
             self._out.put_nowait(GOING_AWAY)
 
     def _failed(self, why: str) -> None:
+        self._begun.set()
         self._out.put_nowait(INTERNAL_ERROR)
 
     def _deliver(self, event: SessionEvent) -> None:
