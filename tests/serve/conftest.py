@@ -45,6 +45,7 @@ def serving(
     token: str | None = None,
     voice: object | None = None,
     brain: object | None = None,
+    hand_over_s: float = 0.02,  # short, for the tests of a refusal
 ) -> Iterator[Server]:
     pool = Pool(
         [
@@ -53,7 +54,8 @@ def serving(
                 LoudIsSpeech(),
             )
             for _ in range(sets)
-        ]
+        ],
+        hand_over_s,
     )  # fmt: skip
     app = build_app(config, pool, "embedded", token, frozenset())
     ready = threading.Event()

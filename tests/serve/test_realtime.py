@@ -18,7 +18,7 @@ from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
 from tests.fakes import ScriptedBrain
-from tests.serve.conftest import Server, serving
+from tests.serve.conftest import PATIENCE, Server, serving
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.interfaces import Manner
@@ -486,6 +486,13 @@ def test_an_utterance_has_a_longest_length():
         assert client.until("error")["error"]["param"] == "audio"
         client.send("input_audio_buffer.commit")
         client.until("input_audio_buffer.committed")
+
+
+def test_a_client_that_comes_back_at_once_gets_the_set_that_it_had():
+    with serving(hand_over_s=PATIENCE) as server:
+        for _ in range(3):
+            with session(server):
+                pass
 
 
 def test_one_session_more_is_told_so_and_the_set_is_free_afterwards(server):

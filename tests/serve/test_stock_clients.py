@@ -159,8 +159,7 @@ def test_sessions_of_killed_clients_are_given_back_and_the_others_notice_nothing
         clients = [converse(url, until, n % 4 == 0) for n in range(SESSIONS)]
         return await asyncio.gather(*clients)
 
-    sets = 2 * SESSIONS  # because a session may end after the next one of its client begins
-    with started("voxtui.bench.scripted_server", [str(sets)]) as server:
+    with started("voxtui.bench.scripted_server", [str(SESSIONS)]) as server:
         process = psutil.Process(server.pid)
         before = process.num_fds()
         turns = asyncio.run(everyone(server.url))
@@ -171,5 +170,5 @@ def test_sessions_of_killed_clients_are_given_back_and_the_others_notice_nothing
                 return json.load(answer)["free"]
 
         gone = time.monotonic() + PATIENCE
-        while free() < sets or process.num_fds() > before + 2:
+        while free() < SESSIONS or process.num_fds() > before + 2:
             assert time.monotonic() < gone, (free(), process.num_fds(), before)

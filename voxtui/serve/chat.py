@@ -96,7 +96,7 @@ class Chat:
         answer = _Answer(send)
         try:
             request = self._checked(await small_body(receive, MOST_BYTES))
-            with self._pool.lend() as parts:
+            async with self._pool.lend() as parts:
                 if parts.brain is None:
                     raise Refusal(404, "No chat model is loaded here.", code="model_not_found")
                 await self._answer(request, parts, parts.brain, answer, receive)

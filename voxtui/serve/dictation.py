@@ -56,28 +56,26 @@ class Dictation:
                 texts.append(segment.text)
                 await _send(websocket, type="transcript.delta", text=delta)
 
-            with (
-                self._pool.lend() as parts,
-                Recognition(parts, self._vad, add) as recognition,
-            ):
-                await websocket.accept()
-                began = time.monotonic()
-                with suppress(WebSocketDisconnect):
-                    await _send(websocket, type="session.created")
-                    await self._hear(websocket, recognition)
-                    if recognition.error is None:
-                        await _send(websocket, type="transcript.done", text=" ".join(texts))
-                        await websocket.close(CLOSED)
-                    else:
-                        await _send(websocket, type="error", message=str(recognition.error))
-                        await websocket.close(INTERNAL_ERROR)
-                self._metrics.took(
-                    ENDPOINT,
-                    recognition.seconds,
-                    infer=recognition.infer_seconds,
-                    total=time.monotonic() - began,
-                )
-                self._metrics.answered(ENDPOINT, 101)
+            async with self._pool.lend() as parts:
+                with Recognition(parts, self._vad, add) as recognition:
+                    await websocket.accept()
+                    began = time.monotonic()
+                    with suppress(WebSocketDisconnect):
+                        await _send(websocket, type="session.created")
+                        await self._hear(websocket, recognition)
+                        if recognition.error is None:
+                            await _send(websocket, type="transcript.done", text=" ".join(texts))
+                            await websocket.close(CLOSED)
+                        else:
+                            await _send(websocket, type="error", message=str(recognition.error))
+                            await websocket.close(INTERNAL_ERROR)
+                    self._metrics.took(
+                        ENDPOINT,
+                        recognition.seconds,
+                        infer=recognition.infer_seconds,
+                        total=time.monotonic() - began,
+                    )
+                    self._metrics.answered(ENDPOINT, 101)
         except Refusal as refusal:
             self._metrics.answered(ENDPOINT, refusal.status)
             await websocket.send_denial_response(refused(refusal))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from voxtui.settings.schema import Config
 
 RETRY_SECONDS = 1
+
+HAND_OVER_SECONDS = 0.5
+"""A request waits so long for a set. One client that comes back at once would be refused without
+it, because its last session is still being closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +38,27 @@ class WarmParts:
 
 
 class Pool:
-    """Lends its sets on the event loop's thread."""
+    """Lends its sets on the event loop's thread, the one that was used last first."""
 
-    def __init__(self, sets: Sequence[WarmParts]) -> None:
+    def __init__(self, sets: Sequence[WarmParts], hand_over_s: float = HAND_OVER_SECONDS) -> None:
         self.size = len(sets)
         self.has_brains = all(parts.brain is not None for parts in sets)
-        self._free = list(sets)
+        self._hand_over_s = hand_over_s
+        self._free: asyncio.LifoQueue[WarmParts] = asyncio.LifoQueue()
+        for parts in sets:
+            self._free.put_nowait(parts)
 
     @property
     def busy(self) -> int:
-        return self.size - len(self._free)
+        return self.size - self._free.qsize()
 
-    @contextmanager
-    def lend(self) -> Generator[WarmParts]:
-        """Lend a set. Raises Refusal (429) if all are lent."""
-        if not self._free:
+    @asynccontextmanager
+    async def lend(self) -> AsyncGenerator[WarmParts]:
+        """Lend a set. Raises Refusal (429) if all stay lent for HAND_OVER_SECONDS."""
+        try:
+            async with asyncio.timeout(self._hand_over_s):
+                parts = await self._free.get()
+        except TimeoutError:
             raise Refusal(
                 429,
                 f"All {self.size} sessions are in use. Try again later, or start voxtui serve "
@@ -55,12 +66,11 @@ class Pool:
                 code="session_limit_reached",
                 kind=LIMIT,
                 headers={"retry-after": str(RETRY_SECONDS)},
-            )
-        parts = self._free.pop()
+            ) from None
         try:
             yield parts
         finally:
-            self._free.append(parts)
+            self._free.put_nowait(parts)
 
 
 @contextmanager

@@ -55,7 +55,7 @@ class SpeechEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             speech = await self._read(receive)
-            with self._pool.lend() as parts:
+            async with self._pool.lend() as parts:
                 if parts.voice is None:
                     raise Refusal(404, 'voice.engine is "none" here.', code="model_not_found")
                 await self._speak(speech, parts.voice, scope, receive, send)

@@ -147,17 +147,17 @@ class Transcriptions:
         options = Options(self._model, self._english_only)
         answer = Answer(send, options)
         try:
-            with (
-                self._pool.lend() as parts,
-                ExitStack() as files,
-                Recognition(parts, self._vad, answer.add) as recognition,
-            ):
-                upload = Upload(recognition, self._most_bytes, files)
-                await self._recognise(form(Headers(scope=scope), receive), answer, upload)
-                stages = upload.times.stages(recognition.infer_seconds)
-                self._metrics.took(ENDPOINT, recognition.seconds, **stages)
-                await answer.finish(recognition.seconds, stages)
-                self._metrics.answered(ENDPOINT, 200)
+            async with self._pool.lend() as parts:
+                with (
+                    ExitStack() as files,
+                    Recognition(parts, self._vad, answer.add) as recognition,
+                ):
+                    upload = Upload(recognition, self._most_bytes, files)
+                    await self._recognise(form(Headers(scope=scope), receive), answer, upload)
+                    stages = upload.times.stages(recognition.infer_seconds)
+                    self._metrics.took(ENDPOINT, recognition.seconds, **stages)
+                    await answer.finish(recognition.seconds, stages)
+                    self._metrics.answered(ENDPOINT, 200)
         except Refusal as refusal:
             self._metrics.answered(ENDPOINT, refusal.status)
             if answer.begun:

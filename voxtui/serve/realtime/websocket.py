@@ -79,7 +79,7 @@ class Realtime:
         try:
             if not self._pool.has_brains:
                 raise Refusal(404, "No chat model is loaded here.", code="model_not_found")
-            with self._pool.lend() as parts:
+            async with self._pool.lend() as parts:
                 await websocket.accept(protocol)
                 connection = Connection(websocket, parts, self._config, settings, self._answered)
                 self._connections.add(connection)

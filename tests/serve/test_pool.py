@@ -1,0 +1,52 @@
+"""Sets of parts are lent to one borrower at a time, and those who wait get them in turn."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.fakes import BeepVoice, LoudIsSpeech
+from voxtui.serve.pool import Pool, WarmParts
+from voxtui.serve.shapes import Refusal
+
+
+def pool(sets: int, hand_over_s: float) -> Pool:
+    made = [WarmParts(str, LoudIsSpeech(), BeepVoice()) for _ in range(sets)]
+    return Pool(made, hand_over_s)
+
+
+async def test_a_set_that_is_given_back_goes_to_who_has_waited_longest():
+    lent, order = pool(1, 20.0), []
+
+    async def borrow(name: str) -> None:
+        async with lent.lend():
+            order.append(name)
+
+    async with asyncio.TaskGroup() as group, lent.lend():
+        for name in ("first", "second"):
+            group.create_task(borrow(name))
+            await asyncio.sleep(0)  # the loop begins it
+    assert order == ["first", "second"]
+    assert lent.busy == 0
+
+
+async def test_who_gives_up_takes_no_set_away():
+    lent = pool(1, 20.0)
+    async with lent.lend():
+        waiting = asyncio.ensure_future(lent.lend().__aenter__())
+        await asyncio.sleep(0)  # the loop begins it
+        waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    async with asyncio.timeout(20.0), lent.lend():
+        assert lent.busy == 1
+
+
+async def test_all_sets_lent_is_a_refusal():
+    lent = pool(2, 0.0)
+    async with lent.lend(), lent.lend():
+        with pytest.raises(Refusal, match="All 2 sessions"):
+            async with lent.lend():
+                pass
+    assert lent.busy == 0
