@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tests.deadline import SECONDS
 from tests.ui.pseudo_terminal import (
     ALTERNATE_SCREEN,
     ENVIRONMENT,
@@ -25,6 +26,17 @@ from tests.ui.pseudo_terminal import (
 
 DOWN, REPEAT, UP = "\x1b[32;1:1;32u", "\x1b[32;1:2;32u", "\x1b[32;1:3u"
 QUIT = "\x1b[113;5u"
+
+OPENS_A_SCREEN = """
+import asyncio
+from voxtui.ui.terminal.termination import exit_on_signals
+
+async def screen():
+    exit_on_signals(lambda: print("left", end="", flush=True))
+    await asyncio.sleep(0)
+
+asyncio.run(screen())
+"""
 
 
 @pytest.fixture
@@ -215,10 +227,7 @@ def test_after_a_suspend_releases_are_requested_again_and_all_is_painted(log):
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, "\x11"])
 def test_the_terminal_is_restored_after_an_end_while_a_model_loads(tmp_path, ending):
-    """A FIFO in place of the model file keeps it loading until something is written to it."""
-    model = tmp_path / "mine.gguf"
-    os.mkfifo(model)
-    command = [sys.executable, "-m", "voxtui", "--set", f"brain.embedded.model={model}"]
+    command = [sys.executable, "-m", "voxtui", "--set", "brain.name=embedded"]
     with PseudoTerminal(command, environment={"XDG_STATE_HOME": str(tmp_path)}) as terminal:
         terminal.until(lambda: b"chat model" in terminal.output)
         if isinstance(ending, str):
@@ -241,6 +250,16 @@ def test_closing_the_terminal_ends_it(log, started_by):
     with terminal:
         terminal.hang_up()
         assert terminal.ends() in (1, 130)
+
+
+def test_a_terminal_that_was_closed_before_the_screen_opened_ends_it():
+    """A program that nohup started ignores the signal until its screen opens."""
+    here, there = os.openpty()
+    command = [sys.executable, "-c", OPENS_A_SCREEN]
+    with subprocess.Popen(command, stdin=there, stdout=subprocess.PIPE) as process:
+        os.close(there)
+        os.close(here)
+        assert process.communicate(timeout=SECONDS)[0] == b"left"
 
 
 @pytest.mark.slow
