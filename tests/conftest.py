@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.deadline import SECONDS
 from tests.virtual_audio import VirtualAudio, missing
 
 OURS = "voxtui"
 """Prefix of the names of our threads."""
-
-ENDING_SECONDS = 30.0
 
 # Hypothesis fails a slow example by the clock, which says more about the machine than the code.
 settings.register_profile("any machine", deadline=None)
@@ -62,6 +61,6 @@ def no_thread_is_left_behind() -> Iterator[None]:
         if thread not in before and thread.name.startswith(OURS)
     ]
     for thread in ours:
-        thread.join(ENDING_SECONDS)
+        thread.join(SECONDS)
     left = [thread.name for thread in ours if thread.is_alive()]
     assert not left, f"threads left behind: {left}"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.deadline import SECONDS
 from voxtui.controls import PartMakers
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import (
@@ -40,9 +41,6 @@ from voxtui.errors import DeviceError, ModelError
 from voxtui.settings.schema import Config
 
 Flag = threading.Event
-SECONDS = 30.0
-"""Time-out of a test for something that happens at once."""
-
 
 LONG_AGO = time.monotonic() - 1000.0
 """For times that the engine compares with its clock: the machine may have been started just now."""

@@ -13,10 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.deadline import SECONDS
+
 CERTIFICATE = Path(__file__).parent / "data" / "localhost.pem"
 """Self-signed, for localhost; its key beside it."""
-
-SECONDS = 30.0
 
 Answer = Callable[["Exchange"], object]
 

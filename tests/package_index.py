@@ -13,6 +13,8 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
+from tests.deadline import SECONDS
+
 
 def wheel(package: str, version: str, files: dict[str, bytes]) -> bytes:
     """Return a wheel that holds `files`."""
@@ -120,7 +122,7 @@ class _Requests(BaseHTTPRequestHandler):
             index.tokens.append((self.path, token))
         if hold := index.holds.get(self.path):
             index.asked.release()
-            hold.wait(30)
+            hold.wait(SECONDS)
         if there := index.moved.get(self.path):
             self.send_response(302)
             self.send_header("Location", there)

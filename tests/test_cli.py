@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests.deadline import SECONDS
 from tests.virtual_audio import VirtualAudio, missing
 from voxtui.audio.silero import PySilero, TorchSilero
 from voxtui.cli import main
@@ -475,7 +476,7 @@ def test_a_signal_exits_with_130_and_leaves_nothing_behind(voxtui, command, endi
             connection, _ = silent.accept()
             with connection:
                 running.send_signal(ending)
-                stdout, stderr = running.communicate(timeout=60)
+                stdout, stderr = running.communicate(timeout=SECONDS)
     assert (running.returncode, stdout + stderr.strip()) == (130, "")
     assert list(voxtui.here.iterdir()) == []
 

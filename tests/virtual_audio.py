@@ -25,13 +25,14 @@ from typing import Self
 
 import numpy as np
 
+from tests.deadline import SECONDS
+
 MICROPHONE, SPEAKER = "voxmic", "voxspk"
 SAID = "voxcable.monitor"
 """The source that records the microphone's input."""
 
 RATE = 48_000
 PROGRAMS = ("pulseaudio", "pactl", "paplay", "parecord")
-READY_SECONDS = 30.0
 
 CLIENT = """\
 autospawn = no
@@ -137,7 +138,7 @@ class VirtualAudio:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + SECONDS
         while not (self._socket.exists() and f"Default Sink: {SPEAKER}" in self._pactl("info")):
             died = self._daemon.poll() is not None
             if died or time.monotonic() > deadline:
@@ -152,7 +153,7 @@ class VirtualAudio:
             return
         self._daemon.send_signal(how)
         try:
-            self._daemon.wait(READY_SECONDS)
+            self._daemon.wait(SECONDS)
         except subprocess.TimeoutExpired:
             self._daemon.kill()
             self._daemon.wait()
@@ -302,7 +303,7 @@ class VirtualAudio:
     def _command(self, line: str) -> tuple[float, float]:
         """Send a raw command; return the times at which it was sent and done."""
         with socket.socket(socket.AF_UNIX) as commands:
-            commands.settimeout(READY_SECONDS)
+            commands.settimeout(SECONDS)
             commands.connect(f"{self._socket}-commands")
             commands.sendall(b"hello\n")
             _prompt(commands)
@@ -317,7 +318,7 @@ class VirtualAudio:
             env=self.environ,
             capture_output=True,
             text=True,
-            timeout=READY_SECONDS,
+            timeout=SECONDS,
             check=False,
         )
         return done.stdout
@@ -350,7 +351,7 @@ class Recorder:
         self._running = threading.Event()
         self._reader = threading.Thread(target=self._read, name="recorder", daemon=True)
         self._reader.start()
-        if not self._running.wait(READY_SECONDS):
+        if not self._running.wait(SECONDS):
             self.stop()
             raise RuntimeError("nothing can be recorded from the virtual speaker")
 

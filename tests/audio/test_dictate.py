@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadline import SECONDS
 from tests.virtual_audio import VirtualAudio
 
 pytestmark = [pytest.mark.slow, pytest.mark.audio, pytest.mark.models]
@@ -17,7 +18,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.audio, pytest.mark.models]
 REPOSITORY = Path(__file__).parents[2]
 CLIP = REPOSITORY / "assets" / "clips" / "capital-of-france.wav"
 WORDS = "What is the capital of France?"
-SECONDS = 60.0
 
 
 class Shell:

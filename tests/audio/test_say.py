@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.deadline import SECONDS
 from voxtui.cli import INTERRUPTED
 from voxtui.dialogue.data import AUDIBLE
 
@@ -52,7 +53,7 @@ def test_ctrl_c_silences_a_long_text_at_once(virtual_audio, tmp_path):
         before = recorder.seconds
         speaking.send_signal(signal.SIGINT)
         try:
-            _, err = speaking.communicate(timeout=30)
+            _, err = speaking.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:
             speaking.send_signal(signal.SIGABRT)
             pytest.fail(f"It did not end:\n{speaking.communicate()[1]}")

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 from tests.commands.test_dictation import PatternMicrophone, seconds
+from tests.deadline import SECONDS
 from tests.fakes import LoudIsSpeech
 from voxtui.commands import resident
 from voxtui.commands.resident import fingerprint, give_order, runtime_folder, serve
 from voxtui.errors import DeviceError, InputError
 from voxtui.settings.schema import AudioConfig, Config, DictateConfig
 from voxtui.wiring import SpeechToText
-
-SECONDS = 30.0
 
 
 @pytest.fixture(autouse=True)

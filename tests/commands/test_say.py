@@ -9,6 +9,7 @@ import soundfile
 from click.testing import CliRunner
 
 import voxtui.cli
+from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, FakeSpeaker
 from voxtui.commands.say import read_aloud
 from voxtui.commands.text import clipboard_text, open_text
@@ -121,7 +122,7 @@ def test_the_first_words_sound_before_the_text_has_ended():
     def texts():
         yield "The beginning.\n"
         yield "The middle.\n"
-        assert speaker.playing.wait(30.0)
+        assert speaker.playing.wait(SECONDS)
         go_on.set()
         yield "The end.\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from tests.fakes import (
     ScriptedBrain,
     engine_on_fakes,
 )
+from voxtui.dialogue import devices
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
@@ -187,8 +189,13 @@ class AnyOrder(RuleBasedStateMachine):
             log.append(FORGOTTEN)
             forget(history)
 
-        self.patch = patch.object(History, "forget", forget_and_note)
-        self.patch.start()
+        self.patches = (
+            patch.object(History, "forget", forget_and_note),
+            # Devices come back by the clock: this would depend on how fast the machine is.
+            patch.object(devices, "LOOK_SECONDS", math.inf),
+        )
+        for each in self.patches:
+            each.start()
         self.engine.start()
         self.events.until(StateChanged, lambda event: event == StateChanged(State.READY))
 
@@ -358,7 +365,8 @@ class AnyOrder(RuleBasedStateMachine):
         finally:
             self.gate.hold(False)
             self.engine.close()
-            self.patch.stop()
+            for each in self.patches:
+                each.stop()
         assert all(brain.closed for brain in self.brains[:-1]) and self.brains[-1].closed
 
     # What always holds.

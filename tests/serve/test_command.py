@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from openai import OpenAI
 
+from tests.deadline import SECONDS
 from voxtui.cli import cli, main
 from voxtui.errors import InputError
 from voxtui.serve.command import ServeOptions, bound, is_loopback, key
@@ -69,7 +70,7 @@ def test_the_stock_client_transcribes_and_is_answered_until_the_server_stops():
             )
             assert "Paris" in str(answer.choices[0].message.content)
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(SECONDS) == 0
 
 
 def test_a_unix_socket_is_for_this_user_only_and_a_stale_one_is_replaced(tmp_path):

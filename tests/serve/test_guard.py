@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from tests.deadline import SECONDS
 from tests.serve.conftest import Server, serving
 
 EVERY_PATH = ("/readyz", "/metrics", "/openapi.json", "/v1/models", "/v1/audio/speech", "/nothing")
@@ -82,7 +83,7 @@ def test_a_client_that_sends_all_before_it_reads_gets_its_refusal(locked, path, 
     request = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\nContent-Length: {LARGE}\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", locked.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", locked.port), timeout=SECONDS) as client:
         client.sendall(request.encode() + bytes(LARGE))
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")

@@ -20,10 +20,9 @@ from typing import Self
 
 import psutil
 
-REPOSITORY = Path(__file__).parents[2]
-SECONDS = 30.0
-"""Seconds that a test waits for an immediate action of a process."""
+from tests.deadline import SECONDS
 
+REPOSITORY = Path(__file__).parents[2]
 # pytest reads its size into COLUMNS and LINES, which would stand above that of this terminal.
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")

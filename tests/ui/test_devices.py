@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 
+from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, Flag, LoudIsSpeech, ScriptedBrain
 from tests.ui.test_with_engine import LiveScreen
 from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
@@ -22,8 +23,6 @@ from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.menu import LOOK_AGAIN
 
 pytestmark = [pytest.mark.audio, pytest.mark.slow]
-
-SECONDS = 60.0
 
 
 @pytest.fixture

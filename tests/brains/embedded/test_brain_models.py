@@ -16,6 +16,7 @@ from queue import SimpleQueue
 import pytest
 
 from tests.brains.conftest import QUESTIONS, Question, small, speak, warm
+from tests.deadline import SECONDS
 from tests.fakes import Flag
 from tests.ui.pseudo_terminal import until
 from voxtui.audio.clips import load_clip
@@ -101,7 +102,7 @@ def follow(brain: EmbeddedBrain, recogniser: CountingMoonshine, question: Questi
     """Record `question` until a pass over some of it is done."""
     recogniser.passed.clear()
     recording = speak(brain, question.verdicts())
-    assert recogniser.passed.wait(30)
+    assert recogniser.passed.wait(SECONDS)
     said = recording.utterance()
     assert said is not None
     return said
@@ -119,7 +120,7 @@ def test_the_words_so_far_become_the_final_words(
         recording.append(frame, speech and not due)
         brain.wake()
         if due and recording.speech_seconds > 0.5:
-            captions.append(told.get(timeout=30))
+            captions.append(told.get(timeout=SECONDS))
     said = recording.utterance()
     assert said is not None
     words, _ = reply(brain, said)

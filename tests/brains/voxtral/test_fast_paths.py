@@ -15,6 +15,7 @@ from tests.brains.voxtral.scripted_child import ScriptedChild
 from tests.brains.voxtral.taped import TapeRecorder
 from tests.brains.voxtral.test_verdict import KEY, equal
 from tests.brains.voxtral.turns import answered, ids, made, utterance
+from tests.deadline import SECONDS
 from tests.fakes import Flag
 from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import graphs, proving
@@ -88,7 +89,7 @@ def test_the_first_conversation_tries_each_path_and_switches_to_the_fastest(
     children += [ScriptedChild(code=-11), *found(equal("overlapped", 2.0))]
     proving, said = proved(talk, *children)
     proving.after_turn(check=False)
-    assert talk.did.wait(5)
+    assert talk.did.wait(SECONDS)
     switch = "switch to overlapped"
     assert talk.log == [f"{switch}, interrupted", f"{switch}, interrupted", switch]
     assert said == [
@@ -107,7 +108,7 @@ def test_the_next_start_tries_only_what_was_not_tried(proved: Any, tmp_path: Pat
     proving, said = proved(talk, *found(equal("overlapped", 1.9)))
     assert not proving.is_complete
     proving.after_turn(check=False)
-    assert talk.did.wait(5)
+    assert talk.did.wait(SECONDS)
     assert talk.log == ["switch to overlapped"]
     assert len(said) == 1
     assert proving.is_complete
@@ -128,7 +129,7 @@ def test_a_check_waits_for_a_moment_without_a_turn(proved: Any, tmp_path: Path) 
     proving, _ = proved(talk)
     proving.after_turn(check=False)
     proving.after_turn(check=True)
-    assert talk.did.wait(5)
+    assert talk.did.wait(SECONDS)
     proving.close()
     assert talk.log == ["check, interrupted", "check"]
 
