@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import errno
 import os
 import signal
+import termios
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +21,8 @@ PATIENCE_SECONDS = 1.0
 
 def exit_on_signals(leave: Callable[[], object]) -> None:
     """From now on, call `leave` on the running loop after a signal. Main thread.
+
+    Calls it at once if the terminal is closed already: that signal may have been ignored.
 
     The signals end the program even if it was started to ignore them, as by `nohup`. Without its
     terminal nothing else could end it, and its microphone is open.
@@ -35,6 +39,17 @@ def exit_on_signals(leave: Callable[[], object]) -> None:
 
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, obey)
+    if _terminal_is_closed():
+        obey()
+
+
+def _terminal_is_closed() -> bool:
+    """Return True if standard input is a terminal whose window is gone."""
+    try:
+        termios.tcgetattr(0)
+    except termios.error as error:
+        return error.args[0] == errno.EIO
+    return False
 
 
 def _end_after_patience() -> None:
