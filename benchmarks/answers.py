@@ -1,6 +1,6 @@
 """Judge the embedded brain's answers in small conversations and to questions of knowledge.
 
-    python -m benchmarks.answers [--set build|judge] [--model NAME] [--json OUT]
+    python -m benchmarks.answers [--set build|judge] [--part PART] [--model NAME] [--json OUT]
 
 Each turn is typed and has the earlier turns of its conversation as history, like in the product.
 Patterns decide (tests/data/answers), at temperature 0, so a run can be repeated. `build` is for
@@ -14,6 +14,7 @@ import json
 import re
 import statistics
 import sys
+import tempfile
 import threading
 import time
 import tomllib
@@ -27,9 +28,10 @@ from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.dialogue.about import about_itself
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Brain
+from voxtui.dialogue.interfaces import Brain, Skills
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
+from voxtui.skills.local import LocalSkills
 
 SETS = Path(__file__).parents[1] / "tests/data/answers"
 
@@ -99,13 +101,24 @@ def read(name: str) -> list[Conversation]:
     return [*talks, *(Conversation(KNOWLEDGE, [Expected(**one)]) for one in table["question"])]
 
 
-def judge(brain: Brain, talks: Sequence[Conversation], config: Config) -> Iterator[Judged]:
+def part(talks: Sequence[Conversation], name: str) -> list[Conversation]:
+    """Return the conversations of a part: `conversations`, `knowledge`, or `all`."""
+    return [
+        talk for talk in talks if name == "all" or (talk.topic == KNOWLEDGE) == (name == KNOWLEDGE)
+    ]
+
+
+def judge(
+    brain: Brain, skills: Skills, talks: Sequence[Conversation], config: Config
+) -> Iterator[Judged]:
     for talk in talks:
         history = History(config.history)
         for turn in talk.turns:
             started, first = time.monotonic(), None
             tokens: list[Token] = []
-            told = about_itself(turn.says, brain.sends_to, config.vad)
+            told = about_itself(turn.says, brain.sends_to, config) or skills.answer(
+                turn.says, False, history.past
+            )
             items = (
                 [Token(told)]
                 if told
@@ -143,6 +156,7 @@ def _row(name: str, judged: Sequence[Judged]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--set", choices=("build", "judge"), default="build")
+    parser.add_argument("--part", choices=("all", "conversations", KNOWLEDGE), default="all")
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
@@ -154,10 +168,12 @@ def main() -> None:
     judged: list[Judged] = []
     try:
         brain.warm_up(lambda step, fraction: None)
-        for one in judge(brain, read(asked.set), config):
-            judged.append(one)
-            sys.stdout.write(f"{one.complaint or 'right'}: {one.says}\n    {one.reply}\n")
-            sys.stdout.flush()
+        with tempfile.TemporaryDirectory() as folder:
+            skills = LocalSkills(Path(folder), rings=False)
+            for one in judge(brain, skills, part(read(asked.set), asked.part), config):
+                judged.append(one)
+                sys.stdout.write(f"{one.complaint or 'right'}: {one.says}\n    {one.reply}\n")
+                sys.stdout.flush()
     finally:
         brain.close()
     rows = summary(judged)

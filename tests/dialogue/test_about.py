@@ -10,11 +10,11 @@ from tests.fakes import ScriptedBrain
 from voxtui.dialogue.about import about_itself
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.marks import Outcome
-from voxtui.settings.schema import VadConfig
+from voxtui.settings.schema import Config, VadConfig
 
 
 def told(words: str, sends_to: str = "", **vad: bool) -> str:
-    return about_itself(words, sends_to, VadConfig(**vad)) or ""
+    return about_itself(words, sends_to, Config(vad=VadConfig(**vad))) or ""
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from tests.dialogue.talking import talking, text
 from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
+from voxtui.dialogue.interfaces import Past
 from voxtui.dialogue.marks import Outcome
 
 
@@ -26,7 +27,7 @@ class ClockOnly:
     def now(self) -> datetime:
         return self.time
 
-    def answer(self, words: str, again: bool) -> str | None:
+    def answer(self, words: str, again: bool, past: Past) -> str | None:
         self.asked.append((words, again))
         return "It is ten past one." if "time" in words else None
 

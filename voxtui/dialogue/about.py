@@ -1,18 +1,16 @@
-"""True answers to questions about the assistant itself: what it hears, keeps and sends.
+"""True answers to questions about the assistant itself: what it hears, keeps, sends and can do.
 
 A language model invents these answers. They are promises, so they come from the configuration.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from voxtui.settings.schema import VadConfig
+from voxtui.dialogue.sentences import plain_words, sentence
 
-_OPENING = r"(?:(?:so|and|but|well|ok|okay|hey|hi|hello|vox|please|tell me|then|now|by the way) )*"
-_CLOSING = r"(?: (?:vox|then|now|right now|exactly|actually|anyway|please|too))*"
+if TYPE_CHECKING:
+    from voxtui.settings.schema import Config, VadConfig
 
 _MINE = (
     r"(?:me|us|this|(?:my|our|this) (?:voice|words?|audio|speech|sound|data|questions?"
@@ -28,18 +26,14 @@ _WHEN = (
 )
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile(f"{_OPENING}(?:{'|'.join(patterns)}){_CLOSING}")
-
-
-_HEARS = _any(
+_HEARS = sentence(
     rf"(?:are|do|will) you {_MANNER}(?:listen|listening|hear|hearing)(?: to)?(?: {_MINE})?{_WHEN}",
     r"can you (?:always )?(?:listen|hear)(?: to)? (?:me|us) (?:all the time|always"
     r"|(?:when|while|if|even|without|before|after|unless) .*)",
     rf"when (?:exactly )?(?:can|do|are|will) you (?:listen|listening|hear)(?: to)?(?: {_MINE})?",
     r"is (?:the|my|your) microphone (?:always )?(?:on|open|off|listening)" + _WHEN,
 )
-_SENDS = _any(
+_SENDS = sentence(
     rf"(?:are|do|will) you {_MANNER}(?:send|sending|upload|uploading|share|sharing|transmit)"
     rf" {_MINE}(?: .*)?",
     rf"(?:where )?(?:does|do|will|is|are|can) {_MINE} (?:being )?"
@@ -48,14 +42,14 @@ _SENDS = _any(
     rf"(?:hear|hears|listen|listens|listening|read|reads|see|sees|know|knows)(?: to)? {_MINE}",
     r"(?:are|do) you (?:spy|spying) on (?:me|us)",
 )
-_KEEPS = _any(
+_KEEPS = sentence(
     rf"(?:are|do|will) you {_MANNER}(?:record|recording|store|storing|save|saving|keep|keeping"
     rf"|log|logging) {_MINE}{_WHEN}",
     rf"(?:is|are|am i|will) (?:{_MINE} )?(?:being |be )?"
     r"(?:recorded|stored|saved|logged|kept|private|confidential)" + _WHEN,
     rf"what (?:do|will) you do with {_MINE}",
 )
-_RUNS = _any(
+_RUNS = sentence(
     r"where (?:do|are) you(?: (?:run|running|live|hosted|located))?(?: .{0,40})?",
     r"do you (?:need|use|require|have) (?:the |an )?(?:internet|cloud|network|wifi|wi-fi|server)"
     r"(?: (?:connection|access))?(?: to .{0,30}| for .{0,30})?",
@@ -64,28 +58,28 @@ _RUNS = _any(
     r"are you (?:in the cloud|online|offline|local|on the internet|connected to the internet"
     r"|running (?:locally|offline|in the cloud|on .{0,20}))",
 )
-_BEING = _any(
+_BEING = sentence(
     r"are you (?:really |actually )?(?:(?:a |an )?(?:real |actual |living )?(?:human being|human"
     r"|person|man|woman|robot|machine|computer|program|ai|bot|artificial intelligence)"
     r"|alive|real)(?: or .{0,30})?",
     r"am i (?:talking|speaking) (?:to|with) (?:a |an )?(?:real )?(?:human being|human|person"
     r"|robot|machine|computer|program|ai|bot)(?: or .{0,30})?",
 )
-_REMEMBERS = _any(
+_REMEMBERS = sentence(
     r"(?:will|do|can|could) you (?:still )?remember (?:me|us|this|what .*|our .*|everything.*"
     r"|anything.*|my .*) ?(?:tomorrow|yesterday|next time|next week|last time|last week|last night"
     r"|the other day|after .*|when i (?:quit|close|restart|come back).*)",
 )
 
 
-def about_itself(words: str, sends_to: str, vad: VadConfig) -> str | None:
+def about_itself(words: str, sends_to: str, config: Config) -> str | None:
     """Return the answer to a question about the assistant itself; None for any other words.
 
     `sends_to`: the host that gets the user's voice and words; empty if they stay here.
     """
-    asked = " ".join(re.sub(r"[^\w'\- ]+", " ", words.lower().replace("’", "'")).split())
+    asked = plain_words(words)
     for pattern, told in (
-        (_HEARS, _hears(vad)),
+        (_HEARS, _hears(config.vad)),
         (_REMEMBERS, "Only this conversation. It is gone when you start a new one or quit."),
         (_KEEPS, _keeps(sends_to)),
         (_SENDS, _sends(sends_to)),
@@ -94,7 +88,12 @@ def about_itself(words: str, sends_to: str, vad: VadConfig) -> str | None:
     ):
         if pattern.fullmatch(asked):
             return told
-    return None
+    if sends_to or config.brain.instruction != type(config.brain)().instruction:
+        return None  # a server may have tools, and the user's instruction another name
+    # Imported here, because its patterns compile for long. The skills do it on their thread.
+    from voxtui.dialogue.abilities import ability
+
+    return ability(asked)
 
 
 def _hears(vad: VadConfig) -> str:

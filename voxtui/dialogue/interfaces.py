@@ -288,8 +288,9 @@ class Voice(Protocol):
 
 
 class Skills(Protocol):
-    """Answers what needs no model: the clock, sums, timers. An engine may have none.
+    """Answers what needs no model: the clock, sums, timers, what the user told.
 
+    An engine may have none.
     The rules belong to the person at this machine, so the engine of a server has none.
     """
 
@@ -304,9 +305,10 @@ class Skills(Protocol):
         """Return the local time. A brain is told the same. Any thread."""
         ...
 
-    def answer(self, words: str, again: bool) -> str | None:
+    def answer(self, words: str, again: bool, past: Past) -> str | None:
         """Return the answer to the user's final words, or None if the brain is to answer.
 
+        `past`: the turns before, because some questions are about the user's own words.
         What was asked for has then been done. `again`: the same utterance was answered before,
         so nothing is done twice. Called on a worker thread; takes about a millisecond.
         """

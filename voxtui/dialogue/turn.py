@@ -201,21 +201,21 @@ def _reply(
         for item in items:
             yield item
             if isinstance(item, UserTranscript) and (
-                answer := _answer_without_brain(turn, parts, skills, item.text)
+                answer := _answer_without_brain(turn, parts, skills, item.text, past)
             ):
                 break
     yield from answer or ()
 
 
 def _answer_without_brain(
-    turn: LiveTurn, parts: Parts, skills: Skills | None, words: str
+    turn: LiveTurn, parts: Parts, skills: Skills | None, words: str, past: Past
 ) -> list[Token] | None:
     """Return the answer of a rule, a token a word, or None if the brain has to answer."""
     if turn.cancelled or not turn.local:
         return None
-    answer = about_itself(words, parts.brain.sends_to, parts.config.vad)
+    answer = about_itself(words, parts.brain.sends_to, parts.config)
     if answer is None and skills is not None:
-        answer = skills.answer(words, again=turn.source == REPLAY)
+        answer = skills.answer(words, turn.source == REPLAY, past)
     if answer is None:
         return None
     turn.brain = SKILL

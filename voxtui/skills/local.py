@@ -14,6 +14,7 @@ from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang
 from voxtui.errors import InputError
 
 if TYPE_CHECKING:
+    from voxtui.dialogue.interfaces import Past
     from voxtui.skills.kept import Entries, Reminder, Timer
 
 LOOK_SECONDS = 1.0
@@ -71,7 +72,7 @@ class LocalSkills:
         if lock is not None:
             os.close(lock)
 
-    def answer(self, words: str, again: bool) -> str | None:
+    def answer(self, words: str, again: bool, past: Past = ()) -> str | None:
         """Return the answer to `words`, or None. See Skills."""
         from voxtui.skills.meaning import Fact, Question
         from voxtui.skills.requests import acts, carry_out
@@ -79,7 +80,7 @@ class LocalSkills:
 
         retry, self._retry = self._retry, ""
         now = self.now()
-        meaning = understand(words, now)
+        meaning = understand(words, now, _said(past))
         if meaning is None and retry:
             meaning = understand(retry.format(words.strip(" .?!")), now)
         match meaning:
@@ -119,8 +120,13 @@ class LocalSkills:
     # Runs on the thread of the skills.
 
     def _run(self) -> None:
-        for module in ("understand", "requests", "claims"):
-            import_module(f"voxtui.skills.{module}")
+        for module in (
+            "skills.understand",
+            "skills.requests",
+            "skills.claims",
+            "dialogue.abilities",
+        ):
+            import_module(f"voxtui.{module}")
         while self._rings and not self._closed:
             self._changed.clear()
             self._changed.wait(self._look())
@@ -175,3 +181,9 @@ class LocalSkills:
         self._kept.change(take)
         for entry, late in rung:
             self._emit(Rang(due_sentence(entry, late)))
+
+
+def _said(past: Past) -> list[str] | None:
+    """Return what the user said; None if a part of it is sound only, or a given text."""
+    known = all(turn.words is not None or isinstance(turn.user_input, str) for turn in past)
+    return [turn.user_text for turn in past] if known and not any(t.given for t in past) else None

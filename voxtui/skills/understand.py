@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 
-from voxtui.skills import clock, reminder_words, sums, timer_words, units
+from voxtui.skills import clock, reminder_words, sums, timer_words, told, units
 from voxtui.skills.meaning import Meaning
 from voxtui.skills.words import normalise, strip_courtesy
 
@@ -13,9 +14,10 @@ LONGEST_REQUEST = 200
 """Characters. A longer text is no request to a clock or a calculator."""
 
 
-def understand(sentence: str, now: datetime) -> Meaning | None:
+def understand(sentence: str, now: datetime, past: Sequence[str] | None = None) -> Meaning | None:
     """Return the meaning of `sentence` at the local time `now`; None if no skill understands it.
 
+    `past`: what the user said before, oldest first; None: that is not known in words.
     Takes well under a millisecond.
     """
     if len(sentence) > LONGEST_REQUEST or re.fullmatch(r"\d+-\d+", sentence.strip()):
@@ -27,4 +29,5 @@ def understand(sentence: str, now: datetime) -> Meaning | None:
         or clock.understand(text, now)
         or sums.understand(text)
         or units.understand(text)
+        or (told.understand(sentence, past) if past is not None else None)
     )
