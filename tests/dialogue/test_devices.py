@@ -16,7 +16,7 @@ from tests.fakes import (
     ScriptedBrain,
     frames,
 )
-from voxtui.dialogue import devices, turn_taking
+from voxtui.dialogue import devices, engine_loop
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.events import (
@@ -248,7 +248,7 @@ def test_the_default_replaces_a_speaker_that_is_missing_at_the_start() -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (devices, turn_taking):
+    for module in (devices, engine_loop):
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.005)
 
 

@@ -1,10 +1,38 @@
-"""The line that tells a model when the user speaks."""
+"""Tell the model when the user speaks."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from voxtui.dialogue.interfaces import Past
+from voxtui.dialogue.interfaces import Manner, Past, Skills
+from voxtui.dialogue.parts import Parts
+
+BEGUN_RECENTLY = timedelta(minutes=1)
+"""A text that was begun longer ago gets the time of its last key. Until then the work on it stays
+valid."""
+
+
+class TurnClock:
+    """Gives each turn its time, if the configuration and the skills have one."""
+
+    def __init__(self, skills: Skills | None, parts: Parts) -> None:
+        self._skills = skills
+        self._parts = parts
+
+    def local_time(self, begun: datetime | None = None) -> datetime | None:
+        """Return the time that the brain is told, or None if it is told none. Any thread.
+
+        That is `begun`, when the user began, if it is not long ago.
+        """
+        if self._skills is None or not self._parts.config.brain.clock:
+            return None
+        now = self._skills.now()
+        return begun if begun is not None and abs(now - begun) < BEGUN_RECENTLY else now
+
+    def told(self, manner: Manner, past: Past, begun: datetime | None = None) -> Manner:
+        """Return `manner` with the time of a turn after `past` that the user began at `begun`."""
+        at = self.local_time(begun)
+        return manner if at is None else manner.with_clock(clock_line(at, past))
 
 
 def clock_line(now: datetime, past: Past) -> str:

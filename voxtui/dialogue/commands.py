@@ -183,17 +183,17 @@ class Quit:
     """End the engine's thread."""
 
 
+NewTurn: TypeAlias = Talk | SendText | Answer | Redo
+"""A command that begins a turn, and ends the one before."""
+
 Command: TypeAlias = (
-    Talk
+    NewTurn
     | Release
-    | SendText
     | Give
-    | Answer
     | UseManner
     | Edit
     | Truncate
     | Typing
-    | Redo
     | Cancel
     | NewConversation
     | RecallConversation

@@ -24,11 +24,8 @@ from voxtui.dialogue.commands import (
 )
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.devices import FallbackDevices, SoundDevices
-from voxtui.dialogue.events import (
-    Died,
-    Event,
-    State,
-)
+from voxtui.dialogue.engine_loop import EngineLoop
+from voxtui.dialogue.events import Died, Event, State
 from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.history import History
 from voxtui.dialogue.inbox import Inbox, now
@@ -41,13 +38,10 @@ from voxtui.dialogue.interfaces import (
     SpeechDetector,
     Voice,
 )
-from voxtui.dialogue.listening import (
-    VoiceBargeIn,
-)
+from voxtui.dialogue.listening import VoiceBargeIn
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Mark
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
-from voxtui.dialogue.turn_taking import TurnTaking
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config, VadConfig
 
@@ -98,7 +92,7 @@ class Engine:
             sound_system,
         )
         self._barge_in = VoiceBargeIn(overhearing, config.vad) if overhearing else None
-        self._turn_taking = TurnTaking(
+        self._loop = EngineLoop(
             self._inbox,
             devices,
             detector,
@@ -113,16 +107,14 @@ class Engine:
         )
         self._local = local
         self._excepthook = threading.excepthook
-        self._thread = threading.Thread(
-            target=self._turn_taking.run, name="voxtui-engine", daemon=True
-        )
+        self._thread = threading.Thread(target=self._loop.run, name="voxtui-engine", daemon=True)
 
     # Called by the front end, on any thread.
 
     @property
     def state(self) -> State:
         """The current state. Only the engine's thread changes it."""
-        return self._turn_taking.state
+        return self._loop.turns.state
 
     def start(self) -> None:
         """Load the parts on the engine's thread. Raises VoxtuiError if no thread can be started."""
@@ -183,7 +175,7 @@ class Engine:
         """Take the next frame of any source."""
         if self.state is State.LOADING and not self._inbox.turn_waits:
             return  # no turn uses it, and thousands of frames may arrive during the loading
-        answering, barge_in = self._turn_taking.answering, self._barge_in
+        answering, barge_in = self._inbox.answering, self._barge_in
         if (
             answering is not None
             and barge_in is not None
@@ -219,7 +211,7 @@ class Engine:
 
     def typing(self, text: str) -> None:
         """Let the brain prepare for `text`, which is being typed; empty: for none."""
-        self._inbox.put_typing(text.strip(), self._turn_taking.local_time)
+        self._inbox.put_typing(text.strip(), self._loop.turns.clock.local_time)
 
     def redo(self, turn: int, text: str | None = None, at: float | None = None) -> int:
         """Answer the input of `turn` once more, or `text` instead of it.
@@ -252,24 +244,24 @@ class Engine:
 
     def mute(self, muted: bool) -> None:
         """Turn the voice off, even in the middle of a sentence, or on. Text goes on."""
-        self._turn_taking.parts.muted = muted
+        self._loop.parts.muted = muted
 
     @property
     def level(self) -> float:
         """The microphone's peak, 0..1."""
-        return self._turn_taking.parts.devices.level
+        return self._loop.parts.devices.level
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds until `audio.max_utterance_s` ends the recording; None: there is none."""
-        return self._turn_taking.listener.seconds_left
+        return self._loop.listener.seconds_left
 
     def close(self, seconds: float | None = None) -> None:
         """End the turn in progress, or the loading; close every part and join the thread.
 
         Waits `seconds` at most, because loading a model cannot be interrupted.
         """
-        self._turn_taking.closing = True
+        self._loop.parts.closing = True
         self._inbox.put_after_cancel(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(seconds)
@@ -279,7 +271,7 @@ class Engine:
     def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
         """Report an exception of one of our threads; it ends the program. Runs on that thread."""
         ours = bug.thread is not None and bug.thread.name.startswith(OUR_THREADS)
-        if self._turn_taking.closing or bug.exc_value is None or not ours:
+        if self._loop.parts.closing or bug.exc_value is None or not ours:
             self._excepthook(bug)
         else:
             self._emit(Died(bug.exc_value))

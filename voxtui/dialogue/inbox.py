@@ -41,8 +41,8 @@ class Inbox:
         """the latest turn created; the latest turn taken out of the queue"""
         self.typing = Typing("", threading.Event())
         """the latest state of the text that is being typed"""
-        self.ringing: TurnHandle | None = None
-        """of the sentence that is spoken; not a turn, so its number is negative"""
+        self.answering: TurnHandle | None = None
+        """the turn that is answered; a negative number: the sentence of a timer or reminder"""
 
     @property
     def turn_waits(self) -> bool:
@@ -112,10 +112,10 @@ class Inbox:
 
     def silence(self) -> bool:
         """End the sentence of a timer or reminder. Return False if none is spoken."""
-        ringing = self.ringing
-        if ringing is None or ringing.cancelled.is_set():
+        answering = self.answering
+        if answering is None or answering.number > 0 or answering.cancelled.is_set():
             return False
-        ringing.cancel()
+        answering.cancel()
         return True
 
     def _create(self, handle: TurnHandle) -> None:

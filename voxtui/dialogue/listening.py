@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
+from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Finished:
     """`audio.max_utterance_s` ended it"""
     overflows: int
     """gaps: sound that was lost because the device was not read in time"""
+    spoken: str = ""
+    """our own speech that the utterance may be an echo of; empty: none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,9 @@ class Listener:
         self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
         self._live: _LiveRecording | None = None
         self._echo = (0.0, 0.0)
+        """when our own speech began and ended (monotonic seconds)"""
+        self._spoken = ("", 0.0)
+        """our latest words, and when they ended (monotonic seconds)"""
 
     @property
     def recording(self) -> Recording | None:
@@ -180,7 +186,8 @@ class Listener:
         utterance = recording.utterance()
         enough = recording.speech_seconds >= self._config.vad.min_speech_ms / 1000
         if utterance is not None and enough:
-            return Finished(utterance, released_at, live.too_long, overflows)
+            spoken = self._spoken_over(utterance) if live.source == MICROPHONE else ""
+            return Finished(utterance, released_at, live.too_long, overflows, spoken)
         self._give_back(live, frames)
         seconds = released_at - live.began_at
         by_microphone = live.source == MICROPHONE
@@ -196,9 +203,19 @@ class Listener:
         """Hands-free: begin nothing before the speech in progress has ended."""
         self._endpointer.skip()
 
-    def ignore_echo(self, first_sound: float, last_sound: float) -> None:
-        """Drop frames that were captured while our own speech was audible."""
-        self._echo = (first_sound, last_sound)
+    def note_speech(self, marks: Marks, words: str = "") -> None:
+        """Drop frames that were captured while our own speech was audible.
+
+        `words`: what was spoken; empty for another sound.
+        """
+        first = marks.at(Mark.FIRST_SOUND)
+        if first is None:
+            return
+        last = marks.at(Mark.LAST_SOUND)
+        ended_at = time.monotonic() if last is None else last
+        self._echo = (first, ended_at)
+        if words:
+            self._spoken = (words, ended_at)
 
     def _starts(self, frame: Frame) -> bool:
         return self._endpointer.starts(self._gate.verdict(self._detector.probability(frame)))
@@ -224,6 +241,14 @@ class Listener:
         """Return frames to the pre-roll: a word may have begun in them."""
         if live.source == MICROPHONE:
             self._recent = deque([*frames, *self._recent], self._recent.maxlen)
+
+    def _spoken_over(self, utterance: Utterance) -> str:
+        """Return our speech that an utterance over it may be an echo of; empty: none."""
+        words, ended_at = self._spoken
+        if not self._config.vad.listen_while_speaking or not utterance.speech:
+            return ""
+        began_at = utterance.ended_at - (utterance.speech[-1][1] - utterance.speech[0][0])
+        return words if began_at < ended_at else ""
 
     def _is_echo(self, frame: Frame, seconds: float) -> bool:
         """Return True if `frame` holds our own speech, or its echo of up to `seconds`."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.devices import SoundDevices
-from voxtui.dialogue.events import Event, Loaded, Notice
-from voxtui.dialogue.interfaces import Brain, Progress, Speaker, Voice
+from voxtui.dialogue.events import Event, Loaded, Loading, Notice
+from voxtui.dialogue.interfaces import Brain, Speaker, Voice
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.speech import VoiceWorker
@@ -22,8 +22,7 @@ CHECK_RATE, CHECK_SECONDS = 48_000, 0.25
 class Parts:
     """The brain, the voice and the devices in use.
 
-    Only the engine's thread loads, replaces and closes them. `progress` reports each step of
-    loading; it may raise to abort it.
+    Only the engine's thread loads, replaces and closes them.
     """
 
     def __init__(
@@ -33,10 +32,11 @@ class Parts:
         voice: Voice | Loaders[Voice] | None,
         config: Config,
         emit: Callable[[Event], object],
-        progress: Progress,
     ) -> None:
         self.devices = devices
         self.config = config
+        self.closing = False
+        """the program ends, so the loading stops; any thread may set it"""
         self.muted = False
         """no answer is spoken; any thread may set it"""
         self.voice: VoiceWorker | None = None
@@ -44,7 +44,6 @@ class Parts:
         self._brains = _brain_loaders(brain)
         self._voices = None if voice is None else _voice_loaders(voice)
         self._emit = emit
-        self._progress = progress
 
     @property
     def brain(self) -> Brain:
@@ -87,6 +86,12 @@ class Parts:
             brain_name=self.brain.name,
             changed=changed,
         )
+
+    def report(self, events: list[Event]) -> None:
+        """Report the parts in use, then the events that explain what changed."""
+        self._emit(self.loaded())
+        for event in events:
+            self._emit(event)
 
     def replace(self, change: ReplaceParts, stopped: Callable[[], bool]) -> Marks:
         """Use the parts of `change`, once each of them is ready; close those they replace.
@@ -161,6 +166,11 @@ class Parts:
         if self._brain is not None:
             self._brain.close()
 
+    def _progress(self, step: str, fraction: float | None) -> None:
+        if self.closing:
+            raise Closing
+        self._emit(Loading(step, fraction))
+
     def _load_voice(self, voices: Loaders[Voice], config: Config) -> VoiceWorker:
         workers = voices.map(lambda voice: VoiceWorker(voice, config.voice.timeout_s))
         loaded = workers.load(lambda worker: worker.warm_up(self._progress))
@@ -218,6 +228,10 @@ def _close_given(change: ReplaceParts) -> None:
     for part in (change.microphone, change.speaker, change.voice, change.brain):
         if not isinstance(part, str | Loaders | None):
             part.close()
+
+
+class Closing(Exception):
+    """Aborts the loading, because the program ends."""
 
 
 def play_check_tone(speaker: Speaker, marks: Marks, stopped: Callable[[], bool]) -> None:

@@ -1,10 +1,16 @@
-"""Estimate the rest of the time in which a model reads a long prompt."""
+"""Let a brain read what comes before the user's next words, and report how far it is."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 
-from voxtui.dialogue.events import Reading
+from voxtui.dialogue.events import Event, Notice, Reading
+from voxtui.dialogue.given import GivenText, estimated_tokens, fit
+from voxtui.dialogue.history import History
+from voxtui.dialogue.interfaces import Manner
+from voxtui.dialogue.parts import Parts
 
 LEAST_TOKENS = 80
 """A prompt with fewer tokens left is not reported: it is read within some seconds."""
@@ -32,3 +38,48 @@ class ReadingProgress:
         new = done - known
         left = (total - done) * (now - began) / new if new else None
         return Reading(new, total - known, left)
+
+
+class PastReader:
+    """Gives texts to the conversation, and lets the brain read the history before the next turn.
+
+    Used on the engine's thread.
+    """
+
+    def __init__(self, parts: Parts, history: History, emit: Callable[[Event], object]) -> None:
+        self._parts = parts
+        self._history = history
+        self._emit = emit
+        self._progress = ReadingProgress()
+
+    def read(self, manner: Manner) -> None:
+        """Let the brain read the history. Returns at once; another turn ends it."""
+        never = threading.Event()
+        self._parts.brain.read(self._history.past, self._report, never, manner)
+
+    def give(self, given: GivenText) -> None:
+        """Add what fits of a text to the history, and say what does not."""
+        used = sum(estimated_tokens(turn.user_text) for turn in self._history.past if turn.given)
+        most = self._parts.config.input.tokens(self._parts.brain_name)
+        kept, said = fit(given, most - used)
+        if kept is not None:
+            self._history.give(kept.as_turn())
+            said += self._leaving()
+        complete = kept is not None and kept.text == given.text and not self._parts.sends_to
+        self._emit(Notice(said, "information" if complete else "warning"))
+
+    def warn_of_leaving(self) -> None:
+        """Say so if another brain sends given texts to another machine."""
+        if leaving := self._leaving():
+            self._emit(Notice(f"This conversation has a given text.{leaving}"))
+
+    def _leaving(self) -> str:
+        """Return where given texts go that leave this machine; empty: they stay here."""
+        hosts = self._parts.sends_to
+        if not hosts or not any(turn.given for turn in self._history.past):
+            return ""
+        return f" It goes to {hosts} with your next words, unless you begin a new conversation."
+
+    def _report(self, done: int, total: int) -> None:
+        if (reading := self._progress.take(done, total)) is not None:
+            self._emit(reading)

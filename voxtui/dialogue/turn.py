@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -22,9 +21,18 @@ from voxtui.dialogue.data import (
     Utterance,
 )
 from voxtui.dialogue.echo import is_echo
-from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, SpokenUpTo, State, UserWords
+from voxtui.dialogue.events import (
+    Caption,
+    Event,
+    Notice,
+    Remark,
+    ReplyText,
+    SpokenUpTo,
+    State,
+    UserWords,
+)
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Skills
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Skills
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.dialogue.parts import Parts
 from voxtui.dialogue.prefetch import Prefetched, prefetch
@@ -102,6 +110,16 @@ class LiveTurn:
             paced=self.paced,
             error=error,
         )
+
+
+def captions(handle: TurnHandle, emit: Emit) -> OnWords:
+    """Return what reports the words so far of a turn. It is called on a thread of the brain."""
+
+    def report(text: str, settled: int) -> None:
+        if not handle.cancelled.is_set():
+            emit(Caption(handle.number, text, settled))
+
+    return report
 
 
 def take_turn(
@@ -288,22 +306,3 @@ def speak_alone(
     turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
     with prefetch((Token(word) for word in _words(sentence)), "ring") as tokens:
         _speak(turn, tokens, parts, emit, set_state)
-
-
-def transcribe_idle(
-    turn: LiveTurn, parts: Parts, history: History, emit: Emit
-) -> Generator[None, None, None]:
-    """Transcribe the utterance for the screen and the history, one token a step.
-
-    The next turn ends it, by the cancel flag of this one; but one that is only kept is transcribed
-    to its end. Raises ModelError.
-    """
-    if not isinstance(turn.user_input, Utterance):
-        return
-    words, cancelled = "", threading.Event() if turn.keeps else turn.handle.cancelled
-    for token in parts.brain.transcribe(turn.user_input, cancelled):
-        words += token.text
-        yield
-    if words.strip() and not cancelled.is_set():
-        history.set_words(turn.number, words.strip())
-        emit(UserWords(turn.number, words.strip()))

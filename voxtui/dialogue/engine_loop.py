@@ -1,0 +1,249 @@
+"""The engine's loop: frames and commands in their order, and the parts between two turns.
+
+During an answer the thread is inside that turn. The turn's cancel flag ends the turn early; the
+front end sets that flag at the key press.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty
+
+from voxtui.dialogue.commands import (
+    Answer,
+    Cancel,
+    Command,
+    DeviceLost,
+    Edit,
+    Give,
+    NewConversation,
+    NewTurn,
+    Quit,
+    RecallConversation,
+    Redo,
+    Release,
+    ReplaceParts,
+    RescanDevices,
+    Ring,
+    SendText,
+    Talk,
+    Truncate,
+    Typing,
+    UseManner,
+)
+from voxtui.dialogue.data import MICROPHONE, Frame
+from voxtui.dialogue.devices import LOOK_SECONDS, SoundDevices
+from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
+from voxtui.dialogue.history import History
+from voxtui.dialogue.inbox import Inbox
+from voxtui.dialogue.interfaces import Brain, Skills, SpeechDetector, Voice
+from voxtui.dialogue.listening import Listener, VoiceBargeIn
+from voxtui.dialogue.loaders import Loaders
+from voxtui.dialogue.parts import Closing, Parts
+from voxtui.dialogue.ringing import Ringer
+from voxtui.dialogue.turn_taking import TurnTaking
+from voxtui.errors import VoxtuiError
+from voxtui.settings.schema import Config
+
+WAIT_SECONDS = 0.1
+"""Interval of a wait for the source of a recording. Intervals are counted, because the clock goes
+on during a suspend (Ctrl+Z)."""
+
+
+class EngineLoop:
+    """Takes frames and commands out of the inbox; loads, replaces and closes the parts.
+
+    Everything runs on the engine's thread. Other threads may read `parts`, `listener` and `turns`.
+    For the parameters see Engine.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        devices: SoundDevices,
+        detector: SpeechDetector,
+        brain: Brain | Loaders[Brain],
+        voice: Voice | Loaders[Voice] | None,
+        config: Config,
+        emit: Callable[[Event], object],
+        barge_in: VoiceBargeIn | None,
+        skills: Skills | None,
+        local: bool,
+        captions: bool,
+    ) -> None:
+        self.parts = Parts(devices, brain, voice, config, emit)
+        self.listener = Listener(detector, config)
+        self._history = History(config.history)
+        self.turns = TurnTaking(
+            inbox, self.parts, self.listener, self._history, emit, barge_in, skills, local, captions
+        )
+        self._inbox = inbox
+        self._emit = emit
+        self._barge_in = barge_in
+        self._skills = skills
+        self._ringer = Ringer(inbox, self.parts, self.listener, emit, self.turns.set_state)
+
+    def run(self) -> None:
+        """Load the parts; then take one item after the other until Quit. The engine's thread."""
+        try:
+            if self._skills is not None:
+                self._skills.start(self._ringer.report)
+            self._load()
+            while not self.parts.closing and not isinstance(item := self._next(), Quit):
+                if item is None:
+                    self.turns.act_on(self.listener.finish())
+                else:
+                    self._take(item)
+                if self.parts.devices.speaker_lost:
+                    self.parts.report(self.parts.devices.replace_speaker())
+                if self.turns.is_quiet and not self._inbox.turn_waits:
+                    self._ring()
+        except Closing:
+            pass
+        except BaseException as error:  # noqa: BLE001 - the front end raises it
+            self._emit(Died(error))
+        finally:
+            self.turns.idle.end()
+            if self._skills is not None:
+                self._skills.close()
+            self.parts.close()
+
+    def _next(self) -> Frame | Command | None:
+        """Return the next item; None once the source of the recording has stopped.
+
+        While there is none, transcribe the last utterance, a token at a time.
+        """
+        if (frame := self._inbox.replayed()) is not None:
+            return frame
+        while (wait_s := self.turns.idle.wait_s) is not None and self._inbox.empty():
+            if wait_s > 0:
+                with suppress(Empty):
+                    return self._inbox.get(timeout=wait_s)
+            else:
+                self.turns.idle.step()
+        waited, patience = 0.0, self.listener.patience_s
+        while patience is None or waited < patience:
+            if self.turns.is_quiet and (events := self.parts.devices.look()):
+                self.parts.report(events)
+            idle_s = LOOK_SECONDS if self.parts.devices.missing else None
+            try:
+                return self._inbox.get(timeout=idle_s if patience is None else WAIT_SECONDS)
+            except Empty:
+                waited += WAIT_SECONDS
+        return None
+
+    def _take(self, item: Frame | Command) -> None:
+        if isinstance(item, Frame):
+            self.turns.hear(item)
+            return
+        if isinstance(item, NewTurn):
+            self._inbox.taken = item.turn
+        if isinstance(item, NewTurn | NewConversation | ReplaceParts | RescanDevices):
+            self.turns.abandon_utterance()
+        match item:
+            case Talk(handle, at, source, paced):
+                self.turns.begin(handle, at, source, paced)
+            case Release(at, number, answers):
+                self.turns.release(at, number, answers)
+            case Answer(handle, manner):
+                self.turns.answer_history(handle, manner)
+            case SendText(handle, text, begun):
+                self.turns.answer_text(handle, text.strip(), begun)
+            case Redo(handle, again, text):
+                self.turns.redo(handle, again, text)
+            case Cancel(number):
+                self.turns.cancel_utterance(number)
+            case Typing():
+                # A later one, or a turn, is already in the inbox unless both are the newest.
+                if item is self._inbox.typing and not self._inbox.turn_waits:
+                    self.turns.read_ahead(item)
+            case Give(given):
+                self.turns.reader.give(given)
+                self.turns.read_past()
+            case NewConversation():
+                self._history.forget()
+                self.turns.read_past()
+            case RecallConversation():
+                self._history.recall()
+                self.turns.read_past()
+            case Edit(change):
+                change(self._history)
+            case Truncate(number, seconds):
+                self.turns.truncate(number, seconds)
+            case UseManner():
+                self.turns.use_manner(item)
+            case ReplaceParts():
+                self._replace_parts(item)
+            case RescanDevices():
+                self._rescan_devices()
+            case DeviceLost(opening, message):
+                self._replace_microphone(opening, message)
+            case Ring(sentence):
+                self._ringer.add(sentence)
+            case Quit():
+                pass
+
+    def _load(self) -> None:
+        self.turns.set_state(State.LOADING)
+        # Before the models, so that a silent microphone is noticed while they load.
+        for event in self.parts.devices.open():
+            self._emit(event)
+        try:
+            self.listener.warm_up()
+            if self._barge_in is not None:
+                self._barge_in.warm_up()
+            self.parts.load()
+        except VoxtuiError as error:
+            self.parts.devices.close()
+            self._emit(LoadFailed(error))
+            return
+        self._emit(self.parts.loaded())
+        self.turns.set_state(State.READY)
+
+    def _replace_parts(self, change: ReplaceParts) -> None:
+        """Use the parts of `change`; if one of them fails, keep all present parts."""
+        self.turns.idle.end()  # it uses the brain, which may be closed
+        if self.turns.state is State.LOADING:  # the start failed
+            self.parts.adopt(change)
+            self.listener.use(change.config)
+            self._load()
+            return
+        self.turns.set_state(State.LOADING)
+        newest, changed = self._inbox.newest, False
+        try:
+            tone = self.parts.replace(change, lambda: self._inbox.newest is not newest)
+            self.listener.note_speech(tone)
+            self.listener.use(change.config)
+            changed = True
+        except VoxtuiError as error:
+            self._emit(ChangeFailed(error))
+        self._emit(self.parts.loaded(changed))
+        self.turns.set_state(State.READY)
+        if change.brain is not None:
+            self.turns.reader.warn_of_leaving()
+        self.turns.read_past()
+
+    def _replace_microphone(self, opening: object, message: str) -> None:
+        """Replace the lost microphone; answer the speech that it had captured."""
+        if self.turns.state is State.LOADING or not self.parts.devices.is_in_use(opening):
+            return
+        if not self.parts.devices.is_unproven:  # the loss of the one before was reported
+            self._emit(Notice(message, "error"))
+        self.parts.report(self.parts.devices.replace_microphone())
+        if self.listener.source == MICROPHONE:
+            self.turns.act_on(self.listener.finish())
+
+    def _rescan_devices(self) -> None:
+        if self.turns.state is State.LOADING:
+            self.turns.refuse()
+            return
+        self.turns.set_state(State.LOADING)
+        self.parts.report(self.parts.devices.rescan_devices())
+        self.turns.set_state(State.READY)
+
+    def _ring(self) -> None:
+        """Speak what a timer or a reminder says, if one is due."""
+        if sentence := self._ringer.next():
+            self.turns.idle.end()
+            self._ringer.ring(sentence)
