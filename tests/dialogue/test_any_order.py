@@ -313,8 +313,10 @@ class AnyOrder(RuleBasedStateMachine):
             return
         self.gate.hold(False)
         self.turn, self.source = None, "microphone"
+        before = self.loaded()
         lost.unplug()
-        self.until(lambda: lost.closed)
+        # Frames between the two microphones are lost, and may be.
+        self.until(lambda: lost.closed and self.loaded() > before)
 
     @rule(brain=st.booleans())
     def choose(self, brain: bool) -> None:
@@ -329,6 +331,9 @@ class AnyOrder(RuleBasedStateMachine):
         # What is heard meanwhile is lost, and may be.
         self.until(lambda: self.changes() > before)
         self.until(lambda: self.engine.state is not State.LOADING)
+
+    def loaded(self) -> int:
+        return sum(isinstance(event, Loaded) for event in self.log)
 
     def changes(self) -> int:
         return sum(isinstance(event, Loaded) and event.changed for event in self.log)
