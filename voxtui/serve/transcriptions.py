@@ -42,12 +42,13 @@ ENGLISH = ("en", "english")
 
 MEDIA = {"text": "text/plain", "srt": "text/plain", "vtt": "text/vtt"}
 
-FOREIGN_MODELS = ("whisper", "gpt-", "tts-")
-"""Prefixes of OpenAI's names. A client may insist on one; it gets the model that is loaded."""
+FOREIGN_MODELS = ("whisper", "gpt-", "tts-", "voxtral")
+"""Prefixes of OpenAI's and Mistral's names. A client may insist on one; it gets the model that is
+loaded."""
 
 
 def check_model(name: str, ours: str) -> None:
-    """Raise Refusal (404) unless `name` is `ours`, empty, or one of OpenAI's."""
+    """Raise Refusal (404) unless `name` is `ours`, empty, or has one of FOREIGN_MODELS."""
     if name not in ("", ours) and not name.startswith(FOREIGN_MODELS):
         raise Refusal(
             404, f"There is no model {name!r} here, only {ours!r}.", param="model",
