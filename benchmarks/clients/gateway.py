@@ -1,0 +1,228 @@
+"""Gateways before a model server: what a session costs them, and two of them behind nginx.
+
+    python -m benchmarks.clients.gateway [--url http://127.0.0.1:8931/v1 --model tiny-voxtral]
+
+Without --url the model server is one whose parts only wait. nginx must be installed. Prints a line
+for each number; fails if a client behind nginx is not answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+import math
+import re
+import socket
+import subprocess
+import time
+import urllib.request
+import wave
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from voxtui.audio.clips import load_clip
+from voxtui.audio.resampling import resample
+from voxtui.bench.realtime_client import PIECE_SECONDS, RATE, Line, messages
+from voxtui.bench.server import Server, started
+from voxtui.dialogue.data import SAMPLE_RATE
+from voxtui.errors import RemoteError
+from voxtui.records.metrics import spread
+from voxtui.wiring import target_clips
+
+HERE = Path(__file__).absolute().parent
+
+SPOKEN_SECONDS = 10.0
+
+TEXT = (
+    "The kettle is on, the bread is in the oven, and the soup needs ten more minutes. "
+    "Would you lay the table, please, and call the others when you are done?"
+)
+
+CLIENTS, TURNS = 8, 5
+
+NGINX_SECONDS = 10.0
+
+COUNTED = re.compile(r'requests_total\{endpoint="realtime",status="101"\} (\S+)')
+
+
+def gateway(url: str, model: str, sessions: int, port: int = 0) -> list[str]:
+    """Return the arguments that start a gateway."""
+    return [
+        "serve", "--brain", "remote", "--host", "127.0.0.1", "--port", str(port),
+        "--sessions", str(sessions), "--set", f"brain.remote.url={url}",
+        "--set", f"brain.remote.model={model}",
+    ]  # fmt: skip
+
+
+def memory(url: str, model: str) -> None:
+    """Print what a gateway holds, and what one session more adds."""
+    for sessions in (1, 4):
+        with started("voxtui", gateway(url, model, sessions)) as server:
+            held = psutil.Process(server.pid).memory_info().rss / 2**20
+        print(f"{sessions} sessions: {held:.0f} MB, ready after {server.start_seconds:.0f} s")
+
+
+async def listen(server: Server, spoken: list[bytes]) -> None:
+    line = await Line.open(server.url)
+    began = time.monotonic()
+    for count, message in enumerate(spoken, 1):
+        await asyncio.sleep(began + count * PIECE_SECONDS - time.monotonic())
+        await line.send(message)
+    line.close()
+
+
+def processor_time(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def cost(url: str, model: str, spoken: list[bytes]) -> None:
+    """Print the seconds of a core for a second of sound, in each direction."""
+    with started("voxtui", gateway(url, model, 1)) as server:
+        process = psutil.Process(server.pid)
+        say(server)  # the first use of the voice and of the detector is dearer
+        asyncio.run(listen(server, spoken[:25]))
+        before = processor_time(process)
+        asyncio.run(listen(server, spoken))
+        heard = processor_time(process) - before
+        before = processor_time(process)
+        seconds = say(server)
+        spoke = processor_time(process) - before
+    print(f"listening: {heard / (len(spoken) * PIECE_SECONDS):.3f} of a core")
+    print(f"speaking: {spoke / seconds:.3f} of a core for each second of speech")
+
+
+def say(server: Server) -> float:
+    """Return the seconds of the speech of TEXT."""
+    request = urllib.request.Request(
+        f"{server.url}/audio/speech", json.dumps({"input": TEXT}).encode()
+    )
+    with urllib.request.urlopen(request) as answer:
+        sound = io.BytesIO(answer.read())
+    with wave.open(sound) as file:
+        return (len(sound.getvalue()) - 44) / 2 / file.getframerate()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@contextmanager
+def nginx(first: int, second: int) -> Generator[str]:
+    """Run nginx before two ports, and yield the URL of its API."""
+    port = free_port()
+    text = (HERE / "nginx.conf").read_text()
+    for name, value in (("first", first), ("second", second), ("port", port)):
+        text = text.replace(f"{{{name}}}", str(value))
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "nginx.conf").write_text(text)
+        process = subprocess.Popen(["nginx", "-p", folder, "-c", "nginx.conf"])
+        try:
+            wait_for(port)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def wait_for(port: int) -> None:
+    until = time.monotonic() + NGINX_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)  # nginx starts
+
+
+async def converse(url: str, spoken: list[bytes]) -> list[float]:
+    """Return the milliseconds to the first sound of each answer."""
+    line = await Line.open(url)
+    found: list[float] = []
+    for _ in range(TURNS):
+        answer = await line.turn(spoken)
+        if answer.first_sound_ms is None:
+            raise RemoteError("An answer had no sound.")
+        found.append(answer.first_sound_ms)
+    line.close()
+    return found
+
+
+async def converse_all(url: str, spoken: list[bytes]) -> list[float]:
+    found = await asyncio.gather(*(converse(url, spoken) for _ in range(CLIENTS)))
+    return [ms for one in found for ms in one]
+
+
+def events_apart(url: str) -> float:
+    """Return the seconds from the first to the last piece of a streamed answer."""
+    body = {"stream": True, "messages": [{"role": "user", "content": "Hello."}]}
+    request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode())
+    with urllib.request.urlopen(request) as answer:
+        answer.readline()
+        began = time.monotonic()
+        while answer.readline():
+            pass
+    return time.monotonic() - began
+
+
+def sessions_of(server: Server) -> int:
+    with urllib.request.urlopen(server.url.replace("/v1", "/metrics")) as metrics:
+        found = COUNTED.search(metrics.read().decode())
+    return int(float(found[1])) if found else 0
+
+
+def behind_nginx(url: str, model: str, spoken: list[bytes]) -> None:
+    """Let CLIENTS talk to two gateways through nginx. Raises RemoteError if one gets no answer."""
+    ports = free_port(), free_port()
+    with ExitStack() as stack:
+        gateways = [
+            stack.enter_context(started("voxtui", gateway(url, model, CLIENTS // 2, port)))
+            for port in ports
+        ]
+        proxy = stack.enter_context(nginx(*ports))
+        for name, address in (("one gateway, without nginx", gateways[0].url), ("nginx", proxy)):
+            alone = asyncio.run(converse(address, spoken))
+            times = spread(alone)
+            assert times is not None
+            print(f"1 client, {name}: first sound p50 {times.p50:.0f} ms, p95 {times.p95:.0f}")
+        times = spread(asyncio.run(converse_all(proxy, spoken)))
+        assert times is not None
+        print(
+            f"{CLIENTS} clients over two gateways: {CLIENTS * TURNS} answers, "
+            f"first sound p50 {times.p50:.0f} ms, p95 {times.p95:.0f}"
+        )
+        for server in gateways:
+            print(f"{server.url}: {sessions_of(server)} sessions")
+        print(f"a streamed answer came over {events_apart(proxy) * 1000:.0f} ms, not at once")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--url", help="the API of the model server")
+    parser.add_argument("--model", default="whisper-1")
+    asked = parser.parse_args()
+    clip = load_clip(target_clips()[0], math.inf)
+    spoken = messages(resample(clip.samples, SAMPLE_RATE, RATE))
+    long = (spoken * math.ceil(SPOKEN_SECONDS / PIECE_SECONDS / len(spoken)))[
+        : round(SPOKEN_SECONDS / PIECE_SECONDS)
+    ]
+    with ExitStack() as stack:
+        url = asked.url
+        if url is None:
+            url = stack.enter_context(started("voxtui.bench.scripted_server", [str(CLIENTS)])).url
+        memory(url, asked.model)
+        cost(url, asked.model, long)
+        behind_nginx(url, asked.model, spoken)
+
+
+if __name__ == "__main__":
+    main()
