@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.visual import Visual
@@ -12,7 +13,7 @@ from textual.widgets import Input
 
 from tests.ui.conftest import screen
 from voxtui.dialogue.events import ReplyText
-from voxtui.ui.conversation.entry import LONGEST_LINE, Entry
+from voxtui.ui.conversation.entry import LONGEST_LINE, Entry, Line
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_view import TurnView
 
@@ -22,20 +23,31 @@ class OneTranscript(App[None]):
         yield Transcript()
 
 
-def grown(transcript: Transcript, pieces: list[str]) -> str:
-    """Return the text in the transcript after `pieces` were appended one by one."""
+def entry(text: str, lit: int | None) -> Entry:
+    made = Entry("vox", "Vox", Content(text), muted=lit is not None)
+    made.lit = lit
+    return made
+
+
+def grown(transcript: Transcript, pieces: list[str], lit: int | None) -> list[Line]:
+    """Return the lines of an entry to which `pieces` were appended one by one."""
     transcript.clear()
-    entry = Entry("vox", "Vox", Content())
-    transcript.add(entry)
+    growing = entry("", lit)
+    transcript.add(growing)
     for piece in pieces:
-        transcript.append(entry, piece)
-    return transcript.text
+        transcript.append(growing, piece)
+    return simplified(growing)
 
 
-def written(transcript: Transcript, text: str) -> str:
+def written(transcript: Transcript, text: str, lit: int | None) -> list[Line]:
     transcript.clear()
-    transcript.add(Entry("vox", "Vox", Content(text)))
-    return transcript.text
+    transcript.add(whole := entry(text, lit))
+    return simplified(whole)
+
+
+def simplified(shown: Entry) -> list[Line]:
+    """Return its lines with neighbours of one style joined."""
+    return [list(Segment.simplify(line)) for line in shown.lines]
 
 
 PIECE = st.text("ab 字\t\n-\u0301", max_size=30)
@@ -47,10 +59,10 @@ async def test_an_entry_that_grew_looks_like_one_that_was_wrapped_at_once() -> N
         transcript = app.query_one(Transcript)
 
         @settings(max_examples=50, deadline=None)
-        @given(st.lists(PIECE, max_size=12))
-        def same(pieces: list[str]) -> None:
-            at_once = written(transcript, "".join(pieces))
-            assert grown(transcript, pieces) == at_once
+        @given(st.lists(PIECE, max_size=12), st.none() | st.integers(0, 60))
+        def same(pieces: list[str], lit: int | None) -> None:
+            at_once = written(transcript, "".join(pieces), lit)
+            assert grown(transcript, pieces, lit) == at_once
 
         same()
 

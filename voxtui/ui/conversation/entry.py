@@ -64,6 +64,7 @@ class Entry:
     __slots__ = (
         "_added",
         "_content",
+        "_length",
         "column",
         "figure",
         "height",
@@ -108,6 +109,8 @@ class Entry:
         self._content = content
         self._added: list[str] = []
         """text not yet in `_content`: joining it for each token would be quadratic"""
+        self._length = len(content.plain)
+        """characters of the content"""
 
     @property
     def content(self) -> Content:
@@ -118,7 +121,7 @@ class Entry:
 
     @content.setter
     def content(self, content: Content) -> None:
-        self._content = content
+        self._content, self._length = content, len(content.plain)
         self._added.clear()
 
     def append(self, text: str, look: Look, widget: Widget) -> tuple[int, list[Line]]:
@@ -127,9 +130,10 @@ class Entry:
         Wraps the last line again, not the lines above: lines break at the first place that fits,
         so later text cannot move a break. An answer thus costs its length, not its square.
         """
+        last_line = self._length - len(self.tail)  # or earlier: each tab is several characters
         expanded = self._add(text)
         before = self.lines
-        if not before or self.look is not look or self.lit is not None:
+        if not before or self.look is not look or (self.lit is not None and self.lit > last_line):
             self.wrap(look, widget)
             return 0, before
         first = len(before)
@@ -198,6 +202,7 @@ class Entry:
     def _add(self, text: str) -> str:
         """Add unstyled `text` at the end; return it with tabs expanded. Does not wrap."""
         self._added.append(text)
+        self._length += len(text)
         stop = self.column % TAB_CELLS
         expanded = (" " * stop + text).expandtabs(TAB_CELLS)[stop:]
         _, line_break, last = expanded.rpartition("\n")
