@@ -133,7 +133,7 @@ class Person:
 
 
 def wait_until(at: float) -> None:
-    time.sleep(max(0.0, at - time.monotonic()))
+    time.sleep(max(0.0, at - time.monotonic()))  # a person types in real time
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def converse(way: str, turns: int, config: Config) -> list[Turn]:
     done: list[Turn] = []
     with person(config) as there:
         for number, question in enumerate(questions):
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(PAUSE_SECONDS)  # a person listens; the brain may read the history
             turn = there.say(spoken[number]) if spoken else there.type(question)
             done.append(turn)
             sys.stderr.write(

@@ -58,7 +58,7 @@ OpenClip: TypeAlias = Callable[[Path], Speak]
 """Reads a clip. Raises InputError."""
 
 
-MODEL_KEYS = frozenset(("brain.name", "generation.preset", "voice.engine"))
+MODEL_KEYS = frozenset(("brain.name", "brain.embedded.model", "generation.preset", "voice.engine"))
 """Config keys whose new value loads a model."""
 
 

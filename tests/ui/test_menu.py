@@ -27,6 +27,7 @@ from voxtui.dialogue.events import (
     StateChanged,
 )
 from voxtui.errors import DeviceError, ModelError, ModelMissing
+from voxtui.models.catalogue import CHAT_MODELS
 from voxtui.settings.schema import (
     BrainConfig,
     Config,
@@ -36,7 +37,7 @@ from voxtui.settings.schema import (
     VoxtralBrainConfig,
 )
 from voxtui.settings.sources import load_config
-from voxtui.ui.menu import Choice
+from voxtui.ui.menu import Choice, part_choices
 from voxtui.ui.palette import Entry
 from voxtui.ui.themes import AUTO, DARK
 
@@ -186,12 +187,26 @@ async def test_the_palette_opens_and_chooses_by_key():
         assert s.app.theme == "textual-light"
 
 
+def test_the_chat_models_that_are_here_are_offered_if_there_is_a_choice(monkeypatch, tmp_path):
+    monkeypatch.setattr("voxtui.models.catalogue.models_directory", lambda: tmp_path)
+
+    def offered(config: Config) -> list[str]:
+        return [c.value for c in part_choices(config) if c.key == "brain.embedded.model"]
+
+    CHAT_MODELS["qwen2.5-coder-1.5b"].path.touch()
+    assert offered(Config()) == []
+    CHAT_MODELS["minicpm5-1b"].path.touch()
+    assert offered(Config()) == ["qwen2.5-coder-1.5b", "minicpm5-1b"]
+    assert offered(Config(brain=BrainConfig(name="voxtral"))) == []
+
+
 @pytest.mark.parametrize(
     ("key", "value", "part"),
     [
         ("audio.input", "USB Microphone", "microphone"),
         ("audio.output", "Headphones", "speaker"),
         ("brain.name", "embedded", "brain"),
+        ("brain.embedded.model", "qwen3-1.7b", "brain"),
         ("voice.speed", 1.2, "voice"),
         ("generation.preset", "ultra", "brain"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
@@ -68,6 +68,37 @@ RUNS = ((5, 3), (10, 2))
 def after_clock(clock: str, words: str) -> str:
     """Return the user's words after the line with the time, if there is one."""
     return f"{clock}\n{words}" if clock else words
+
+
+_INTOLERANT = re.compile(
+    r"\b(?:allerg(?:ic|y|ies)|intoleran(?:t|ce)|vegan|vegetarian|co?eliac"
+    r"|(?:can't|cannot|can not|mustn't|must not|may not|doesn't|don't|never) "
+    r"(?:eat|eats|have any|drink|drinks|stand|digest|tolerate)"
+    r"|(?:gets?|feels?|makes? (?:me|him|her|them)) (?:very |really |so )?(?:sick|ill|unwell))\b",
+    re.IGNORECASE,
+)
+_MEAL = re.compile(
+    r"\b(?:eat|eats|eating|drink|drinks|drinking|cook|bake|serve|order|taste|try|give|food|meals?"
+    r"|breakfast|lunch|dinner|supper|snack|dessert|recipe|dish|menu|what about|how about"
+    r"|(?:good|fine|safe|okay|ok|all right|allowed) for (?:me|him|her|them|us))\b",
+    re.IGNORECASE,
+)
+_MOST_REMINDERS = 2
+
+
+def with_reminder(words: str, said: Sequence[str]) -> str:
+    """Return a question about food, with what the user `said` before of allergies and the like.
+
+    A small model forgets it a turn later. The sentences stand behind the words, so that a prompt
+    without them remains a prefix of this one.
+    """
+    if not _MEAL.search(words) or _INTOLERANT.search(words):
+        return words
+    sentences = [one.strip() for text in said for one in re.split(r"(?<=[.?!])\s+", text)]
+    stated = [one for one in sentences if _INTOLERANT.search(one) and not one.endswith("?")]
+    if not stated:
+        return words
+    return f"{words}\n(Remember: {' '.join(stated[-_MOST_REMINDERS:])})"
 
 
 def paragraphs(*texts: str) -> str:

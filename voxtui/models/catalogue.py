@@ -89,6 +89,8 @@ class Model:
     """Python packages that together hold `file`, in file order"""
     part_size: int = 0
     """bytes of every part but the last"""
+    opening: str = ""
+    """what the prompt says before each reply of a chat model"""
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -116,6 +118,7 @@ def _chat_model(
     note: str,
     parts: tuple[PackagePart, ...] = (),
     part_size: int = 0,
+    opening: str = "",
 ) -> Model:
     return Model(
         name=name,
@@ -126,8 +129,12 @@ def _chat_model(
         file=ModelFile(repository, file, size, f"sha256:{sha256}"),
         parts=parts,
         part_size=part_size,
+        opening=opening,
     )
 
+
+NO_THOUGHTS = "<think>\n\n</think>\n\n"
+"""The opening of a reply of a model that thinks unless its thoughts are over already."""
 
 CHAT_MODELS: dict[str, Model] = {
     model.name: model
@@ -155,6 +162,24 @@ CHAT_MODELS: dict[str, Model] = {
             size=1_117_320_736,
             sha256="6a1a2eb6d15622bf3c96857206351ba97e1af16c30d7a74ee38970e434e9407e",
             note="the general sibling of the default, from the hub only; not tried yet",
+        ),
+        _chat_model(
+            name="qwen3-1.7b",
+            repository="unsloth/Qwen3-1.7B-GGUF",
+            file="Qwen3-1.7B-Q4_K_M.gguf",
+            size=1_107_409_472,
+            sha256="b139949c5bd74937ad8ed8c8cf3d9ffb1e99c866c823204dc42c0d91fa181897",
+            opening=NO_THOUGHTS,
+            note="newer, asked not to think first, from the hub only; not tried yet",
+        ),
+        _chat_model(
+            name="minicpm5-1b",
+            repository="openbmb/MiniCPM5-1B-GGUF",
+            file="MiniCPM5-1B-Q4_K_M.gguf",
+            size=688_065_920,
+            sha256="81b64d05a23b17b34c475f42b3e72fbde62d4b92cc34541f7a8031d0752deafa",
+            opening=NO_THOUGHTS,
+            note="small and fast, asked not to think first, from the hub only; not tried yet",
         ),
         _chat_model(
             name="qwen2.5-coder-0.5b",

@@ -81,8 +81,19 @@ def part_choices(config: Config) -> Iterator[Choice]:
             about = f"fetches {size}"
             question = f"Fetch {size} now?"
         yield Choice(title, "brain.name", name, MODEL, about, question)
+    if config.brain.name in ("auto", "embedded"):
+        yield from _chat_models()
     for name in options_of("generation.preset"):
         yield Choice(PRESETS.get(name, name), "generation.preset", name, MODEL)
+
+
+def _chat_models() -> Iterator[Choice]:
+    """Yield the chat models of the embedded brain that are here, if there is a choice."""
+    from voxtui.models.catalogue import CHAT_MODELS
+
+    here = [model for model in CHAT_MODELS.values() if model.path.is_file()]
+    for model in here if len(here) > 1 else ():
+        yield Choice(f"Chat: {model.name}", "brain.embedded.model", model.name, MODEL, model.note)
 
 
 def device_choices(found: Sequence[Device]) -> Iterator[Choice]:

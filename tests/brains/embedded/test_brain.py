@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -25,7 +25,7 @@ from voxtui.dialogue.interfaces import Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ForeignSpeech, ModelError
-from voxtui.models.catalogue import Model
+from voxtui.models.catalogue import NO_THOUGHTS, Model
 from voxtui.settings.schema import Config
 
 
@@ -389,6 +389,50 @@ def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply
     assert len([item for item in items if isinstance(item, Token)]) == 1
     (prompt,) = set(brain.chat.prompts)
     assert prompt == chatml("Be a pirate.", [("A note.", "Noted.")], "Hello.") + ASK
+
+
+def past_turns(*texts: str) -> tuple[PastTurn, ...]:
+    return tuple(PastTurn(text, text, (Token("I see."),)) for text in texts)
+
+
+def asked(brain: EmbeddedBrain, chat: ScriptedChat, past: Sequence[PastTurn], words: str) -> str:
+    """Return the prompt for a reply to `words`."""
+    list(brain.reply(past, words, Marks(), Flag()))
+    return chat.prompts[-1]
+
+
+def test_a_question_about_food_ends_with_the_allergies_that_the_user_told(brain: Scripted) -> None:
+    past = past_turns("Hi. My aunt Rosa is allergic to eggs.", "Who wrote Faust?")
+    question = "Can I bake her an omelette?"
+    prompt = asked(brain.brain, brain.chat, past, question)
+    assert prompt.endswith(f"{question}\n(Remember: My aunt Rosa is allergic to eggs.){ASK}")
+    # It stays with the question, so the model goes on where it was.
+    later = (*past, PastTurn(question, question, (Token("No."),)))
+    assert asked(brain.brain, brain.chat, later, "Why is that?").startswith(
+        f"{prompt}No.<|im_end|>"
+    )
+    for other in ("Who wrote Faust?", "Is Rosa older than I am?"):
+        assert asked(brain.brain, brain.chat, past, other).endswith(f"{other}{ASK}")
+    nobody = past_turns("My aunt Rosa likes eggs.", "Is somebody allergic to eggs?")
+    assert asked(brain.brain, brain.chat, nobody, question).endswith(f"{question}{ASK}")
+
+
+def test_each_reply_of_a_model_that_would_think_first_opens_with_no_thoughts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
+    monkeypatch.setattr(embedded_module, "model_file", lambda name, beat: path)
+    chat = ScriptedChat()
+    brain = EmbeddedBrain(small("qwen3-1.7b"), recogniser=ScriptedRecogniser(), chat=chat)
+    brain.warm_up(lambda step, fraction: None)
+    try:
+        first = asked(brain, chat, (), "Hello.")
+        second = asked(brain, chat, past_turns("Hello."), "And now?")
+    finally:
+        brain.close()
+    assert first.endswith(f"Hello.{ASK}{NO_THOUGHTS}")
+    assert second.startswith(f"{first}I see.<|im_end|>")
+    assert second.count(NO_THOUGHTS) == len(EXAMPLES) + 2
 
 
 # Work on a text that is being typed.

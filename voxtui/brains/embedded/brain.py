@@ -29,7 +29,14 @@ from voxtui.brains.embedded.recogniser import (
     joined,
     stretches,
 )
-from voxtui.brains.prompting import SPEAKABLE, after_clock, examples, instruction, until_repeated
+from voxtui.brains.prompting import (
+    SPEAKABLE,
+    after_clock,
+    examples,
+    instruction,
+    until_repeated,
+    with_reminder,
+)
 from voxtui.brains.speculation import Speculation, SpeculationThread
 from voxtui.dialogue.data import FRAME_SECONDS, Origin, Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
@@ -231,7 +238,9 @@ class EmbeddedBrain:
     ) -> None:
         check_language(config.brain)
         self._model = config.brain.embedded.model
-        self._fetches = fetches and self._model in CHAT_MODELS
+        known = CHAT_MODELS.get(self._model)
+        self._fetches = fetches and known is not None
+        self._opening = known.opening if known else ""
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
         self._examples = examples(config)
@@ -277,7 +286,7 @@ class EmbeddedBrain:
         progress("chat model", None)
         self._load_chat(lambda: progress("chat model", None))
         self._replies = SpeculationThread("voxtui-chat")
-        prompt = self._prompt((), "Hello, how are you?") + ASK
+        prompt = self._question((), "Hello, how are you?", AS_CONFIGURED)
         for text, tokens in ((prompt, 4), (self._prompt((), ""), 0)):
             reply = self._request(text, tokens, Flag())
             while not reply.wait(BEAT_SECONDS):
@@ -326,7 +335,7 @@ class EmbeddedBrain:
         # The last word may still grow.
         settled = self._prompt(past, text.rpartition(" ")[0], manner)
         due_at = time.monotonic() + TYPING_PAUSE_SECONDS
-        prompt, tokens = self._prompt(past, text, manner) + ASK, self._most_tokens(manner)
+        prompt, tokens = self._question(past, text, manner), self._most_tokens(manner)
         self._request(prompt, tokens, cancelled, settled, due_at)
 
     def reply(
@@ -352,7 +361,7 @@ class EmbeddedBrain:
             self._ahead = None
             self._loaded().abandon_newest()
             raise
-        prompt = self._prompt(past, words, manner) + ASK
+        prompt = self._question(past, words, manner)
         reply = self._request(prompt, self._most_tokens(manner), cancelled)
         self._ahead = None
         for number, text in enumerate(until_repeated(reply.tokens())):
@@ -427,10 +436,23 @@ class EmbeddedBrain:
         return self._replies
 
     def _prompt(self, past: Past, words: str, manner: Manner = AS_CONFIGURED) -> str:
-        said = [(after_clock(turn.clock, turn.user_text), turn.reply_text) for turn in past]
+        texts = [turn.user_text for turn in past]
+        if manner.instruction is None and self._examples:
+            texts = [with_reminder(text, texts[:place]) for place, text in enumerate(texts)]
+        said = [
+            (after_clock(turn.clock, text), turn.reply_text)
+            for turn, text in zip(past, texts, strict=True)
+        ]
         if manner.instruction is None:
-            return chatml(self._instruction, [*self._examples, *said], words, manner.clock)
-        return chatml(manner.instruction, said, words, manner.clock)
+            said = [*self._examples, *said]
+        front = self._instruction if manner.instruction is None else manner.instruction
+        return chatml(front, said, words, manner.clock, self._opening)
+
+    def _question(self, past: Past, words: str, manner: Manner) -> str:
+        """Return the prompt for a reply to the complete `words`."""
+        if manner.instruction is None and self._examples:
+            words = with_reminder(words, [turn.user_text for turn in past])
+        return self._prompt(past, words, manner) + ASK + self._opening
 
     def _most_tokens(self, manner: Manner) -> int:
         return manner.limit(self._sampling.max_new_tokens)
@@ -528,7 +550,7 @@ class EmbeddedBrain:
         paused = live.recording.extent.quiet_frames > 0
         if paused or text == before:
             prompt, tokens = (
-                self._prompt(live.past, text, live.manner) + ASK,
+                self._question(live.past, text, live.manner),
                 self._most_tokens(live.manner),
             )
         else:

@@ -263,18 +263,25 @@ def _not_started(error: EOFError | OSError) -> Failure:
     return Failure(f"The process of the chat model cannot be started: {error}.")
 
 
-def chatml(instruction: str, exchanges: list[tuple[str, str]], words: str, clock: str = "") -> str:
+def chatml(
+    instruction: str,
+    exchanges: list[tuple[str, str]],
+    words: str,
+    clock: str = "",
+    opening: str = "",
+) -> str:
     """Return a ChatML prompt up to and including `words` of a user's turn that is still open.
 
     A side of an exchange that is empty is left out. `clock` is the line before the words. It is
-    complete, so a line break follows it even before the first word.
+    complete, so a line break follows it even before the first word. `opening` begins each reply,
+    also past ones, so that each prompt remains a prefix of the next.
     """
     turns = [f"<|im_start|>system\n{plain(instruction)}<|im_end|>\n"]
     for user, reply in exchanges:
         if user:
             turns.append(f"{USER}{plain(user)}<|im_end|>\n")
         if reply:
-            turns.append(f"<|im_start|>assistant\n{plain(reply)}<|im_end|>\n")
+            turns.append(f"<|im_start|>assistant\n{opening}{plain(reply)}<|im_end|>\n")
     return "".join(turns) + USER + after_clock(clock, plain(words))
 
 
