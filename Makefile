@@ -56,13 +56,13 @@ lint: $(VENV)/.installed-test
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header
 HASHES = --generate-hashes --constraint $@.all
 lock: $(VENV)/.installed-test
-	$(COMPILE) --upgrade --extra embedded --extra remote --extra serve --extra voxtral --extra kokoro \
-		--extra languages --group build --group test pyproject.toml > $@.all
+	$(COMPILE) --upgrade --extra embedded --extra remote --extra serve --extra webrtc --extra voxtral \
+		--extra kokoro --extra languages --group build --group test pyproject.toml > $@.all
 	@echo '# What `make setup` installs, by `make lock`.' > $@.run
 	$(COMPILE) $(HASHES) --extra embedded --group build pyproject.toml >> $@.run
 	@echo '# What `make test` installs besides torch, by `make lock`.' > $@.test
 	$(COMPILE) $(HASHES) --extra embedded --extra languages --extra remote --extra serve \
-		--group test pyproject.toml > $@.part
+		--extra webrtc --group test pyproject.toml > $@.part
 	@awk '/^[^ ]/ { keep = !/^(cuda-|nvidia-|torch=|triton=)/ } keep' $@.part >> $@.test
 	@echo "kokoro>=0.9.4,<0.10; python_version < '3.13'" > $@.in
 	$(COMPILE) $(HASHES) --no-deps $@.in >> $@.test
@@ -84,7 +84,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed requirements-test.lock
-	@echo "Installing the packages of the tests into $(VENV) (about 400 MB)."
+	@echo "Installing the packages of the tests into $(VENV) (about 450 MB)."
 	@$(PIP) --no-deps --retries 1 --extra-index-url $(TORCH_INDEX) $(TORCH)
 	@$(PIP) --no-deps --require-hashes --requirement requirements-test.lock
 	@touch $@

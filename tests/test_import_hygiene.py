@@ -7,6 +7,8 @@ import sys
 import pytest
 
 HEAVY = {
+    "aiortc",
+    "av",
     "hibari",
     "httpx2",
     "kokoro",

@@ -14,10 +14,12 @@ from starlette.routing import Route, WebSocketRoute
 from voxtui import __version__
 from voxtui.serve.chat import Chat
 from voxtui.serve.dictation import Dictation
-from voxtui.serve.guard import CLIENT_KEY_PATH, ClientKeys, Guard, refused
+from voxtui.serve.guard import REALTIME_PATH, ClientKeys, Guard, refused
 from voxtui.serve.metrics import Metrics
 from voxtui.serve.page import page_routes
+from voxtui.serve.realtime.calls import CALLS_PATH, Calls
 from voxtui.serve.realtime.client_secrets import ClientSecrets
+from voxtui.serve.realtime.connection import Sessions
 from voxtui.serve.realtime.settings import Settings, default_settings
 from voxtui.serve.realtime.websocket import Realtime
 from voxtui.serve.schema import openapi
@@ -91,7 +93,13 @@ def build_app(
 
     client_keys = ClientKeys[Settings]()
     default = default_settings(model, config.voice.name)
-    realtime = Realtime(pool, config, default, client_keys, metrics)
+    sessions = Sessions(pool, config, default, client_keys, metrics)
+    calls = Calls(sessions, config.serve.host)
+
+    async def drain() -> None:
+        await sessions.drain()
+        await calls.drain()
+
     app = Starlette(
         routes=[
             *page_routes(),
@@ -111,7 +119,9 @@ def build_app(
                 SpeechEndpoint(pool, config.voice, model, metrics),
                 methods=["POST"],
             ),
-            WebSocketRoute(CLIENT_KEY_PATH, realtime),
+            WebSocketRoute(REALTIME_PATH, Realtime(sessions)),
+            Route(CALLS_PATH, calls, methods=["POST"]),
+            Route(f"{CALLS_PATH}/{{call_id}}/hangup", calls.hang_up, methods=["POST"]),
             Route(
                 "/v1/realtime/client_secrets", ClientSecrets(client_keys, default), methods=["POST"]
             ),
@@ -121,4 +131,4 @@ def build_app(
         ],
         exception_handlers={HTTPException: http_error, 500: bug},
     )
-    return Guard(app, token, hosts, realtime.drain, client_keys)
+    return Guard(app, token, hosts, drain, client_keys)

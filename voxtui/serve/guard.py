@@ -26,9 +26,10 @@ OPEN_PATHS = ("/healthz", *PAGE_PATHS)
 KEY_PROTOCOL = "openai-insecure-api-key."
 """A browser cannot set a header on a WebSocket. It names the key as a subprotocol instead."""
 
+REALTIME_PATH = "/v1/realtime"
 
-CLIENT_KEY_PATH = "/v1/realtime"
-"""The only path that the short-lived key of a browser opens."""
+CLIENT_KEY_PATHS = (REALTIME_PATH, f"{REALTIME_PATH}/calls")
+"""The only paths that the short-lived key of a browser opens."""
 
 T = TypeVar("T")
 
@@ -105,7 +106,7 @@ class Guard:
         given = token_of(scope, headers)
         if not given:
             raise Refusal(401, "The API key is missing.", code="missing_api_key")
-        if scope["path"] == CLIENT_KEY_PATH and self._client_keys.get(given) is not None:
+        if scope["path"] in CLIENT_KEY_PATHS and self._client_keys.get(given) is not None:
             return
         if not hmac.compare_digest(given.encode(), self._token.encode()):
             raise Refusal(401, "The API key is wrong.", code="invalid_api_key")

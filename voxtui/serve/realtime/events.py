@@ -80,7 +80,7 @@ class DeleteItem(_Event, frozen=True, tag="conversation.item.delete"):
 
 
 class ClearOutput(_Event, frozen=True, tag="output_audio_buffer.clear"):
-    """WebRTC only. Here the client itself holds what it has not played."""
+    """WebRTC only. On a WebSocket the client itself holds what it has not played."""
 
 
 ClientEvent: TypeAlias = (
@@ -207,6 +207,8 @@ class Response:
     item: Item | None = None
     cancelled: bool = False
     """by the client"""
+    silenced: bool = False
+    """what it still makes is not played"""
 
     def as_json(self, status: str = "in_progress", turn: Turn | None = None) -> Json:
         output = self.settings.audio.output

@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from voxtui.audio.pcm import PcmStream, as_pcm
+from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import Resampler, resample
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk
 from voxtui.dialogue.marks import Marks
 from voxtui.serve.realtime.settings import RATE
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
 
 MOST_WAITING = 4 * 2**20
 """Bytes of speech that wait for a slow client, about 90 s. More makes the voice wait."""
@@ -25,24 +29,24 @@ to see that nobody speaks."""
 
 
 class Frames:
-    """Turns the bytes that a client sends into frames with the time at which they arrived."""
+    """Turns sound of `rate` Hz into frames with the time at which they arrived."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate: int = RATE) -> None:
+        self._rate = rate
         self.reset()
 
     def reset(self) -> None:
         """Drop what is not a whole frame yet."""
-        self._pcm, self._resampler = PcmStream(), Resampler(RATE, SAMPLE_RATE)
+        self._resampler = Resampler(self._rate, SAMPLE_RATE)
         self._rest = np.zeros(0, np.float32)
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that `data` completes.
+    def feed(self, samples: Samples) -> Iterator[Frame]:
+        """Yield the frames that `samples` complete.
 
         Sound that comes faster than it was spoken is dated back by its length.
         """
         now = time.monotonic()
-        samples = self._resampler.process(self._pcm.feed(data))
-        self._rest = np.concatenate([self._rest, samples])
+        self._rest = np.concatenate([self._rest, self._resampler.process(samples)])
         count = len(self._rest) // FRAME_SAMPLES
         for number in range(count):
             samples = self._rest[number * FRAME_SAMPLES : (number + 1) * FRAME_SAMPLES]

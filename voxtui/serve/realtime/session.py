@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
+from voxtui.audio.pcm import PcmStream
 from voxtui.controls import ControlEvent, Controls, MakeEngine, Refused
-from voxtui.dialogue.data import FRAME_SECONDS, MICROPHONE, Frame
+from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.events import (
     Caption,
     Captured,
@@ -32,12 +33,16 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.turn_taking import SPOKEN_TURNS
 from voxtui.serve.realtime import events
+from voxtui.serve.realtime.conversation import Conversation
 from voxtui.serve.realtime.events import Item, Response, new_id
-from voxtui.serve.realtime.line import Frames, Sound, silence
+from voxtui.serve.realtime.input_buffer import InputBuffer
+from voxtui.serve.realtime.line import Sound
+from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
 from voxtui.serve.realtime.settings import RATE, SESSION_SECONDS, Json, Settings, invalid
 from voxtui.serve.shapes import SERVER, Refusal, usage
 
 if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
     from voxtui.dialogue.marks import Turn
     from voxtui.serve.realtime.settings import TurnDetection
     from voxtui.settings.schema import Config
@@ -45,15 +50,14 @@ if TYPE_CHECKING:
 SHORTEST_COMMIT = 0.1
 """Seconds of sound. OpenAI refuses less."""
 
-MOST_ITEMS = 1000
-
 SessionEvent: TypeAlias = ControlEvent | Sound
 
 
 class Session:
     """`send` gets each event, `finished` each turn that was answered. `closed`: say why, and close.
 
-    `deliver` brings an event of any thread to `take_event` on this one.
+    `deliver` brings an event of any thread to `take_event` on this one. `output`: sound goes over
+    tracks, and this plays the answers; None: the client sends and gets it as events.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Session:
         deliver: Callable[[SessionEvent], object],
         closed: Callable[[str], object],
         finished: Callable[[Turn], object] = lambda turn: None,
+        output: OutputBuffer | None = None,
     ) -> None:
         self.settings = settings
         self._config = config
@@ -75,16 +80,15 @@ class Session:
         self._expires_at = int(time.time()) + SESSION_SECONDS
         self._controls = Controls(make_engine, deliver)
         self._begun = False
-        self._items: list[Item] = []
+        self._conversation = Conversation(self._emit)
         self._by_turn: dict[int, Item] = {}
         """the user's items by the turn of their utterance"""
-        self._line = Frames()
-        self._samples = 0
-        """that the client has sent"""
-        self._buffer: list[Frame] = []
-        """of the utterance that the client will commit"""
-        self._recording: int | None = None
-        """the turn that the engine records the buffer for"""
+        rate, longest = RATE if output is None else TRACK_RATE, config.audio.max_utterance_s
+        self._input = InputBuffer(self._controls, longest, rate, live=output is not None)
+        self._pcm = PcmStream()
+        self._output = output
+        if output is not None:
+            output.report = self._played
         self._speaking: Item | None = None
         """the utterance whose end is detected here"""
         self._held: list[Frame] = []
@@ -143,12 +147,16 @@ class Session:
             case events.TruncateItem():
                 self._truncate(event)
             case events.RetrieveItem(item_id=name):
-                item = self._item(name, "item_retrieve_invalid_item_id")
+                item = self._conversation.find(name, "item_retrieve_invalid_item_id")
                 self._emit("conversation.item.retrieved", item=item.as_json())
             case events.DeleteItem(item_id=name):
                 self._delete(name)
-            case _:
-                raise invalid(f"{event.__struct_config__.tag} has no place here.", "type")
+            case events.ClearOutput():
+                if self._output is None:
+                    raise invalid("The client itself plays the sound here.", "type")
+                if self._response is not None:
+                    self._cancel_response(None)
+                self._clear_output()
 
     def _update(self, session: object) -> None:
         before = self._detection
@@ -165,15 +173,13 @@ class Session:
             vad = replace(vad, hands_free=False, listen_while_speaking=False)
         else:
             vad = detection.vad(vad)
-        self._controls.use_manner(self.settings.manner(self._told), answers=False, vad=vad)
+        self._controls.use_manner(
+            self.settings.manner(self._conversation.told), answers=False, vad=vad
+        )
 
     @property
     def _detection(self) -> TurnDetection | None:
         return self.settings.audio.input.turn_detection
-
-    @property
-    def _told(self) -> list[str]:
-        return [item.text or "" for item in self._items if item.role == "system"]
 
     def _shown(self) -> Json:
         transcribes = self.settings.type == "transcription"
@@ -187,6 +193,8 @@ class Session:
     # Sound.
 
     def _append(self, audio: str) -> None:
+        if self._output is not None:
+            raise invalid("Sound comes over the track here.", "type")
         try:
             data = b64decode(audio, validate=True)
         except binascii.Error as error:
@@ -194,48 +202,25 @@ class Session:
         if not data:
             raise invalid("The audio is empty.", "audio")
         most = self._config.audio.max_utterance_s
-        if self._detection is None and self._buffered_s + len(data) / 2 / RATE > most:
+        if self._detection is None and self._input.seconds + len(data) / 2 / RATE > most:
             raise invalid(f"An utterance lasts {most:g} s at most. Commit or clear it.", "audio")
-        frames = list(self._line.feed(data))
-        self._samples += len(data) // 2
+        self.take_sound(self._pcm.feed(data))
+
+    def take_sound(self, samples: Samples) -> None:
+        """Hear what the client says next. On a track it has TRACK_RATE, else RATE."""
+        frames = self._input.feed(samples)
         if self._detection is None:
-            self._buffer += frames
+            self._input.keep(frames)
             if self._response is None:
-                self._record(frames)
+                self._input.record()
         elif self._response is not None and not self._detection.interrupt_response:
             self._held += frames
         else:
-            self._push(frames)
-
-    @property
-    def _buffered_s(self) -> float:
-        return len(self._buffer) * FRAME_SECONDS
-
-    @property
-    def _sent_ms(self) -> int:
-        return self._samples * 1000 // RATE
-
-    def _push(self, frames: list[Frame]) -> None:
-        for frame in frames:
-            self._controls.push_frame(frame)
-
-    def _record(self, frames: list[Frame]) -> None:
-        """Let the engine work on the buffer while more of it comes."""
-        if not frames:
-            return
-        if self._recording is None:
-            self._recording = self._controls.talk(frames[0].captured_at - FRAME_SECONDS)
-        self._push(frames)
-
-    def _forget_recording(self) -> None:
-        if self._recording is not None:
-            self._controls.cancel(self._recording)
-        self._recording = None
+            self._input.push(frames)
 
     def _clear(self) -> None:
-        self._forget_recording()
-        self._buffer, self._held = [], []
-        self._line.reset()
+        self._input.clear()
+        self._pcm, self._held = PcmStream(), []
         if self._speaking is not None and self._speaking.turn is not None:
             self._controls.cancel(self._speaking.turn)
 
@@ -245,7 +230,7 @@ class Session:
         if speaking is not None:
             self._controls.release(at, speaking.turn, answers=False)
             return
-        if self._detection is not None or self._buffered_s < SHORTEST_COMMIT:
+        if self._detection is not None or self._input.seconds < SHORTEST_COMMIT:
             raise invalid(
                 f"The buffer holds less than {SHORTEST_COMMIT * 1000:g} ms of sound.",
                 code="input_audio_buffer_commit_empty",
@@ -253,70 +238,44 @@ class Session:
         if self._response is not None:
             self._later.append(event)
             return
-        rest = self._line.rest(at)
-        self._buffer += rest
-        self._record(rest if self._recording is not None else self._buffer)
-        turn = self._recording
-        assert turn is not None
-        item = Item("user", "audio", turn=turn, seconds=self._buffered_s)
-        self._by_turn[turn] = item
-        self._buffer, self._recording = [], None
-        self._controls.release(at, turn, answers=False)
-        self._push(silence(at))
+        turn, seconds = self._input.commit(at)
+        item = self._by_turn[turn] = Item("user", "audio", turn=turn, seconds=seconds)
         self._committed(item)
 
     def _committed(self, item: Item) -> None:
-        previous = self._last_id
+        previous = self._conversation.last_id
         self._emit("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
-        self._add(item, len(self._items))
+        self._conversation.add(item)
+
+    def _played(self, what: str, response_id: str) -> None:
+        self._emit(f"output_audio_buffer.{what}", response_id=response_id)
+
+    def _clear_output(self) -> None:
+        """Stop what is played. The conversation keeps what was."""
+        if self._response is not None:
+            self._response.silenced = True
+        cleared = self._output and self._output.clear()
+        if cleared and cleared[0] in self._spoken:
+            item, seconds = cleared
+            self._cut(item, round(min(seconds, item.seconds) * 1000))
 
     # Items.
 
-    @property
-    def _last_id(self) -> str | None:
-        return self._items[-1].id if self._items else None
-
-    def _item(self, name: str, code: str) -> Item:
-        for item in self._items:
-            if item.id == name:
-                return item
-        raise invalid(f"There is no item {name!r}.", "item_id", code)
-
-    def _add(self, item: Item, place: int) -> None:
-        previous = self._items[place - 1].id if place else None
-        self._items.insert(place, item)
-        shown = item.as_json()
-        for what in ("added", "done"):
-            self._emit(f"conversation.item.{what}", item=shown, previous_item_id=previous)
-
     def _create_item(self, event: events.CreateItem) -> None:
         item = events.item_of(event.item)
-        if any(other.id == item.id for other in self._items):
-            raise invalid(f"There is an item {item.id!r} already.", "item.id")
-        if len(self._items) >= MOST_ITEMS:
-            raise invalid(f"A conversation holds {MOST_ITEMS} items at most.", "item")
-        after, place = None, len(self._items)
-        match event.previous_item_id:
-            case None:
-                pass
-            case "root":
-                place = 0
-            case name:
-                place = self._items.index(self._item(name, "item_create_invalid_item_id")) + 1
-                turns = [other.turn for other in self._items[:place] if other.turn is not None]
-                after = turns[-1] if turns and place < len(self._items) else None
+        place, after = self._conversation.place(item, event.previous_item_id)
         if item.role != "system":
-            user, first = item.role == "user", place == 0 and bool(self._items)
+            user, first = item.role == "user", self._conversation.begins(place)
             item.turn = self._controls.insert_text(user, item.text or "", after, first)
-        self._add(item, place)
+        self._conversation.add(item, place)
         if item.role == "system":
             self._use_settings()
 
     def _delete(self, name: str) -> None:
-        item = self._item(name, "item_delete_invalid_item_id")
+        item = self._conversation.find(name, "item_delete_invalid_item_id")
         if self._response is not None and self._response.item is item:
             raise invalid("The item is still being made. Cancel its response.", "item_id")
-        self._items.remove(item)
+        self._conversation.remove(item)
         if item.turn is not None:
             self._controls.delete(item.turn, user=item.role == "user")
         if item.role == "system":
@@ -324,7 +283,7 @@ class Session:
         self._emit("conversation.item.deleted", item_id=item.id)
 
     def _truncate(self, event: events.TruncateItem) -> None:
-        item = self._item(event.item_id, "item_truncate_invalid_item_id")
+        item = self._conversation.find(event.item_id, "item_truncate_invalid_item_id")
         if item not in self._spoken or item.turn is None:
             raise invalid(
                 "Only the latest spoken answers can be truncated.", "item_id",
@@ -338,8 +297,13 @@ class Session:
             )
         if self._response is not None and self._response.item is item:
             self._cancel_response(None)
-        self._truncating.append((item, event.audio_end_ms))
-        self._controls.truncate(item.turn, event.audio_end_ms / 1000)
+        self._cut(item, event.audio_end_ms)
+
+    def _cut(self, item: Item, ms: int) -> None:
+        """Keep what was heard of an answer in its first `ms`."""
+        assert item.turn is not None
+        self._truncating.append((item, ms))
+        self._controls.truncate(item.turn, ms / 1000)
 
     # Responses.
 
@@ -355,8 +319,8 @@ class Session:
         if self._speaking is not None:
             self._wanted = event
             return
-        self._forget_recording()  # the buffer is kept, and recorded again after the answer
-        manner = response.settings.manner(self._told)
+        self._input.forget_recording()  # the buffer is kept, and recorded again after the answer
+        manner = response.settings.manner(self._conversation.told)
         response.turn = self._controls.answer(manner)
         self._response, self._heard = response, None
         self._emit("response.created", response=response.as_json())
@@ -371,11 +335,10 @@ class Session:
     def _show(self, response: Response) -> None:
         """Show the item of the answer, with its first piece."""
         if response.item is None:
-            previous = self._last_id
-            for event in response.begin(previous):
+            for event in response.begin(self._conversation.last_id):
                 self._emit(**event)
             assert response.item is not None
-            self._items.append(response.item)
+            self._conversation.append(response.item)
             if response.settings.speaks:
                 self._spoken.append(response.item)
 
@@ -386,9 +349,10 @@ class Session:
         if status in ("completed", "incomplete") and turn.reply:
             self._show(response)
         item = response.item
-        place = self._items.index(item) if item in self._items else 0
-        for event in response.end(status, self._items[place - 1].id if place else None):
+        for event in response.end(status, self._conversation.before(item)):
             self._emit(**event)
+        if self._output is not None:
+            self._output.complete(response.id)
         if item is not None and self._heard is not None:
             item.text = self._heard
         self._response = None
@@ -400,12 +364,12 @@ class Session:
     def _go_on(self) -> None:
         """Take up what waited for the end of the answer."""
         held, self._held = self._held, []
-        self._push(held)
+        self._input.push(held)
         later, self._later = self._later, []
         for commit in later:
             self._commit(commit)
         if self._response is None:
-            self._record(self._buffer)
+            self._input.record()
 
     # The engine.
 
@@ -413,8 +377,7 @@ class Session:
         """Show what the engine reports."""
         if isinstance(event, Sound):
             if self._response is not None and not self._response.cancelled:
-                self._show(self._response)
-                self._emit(**self._response.sound(event))
+                self._take_answer(self._response, event)
             return
         self._controls.take(event)
         match event:
@@ -446,15 +409,26 @@ class Session:
             case _:
                 pass
 
+    def _take_answer(self, response: Response, sound: Sound) -> None:
+        self._show(response)
+        delta = response.sound(sound)
+        if self._output is None:
+            self._emit(**delta)
+        elif response.item is not None and not response.silenced:
+            self._output.add(response.id, response.item, sound)
+
     def _speech_started(self, turn: int) -> None:
         item = Item("user", "audio", turn=turn)
         self._by_turn[turn] = self._speaking = item
-        start = max(0, self._sent_ms - self._config.vad.start_ms)
+        start = max(0, self._input.arrived_ms - self._config.vad.start_ms)
         self._emit("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=start)
+        if self._detection is not None and self._detection.interrupt_response:
+            self._clear_output()
 
     def _speech_stopped(self, item: Item) -> None:
         self._speaking = None
-        self._emit("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=self._sent_ms)
+        end = self._input.arrived_ms
+        self._emit("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=end)
 
     def _captured(self, turn: int) -> None:
         item = self._by_turn.get(turn)

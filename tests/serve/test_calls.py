@@ -1,0 +1,274 @@
+"""`/v1/realtime/calls` with a real peer of WebRTC over loopback, on scripted parts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import asynccontextmanager
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from openai.types.realtime import RealtimeServerEvent
+from pydantic import TypeAdapter
+
+from tests.fakes import ScriptedBrain
+from tests.serve.conftest import PATIENCE, Server, serving
+from tests.ui.pseudo_terminal import until
+from voxtui.serve.realtime.calls import addresses
+
+aiortc = pytest.importorskip("aiortc", reason="the extra [webrtc] is not installed")
+from av import AudioFrame  # noqa: E402
+
+from voxtui.serve.realtime.webrtc import CHANNEL, offer_only  # noqa: E402
+
+PATH = "/v1/realtime/calls"
+SDP = {"content-type": "application/sdp"}
+EVENT = TypeAdapter(RealtimeServerEvent)
+PUSH_TO_TALK = {"type": "realtime", "audio": {"input": {"turn_detection": None}}}
+RATE, PACKET = 48_000, 960
+TONE = (16_000 * np.sin(np.arange(PACKET) * 2 * np.pi * 400 / RATE)).astype(np.int16)[None]
+
+
+class Mouth(aiortc.MediaStreamTrack):
+    """A microphone that hears what the test says."""
+
+    kind = "audio"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packets = 0
+        """of loud sound, still to come"""
+        self.quiet = asyncio.Event()
+        self._count = 0
+        self._begun = 0.0
+
+    async def recv(self) -> AudioFrame:
+        self._begun = self._begun or asyncio.get_running_loop().time()
+        due = self._begun + self._count * PACKET / RATE
+        await asyncio.sleep(due - asyncio.get_running_loop().time())
+        loud, self.packets = self.packets > 0, max(0, self.packets - 1)
+        if not loud:
+            self.quiet.set()
+        frame = AudioFrame.from_ndarray(TONE * loud, "s16", "mono")
+        frame.sample_rate, frame.time_base = RATE, Fraction(1, RATE)
+        frame.pts = self._count * PACKET
+        self._count += 1
+        return frame
+
+
+class Peer:
+    def __init__(self) -> None:
+        configuration = aiortc.RTCConfiguration(
+            iceServers=[], bundlePolicy=aiortc.RTCBundlePolicy.MAX_BUNDLE
+        )
+        self.connection = aiortc.RTCPeerConnection(configuration)
+        self.mouth = Mouth()
+        transceiver = self.connection.addTransceiver(self.mouth)
+        offer_only(["127.0.0.1"], transceiver.receiver)
+        self.channel = self.connection.createDataChannel(CHANNEL)
+        self.channel.on("message", self._take)
+        self.connection.on("track", self._listen)
+        self.seen: list[dict] = []
+        self.heard: list[np.ndarray] = []
+        self._events: asyncio.Queue[dict] = asyncio.Queue()
+        self.location = ""
+
+    async def offer(self) -> str:
+        await self.connection.setLocalDescription(await self.connection.createOffer())
+        return self.connection.localDescription.sdp
+
+    async def call(self, server: Server, session: dict | None = None, **headers: str) -> None:
+        sdp = await self.offer()
+        if session is None:
+            body = {"content": sdp, "headers": {**SDP, **headers}}
+        else:
+            form = {
+                "sdp": (None, sdp, "application/sdp"),
+                "session": (None, json.dumps(session), "application/json"),
+            }
+            body = {"files": form, "headers": headers}
+        answer = await asyncio.to_thread(server.client.post, PATH, **body)
+        assert answer.status_code == 201, answer.text
+        assert answer.headers["content-type"].startswith("application/sdp")
+        self.location = answer.headers["location"]
+        self.answer = answer.text
+        await self.connection.setRemoteDescription(
+            aiortc.RTCSessionDescription(answer.text, "answer")
+        )
+
+    def send(self, kind: str, **fields) -> None:
+        self.channel.send(json.dumps({"type": kind, **fields}))
+
+    async def until(self, kind: str) -> dict:
+        while True:
+            try:
+                event = await asyncio.wait_for(self._events.get(), PATIENCE)
+            except TimeoutError:
+                raise TimeoutError(f"no {kind} after {self.types()}") from None
+            EVENT.validate_python(event)
+            self.seen.append(event)
+            if event["type"] == kind:
+                return event
+
+    async def speak(self, packets: int = 20) -> None:
+        self.mouth.quiet.clear()
+        self.mouth.packets = packets
+        await self.mouth.quiet.wait()
+
+    def types(self) -> list[str]:
+        return [event["type"] for event in self.seen]
+
+    def _take(self, message: str) -> None:
+        self._events.put_nowait(json.loads(message))
+
+    def _listen(self, track) -> None:
+        async def hear() -> None:
+            while True:
+                frame = await track.recv()
+                self.heard.append(frame.to_ndarray().reshape(-1, 2)[:, 0] / 32768)
+
+        self.ear = asyncio.create_task(hear())
+
+
+@asynccontextmanager
+async def calling(server: Server, session: dict | None = None, **headers: str):
+    peer = Peer()
+    try:
+        await peer.call(server, session, **headers)
+        await peer.until("session.created")
+        yield peer
+    finally:
+        await peer.connection.close()
+        peer.ear.cancel()
+
+
+def said(brain: ScriptedBrain) -> list[tuple[str, str]]:
+    return [(turn.user_text, turn.reply_text) for turn in brain.pasts[-1]]
+
+
+TEXT = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "More."}]}
+
+
+async def test_a_call_is_heard_and_answered_on_its_tracks_and_cut_off_where_it_was_played():
+    brain = ScriptedBrain(["Yes, it is."], ["One ", "two ", "and so on. " * 20], ["Next."])
+    with serving(brain=brain) as server:
+        async with calling(server, {**PUSH_TO_TALK, "model": "gpt-realtime"}) as peer:
+            assert peer.seen[0]["session"]["audio"]["input"]["turn_detection"] is None
+            await peer.speak()
+            peer.send("input_audio_buffer.commit")
+            peer.send("response.create")
+            started = await peer.until("output_audio_buffer.started")
+            stopped = await peer.until("output_audio_buffer.stopped")
+            assert started["response_id"] == stopped["response_id"]
+            assert "response.done" in peer.types()
+            assert "response.output_audio.delta" not in peer.types()
+            assert 0.3 < brain.said[0].seconds < 0.9
+            assert max(np.abs(sound).max() for sound in peer.heard) > 0.1
+
+            peer.send("input_audio_buffer.append", audio="AAAA")
+            assert "track" in (await peer.until("error"))["error"]["message"]
+            peer.send("conversation.item.create", item=TEXT)
+            peer.send("response.create")
+            await peer.until("output_audio_buffer.started")
+            if brain.said[-1:] != ["More."] or peer.types().count("response.done") < 2:
+                await peer.until("response.done")
+            peer.send("output_audio_buffer.clear")
+            await peer.until("output_audio_buffer.cleared")
+            cut = await peer.until("conversation.item.truncated")
+            assert cut["audio_end_ms"] < 1000  # of more than 2 s
+            peer.send("conversation.item.create", item=TEXT)
+            peer.send("response.create")
+            await peer.until("response.done")
+            assert len(said(brain)[-1][1]) < 110
+            # Loopback only, and no server elsewhere was asked for an address.
+            candidates = [line for line in peer.answer.splitlines() if "candidate:" in line]
+            assert candidates and all(" 127.0.0.1 " in line for line in candidates)
+
+            gone = await asyncio.to_thread(server.client.post, f"{peer.location}/hangup")
+            assert gone.status_code == 200
+        until(lambda: server.client.get("/readyz").json()["free"])
+        assert server.client.post(f"{peer.location}/hangup").status_code == 404
+
+
+@pytest.mark.slow
+async def test_speech_over_an_answer_stops_it_although_its_response_is_done():
+    brain = ScriptedBrain(["And so on. " * 20], ["Next."])
+    with serving(brain=brain) as server:
+        secret = {"session": {"type": "realtime", "output_modalities": ["audio"]}}
+        secret = await asyncio.to_thread(
+            server.client.post, "/v1/realtime/client_secrets", json=secret
+        )
+        key = f"Bearer {secret.json()['value']}"
+        async with calling(server, Authorization=key) as peer:
+            peer.send("conversation.item.create", item=TEXT)
+            peer.send("response.create")
+            done = await peer.until("response.done")
+            assert done["response"]["status"] == "completed"
+            peer.mouth.packets = 30
+            await peer.until("output_audio_buffer.cleared")
+            assert peer.types()[-2] == "input_audio_buffer.speech_started"
+            cut = await peer.until("conversation.item.truncated")
+            assert cut["audio_end_ms"] < 2000
+            server.stop()  # the call ends by itself: its client would wait half a minute
+            while peer.connection.connectionState != "closed":
+                await asyncio.sleep(0.01)  # aiortc has no future for it
+
+
+def refused(answer, status: int) -> str:
+    assert answer.status_code == status, answer.text
+    return answer.json()["error"]["message"]
+
+
+async def test_an_offer_that_cannot_be_met_is_refused_with_a_reason(server, monkeypatch):
+    post = server.client.post
+    peer = Peer()
+    offer = await peer.offer()
+    await peer.connection.close()
+    ask = {"content": offer, "headers": SDP}
+
+    def asked(**changed):
+        return asyncio.to_thread(post, PATH, **{**ask, **changed})
+
+    assert "one audio track" in refused(await asked(content="nonsense"), 400)
+    assert "one audio track" in refused(await asked(content=offer + "m=video 9 UDP 96\r\n"), 400)
+    assert "Opus" in refused(await asked(content=offer.replace("opus", "speex")), 400)
+    assert "SDP" in refused(await asked(content="m=audio 1\r\nm=application 1\r\n"), 400)
+    assert "bytes" in refused(await asked(content="x" * 70_000), 413)
+    assert "application/sdp" in refused(await asked(headers={}), 400)
+    form = {"session": (None, "{}")}
+    assert "sdp" in refused(await asyncio.to_thread(post, PATH, files=form), 400)
+    form = {"sdp": (None, offer), "session": (None, "{")}
+    assert refused(await asyncio.to_thread(post, PATH, files=form), 400)
+    form["session"] = (None, json.dumps({"speed": 9}))
+    assert "1.5" in refused(await asyncio.to_thread(post, PATH, files=form), 400)
+    assert refused(await asked(headers={**SDP, "Origin": "https://evil.example"}), 403)
+    assert refused(await asyncio.to_thread(post, f"{PATH}?model=no", **ask), 404)
+    assert server.client.get("/readyz").json()["free"] == 1
+    monkeypatch.setitem(sys.modules, "voxtui.serve.realtime.webrtc", None)
+    message = refused(await asked(), 501)
+    assert "pip install '.[webrtc]'" in message
+
+
+@pytest.mark.slow
+async def test_one_call_more_is_refused_and_one_that_never_connects_is_given_up(monkeypatch):
+    monkeypatch.setattr("voxtui.serve.realtime.webrtc.CONNECT_SECONDS", 0.1)
+    with serving(token="secret") as server:
+        peer = Peer()
+        ask = {"content": await peer.offer(), "headers": SDP}
+        await peer.connection.close()
+        assert "key" in refused(await asyncio.to_thread(server.client.post, PATH, **ask), 401)
+        ask["headers"] = {**SDP, "Authorization": "Bearer secret"}
+        first, second = await asyncio.gather(
+            *[asyncio.to_thread(server.client.post, PATH, **ask) for _ in range(2)]
+        )
+        assert sorted([first.status_code, second.status_code]) == [201, 429]
+        until(lambda: server.client.get("/readyz", headers=ask["headers"]).json()["free"] == 1)
+
+
+def test_a_call_uses_the_addresses_on_which_the_server_listens():
+    assert addresses("127.0.0.1") == addresses("localhost") == ["127.0.0.1"]
+    assert addresses("::1") == ["::1"]
+    assert addresses("192.0.2.7") == ["192.0.2.7"]
+    assert addresses("0.0.0.0") is None and addresses("::") is None

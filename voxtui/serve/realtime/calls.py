@@ -1,0 +1,157 @@
+"""`POST /v1/realtime/calls`: a session over WebRTC. HTTP carries the offer and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from voxtui.serve.guard import refused
+from voxtui.serve.realtime.connection import ENDPOINT, NORMAL
+from voxtui.serve.realtime.events import new_id
+from voxtui.serve.shapes import SERVER, Refusal
+from voxtui.serve.upload import Disconnected, Field, form, small_body
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from voxtui.serve.pool import WarmParts
+    from voxtui.serve.realtime.connection import Sessions
+    from voxtui.serve.realtime.settings import Settings
+    from voxtui.serve.realtime.webrtc import Call
+
+CALLS_PATH = "/v1/realtime/calls"
+
+SDP = "application/sdp"
+
+MOST_BYTES = 64 * 1024
+"""Of an offer. A browser's has 2 to 8 KiB."""
+
+HANG_UP_SECONDS = 2.0
+"""Time for the calls to close after a request to stop."""
+
+
+class Calls:
+    """An endpoint. `host`: where the server listens, which says what addresses a call may use."""
+
+    def __init__(self, sessions: Sessions, host: str) -> None:
+        self._sessions = sessions
+        self._host = host
+        self._calls: dict[str, Call] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answered = self._sessions.metrics.answered
+        try:
+            name, answer = await self._call(Request(scope), receive)
+        except Refusal as refusal:
+            answered(ENDPOINT, refusal.status)
+            await refused(refusal)(scope, receive, send)
+        except Disconnected:
+            answered(ENDPOINT, 499)
+        else:
+            answered(ENDPOINT, 201)
+            headers = {"location": f"{CALLS_PATH}/{name}"}
+            await Response(answer, 201, headers, media_type=SDP)(scope, receive, send)
+
+    async def hang_up(self, request: Request) -> Response:
+        """Answer `POST /v1/realtime/calls/{call_id}/hangup`."""
+        call = self._calls.get(request.path_params["call_id"])
+        if call is None:
+            return refused(Refusal(404, "There is no such call.", code="call_not_found"))
+        call.leave()
+        return Response()
+
+    async def drain(self) -> None:
+        """Wait until the calls that the sessions have ended are closed."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=HANG_UP_SECONDS)
+
+    async def _call(self, request: Request, receive: Receive) -> tuple[str, str]:
+        """Begin a call. Returns its id and the answer to its offer. Raises Refusal."""
+        settings = self._sessions.settings(request)
+        offer, session = await _offer(request, receive)
+        if session is not None:
+            settings = self._sessions.of_model(settings.updated(session), _model(session))
+        make_call = await asyncio.to_thread(_load)  # takes a second, once
+        async with AsyncExitStack() as stack:
+            parts = await stack.enter_async_context(self._sessions.lend())
+            call = make_call(addresses(self._host))
+            answer = await call.answer(offer)
+            name = new_id("rtc")
+            lent = stack.pop_all()
+        self._calls[name] = call
+        task = asyncio.create_task(self._converse(name, call, parts, settings, lent))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return name, answer
+
+    async def _converse(
+        self, name: str, call: Call, parts: WarmParts, settings: Settings, lent: AsyncExitStack
+    ) -> None:
+        async with lent:
+            try:
+                await self._sessions.run(call, parts, settings)
+            finally:
+                del self._calls[name]
+                await call.close(NORMAL)
+
+
+def addresses(host: str) -> list[str] | None:
+    """Return the addresses that a server on `host` may be called at; None: all of this machine."""
+    if host.lower() == "localhost":
+        return ["127.0.0.1"]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+        return sorted({str(address[0]) for *_, address in found})
+    return None if address.is_unspecified else [str(address)]
+
+
+async def _offer(request: Request, receive: Receive) -> tuple[str, dict[str, Any] | None]:
+    """Return the offer and the session of a request. Raises Refusal and Disconnected."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == SDP:
+        return (await small_body(receive, MOST_BYTES)).decode(errors="replace"), None
+    if kind != "multipart/form-data":
+        raise Refusal(
+            400, f"The body must be {SDP}, or a form with the fields `sdp` and `session`.",
+        )  # fmt: skip
+    fields: dict[str, str] = {}
+    async for part in form(request.headers, receive):
+        if isinstance(part, Field):
+            fields[part.name] = part.value
+    if "sdp" not in fields:
+        raise Refusal(400, "The form has no field `sdp`.", param="sdp")
+    if "session" not in fields:
+        return fields["sdp"], None
+    try:
+        return fields["sdp"], msgspec.json.decode(fields["session"], type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise Refusal(400, f"{error}.", param="session") from error
+
+
+def _model(session: dict[str, Any]) -> str:
+    name = session.get("model", "")
+    return name if isinstance(name, str) else ""
+
+
+def _load() -> type[Call]:
+    """Import what WebRTC needs. Raises Refusal."""
+    try:
+        from voxtui.serve.realtime.webrtc import Call
+    except ImportError as error:
+        raise Refusal(
+            501,
+            f"WebRTC is not installed on the server ({error.name}). In its clone of voxtui: "
+            "pip install '.[webrtc]'",
+            kind=SERVER, code="webrtc_not_installed",
+        ) from error  # fmt: skip
+    return Call

@@ -1,0 +1,269 @@
+"""A session over any transport, with an engine of its own on lent parts."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from voxtui.controls import Refused
+from voxtui.dialogue.engine import Engine
+from voxtui.serve.guard import token_of
+from voxtui.serve.lent import LentBrain, LentVoice
+from voxtui.serve.realtime.line import WireMicrophone, WireSpeaker
+from voxtui.serve.realtime.session import Session, SessionEvent
+from voxtui.serve.realtime.settings import SESSION_SECONDS, Json, Settings
+from voxtui.serve.shapes import SERVER, Refusal
+from voxtui.serve.transcriptions import check_model
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from starlette.requests import HTTPConnection
+
+    from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.events import Event
+    from voxtui.dialogue.marks import Turn
+    from voxtui.serve.guard import ClientKeys
+    from voxtui.serve.metrics import Metrics
+    from voxtui.serve.pool import Pool, WarmParts
+    from voxtui.serve.realtime.output_buffer import OutputBuffer
+    from voxtui.settings.schema import Config
+
+ENDPOINT = "realtime"
+
+IDLE_SECONDS = 300.0
+"""A session in which neither side has said anything for so long is given up."""
+
+DRAIN_SECONDS = 8.0
+"""After a request to stop, an answer that has begun gets so long. uvicorn waits 10 s in all."""
+
+NORMAL, GOING_AWAY, INTERNAL_ERROR, TRY_AGAIN = 1000, 1001, 1011, 1013
+"""Codes of RFC 6455 and its registry."""
+
+Out: TypeAlias = bytes | int
+"""A message, or the code that closes the connection."""
+
+
+class Gone(Exception):
+    """The client has left."""
+
+
+class Transport(Protocol):
+    """Carries messages, and perhaps sound. Each method may raise Gone."""
+
+    @property
+    def output(self) -> OutputBuffer | None:
+        """What plays the answers over a track; None: sound goes in messages."""
+
+    async def receive(self) -> str | bytes | Samples:
+        """Return the next message, or the next sound of the track."""
+        ...
+
+    async def send(self, message: str) -> None: ...
+
+    async def close(self, code: int) -> None: ...
+
+
+class Sessions:
+    """The sessions in progress. `default`: that of a client that sets nothing."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        config: Config,
+        default: Settings,
+        client_keys: ClientKeys[Settings],
+        metrics: Metrics,
+    ) -> None:
+        self.metrics = metrics
+        self._pool = pool
+        self._config = config
+        self._default = default
+        self._client_keys = client_keys
+        self._connections: set[Connection] = set()
+        self._draining = False
+
+    def settings(self, request: HTTPConnection) -> Settings:
+        """Return what the key and the query of a request ask for. Raises Refusal."""
+        name = request.query_params.get("model", "")
+        key = token_of(request.scope, request.headers)
+        settings = self._client_keys.get(key) or self._default
+        if request.query_params.get("intent") == "transcription":
+            settings = replace(settings, type="transcription")
+        return self.of_model(settings, name)
+
+    def of_model(self, settings: Settings, name: str) -> Settings:
+        """Return `settings` for the model that a client names. Raises Refusal."""
+        check_model(name, self._default.model)
+        return replace(settings, model=name or settings.model)
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncGenerator[WarmParts]:
+        """Lend a set of parts. Raises Refusal."""
+        if not self._pool.has_brains:
+            raise Refusal(404, "No chat model is loaded here.", code="model_not_found")
+        if self._draining:
+            raise Refusal(503, "The server is stopping.", kind=SERVER, code="server_stopping")
+        async with self._pool.lend() as parts:
+            yield parts
+
+    async def run(self, transport: Transport, parts: WarmParts, settings: Settings) -> None:
+        """Serve a client until either side closes. The parts are free again afterwards."""
+        connection = Connection(transport, parts, self._config, settings, self._answered)
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    async def drain(self) -> None:
+        """Let each answer end, then close each connection. No new answer begins."""
+        self._draining = True
+        waiting = [connection.drained() for connection in self._connections]
+        await asyncio.gather(*waiting)
+
+    def _answered(self, turn: Turn) -> None:
+        stages = {
+            "first_token": turn.ttft_ms, "total": turn.total_ms, "hidden": turn.speculative_s * 1000
+        }  # fmt: skip
+        took = {name: ms / 1000 for name, ms in stages.items() if ms is not None}
+        self.metrics.took(ENDPOINT, 0.0, **took)
+
+
+class Connection:
+    """One client: reads what it sends, and writes what the session sends."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        parts: WarmParts,
+        config: Config,
+        settings: Settings,
+        answered: Callable[[Turn], object],
+    ) -> None:
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._active_at = self._loop.time()
+        self._out: asyncio.Queue[Out] = asyncio.Queue()
+        self._queued = 0
+        """bytes of it"""
+        self._begun = asyncio.Event()
+        """the engine is ready, or has failed"""
+        self._drained = asyncio.Event()
+        self._draining = False
+        self._session = Session(
+            lambda emit: engine(config, parts, emit, self._deliver, self._waiting),
+            config, settings, self._send, self._deliver, self._failed, answered, transport.output,
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        """Serve until either side closes. The parts are free again afterwards."""
+        self._session.start()
+        writer = asyncio.create_task(self._write())
+        try:
+            async with asyncio.timeout(SESSION_SECONDS):
+                await self._read()
+        except Gone:
+            pass
+        except TimeoutError:
+            self._session.expire()
+            self._out.put_nowait(NORMAL)
+            await writer
+        finally:
+            writer.cancel()
+            self._drained.set()
+            await asyncio.to_thread(self._session.close)
+
+    async def drained(self) -> None:
+        """Close the connection once no answer is in progress, or after DRAIN_SECONDS."""
+        self._draining = True
+        if not self._session.answering:
+            self._out.put_nowait(GOING_AWAY)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._drained.wait()
+
+    async def _read(self) -> None:
+        """Take what comes. Raises Gone and TimeoutError.
+
+        Some clients send before `session.created`. The connection keeps that until then.
+        """
+        await self._begun.wait()
+        while True:
+            try:
+                async with asyncio.timeout_at(self._active_at + IDLE_SECONDS):
+                    received = await self._transport.receive()
+            except TimeoutError:
+                if self._session.answering:
+                    self._active_at = self._loop.time()
+                if self._loop.time() < self._active_at + IDLE_SECONDS:
+                    continue
+                raise
+            if self._draining:
+                continue
+            if isinstance(received, np.ndarray):
+                with suppress(Refused):  # there is no model: the session is about to end
+                    self._session.take_sound(received)
+            else:
+                self._active_at = self._loop.time()
+                self._session.take_message(received)
+
+    async def _write(self) -> None:
+        with suppress(Gone):
+            while isinstance(out := await self._out.get(), bytes):
+                await self._transport.send(out.decode())
+                self._queued -= len(out)
+            await self._transport.close(out)
+        self._drained.set()
+
+    def _waiting(self) -> int:
+        """Return the bytes of speech that the client has not taken yet. Any thread."""
+        output = self._transport.output
+        return self._queued if output is None else output.waiting
+
+    def _send(self, event: Json) -> None:
+        out = msgspec.json.encode(event)
+        self._queued += len(out)
+        self._out.put_nowait(out)
+        self._active_at = self._loop.time()
+        self._begun.set()
+        if self._draining and event["type"] == "response.done":
+            self._out.put_nowait(GOING_AWAY)
+
+    def _failed(self, why: str) -> None:
+        self._begun.set()
+        self._out.put_nowait(INTERNAL_ERROR)
+
+    def _deliver(self, event: SessionEvent) -> None:
+        """Take an event of any thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._session.take_event, event)
+
+
+def engine(
+    config: Config,
+    parts: WarmParts,
+    emit: Callable[[Event], object],
+    deliver: Callable[[SessionEvent], object],
+    waiting: Callable[[], int],
+) -> Engine:
+    """Return an engine on lent parts, with the wire as its microphone and speaker."""
+    assert parts.brain is not None
+    return Engine(
+        microphone=WireMicrophone(),
+        speaker=WireSpeaker(deliver, waiting),
+        detector=parts.detector,
+        brain=LentBrain(parts.brain),
+        voice=LentVoice(parts.voice) if parts.voice is not None else None,
+        config=replace(config, vad=replace(config.vad, hands_free=False,
+                                           listen_while_speaking=False)),
+        emit=emit,
+        overhearing=parts.overhearing,
+        local=False,
+        captions=True,
+    )  # fmt: skip

@@ -1,0 +1,110 @@
+"""`output_audio_buffer`: the answers that the server itself plays, in real time, into a track."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from voxtui.audio.pcm import PcmStream
+from voxtui.audio.resampling import Resampler
+from voxtui.serve.realtime.settings import RATE
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+    from voxtui.serve.realtime.events import Item
+    from voxtui.serve.realtime.line import Sound
+
+TRACK_RATE = 48_000
+"""Hz, as Opus has it."""
+
+BLOCK = RATE // 100
+"""Samples that change their rate at once, so that a long sound never holds the event loop."""
+
+
+@dataclass(slots=True, eq=False)
+class _Answer:
+    response_id: str
+    item: Item
+    sounds: deque[Samples] = field(default_factory=deque["Samples"])
+    """at RATE"""
+    pcm: PcmStream = field(default_factory=PcmStream)
+    resampler: Resampler = field(default_factory=lambda: Resampler(RATE, TRACK_RATE))
+    played: int = 0
+    """samples at TRACK_RATE"""
+    complete: bool = False
+
+
+class OutputBuffer:
+    """Plays answers one after the other. Used by the event loop's thread.
+
+    `report` is called with the name of the event, such as "started", and the response's id.
+    """
+
+    def __init__(self) -> None:
+        self.report: Callable[[str, str], object] = lambda what, response_id: None
+        self.waiting = 0
+        """bytes that are not played yet; read by any thread"""
+        self._answers: deque[_Answer] = deque()
+        self._ready = np.zeros(0, np.float32)
+        """of the first answer, at TRACK_RATE"""
+
+    def add(self, response_id: str, item: Item, sound: Sound) -> None:
+        """Play the next piece of an answer."""
+        if not self._answers or self._answers[-1].response_id != response_id:
+            self._answers.append(_Answer(response_id, item))
+        answer = self._answers[-1]
+        samples = answer.pcm.feed(sound.pcm)
+        answer.sounds.extend(samples[at : at + BLOCK] for at in range(0, len(samples), BLOCK))
+        self.waiting += len(sound.pcm)
+
+    def complete(self, response_id: str) -> None:
+        """Say that nothing follows of an answer."""
+        for answer in self._answers:
+            answer.complete = answer.complete or answer.response_id == response_id
+
+    def take(self, count: int) -> Samples:
+        """Return the next samples to play, at TRACK_RATE; silence where there are none."""
+        taken = np.zeros(count, np.float32)
+        filled = 0
+        while filled < count and self._fill():
+            answer, some = self._answers[0], self._ready[: count - filled]
+            if not answer.played:
+                self.report("started", answer.response_id)
+            taken[filled : filled + len(some)] = some
+            filled += len(some)
+            answer.played += len(some)
+            self._ready = self._ready[len(some) :]
+        return taken
+
+    def clear(self) -> tuple[Item, float] | None:
+        """Drop everything. Returns the item that was being played, and its seconds so far."""
+        if not self._answers:
+            return None
+        answer = self._answers[0]
+        self._answers.clear()
+        self._ready = self._ready[:0]
+        self.waiting = 0
+        self.report("cleared", answer.response_id)
+        return answer.item, answer.played / TRACK_RATE
+
+    def _fill(self) -> bool:
+        """Make samples ready. Returns False if there are none now."""
+        while not len(self._ready):
+            if not self._answers:
+                return False
+            answer = self._answers[0]
+            if answer.sounds:
+                samples = answer.sounds.popleft()
+                self.waiting -= 2 * len(samples)
+                self._ready = answer.resampler.process(samples)
+            elif answer.complete:
+                self._answers.popleft()
+                if answer.played:
+                    self.report("stopped", answer.response_id)
+            else:
+                return False  # the voice is late
+        return True

@@ -1,0 +1,273 @@
+"""A peer connection as the transport of a session.
+
+Messages go over the data channel that the client opens, the microphone comes on one track and the
+answers go out on another. No STUN and no TURN server is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from aiortc import (
+    InvalidStateError,
+    MediaStreamTrack,
+    RTCBundlePolicy,
+    RTCConfiguration,
+    RTCPeerConnection,
+    RTCRtpReceiver,
+    RTCRtpSender,
+    RTCSessionDescription,
+)
+from aiortc.exceptions import OperationError
+from aiortc.jitterbuffer import JitterBuffer
+from aiortc.mediastreams import MediaStreamError
+from av import AudioFrame
+
+from voxtui.audio.pcm import as_pcm
+from voxtui.serve.realtime.connection import Gone
+from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
+from voxtui.serve.shapes import Refusal
+
+if TYPE_CHECKING:
+    from aiortc import RTCDataChannel
+
+    from voxtui.dialogue.data import Samples
+
+CHANNEL = "oai-events"
+
+FRAME_SAMPLES = TRACK_RATE // 50
+"""20 ms, a packet of Opus"""
+
+CONNECT_SECONDS = 15.0
+"""A client that has not opened its data channel after so long is given up."""
+
+IN_FLIGHT_SECONDS = 0.06
+"""A message overtakes the sound before it: two packets, and what the sender's device holds."""
+
+REORDERED_PACKETS = 4
+"""A missing packet is waited for so long. aiortc's 16 would stop the sound for 320 ms."""
+
+MOST_MESSAGES = 1000
+
+MOST_BUFFERED = 4 * 2**20
+"""Bytes of messages that a client has not taken."""
+
+MOST_MESSAGE_CHARACTERS = 256 * 1024
+
+FLUSH_SECONDS = 1.0
+
+LATE_SECONDS = 0.2
+"""After a stall longer than this the lost time is not made up."""
+
+Received: TypeAlias = "str | bytes | Samples"
+
+
+class Call:
+    """A transport. `addresses`: those of this machine to offer; None: all of them.
+
+    Used by the event loop's thread.
+    """
+
+    def __init__(self, addresses: list[str] | None) -> None:
+        self.output = OutputBuffer()
+        self._addresses = addresses
+        self._loop = asyncio.get_running_loop()
+        configuration = RTCConfiguration(iceServers=[], bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
+        self._peer = RTCPeerConnection(configuration)
+        self._channel: RTCDataChannel | None = None
+        self._opened = asyncio.Event()
+        """the channel is open, or never will be"""
+        self._left = False
+        self._closing: asyncio.Task[None] | None = None
+        self._messages: asyncio.Queue[str | bytes] = asyncio.Queue(MOST_MESSAGES)
+        self._received: asyncio.Queue[Received | None] = asyncio.Queue()
+        self._tasks = [asyncio.create_task(self._take_messages())]
+        self._timer = self._loop.call_later(CONNECT_SECONDS, self._give_up)
+        self._peer.on("datachannel", self._take_channel)
+        self._peer.on("track", self._take_track)
+        self._peer.on("connectionstatechange", self._connection_changed)
+
+    async def answer(self, offer: str) -> str:
+        """Return the answer to an offer. Raises Refusal; the call is closed then."""
+        try:
+            return await self._answer(offer)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _answer(self, offer: str) -> str:
+        kinds = [line[2:].split(" ")[0] for line in offer.splitlines() if line.startswith("m=")]
+        if sorted(kinds) != ["application", "audio"]:
+            raise Refusal(
+                400, "The offer must have one audio track and one data channel.", param="sdp"
+            )
+        transceiver = self._peer.addTransceiver(_AnswerTrack(self.output), "sendrecv")
+        codecs = RTCRtpSender.getCapabilities("audio").codecs
+        transceiver.setCodecPreferences([c for c in codecs if c.mimeType == "audio/opus"])
+        _tune(transceiver.receiver)
+        if self._addresses is not None:
+            offer_only(self._addresses, transceiver.receiver)
+        try:
+            description = RTCSessionDescription(_without_names(offer), "offer")
+            await self._peer.setRemoteDescription(description)
+            answer = await self._peer.createAnswer()
+            await self._peer.setLocalDescription(answer)
+        except OperationError as error:
+            raise Refusal(400, "The offer has no Opus, or is not valid.", param="sdp") from error
+        except (ValueError, KeyError, IndexError, AttributeError, AssertionError) as error:
+            raise Refusal(400, "The offer is not valid SDP.", param="sdp") from error
+        return self._peer.localDescription.sdp
+
+    async def receive(self) -> Received:
+        received = await self._received.get()
+        if received is None:
+            raise Gone
+        return received
+
+    async def send(self, message: str) -> None:
+        await self._opened.wait()
+        if self._left or self._channel is None:
+            raise Gone
+        if self._channel.bufferedAmount > MOST_BUFFERED:
+            self.leave()
+            raise Gone
+        try:
+            self._channel.send(message)
+        except InvalidStateError as closed:
+            raise Gone from closed
+
+    async def close(self, code: int = 0) -> None:
+        """Send what is left, and hang up. `code` has no place in WebRTC."""
+        end = self._loop.time() + FLUSH_SECONDS
+        while not self._left and self._unsent and self._loop.time() < end:
+            await asyncio.sleep(0.01)  # aiortc reports an amount, not that all was sent
+        self.leave()
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._peer.close())
+        await asyncio.shield(self._closing)  # aiortc never ends a close that was cancelled
+
+    def leave(self) -> None:
+        """End the session, because the client has left or shall."""
+        self._left = True
+        self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._opened.set()
+        self._received.put_nowait(None)
+
+    @property
+    def _unsent(self) -> int:
+        return self._channel.bufferedAmount if self._channel is not None else 0
+
+    def _give_up(self) -> None:
+        if not self._opened.is_set():
+            self.leave()
+
+    def _connection_changed(self) -> None:
+        if self._peer.connectionState in ("failed", "closed"):
+            self.leave()
+
+    def _take_channel(self, channel: RTCDataChannel) -> None:
+        if channel.label != CHANNEL or self._channel is not None:
+            return
+        self._channel = channel
+        channel.on("message", self._take_message)
+        channel.on("close", self.leave)
+        self._opened.set()
+
+    def _take_message(self, message: str | bytes) -> None:
+        if len(message) > MOST_MESSAGE_CHARACTERS or self._messages.full():
+            self.leave()
+        else:
+            self._messages.put_nowait(message)
+
+    async def _take_messages(self) -> None:
+        while True:
+            message = await self._messages.get()
+            text = message if isinstance(message, str) else message.decode(errors="replace")
+            if '"input_audio_buffer.' in text:
+                # The sound that was said before it is still on its way.
+                await asyncio.sleep(IN_FLIGHT_SECONDS)
+            self._received.put_nowait(message)
+
+    def _take_track(self, track: MediaStreamTrack) -> None:
+        self._tasks.append(asyncio.create_task(self._hear(track)))
+
+    async def _hear(self, track: Any) -> None:
+        with suppress(MediaStreamError):  # it has ended
+            while True:
+                frame: AudioFrame = await track.recv()
+                samples = frame.to_ndarray().reshape(-1, len(frame.layout.channels))
+                self._received.put_nowait(samples.mean(axis=1, dtype=np.float32) / 32768)
+
+
+class _AnswerTrack(MediaStreamTrack):
+    """Plays an output buffer in real time, and silence between the answers."""
+
+    kind = "audio"
+
+    def __init__(self, output: OutputBuffer) -> None:
+        super().__init__()
+        self._output = output
+        self._count = 0
+        self._due = 0.0
+
+    async def recv(self) -> AudioFrame:
+        now = asyncio.get_running_loop().time()
+        if now > self._due + LATE_SECONDS:
+            self._due = now
+        await asyncio.sleep(self._due - now)  # the pace of the track is real time
+        if self.readyState != "live":
+            raise MediaStreamError
+        samples = self._output.take(FRAME_SAMPLES)
+        frame = AudioFrame(format="s16", layout="mono", samples=FRAME_SAMPLES)
+        frame.planes[0].update(as_pcm(samples))
+        frame.sample_rate = TRACK_RATE
+        frame.time_base = Fraction(1, TRACK_RATE)
+        frame.pts = self._count * FRAME_SAMPLES
+        self._count += 1
+        self._due += FRAME_SAMPLES / TRACK_RATE
+        return frame
+
+
+def _without_names(offer: str) -> str:
+    """Return an offer without candidates that only multicast DNS can resolve.
+
+    A browser hides its addresses behind such names. They are not needed, because its first packet
+    shows the address. Without an end of the candidates, that packet is waited for.
+    """
+    kept = [
+        line for line in offer.splitlines()
+        if not (line.startswith("a=candidate:") and ".local " in line)
+        and not line.startswith("a=end-of-candidates")
+    ]  # fmt: skip
+    return "\r\n".join(kept) + "\r\n"
+
+
+def _tune(receiver: RTCRtpReceiver) -> None:
+    """Hand each packet of sound over as soon as the next one is there.
+
+    aiortc waits for four more, 80 ms, and has no setting for it.
+    """
+    private: Any = receiver
+    private.__dict__["_RTCRtpReceiver__jitter_buffer"] = JitterBuffer(REORDERED_PACKETS)
+
+
+def offer_only(addresses: list[str], receiver: RTCRtpReceiver) -> None:
+    """Have a connection use these addresses only. aioice has no setting for it.
+
+    It would leave loopback out, and offer every other address of the machine.
+    """
+    ice: Any = receiver.transport.transport.iceGatherer
+    connection = ice._connection  # noqa: SLF001
+    gather = connection.get_component_candidates
+
+    def gather_ours(component: int, addresses: list[str], timeout: int = 5) -> Any:
+        return gather(component, ours, timeout)
+
+    ours = addresses
+    connection.get_component_candidates = gather_ours
