@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,20 @@ class FileSpeaker:
         """Close and delete the file."""
         self.close()
         self._partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def file_speaker(path: Path | None) -> Generator[FileSpeaker | None]:
+    """Yield a speaker that writes the file `path`; None: there is no file.
+
+    The file is kept if the block ends, and deleted if it raises. Raises InputError.
+    """
+    file = FileSpeaker(path) if path else None
+    try:
+        yield file
+    except BaseException:
+        if file:
+            file.abandon()
+        raise
+    if file:
+        file.keep()

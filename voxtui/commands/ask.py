@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from voxtui.audio.clips import Clip, load_clip
-from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker
+from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, file_speaker
 from voxtui.commands.devices import can_play
 from voxtui.commands.headless import headless
 from voxtui.commands.stderr import native_log, native_stderr_in
@@ -88,13 +88,12 @@ def run(
     wav = options.wav
     if wav and wav.exists() and any(wav.samefile(path) for path in files):
         raise InputError(f"{wav}: is one of the clips, and would be overwritten.")
-    file = FileSpeaker(wav) if wav else None
-    if file:
-        file.open()
-    try:
+    with file_speaker(wav) as file:
+        if file:
+            file.open()
         speaker, audible = _speaker(config.audio, options, file)
         with native_stderr_in(native_log()), metrics_log(config.metrics.enabled) as log:
-            outcomes = answer(
+            return answer(
                 asked,
                 lambda emit: build_engine(
                     config, log.tee(emit), None, speaker, skills=build_skills(rings=False)
@@ -102,13 +101,6 @@ def run(
                 options,
                 audible,
             )
-        if file:
-            file.keep()
-    except BaseException:
-        if file:
-            file.abandon()
-        raise
-    return outcomes
 
 
 def _speaker(

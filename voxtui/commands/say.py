@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from voxtui.audio.file_speaker import FileSpeaker
+from voxtui.audio.file_speaker import file_speaker
 from voxtui.commands.prose import passages
 from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.commands.text import STDIN, clipboard_text, open_text
@@ -34,20 +34,13 @@ def run(config: Config, texts: Iterator[str], wav: Path | None) -> bool:
 
     Return False if a passage could not be spoken.
     """
-    file = FileSpeaker(wav) if wav else None
-    speaker = file or build_speaker(config.audio.output)
-    try:
+    with file_speaker(wav) as file:
+        speaker = file or build_speaker(config.audio.output)
         with native_stderr_in(native_log()), _closing(speaker):
             speaker.open()
             worker = _load_voice(config)
             with _closing(worker):
                 failed = read_aloud(texts, worker, speaker, config.brain.language or "en")
-        if file:
-            file.keep()
-    except BaseException:
-        if file:
-            file.abandon()
-        raise
     if failed:
         click.echo(f"Passages that could not be spoken: {failed}.", err=True)
     return not failed
