@@ -8,6 +8,7 @@ from datetime import datetime
 from voxtui.skills.days import Ambiguous
 from voxtui.skills.hours import BARE_WHEN, WHEN, read_moment
 from voxtui.skills.meaning import CancelReminder, ListReminders, NewReminder, Question
+from voxtui.skills.words import patterns
 
 _REMIND = r"(?:remind me|set (?:me )?(?:a|another) reminder|make a reminder|create a reminder)"
 _ALARM = r"(?:(?:set|make|create) (?:an|my|the|another) alarm(?: clock)?|an alarm|alarm)"
@@ -15,15 +16,12 @@ _WAKE = r"wake me(?: up)?"
 _TO = r"(?:to|about|of)"
 _ABOUT = r"(?P<about>(?:that )?\S.*?)"
 
-_WITH_TIME = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"{_REMIND} (?:for )?(?P<when>{WHEN}) (?:{_TO} )?{_ABOUT}",
-        rf"{_REMIND} (?:{_TO}|(?=that )) ?{_ABOUT} (?:for )?(?P<when>{WHEN})",
-        rf"(?P<when>{WHEN}) {_REMIND} (?:{_TO}|(?=that )) ?{_ABOUT}",
-        rf"{_REMIND} (?:for )?(?P<when>{WHEN})",
-        rf"(?:{_ALARM}|{_WAKE}) (?:for |at )?(?P<when>{BARE_WHEN})",
-    )
+_WITH_TIME = patterns(
+    rf"{_REMIND} (?:for )?(?P<when>{WHEN}) (?:{_TO} )?{_ABOUT}",
+    rf"{_REMIND} (?:{_TO}|(?=that )) ?{_ABOUT} (?:for )?(?P<when>{WHEN})",
+    rf"(?P<when>{WHEN}) {_REMIND} (?:{_TO}|(?=that )) ?{_ABOUT}",
+    rf"{_REMIND} (?:for )?(?P<when>{WHEN})",
+    rf"(?:{_ALARM}|{_WAKE}) (?:for |at )?(?P<when>{BARE_WHEN})",
 )
 _WITHOUT_TIME = re.compile(
     rf"(?P<verb>{_REMIND}) (?:(?P<later>later|soon|sometime) )?to {_ABOUT}"

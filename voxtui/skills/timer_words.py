@@ -6,6 +6,7 @@ import re
 
 from voxtui.skills.meaning import Do, Question, TimerRequest, Which
 from voxtui.skills.spans import SPAN, VAGUE, seconds_in
+from voxtui.skills.words import patterns
 
 LONGEST_SECONDS = 30 * 86_400
 
@@ -33,47 +34,38 @@ _SIMPLE = tuple(
 
 _LEFT = r"(?:left|remaining|remains|to go)"
 _HOW_LONG = r"how (?:long|much (?:time|longer)|many (?:hours|minutes|seconds))"
-_STATUS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"{_HOW_LONG}(?: (?:is|are|time|do i have|have i got))? {_LEFT}"
-        r"(?: (?:on|for|of) (?P<ref>.+))?",
-        rf"{_HOW_LONG} (?:is|are) there {_LEFT} (?:on|for) (?P<ref>.+)",
-        rf"{_HOW_LONG} do(?:es)? (?P<ref>.+?) (?:still )?have(?: {_LEFT})?",
-        rf"{_HOW_LONG} (?:is it )?(?:until|till|before) (?P<ref>.+?)"
-        rf" (?:rings?|goes off|go off|ends?|is (?:done|over|up|finished))",
-        r"how (?:long|much longer) (?:for|on) (?P<ref>.+)",
-        r"when (?:does|do|is|are|will) (?P<ref>.+?) (?:be )?"
-        r"(?:done|go off|going off|ring|end|over|up|finished|finish|ready)",
-        r"(?P<ref>.+) status",
-        r"(?:what is )?(?:the )?status of (?P<ref>.+)",
-        rf"(?:what is |what time is |how much )?(?:the )?(?:time )?{_LEFT} (?:on|for) (?P<ref>.+)",
-        r"(?:which|what) (?P<ref>timers) (?:are (?:running|set|active|on|there)|do i have|have i"
-        r"(?: got| set)?|did i set)",
-        r"(?:list|show|name|read|check)(?: me)?(?: on)? (?P<ref>.+)",
-        r"(?:are there|do i have|have i got) (?:any |some )?(?P<ref>timers?)"
-        r"(?: (?:running|set|active|on|left))?",
-        r"is there (?:a|any) (?P<ref>timer)(?: (?:running|set|active|on))?",
-        r"(?:is|are) (?P<ref>.+?) (?:still )?(?:running|on|going|active)",
-    )
+_STATUS = patterns(
+    rf"{_HOW_LONG}(?: (?:is|are|time|do i have|have i got))? {_LEFT}"
+    r"(?: (?:on|for|of) (?P<ref>.+))?",
+    rf"{_HOW_LONG} (?:is|are) there {_LEFT} (?:on|for) (?P<ref>.+)",
+    rf"{_HOW_LONG} do(?:es)? (?P<ref>.+?) (?:still )?have(?: {_LEFT})?",
+    rf"{_HOW_LONG} (?:is it )?(?:until|till|before) (?P<ref>.+?)"
+    rf" (?:rings?|goes off|go off|ends?|is (?:done|over|up|finished))",
+    r"how (?:long|much longer) (?:for|on) (?P<ref>.+)",
+    r"when (?:does|do|is|are|will) (?P<ref>.+?) (?:be )?"
+    r"(?:done|go off|going off|ring|end|over|up|finished|finish|ready)",
+    r"(?P<ref>.+) status",
+    r"(?:what is )?(?:the )?status of (?P<ref>.+)",
+    rf"(?:what is |what time is |how much )?(?:the )?(?:time )?{_LEFT} (?:on|for) (?P<ref>.+)",
+    r"(?:which|what) (?P<ref>timers) (?:are (?:running|set|active|on|there)|do i have|have i"
+    r"(?: got| set)?|did i set)",
+    r"(?:list|show|name|read|check)(?: me)?(?: on)? (?P<ref>.+)",
+    r"(?:are there|do i have|have i got) (?:any |some )?(?P<ref>timers?)"
+    r"(?: (?:running|set|active|on|left))?",
+    r"is there (?:a|any) (?P<ref>timer)(?: (?:running|set|active|on))?",
+    r"(?:is|are) (?P<ref>.+?) (?:still )?(?:running|on|going|active)",
 )
-_ADD = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"(?:add|put) (?P<span>{SPAN}) (?:to|on|onto) (?P<ref>.+)",
-        rf"give (?P<ref>.+?) (?P<span>{SPAN})",
-        rf"(?:extend|increase|lengthen|prolong) (?P<ref>.+) by (?P<span>{SPAN})",
-        rf"make (?P<ref>.+?) (?P<span>{SPAN}) longer",
-    )
+_ADD = patterns(
+    rf"(?:add|put) (?P<span>{SPAN}) (?:to|on|onto) (?P<ref>.+)",
+    rf"give (?P<ref>.+?) (?P<span>{SPAN})",
+    rf"(?:extend|increase|lengthen|prolong) (?P<ref>.+) by (?P<span>{SPAN})",
+    rf"make (?P<ref>.+?) (?P<span>{SPAN}) longer",
 )
-_REMOVE = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"(?:remove|subtract|deduct|take|knock|shave|cut) (?P<span>{SPAN})"
-        rf" (?:from|off|off of|away from|out of) (?P<ref>.+)",
-        rf"(?:decrease|reduce|shorten|cut) (?P<ref>.+) by (?P<span>{SPAN})",
-        rf"make (?P<ref>.+?) (?P<span>{SPAN}) shorter",
-    )
+_REMOVE = patterns(
+    rf"(?:remove|subtract|deduct|take|knock|shave|cut) (?P<span>{SPAN})"
+    rf" (?:from|off|off of|away from|out of) (?P<ref>.+)",
+    rf"(?:decrease|reduce|shorten|cut) (?P<ref>.+) by (?P<span>{SPAN})",
+    rf"make (?P<ref>.+?) (?P<span>{SPAN}) shorter",
 )
 _MORE = re.compile(r"\b(?:another|extra|additional|more) ", re.IGNORECASE)
 
@@ -86,17 +78,14 @@ _NAME = r"(?P<{}>[^\W\d_]\S*(?: [^\W\d_]\S*){{0,3}}?)"
 _OWN = r"(?:the |my |a |an |our |some )?"
 _CALLED = r"(?:called|named)"
 
-_START = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"{_SET}?{_ARTICLE}(?P<span>{SPAN})(?: long)? (?:{_NAME.format('b')} )?{_TIMER}"
-        rf"(?: (?:{_CALLED}|for|with the name) {_OWN}{_NAME.format('n')})?",
-        rf"{_SET}?{_ARTICLE}(?:{_NAME.format('b')} )?{_TIMER}"
-        rf"(?: (?:{_CALLED}|for) {_OWN}{_NAME.format('n')})?? ?(?:for|of|to|at|with|from)?"
-        rf" (?P<span>{SPAN})(?: (?:{_CALLED}|for) {_OWN}{_NAME.format('n2')})?",
-        rf"count down (?:from |for )?(?P<span>{SPAN})",
-        rf"(?P<span>{SPAN}) for (?:the|my) {_NAME.format('n')}",
-    )
+_START = patterns(
+    rf"{_SET}?{_ARTICLE}(?P<span>{SPAN})(?: long)? (?:{_NAME.format('b')} )?{_TIMER}"
+    rf"(?: (?:{_CALLED}|for|with the name) {_OWN}{_NAME.format('n')})?",
+    rf"{_SET}?{_ARTICLE}(?:{_NAME.format('b')} )?{_TIMER}"
+    rf"(?: (?:{_CALLED}|for) {_OWN}{_NAME.format('n')})?? ?(?:for|of|to|at|with|from)?"
+    rf" (?P<span>{SPAN})(?: (?:{_CALLED}|for) {_OWN}{_NAME.format('n2')})?",
+    rf"count down (?:from |for )?(?P<span>{SPAN})",
+    rf"(?P<span>{SPAN}) for (?:the|my) {_NAME.format('n')}",
 )
 _START_VAGUE = re.compile(
     rf"{_SET}{_ARTICLE}(?:{_NAME.format('b')} )?timer"
@@ -138,8 +127,8 @@ def _status(text: str) -> TimerRequest | None:
 
 def _change(text: str) -> TimerRequest | Question | None:
     plain = _MORE.sub("", re.sub(r" more$", "", text))
-    for do, patterns in ((Do.ADD, _ADD), (Do.REMOVE, _REMOVE)):
-        for pattern in patterns:
+    for do, forms in ((Do.ADD, _ADD), (Do.REMOVE, _REMOVE)):
+        for pattern in forms:
             found = pattern.fullmatch(plain)
             if found and (which := read_which(found["ref"])):
                 return TimerRequest(do, which, seconds_in(found["span"]))

@@ -211,3 +211,8 @@ def figure(value: float) -> str:
 def spoken_list(parts: list[str]) -> str:
     """Join parts as a sentence does: `a, b and c`."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+
+
+def patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
+    """Compile the forms of one request, in the order in which they are tried."""
+    return tuple(re.compile(text, re.IGNORECASE) for text in texts)
