@@ -14,6 +14,7 @@ from voxtui.bench.realtime_client import RATE, Answer, messages
 from voxtui.bench.server import Server, started
 from voxtui.bench.stubs import beep
 from voxtui.errors import ModelError, RemoteError
+from voxtui.settings.schema import Config, GenerationConfig
 
 SPOKEN = messages(np.concatenate([beep(0.3, RATE), np.zeros(RATE // 10)]))
 
@@ -38,6 +39,15 @@ def test_the_first_turn_of_a_session_is_counted_apart():
         server = Server(f"{running.url}/v1", 0.0, 0)
         load = serve.under_load(server, serve.Load(1, 1), SPOKEN, 2)
     assert (len(load.cold), len(load.hot), load.refused) == (1, 2, 0)
+
+
+@pytest.mark.slow
+def test_an_answer_that_reached_its_greatest_length_is_measured():
+    config = Config(generation=GenerationConfig(max_new_tokens=2))
+    with serving(config, brain=ScriptedBrain(["One", " two."])) as running:
+        server = Server(f"{running.url}/v1", 0.0, 0)
+        load = serve.under_load(server, serve.Load(1, 1), SPOKEN, 0)
+    assert load.cold[0].first_text_ms is not None
 
 
 def test_the_report_compares_one_client_with_the_engine_alone():

@@ -26,6 +26,9 @@ PIECE_SECONDS = 0.04
 
 PATIENCE_SECONDS = 120.0
 
+ANSWERED = ("completed", "incomplete")
+"""States of an answer; the second one reached its greatest length."""
+
 PUSH_TO_TALK = {"type": "realtime", "audio": {"input": {"turn_detection": None}}}
 
 
@@ -114,7 +117,7 @@ class Line:
             first.setdefault(event["type"], at)
             if event["type"] == "response.done":
                 response = event["response"]
-                if response["status"] != "completed":
+                if response["status"] not in ANSWERED:
                     raise RemoteError(f"The answer was not completed: {response['status']}.")
                 break
         text = first.get("response.output_audio_transcript.delta")
