@@ -6,9 +6,12 @@ import asyncio
 
 import pytest
 
-from tests.fakes import BeepVoice, LoudIsSpeech
-from voxtui.serve.pool import Pool, WarmParts
+from tests.fakes import BeepVoice, LoudIsSpeech, ScriptedBrain
+from voxtui import wiring
+from voxtui.dialogue.loaders import Loaders
+from voxtui.serve.pool import Pool, WarmParts, warm_pool
 from voxtui.serve.shapes import Refusal
+from voxtui.settings.schema import Config, ServeConfig
 
 
 def pool(sets: int, hand_over_s: float) -> Pool:
@@ -50,3 +53,31 @@ async def test_all_sets_lent_is_a_refusal():
             async with lent.lend():
                 pass
     assert lent.busy == 0
+
+
+def test_every_part_of_a_set_is_warm_before_it_is_lent(monkeypatch):
+    brains, detectors = [], []
+
+    class Detector(LoudIsSpeech):
+        frames = 0
+
+        def probability(self, frame) -> float:
+            self.frames += 1
+            return super().probability(frame)
+
+    def made(parts: list, part):
+        parts.append(part)
+        return part
+
+    monkeypatch.setattr(wiring, "build_detector", lambda config: made(detectors, Detector()))
+    monkeypatch.setattr(wiring, "build_voice", lambda config, notify: None)
+    monkeypatch.setattr(
+        wiring,
+        "build_brain",
+        lambda config, notify, trial_first: Loaders((lambda: made(brains, ScriptedBrain()),)),
+    )
+    with warm_pool(Config(serve=ServeConfig(sessions=2)), print) as loaded:
+        assert (loaded.size, loaded.busy) == (2, 0)
+        assert [brain.warmed for brain in brains] == [True] * 2
+        assert [detector.frames > 0 for detector in detectors] == [True] * 4
+    assert [brain.closed for brain in brains] == [True] * 2

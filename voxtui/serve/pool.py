@@ -76,6 +76,7 @@ class Pool:
 @contextmanager
 def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool]:
     """Load `serve.sessions` sets and yield them; close them at the end. Raises ModelError."""
+    from voxtui.dialogue.listening import warm_up
     from voxtui.wiring import build_detector, build_voice
 
     with ExitStack() as stack:
@@ -87,6 +88,8 @@ def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool
                 voice = loaders.load(lambda part: part.warm_up(lambda step, fraction: None)).part
                 stack.callback(voice.close)
             detectors = build_detector(config), build_detector(config)
+            for detector in detectors:
+                warm_up(detector)
             sets.append(WarmParts(recognise, detectors[0], voice, brain, detectors[1]))
         yield Pool(sets)
 
