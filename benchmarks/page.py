@@ -1,6 +1,7 @@
-"""Drive the page of `voxtui serve` in headless Chromium, with a fake microphone.
+r"""Drive the page of `voxtui serve` in headless Chromium, with a fake microphone.
 
-    python -m benchmarks.page [--turns 10] [--pictures DIRECTORY] [--json OUT] [-- serve options]
+    python -m benchmarks.page [--turns 10] [--transport webrtc] [--pictures DIRECTORY] \
+        [--json OUT] [-- serve options]
 
 It needs a `chromium` (apt-get install chromium). The server runs as a process. The browser's
 microphone plays a sample clip in a loop; Space is held over it with real key events. Each turn
@@ -47,6 +48,7 @@ TABLE = """({
   problem: document.getElementById('problem').textContent,
 })"""
 
+DOWN = {"key": "ArrowDown", "code": "ArrowDown", "windowsVirtualKeyCode": 40}
 SPACE = {"key": " ", "code": "Space", "windowsVirtualKeyCode": 32}
 
 
@@ -170,6 +172,17 @@ def ms(text: str) -> float | None:
     return None if number == "–" else float(number) * (1000 if unit == "s" else 1)
 
 
+def choose(tab: Tab, transport: str) -> None:
+    """Choose the transport as a person does who has no mouse."""
+    tab.value("document.getElementById('transport').focus(), true")
+    tab.key(True, **DOWN)
+    tab.key(False, **DOWN)
+    tab.until("Connecting")
+    tab.until("Ready")
+    assert tab.value("document.getElementById('transport').value") == transport
+    tab.value("document.getElementById('talk').focus(), true")
+
+
 def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
@@ -180,6 +193,8 @@ def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             browsing(url, microphone, f"{directory}/profile") as tab,
         ):
             tab.until("Ready")
+            if arguments.transport != "websocket":
+                choose(tab, arguments.transport)
             begun = None
             for number in range(arguments.turns):
                 if begun is not None:
@@ -224,6 +239,7 @@ def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--transport", choices=("websocket", "webrtc"), default="websocket")
     parser.add_argument("--pictures", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("serve", nargs="*", help="options of voxtui serve, after --")

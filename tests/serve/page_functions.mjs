@@ -7,7 +7,7 @@ globalThis.sampleRate = 24000;
 globalThis.currentTime = 0;
 const { axis, shown, waterfall } = await import(`${process.argv[2]}/times.js`);
 const { Line } = await import(`${process.argv[2]}/line.js`);
-const { Player, Recorder, Resampler } = await import(`${process.argv[2]}/worklet.js`);
+const { Ear, Player, Recorder, Resampler } = await import(`${process.argv[2]}/worklet.js`);
 
 const through = (rate, hz) => {
   const samples = Float32Array.from({ length: rate / 4 }, (_, i) => Math.sin((2 * Math.PI * hz * i) / rate));
@@ -41,6 +41,15 @@ for (let i = 0; i < 100; i++) recorder.process([[block]]);
 recorder.port.onmessage({ data: { talk: false } });
 const recorded = recorder.port.posted;
 
+const ear = new Ear();
+const listen = (value, data) => {
+  ear.port.onmessage({ data });
+  const made = [new Float32Array(4), new Float32Array(4)];
+  ear.process([[Float32Array.of(0, value, 0, 0)]], [...[made]]);
+  return made.map((channel) => channel[1]);
+};
+const through_ear = [listen(0.5, {}), listen(0, { listens: true }), listen(0.5, {}), listen(0.5, {}), listen(0.5, { muted: true })];
+
 const told = { first_audio_ms: 30, stages: [
   { name: "hidden", start_ms: -200, end_ms: 0 }, { name: "listen", start_ms: 0, end_ms: 10 },
   { name: "voice", start_ms: 10, end_ms: 30 }, { name: "writing", start_ms: 20, end_ms: 90 } ] };
@@ -54,6 +63,7 @@ globalThis.clearTimeout = () => {};
 globalThis.WebSocket = class {
   constructor(url, protocols) { Object.assign(this, { url: url.href, protocols, sent: [] }); sockets.push(this); }
   send(text) { this.sent.push(JSON.parse(text).type); }
+  close() {}
 };
 let server = "gone";
 globalThis.fetch = async (url, { headers }) => {
@@ -92,9 +102,48 @@ await line.open();
 line.token = "secret";
 await line.open();
 
+// The same line over WebRTC.
+const peers = [];
+globalThis.MediaStream = class {};
+globalThis.RTCPeerConnection = class {
+  constructor() { peers.push(this); this.sender = { replaceTrack: async (track) => { this.track = track; } }; }
+  addTransceiver(kind, { direction }) { this.added = [kind, direction]; return { sender: this.sender }; }
+  createDataChannel(name) { return (this.channel = { name, sent: [], send(text) { this.sent.push(JSON.parse(text).type); } }); }
+  async setLocalDescription() { this.localDescription = { sdp: "offer" }; }
+  async setRemoteDescription(answer) { this.answer = answer; }
+  close() { this.closed = true; }
+};
+const posts = [];
+let calls = { ok: true, text: async () => "answer" };
+const secret = globalThis.fetch;
+globalThis.fetch = async (url, options) => {
+  if (!url.href.endsWith("/calls")) return secret(url, options);
+  posts.push([url.href, options.body, options.headers]);
+  return calls;
+};
+server = "there";
+line.state = "ready";
+const before = states.length, waits = timers.map(({ ms }) => ms), settle = () => new Promise((done) => setImmediate(done));
+line.use("webrtc");
+await settle();
+peers[0].channel.onmessage({ data: JSON.stringify({ type: "session.created" }) });
+line.send({ type: "input_audio_buffer.commit" });
+const microphone = { clone: () => ({ stop() { this.stopped = true; } }) };
+await line.call.talk(microphone, true);
+await line.call.talk(null, false);
+peers[0].connectionState = "failed";
+peers[0].channel.readyState = "open";
+peers[0].onconnectionstatechange();
+calls = { ok: false, json: async () => ({ error: { code: "webrtc_not_installed", message: "pip install" } }) };
+await line.open();
+await settle();
+
 console.log(JSON.stringify({
-  states, early, sent: sockets[0].sent, protocols: sockets[0].protocols, url: sockets[0].url,
-  waits: timers.map(({ ms }) => ms), opened: sockets.length,
+  call: { posts, sent: peers[0].channel.sent, answer: peers[0].answer, track: peers[0].track, closed: peers[0].closed,
+    states: states.slice(before), channel: peers[0].channel.name },
+  through_ear, ear: ear.port.posted,
+  states: states.slice(0, before), early, sent: sockets[0].sent, protocols: sockets[0].protocols, url: sockets[0].url,
+  waits, opened: sockets.length,
   speech: through(48000, 1000), odd: through(44100, 1000), too_high: through(48000, 15000),
   playing, stopped, silent, ended: player.port.posted,
   recorded: recorded.map(({ sound }) => sound?.length ?? 0), last: recorded.at(-1),

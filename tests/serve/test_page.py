@@ -157,3 +157,22 @@ def test_what_is_said_before_the_session_begins_waits_and_follows_the_conversati
     ]  # fmt: skip
     assert browser["protocols"] == ["realtime", "openai-insecure-api-key.ek_1"]
     assert browser["url"] == "ws://127.0.0.1:8000/v1/realtime"
+
+
+def test_a_call_is_a_line_too_and_says_why_there_is_none(browser):
+    call = browser["call"]
+    assert call["channel"] == "oai-events"
+    (url, offer, headers), _ = call["posts"]
+    assert (url, offer) == ("http://127.0.0.1:8000/v1/realtime/calls", "offer")
+    assert headers == {"Content-Type": "application/sdp", "Authorization": "Bearer ek_1"}
+    assert call["answer"] == {"type": "answer", "sdp": "answer"}
+    assert call["sent"] == ["conversation.item.create", "input_audio_buffer.commit"]
+    assert call["track"] == {"enabled": False, "stopped": True} and call["closed"]
+    assert call["states"] == [
+        ["paused", ""], ["ready", ""], ["gone", ""], ["refused", "pip install"]
+    ]  # fmt: skip
+
+
+def test_the_ear_reports_the_next_sound_once_and_is_silent_when_it_is_muted(browser):
+    assert browser["through_ear"] == [[0.5, 0.5], [0, 0], [0.5, 0.5], [0.5, 0.5], [0, 0]]
+    assert browser["ear"] == [{"at": 1 / 24_000}]

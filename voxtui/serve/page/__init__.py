@@ -13,7 +13,9 @@ FILES = {
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
     "/line.js": ("line.js", "text/javascript"),
+    "/call.js": ("call.js", "text/javascript"),
     "/times.js": ("times.js", "text/javascript"),
+    "/words.js": ("words.js", "text/javascript"),
     "/worklet.js": ("worklet.js", "text/javascript"),
 }
 

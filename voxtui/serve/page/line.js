@@ -1,5 +1,7 @@
 // The connection to the server. It comes back by itself, and keeps what is sent meanwhile.
 
+import { Call } from "./call.js";
+
 const SESSION = {
   type: "realtime",
   audio: { input: { turn_detection: null, transcription: { model: "whisper-1" } } },
@@ -7,15 +9,32 @@ const SESSION = {
 };
 const RETRY_SECONDS = [1, 2, 4, 8, 10];
 const FULL_SECONDS = 10;
-const KEY_SECONDS = 30; // the key for the WebSocket is needed at once
+const KEY_SECONDS = 30; // it is needed at once
 const NORMAL = 1000, TRY_AGAIN = 1013;
 
 export class Line {
   // `take` gets each event of the server, `changed` the new state and why. `history` returns the
-  // items of the conversation so far: a new session begins with them.
-  constructor({ take, changed, history }) {
-    Object.assign(this, { take, changed, history, token: "", state: "paused", waiting: [] });
+  // items of the conversation so far: a new session begins with them. `ear` gets the stream of a call.
+  constructor({ take, changed, history, ear }) {
+    Object.assign(this, { take, changed, history, ear, token: "", state: "paused", waiting: [] });
+    this.transport = "websocket";
     this.tries = 0;
+  }
+
+  // The session as a call over WebRTC; null: over a WebSocket.
+  get call() {
+    return this.socket instanceof Call ? this.socket : null;
+  }
+
+  // Goes on over another transport: "websocket" or "webrtc".
+  use(transport) {
+    this.transport = transport;
+    if (this.socket) {
+      this.socket.onclose = null;
+      this.socket.close();
+    }
+    this.close("paused");
+    this.open();
   }
 
   send(event) {
@@ -35,10 +54,9 @@ export class Line {
     clearTimeout(this.timer);
     this.state = "connecting";
     try {
-      const url = new URL("v1/realtime", document.baseURI);
-      url.protocol = url.protocol.replace("http", "ws");
-      const key = `openai-insecure-api-key.${await this.key()}`;
-      this.socket = new WebSocket(url, ["realtime", key]);
+      const transport = this.transport, key = await this.key();
+      if (transport !== this.transport) return; // another one was chosen meanwhile
+      this.socket = transport === "webrtc" ? this.ring(key) : this.connect(key);
     } catch (problem) {
       this.close(problem.state ?? "gone", problem.state ? problem.message : "");
       return;
@@ -57,7 +75,17 @@ export class Line {
     };
   }
 
-  // Returns a key that opens the WebSocket only. The API key itself stays in headers.
+  connect(key) {
+    const url = new URL("v1/realtime", document.baseURI);
+    url.protocol = url.protocol.replace("http", "ws");
+    return new WebSocket(url, ["realtime", `openai-insecure-api-key.${key}`]);
+  }
+
+  ring(key) {
+    return new Call(new URL("v1/realtime/calls", document.baseURI), key, this.ear);
+  }
+
+  // Returns a key that opens a session only. The API key itself stays in headers.
   async key() {
     const answer = await fetch(new URL("v1/realtime/client_secrets", document.baseURI), {
       method: "POST",

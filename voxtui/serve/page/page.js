@@ -1,63 +1,28 @@
 // The page: hold to talk, read both sides, see where the time went.
 
 import { Line } from "./line.js";
-import { axis, shown, waterfall } from "./times.js";
+import { showTimes } from "./times.js";
+import { addEntry, drop, entries, history, setText } from "./words.js";
 
 const RATE = 24000;
 const TAP_MS = 250; // a shorter press only stops the answer
 const READY = "Ready. Hold Space or the button, and speak.";
 
 const byId = (id) => document.getElementById(id);
-const talkButton = byId("talk"), words = byId("words");
+const talkButton = byId("talk");
 
 const say = (text) => { if (byId("status").textContent !== text) byId("status").textContent = text; };
 const warn = (text) => { if (byId("problem").textContent !== text) byId("problem").textContent = text; };
 
-// The conversation.
-
-const entries = new Map(); // by the id of the item
-let draft = null; // what is being said
-const said = []; // what was, until the server has named its item
-
-function addEntry(role) {
-  const entry = { role, text: "", line: document.createElement("li"), body: document.createElement("span") };
-  const who = document.createElement("b");
-  who.textContent = role === "user" ? "You" : "voxtui";
-  entry.line.className = role === "user" ? "question" : "answer";
-  entry.line.append(who, entry.body);
-  words.append(entry.line);
-  return entry;
-}
-
-function setText(entry, text, unheard = "") {
-  const end = document.querySelector("main").getBoundingClientRect().bottom;
-  const follows = entry.line.getBoundingClientRect().top < end + 80; // else the reader is elsewhere
-  entry.text = text;
-  entry.body.textContent = text;
-  if (unheard) {
-    const struck = document.createElement("s");
-    struck.textContent = unheard;
-    entry.body.append(struck);
-  }
-  if (follows) entry.line.scrollIntoView({ block: "nearest" });
-}
-
-function drop(entry) {
-  entry?.line.remove();
-  for (const [id, other] of entries) if (other === entry) entries.delete(id);
-}
-
-const history = () =>
-  [...entries.values()].filter(({ text }) => text.trim()).slice(-20).map(({ role, text }) => ({
-    type: "message", role,
-    content: [{ type: role === "user" ? "input_text" : "output_text", text }],
-  }));
+let draft = null; // the entry of what is being said
+const said = []; // those of what was, until the server has named its item
 
 // The turn.
 
 // The moments of a turn in ms of performance.now(), as in times.js, and what the server told of it.
 let turn = {}; // the latest one that was committed
 let response = null; // in progress: its turn, and whether it made sound or was stopped
+let latest = {}; // response, also when it is done and still played
 let wanted = false; // an answer, as soon as that one has ended
 let speaking = null; // what is played: its item, and its turn
 
@@ -80,7 +45,8 @@ function take(event) {
       else drop(entry);
       break;
     case "response.created":
-      response = { turn, sounds: false, stopped: false };
+      response = latest = { turn, sounds: false, stopped: false };
+      ear?.port.postMessage({ muted: false, listens: true });
       break;
     case "conversation.item.added":
       if (event.item.role === "assistant" && !entries.has(event.item.id))
@@ -93,8 +59,18 @@ function take(event) {
     case "response.output_audio.delta":
       play(event);
       break;
+    case "output_audio_buffer.started":
+      if (!latest.stopped) speaking = { turn: latest.turn, at: performance.now() };
+      break;
+    case "output_audio_buffer.stopped":
+      if (speaking) { // the server has sent the last of it, and it is heard as late as the first
+        const late = (speaking.turn.heard ?? speaking.at) - speaking.at;
+        endSpeaking(performance.now() + late);
+      }
+      break;
     case "response.output_audio.done":
-      if (response?.sounds && !response.stopped) player.port.postMessage({ item: event.item_id, end: true });
+      if (line.call) latest.sounds = true;
+      else if (response?.sounds && !response.stopped) player.port.postMessage({ item: event.item_id, end: true });
       break;
     case "response.done":
       finish(event);
@@ -134,6 +110,8 @@ function finish({ response: ended, x_voxtui: told }) {
 // Sound.
 
 let microphone = null, recorder = null, speakers = null, player = null;
+let call = null, ear = null; // the context and the worklet of a call's sound
+let stream = null; // of the microphone
 let pressed = null; // the moment of the press
 let soundSent = 0; // samples of this utterance
 let released = null; // the moment of its end; null: it was only a tap
@@ -147,12 +125,10 @@ async function openSpeakers() {
     if (!speaking) return; // it was stopped meanwhile
     const { turn: answered } = speaking;
     if (data.heard) {
-      answered.heard ??= heardAt(data.at);
+      answered.heard ??= heardAt(speakers, data.at);
       say("Speaking. Hold to interrupt.");
     } else if (data.ended) {
-      answered.ended = heardAt(data.at);
-      speaking = null;
-      if (pressed === null) say(READY);
+      endSpeaking(heardAt(speakers, data.at));
     } else {
       truncate(data.item ? data.played : 0);
       if (pressed === null) say(READY);
@@ -161,15 +137,43 @@ async function openSpeakers() {
   };
 }
 
-// Returns when what the worklet made at `at` (its clock) leaves the device.
-function heardAt(at) {
-  const { contextTime, performanceTime } = speakers.getOutputTimestamp();
+function endSpeaking(at) {
+  speaking.turn.ended = at;
+  const { turn: answered } = speaking;
+  speaking = null;
+  if (pressed === null) say(READY);
+  showTimes(answered);
+}
+
+// Returns when what a worklet made at `at` (its clock) leaves the device.
+function heardAt(context, at) {
+  const { contextTime, performanceTime } = context.getOutputTimestamp();
   if (performanceTime) return performanceTime + (at - contextTime) * 1000;
-  return performance.now() + (at - speakers.currentTime + (speakers.outputLatency || 0)) * 1000;
+  return performance.now() + (at - context.currentTime + (context.outputLatency || 0)) * 1000;
+}
+
+// Plays the stream of a call, which the server plays in real time.
+async function openEar(stream) {
+  const silent = new Audio(); // without it Chromium hands no sound of a call to the context
+  Object.assign(silent, { muted: true, srcObject: stream });
+  silent.play().catch(() => {});
+  call?.close();
+  const context = call = new AudioContext({ latencyHint: "interactive" });
+  await context.audioWorklet.addModule("worklet.js");
+  const node = ear = new AudioWorkletNode(context, "ear");
+  context.createMediaStreamSource(stream).connect(node).connect(context.destination);
+  node.port.onmessage = ({ data }) => {
+    const answered = latest.turn;
+    if (latest.stopped || !answered) return;
+    answered.received ??= performance.now() + (data.at - context.currentTime) * 1000;
+    answered.heard ??= heardAt(context, data.at);
+    if (speaking) say("Speaking. Hold to interrupt.");
+    showTimes(answered);
+  };
 }
 
 async function openMicrophone() {
-  const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, echoCancellation: true } });
+  stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, echoCancellation: true } });
   microphone = new AudioContext({ latencyHint: "interactive" });
   await microphone.audioWorklet.addModule("worklet.js");
   recorder = new AudioWorkletNode(microphone, "recorder", { numberOfOutputs: 0 });
@@ -206,10 +210,21 @@ function play({ item_id: item, delta }) {
 
 // Stops the answer: at once here, and on the server.
 function interrupt() {
-  if (speaking) player.port.postMessage({ stop: true });
+  if (line.call) silenceCall();
+  else if (speaking) player.port.postMessage({ stop: true });
   else if (response && !response.stopped) line.send({ type: "response.cancel" });
   if (response) response.stopped = true;
   wanted = false;
+}
+
+// The server knows what it has played, so it truncates.
+function silenceCall() {
+  const asks = response && !response.stopped;
+  if (asks) line.send({ type: "response.cancel" });
+  if (asks || speaking) line.send({ type: "output_audio_buffer.clear" });
+  ear?.port.postMessage({ muted: true });
+  latest.stopped = true;
+  speaking = null;
 }
 
 function truncate(played) {
@@ -221,6 +236,11 @@ function truncate(played) {
 
 async function press(at) {
   if (pressed !== null || talkButton.disabled) return;
+  if (line.transport === "webrtc" && line.state !== "ready") { // there is no track yet
+    line.open();
+    say("Connecting. Then hold to talk.");
+    return;
+  }
   pressed = at;
   warn("");
   talkButton.setAttribute("aria-pressed", "true");
@@ -228,19 +248,23 @@ async function press(at) {
   try {
     if (!player) await openSpeakers();
     if (!recorder) await openMicrophone();
-    await Promise.all([speakers.resume(), microphone.resume()]);
+    await Promise.all([speakers.resume(), microphone.resume(), call?.resume()]);
+    await line.call?.talk(stream.getAudioTracks()[0], true);
   } catch (problem) {
     pressed = null;
     talkButton.setAttribute("aria-pressed", "false");
     warn(REFUSALS[problem.name] ?? `The sound cannot be opened: ${problem.message}`);
     return;
   }
-  if (pressed !== at) return; // let go while the browser asked
+  if (pressed !== at) { // let go while the browser asked
+    line.call?.talk(null, false);
+    return;
+  }
   soundSent = 0;
   say("Listening.");
   draft = addEntry("user");
   setText(draft, "…");
-  recorder.port.postMessage({ talk: true });
+  if (!line.call) recorder.port.postMessage({ talk: true });
 }
 
 function release(at, keep = true) {
@@ -253,7 +277,11 @@ function release(at, keep = true) {
     return;
   }
   released = keep && held >= TAP_MS ? at : null;
-  recorder.port.postMessage({ talk: false });
+  if (line.call) {
+    line.call.talk(null, false);
+    soundSent = 1; // or more: the track has sent it
+    if (line.state === "ready") commit();
+  } else recorder.port.postMessage({ talk: false });
 }
 
 // The recorder has handed over the last sound.
@@ -272,37 +300,6 @@ function commit() {
     say("Stopped. " + READY);
   }
   draft = null;
-}
-
-// The times.
-
-function showTimes({ released: zero, told, ...moments }) {
-  const since = Object.fromEntries(Object.entries(moments).map(([name, at]) => [name, at - zero]));
-  byId("first-sound").textContent = shown(since.heard);
-  byId("first-word").textContent = shown(since.word);
-  byId("full-answer").textContent = shown(since.done);
-  const rows = told ? waterfall(since, told) : [];
-  const [start, end] = axis(rows);
-  byId("stages").replaceChildren(...rows.map((row) => stageRow(row, start, end)));
-}
-
-function stageRow({ name, kind, ...row }, start, end) {
-  const line = document.createElement("tr"), head = document.createElement("th");
-  const track = document.createElement("td"), took = document.createElement("td");
-  head.scope = "row";
-  head.textContent = name;
-  const frame = document.createElement("div"), bar = document.createElement("i");
-  const place = (at) => (100 * (Math.min(Math.max(at, start), end) - start)) / (end - start);
-  frame.className = "track";
-  frame.setAttribute("aria-hidden", "true");
-  bar.style.left = `${place(row.start)}%`;
-  bar.style.width = `${place(row.end) - place(row.start)}%`;
-  frame.append(bar);
-  track.append(frame);
-  took.textContent = shown(row.end - row.start);
-  line.className = kind;
-  line.append(head, track, took);
-  return line;
 }
 
 // The connection.
@@ -324,6 +321,7 @@ function changed(state, why) {
     player?.port.postMessage({ stop: true });
     for (const entry of [draft, ...said.splice(0)]) drop(entry);
     draft = response = speaking = null;
+    latest = {};
     wanted = false;
     const asks = state === "locked" && !line.token;
     if (why && state !== "full" && !asks) warn(why);
@@ -332,7 +330,7 @@ function changed(state, why) {
   if (state === "locked") byId("key").focus();
 }
 
-const line = new Line({ take, changed, history });
+const line = new Line({ take, changed, history, ear: openEar });
 
 // Hands.
 
@@ -374,6 +372,15 @@ byId("lock").addEventListener("submit", (event) => {
   talkButton.focus();
   line.open();
 });
+
+byId("transport").addEventListener("change", (event) => {
+  sessionStorage.setItem("transport", event.target.value);
+  line.use(event.target.value);
+  say("Connecting.");
+});
+line.transport = sessionStorage.getItem("transport") ?? "websocket";
+byId("transport").value = line.transport;
+window.addEventListener("pagehide", () => line.call?.close());
 
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
 if (given) {

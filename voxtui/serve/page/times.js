@@ -43,3 +43,33 @@ export function axis(rows) {
 
 export const shown = (ms) =>
   ms === undefined ? "–" : ms < 9950 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+
+// Shows the moments of a turn, in ms of performance.now(), and what the server told of it.
+export function showTimes({ released: zero, told, ...moments }) {
+  const since = Object.fromEntries(Object.entries(moments).map(([name, at]) => [name, at - zero]));
+  document.getElementById("first-sound").textContent = shown(since.heard);
+  document.getElementById("first-word").textContent = shown(since.word);
+  document.getElementById("full-answer").textContent = shown(since.done);
+  const rows = told ? waterfall(since, told) : [];
+  const [start, end] = axis(rows);
+  document.getElementById("stages").replaceChildren(...rows.map((row) => stageRow(row, start, end)));
+}
+
+function stageRow({ name, kind, ...row }, start, end) {
+  const line = document.createElement("tr"), head = document.createElement("th");
+  const track = document.createElement("td"), took = document.createElement("td");
+  head.scope = "row";
+  head.textContent = name;
+  const frame = document.createElement("div"), bar = document.createElement("i");
+  const place = (at) => (100 * (Math.min(Math.max(at, start), end) - start)) / (end - start);
+  frame.className = "track";
+  frame.setAttribute("aria-hidden", "true");
+  bar.style.left = `${place(row.start)}%`;
+  bar.style.width = `${place(row.end) - place(row.start)}%`;
+  frame.append(bar);
+  track.append(frame);
+  took.textContent = shown(row.end - row.start);
+  line.className = kind;
+  line.append(head, track, took);
+  return line;
+}

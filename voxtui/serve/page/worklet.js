@@ -124,5 +124,25 @@ export class Player extends AudioWorkletProcessor {
   }
 }
 
+// Lets the sound of a call through, unless {muted: true}. After {listens: true} it posts when the
+// next sound is heard.
+export class Ear extends AudioWorkletProcessor {
+  constructor() {
+    super();
+    this.port.onmessage = ({ data }) => Object.assign(this, data);
+  }
+
+  process([sounds], [outs]) {
+    if (!this.muted) outs.forEach((out, i) => sounds.length && out.set(sounds[Math.min(i, sounds.length - 1)]));
+    const first = this.listens && sounds[0] ? sounds[0].findIndex((value) => Math.abs(value) > AUDIBLE) : -1;
+    if (first >= 0) {
+      this.listens = false;
+      this.port.postMessage({ at: currentTime + first / sampleRate });
+    }
+    return true;
+  }
+}
+
+registerProcessor("ear", Ear);
 registerProcessor("recorder", Recorder);
 registerProcessor("player", Player);

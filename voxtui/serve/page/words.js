@@ -1,0 +1,38 @@
+// What both sides have said.
+
+const words = document.getElementById("words");
+export const entries = new Map(); // by the id of the item
+
+export function addEntry(role) {
+  const entry = { role, text: "", line: document.createElement("li"), body: document.createElement("span") };
+  const who = document.createElement("b");
+  who.textContent = role === "user" ? "You" : "voxtui";
+  entry.line.className = role === "user" ? "question" : "answer";
+  entry.line.append(who, entry.body);
+  words.append(entry.line);
+  return entry;
+}
+
+export function setText(entry, text, unheard = "") {
+  const end = document.querySelector("main").getBoundingClientRect().bottom;
+  const follows = entry.line.getBoundingClientRect().top < end + 80; // else the reader is elsewhere
+  entry.text = text;
+  entry.body.textContent = text;
+  if (unheard) {
+    const struck = document.createElement("s");
+    struck.textContent = unheard;
+    entry.body.append(struck);
+  }
+  if (follows) entry.line.scrollIntoView({ block: "nearest" });
+}
+
+export function drop(entry) {
+  entry?.line.remove();
+  for (const [id, other] of entries) if (other === entry) entries.delete(id);
+}
+
+export const history = () =>
+  [...entries.values()].filter(({ text }) => text.trim()).slice(-20).map(({ role, text }) => ({
+    type: "message", role,
+    content: [{ type: role === "user" ? "input_text" : "output_text", text }],
+  }));
