@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ class OutputBuffer:
         self.report: Callable[[str, str], object] = lambda what, response_id: None
         self.waiting = 0
         """bytes that are not played yet; read by any thread"""
+        self.begun = asyncio.Event()
+        """an answer is being played"""
         self._answers: deque[_Answer] = deque()
         self._ready = np.zeros(0, np.float32)
         """of the first answer, at TRACK_RATE"""
@@ -56,6 +59,7 @@ class OutputBuffer:
         """Play the next piece of an answer."""
         if not self._answers or self._answers[-1].response_id != response_id:
             self._answers.append(_Answer(response_id, item))
+        self.begun.set()
         answer = self._answers[-1]
         samples = answer.pcm.feed(sound.pcm)
         answer.sounds.extend(samples[at : at + BLOCK] for at in range(0, len(samples), BLOCK))
@@ -95,6 +99,7 @@ class OutputBuffer:
         """Make samples ready. Returns False if there are none now."""
         while not len(self._ready):
             if not self._answers:
+                self.begun.clear()
                 return False
             answer = self._answers[0]
             if answer.sounds:

@@ -60,6 +60,9 @@ MOST_MESSAGE_CHARACTERS = 256 * 1024
 
 FLUSH_SECONDS = 1.0
 
+SILENT_FRAMES = 10
+"""are sent after an answer, so that it does not end in a sound that the receiver draws out."""
+
 LATE_SECONDS = 0.2
 """After a stall longer than this the lost time is not made up."""
 
@@ -206,7 +209,11 @@ class Call:
 
 
 class _AnswerTrack(MediaStreamTrack):
-    """Plays an output buffer in real time, and silence between the answers."""
+    """Plays an output buffer in real time, and nothing between the answers.
+
+    Silence would be sent too while the models work, and often late. The receiver takes that for the
+    network's jitter, and delays the answer by it.
+    """
 
     kind = "audio"
 
@@ -215,10 +222,17 @@ class _AnswerTrack(MediaStreamTrack):
         self._output = output
         self._count = 0
         self._due = 0.0
+        self._silent = 0
+        """frames since the last sound"""
 
     async def recv(self) -> AudioFrame:
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        if self._silent >= SILENT_FRAMES:
+            await self._output.begun.wait()
+        self._silent = 0 if self._output.begun.is_set() else self._silent + 1
+        now = loop.time()
         if now > self._due + LATE_SECONDS:
+            self._count += round((now - self._due) * TRACK_RATE / FRAME_SAMPLES) * bool(self._due)
             self._due = now
         await asyncio.sleep(self._due - now)  # the pace of the track is real time
         if self.readyState != "live":
