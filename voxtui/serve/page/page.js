@@ -7,6 +7,7 @@ import { addEntry, drop, entries, history, setText } from "./words.js";
 const RATE = 24000;
 const TAP_MS = 250; // a shorter press only stops the answer
 const READY = "Ready. Hold Space or the button, and speak.";
+const SPEAKING = "Speaking. Hold to interrupt.";
 
 const byId = (id) => document.getElementById(id);
 const talkButton = byId("talk");
@@ -60,12 +61,14 @@ function take(event) {
       play(event);
       break;
     case "output_audio_buffer.started":
-      if (!latest.stopped) speaking = { turn: latest.turn, at: performance.now() };
+      if (latest.stopped) break;
+      speaking = { turn: latest.turn, at: performance.now() };
+      if (latest.turn.heard) say(SPEAKING); // the sound was faster than the event
       break;
     case "output_audio_buffer.stopped":
       if (speaking) { // the server has sent the last of it, and it is heard as late as the first
         const late = (speaking.turn.heard ?? speaking.at) - speaking.at;
-        endSpeaking(performance.now() + late);
+        endSpeaking(performance.now() + Math.max(0, late));
       }
       break;
     case "response.output_audio.done":
@@ -126,7 +129,7 @@ async function openSpeakers() {
     const { turn: answered } = speaking;
     if (data.heard) {
       answered.heard ??= heardAt(speakers, data.at);
-      say("Speaking. Hold to interrupt.");
+      say(SPEAKING);
     } else if (data.ended) {
       endSpeaking(heardAt(speakers, data.at));
     } else {
@@ -167,7 +170,7 @@ async function openEar(stream) {
     if (latest.stopped || !answered) return;
     answered.received ??= performance.now() + (data.at - context.currentTime) * 1000;
     answered.heard ??= heardAt(context, data.at);
-    if (speaking) say("Speaking. Hold to interrupt.");
+    if (speaking) say(SPEAKING);
     showTimes(answered);
   };
 }
