@@ -57,12 +57,12 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-a
 HASHES = --generate-hashes --constraint $@.all
 lock: $(VENV)/.installed-test
 	$(COMPILE) --upgrade --extra embedded --extra remote --extra serve --extra webrtc --extra voxtral \
-		--extra kokoro --extra languages --group build --group test pyproject.toml > $@.all
+		--extra kokoro --extra languages --extra hands-free --group build --group test pyproject.toml > $@.all
 	@echo '# What `make setup` installs, by `make lock`.' > $@.run
 	$(COMPILE) $(HASHES) --extra embedded --group build pyproject.toml >> $@.run
 	@echo '# What `make test` installs besides torch, by `make lock`.' > $@.test
 	$(COMPILE) $(HASHES) --extra embedded --extra languages --extra remote --extra serve \
-		--extra webrtc --group test pyproject.toml > $@.part
+		--extra webrtc --extra hands-free --group test pyproject.toml > $@.part
 	@awk '/^[^ ]/ { keep = !/^(cuda-|nvidia-|torch=|triton=)/ } keep' $@.part >> $@.test
 	@echo "kokoro>=0.9.4,<0.10; python_version < '3.13'" > $@.in
 	$(COMPILE) $(HASHES) --no-deps $@.in >> $@.test

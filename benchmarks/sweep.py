@@ -24,6 +24,7 @@ import numpy as np
 from benchmarks.observer import calibrate
 from benchmarks.stages import busy
 from tests.virtual_audio import RATE, SPEAKER, VirtualAudio
+from voxtui.audio import played
 from voxtui.audio import speaker as speakers
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.bench.machine import machine
@@ -61,6 +62,7 @@ def measure(period: float, depth: float, turns: int) -> list[Heard]:
     with ExitStack() as stack:
         for name, value in settings.items():
             stack.enter_context(patch.object(speakers, name, value))
+        stack.enter_context(patch.object(played, "PERIOD_SECONDS", period))
         audio = stack.enter_context(VirtualAudio())
         stack.enter_context(audio.environment())
         recorder = stack.enter_context(audio.record(latency_ms=RECORDED_MS))

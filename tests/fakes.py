@@ -467,5 +467,6 @@ def part_makers(**given: Any) -> PartMakers:
             config, brain=ScriptedBrain(), voice=BeepVoice()
         ),
         "devices": lambda: DEVICES,
+        "cancels_echo": lambda config: False,
     }
     return PartMakers(**{**made, **given})

@@ -273,6 +273,19 @@ class VirtualAudio:
             if "module-loopback" in line:
                 self._pactl("set-sink-input-volume", line.split("\t")[0], f"{percent}%")
 
+    def plug_in_loudspeaker(self, percent: int) -> str:
+        """Add a speaker that the microphone hears at this volume; return its name.
+
+        The echo of `echo` passes through a buffer, which grows on a busy machine. This one has a
+        constant delay, as in a room.
+        """
+        name = f"loud{percent}"
+        self._pactl("load-module", "module-remap-sink", f"sink_name={name}", "master=voxcable")
+        newest = self._pactl("list", "short", "sink-inputs").splitlines()[-1].split("\t")[0]
+        self._pactl("set-sink-input-volume", newest, f"{percent}%")
+        self._list(name)
+        return name
+
     def mute(self, muted: bool) -> tuple[float, float]:
         """Mute or unmute the speaker.
 

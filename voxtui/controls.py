@@ -96,6 +96,7 @@ class PartMakers:
     voice: Callable[[Config, Callable[[str], object]], Voice | Loaders[Voice] | None]
     reload: Callable[[Config, Callable[[str], object], bool], ReplaceParts]
     devices: Callable[[], Sequence[Device]]
+    cancels_echo: Callable[[Config], bool]
 
 
 class Controls:
@@ -401,6 +402,12 @@ class LocalControls(Controls):
             and self.turn.source == MICROPHONE
         )
 
+    @property
+    def hears_over_an_answer(self) -> bool:
+        """True if speech ends an answer: with headphones, or where the echo is removed."""
+        removed = self._parts is not None and self._parts.cancels_echo(self.config)
+        return self.config.vad.hands_free and (removed or self.config.vad.listen_while_speaking)
+
     def begin_talking(self, at: float) -> None:
         """Begin an utterance at the microphone, or end the one that began hands-free.
 
@@ -629,7 +636,10 @@ class LocalControls(Controls):
             case ["audio", _]:
                 return ReplaceParts(config, **self._device(key, config))
             case ["vad", _]:
-                return ReplaceParts(config)
+                cancels_echo = self._parts.cancels_echo
+                if cancels_echo(config) == cancels_echo(self.config):
+                    return ReplaceParts(config)
+                return ReplaceParts(config, microphone=self._parts.microphone(config))
             case ["voice", _]:
                 voice = self._parts.voice(config, self._notify)
                 return ReplaceParts(config, voice=voice or "none")

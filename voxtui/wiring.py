@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from voxtui.errors import ModelError
+from voxtui.errors import DeviceError, ModelError, how_to_install
 
 if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
@@ -44,11 +44,14 @@ def devices_engine(
     """
 
     def fallback_devices() -> tuple[Microphone, Speaker]:
-        return build_microphone(""), build_speaker("")
+        return _microphone("", config), build_speaker("")
 
     from voxtui.audio.devices import sound_system
 
-    microphone, speaker = build_microphone(config.audio.input), build_speaker(config.audio.output)
+    microphone, speaker = (
+        _microphone(config.audio.input, config),
+        build_speaker(config.audio.output),
+    )
     may_download = frozenset({VOXTRAL})
     return build_engine(
         config,
@@ -68,6 +71,41 @@ def build_microphone(name: str) -> SounddeviceMicrophone:
     from voxtui.audio.microphone import SounddeviceMicrophone
 
     return SounddeviceMicrophone(name)
+
+
+def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
+    """Return a microphone that removes our own speech, if `config` wants it."""
+    if not cancels_echo(config):
+        return build_microphone(name)
+    from voxtui.audio.echo import EchoCanceller
+    from voxtui.audio.microphone import SounddeviceMicrophone
+    from voxtui.audio.played import PLAYED
+    from voxtui.records.device_offset import newest_offset
+
+    return SounddeviceMicrophone(name, lambda: EchoCanceller(PLAYED, newest_offset()))
+
+
+def cancels_echo(config: Config) -> bool:
+    """Return whether the microphone removes our own speech. Raises DeviceError if it cannot."""
+    wanted = config.audio.echo_cancellation
+    if wanted == "on" and not _can_cancel_echo():
+        raise DeviceError(
+            'audio.echo_cancellation = "on" needs pywebrtc-audio, which is not installed.',
+            how_to_install("hands-free"),
+        )
+    return wanted == "on" or (wanted == "auto" and config.vad.hands_free and _can_cancel_echo())
+
+
+def _can_cancel_echo() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("pywebrtc_audio") is not None
+
+
+def _may_overhear(config: Config) -> bool:
+    """Return whether speech may ever end an answer: hands-free can be chosen in the menu."""
+    may_cancel_echo = config.audio.echo_cancellation != "off" and _can_cancel_echo()
+    return config.vad.listen_while_speaking or may_cancel_echo
 
 
 def build_speaker(name: str) -> SounddeviceSpeaker:
@@ -110,7 +148,7 @@ def build_engine(
         config=config,
         emit=emit,
         fallback_devices=fallback_devices,
-        overhearing=build_detector(config) if config.vad.listen_while_speaking else None,
+        overhearing=build_detector(config) if _may_overhear(config) else None,
         sound_system=sound_system,
         skills=skills,
         captions=captions,
@@ -341,12 +379,13 @@ def part_makers() -> PartMakers:
     from voxtui.controls import PartMakers
 
     return PartMakers(
-        microphone=lambda config: build_microphone(config.audio.input),
+        microphone=lambda config: _microphone(config.audio.input, config),
         speaker=lambda config: build_speaker(config.audio.output),
         brain=partial(build_brain, may_download=frozenset({VOXTRAL})),
         voice=build_voice,
         reload=reload_parts,
         devices=lambda: choices(list_devices()),
+        cancels_echo=cancels_echo,
     )
 
 

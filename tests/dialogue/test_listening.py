@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,7 @@ from voxtui.dialogue.listening import (
     TooQuiet,
     VoiceBargeIn,
 )
+from voxtui.dialogue.marks import Mark, Marks
 from voxtui.settings.schema import Config, VadConfig
 
 
@@ -35,6 +37,11 @@ def test_a_verdict_does_not_flutter() -> None:
 def test_speech_ends_however_low_the_threshold_is() -> None:
     gate = SpeechGate(0.1)
     assert [gate.verdict(p) for p in (0.2, 0.05, 0.0)] == [True, True, False]
+
+
+def test_the_voice_that_begins_a_turn_is_measured_to_the_nearest_frame() -> None:
+    endpointer = Endpointer(VadConfig(start_ms=200))  # six frames are 192 ms
+    assert "".join(".b"[endpointer.starts(True)] for _ in range(7)) == ".....b."
 
 
 def test_only_voice_that_lasts_begins_a_turn_by_itself() -> None:
@@ -105,6 +112,27 @@ def test_hands_free_a_listener_reports_speech_and_begins_nothing_itself() -> Non
     assert isinstance(started, Started) and ears.recording is None
     preroll = ears.begin(MICROPHONE, started.at, hands_free=True)
     assert [frame.captured_at for frame in preroll] == sorted(f.captured_at for f in preroll)
+
+
+def test_frames_without_an_echo_are_heard_during_our_own_speech() -> None:
+    ears = listener(hands_free=True)
+    spoken = Marks()
+    spoken.mark(Mark.FIRST_SOUND, 1000.0)
+    spoken.mark(Mark.LAST_SOUND, 1010.0)
+    ears.note_speech(spoken)
+    assert push(ears, "." * 20 + "x" * 7) == []
+    clean = [replace(frame, echo_free=True) for frame in frames("." * 20 + "x" * 7)]
+    assert [type(found) for frame in clean if (found := ears.push(frame))] == [Started]
+
+
+def test_only_frames_without_an_echo_end_an_answer_and_only_hands_free() -> None:
+    (frame,) = frames("x")
+    clean = replace(frame, echo_free=True)
+    assert not listener(hands_free=True).may_interrupt(frame)
+    assert listener(hands_free=True).may_interrupt(clean)
+    assert not listener().may_interrupt(clean)
+    assert not listener(hands_free=True).may_interrupt(replace(clean, source="clip.wav"))
+    assert listener(hands_free=True, listen_while_speaking=True).may_interrupt(frame)
 
 
 def test_a_release_that_is_older_than_the_recording_returns_nothing() -> None:

@@ -3,14 +3,22 @@ import os
 import pytest
 
 from voxtui.errors import InputError
-from voxtui.records.device_offset import device_offset, offset_file, offset_in, save_offset
+from voxtui.records.device_offset import (
+    device_offset,
+    newest_offset,
+    offset_file,
+    offset_in,
+    save_offset,
+)
 
 
 def test_the_offset_is_found_for_the_speaker_it_was_measured_with(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert device_offset("Box") is None
+    assert newest_offset() == 0
     save_offset(offset_file(), "Box", "Headset", 0.0423)
     assert device_offset("Box") == 42.3
+    assert newest_offset() == pytest.approx(0.0423)
     assert device_offset("Another") is None
     save_offset(offset_file(), "B", "H", 0.1)  # shorter than before
     assert device_offset("B") == 100

@@ -211,7 +211,8 @@ def test_a_value_is_toml_or_bare_text(option, key, value):
         ("temperature = 1", "temperature: unknown key; did you mean generation.temperature?"),
         (
             "[audio]\nrate = 1",
-            "audio.rate: unknown key; the keys in audio are: input, output, max_utterance_s.",
+            "audio.rate: unknown key; the keys in audio are: input, output, echo_cancellation, "
+            "max_utterance_s.",
         ),
         (
             "[brain.embedded]\nmodl = 'x'",

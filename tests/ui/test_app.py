@@ -8,7 +8,7 @@ import pytest
 from textual import events
 from textual.widgets import Input, OptionList
 
-from tests.fakes import SECONDS
+from tests.fakes import SECONDS, part_makers
 from tests.ui.conftest import MARKS, screen, until
 from tests.ui.states import LOADED, turn
 from voxtui.dialogue.events import (
@@ -680,12 +680,18 @@ async def test_while_models_load_the_prompt_says_that_one_can_type():
         assert "chat model 45% · you can type already" in s.text
 
 
-@pytest.mark.parametrize("listens", [False, True])
-async def test_hands_free_the_prompt_says_that_it_does_not_listen_to_an_answer(listens):
-    vad = VadConfig(hands_free=True, listen_while_speaking=listens)
-    async with screen(config=Config(vad=vad)) as s:
+@pytest.mark.parametrize(
+    ("headphones", "removes_echo"), [(False, False), (True, False), (False, True)]
+)
+async def test_hands_free_the_prompt_says_that_it_does_not_listen_to_an_answer(
+    headphones, removes_echo
+):
+    config = Config(vad=VadConfig(hands_free=True, listen_while_speaking=headphones))
+    parts = part_makers(cancels_echo=lambda config: removes_echo)
+    async with screen(config=config, parts=parts) as s:
         s.engine.report(StateChanged(State.SPEAKING))
         await s.settle()
+        listens = headphones or removes_echo
         assert ("Not listening · Space: talk over it" in s.text) is not listens
 
 

@@ -94,6 +94,7 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
         voice=lambda config, say: BeepVoice(),
         reload=lambda config, say, fetches: ReplaceParts(config),
         devices=list_devices,
+        cancels_echo=lambda config: False,
     )
     app = VoxtuiApp(make_engine, config, parts=parts)
     try:

@@ -178,6 +178,16 @@ async def test_hands_free_is_chosen_without_loading_a_part():
 
 
 @pytest.mark.slow
+async def test_hands_free_opens_the_microphone_again_where_that_removes_the_echo():
+    removing = part_makers(cancels_echo=lambda config: config.vad.hands_free)
+    async with screen(size=(100, 30), parts=removing) as s:
+        await opened(s, "hands")
+        await s.pilot.press("enter")
+        await s.settle()
+        ((_, change),) = [call for call in s.engine.calls if call[0] == "change"]
+        assert change.config.vad.hands_free and change.microphone is not None
+
+
 async def test_the_palette_opens_and_chooses_by_key():
     async with screen(size=(100, 30)) as s:
         await opened(s, "textual light")

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from voxtui.audio.devices import (
     find,
@@ -18,6 +18,9 @@ from voxtui.audio.devices import (
 )
 from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
+
+if TYPE_CHECKING:
+    from voxtui.audio.echo import EchoCanceller
 
 BLOCK_SECONDS = 0.01
 LATENCY_SECONDS = 0.02
@@ -38,10 +41,14 @@ Blocks: TypeAlias = "SimpleQueue[tuple[float, bytes, bool] | None]"
 
 
 class SounddeviceMicrophone:
-    """A Microphone on PortAudio. `device`: name, index, or "" for the default."""
+    """A Microphone on PortAudio. `device`: name, index, or "" for the default.
 
-    def __init__(self, device: str) -> None:
+    `canceller` makes what removes our own speech; None: nothing does.
+    """
+
+    def __init__(self, device: str, canceller: Callable[[], EchoCanceller] | None = None) -> None:
         self._wanted = device
+        self._canceller = canceller
         self._name = device or "default microphone"
         self._stream: Any = None
         self._blocks: Blocks = SimpleQueue()
@@ -123,7 +130,8 @@ class SounddeviceMicrophone:
     ) -> None:
         import numpy as np
 
-        framer, waited = Framer(rate), 0
+        framer = Framer(rate, self._canceller() if self._canceller else None)
+        waited = 0
         while True:
             try:
                 block = blocks.get(timeout=STALL_SECONDS / 2)
@@ -147,12 +155,16 @@ class SounddeviceMicrophone:
 
 
 class Framer:
-    """Cuts blocks at any rate into 16 kHz frames, each with the capture time of its last sample."""
+    """Cuts blocks at any rate into 16 kHz frames, each with the capture time of its last sample.
 
-    def __init__(self, rate: float) -> None:
+    `canceller` removes our own speech from them.
+    """
+
+    def __init__(self, rate: float, canceller: EchoCanceller | None = None) -> None:
         import numpy as np
 
         self._rate = rate
+        self._canceller = canceller
         self._resampler = Resampler(rate, SAMPLE_RATE)
         self._clock: float | None = None
         self._taken = 0
@@ -177,6 +189,11 @@ class Framer:
         self._made += len(fresh)
         # Sample k of the output has the time of sample k * rate / 16000 of the input.
         last_at = self._clock - (self._taken / self._rate - self._made / SAMPLE_RATE)
+        settled = False
+        if self._canceller is not None:
+            fresh = self._canceller.process(fresh, last_at)
+            last_at -= self._canceller.delay_s
+            settled = self._canceller.settled
         sound = np.concatenate([self._rest, fresh], dtype=np.float32)
         whole = len(sound) // FRAME_SAMPLES * FRAME_SAMPLES
         self._rest = sound[whole:]
@@ -185,6 +202,8 @@ class Framer:
         for start in range(0, whole, FRAME_SAMPLES):
             end = start + FRAME_SAMPLES
             captured_at = last_at - (len(sound) - end) / SAMPLE_RATE
-            frames.append(Frame(sound[start:end], captured_at, overflow=self._overflow))
+            frames.append(
+                Frame(sound[start:end], captured_at, overflow=self._overflow, echo_free=settled)
+            )
             self._overflow = False
         return frames

@@ -19,6 +19,7 @@ from voxtui.audio.devices import (
     shown_name,
     streams,
 )
+from voxtui.audio.played import PERIOD_SECONDS, PLAYED, Segment
 from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.marks import Mark, Marks
@@ -26,10 +27,6 @@ from voxtui.errors import DeviceError
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
-
-PERIOD_SECONDS = 0.01
-"""Interval at which the device takes sound, where it can be set. A sound server begins to play at
-the end of a period: PortAudio's default of 50 ms would add 25 ms to every first sound."""
 
 WATCH_SECONDS = 0.001
 """Polling interval while waiting for playback to begin. It bounds the error of `first_sound`."""
@@ -49,23 +46,6 @@ STALL_SECONDS = 3.0
 by less."""
 
 Stopped = Callable[[], bool]
-
-
-@dataclass(slots=True)
-class Segment:
-    """Sound that the device plays without a break, from the moment it first takes some of it."""
-
-    rate: float
-    """Hz"""
-    written: int = 0
-    """samples handed to the device"""
-    began_at: float | None = None
-    """monotonic seconds; None until the device has taken some"""
-
-    def took(self, samples: int, now: float) -> None:
-        """Note that the device took `samples` since the last poll; the latest of them play now."""
-        if self.written and self.began_at is None:
-            self.began_at = now - max(0.0, samples / self.rate - PERIOD_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +291,7 @@ class SounddeviceSpeaker:
             else:
                 self._note(samples, playback)
                 self._drain = capacity
+            PLAYED.add(self._segment, samples)
             stream.write(np.repeat(samples[:, None], self._channels, axis=1))
             self._segment.written += len(samples)
             filled += len(samples)
@@ -369,7 +350,7 @@ class SounddeviceSpeaker:
         self._resampler = None
         self._stream.abort()
         self._stream.start()
-        playback.silenced_at = time.monotonic()
+        playback.silenced_at = self._segment.dropped_at = time.monotonic()
         playback.heard = playback.written - self._unheard(playback, now)
         self._drain, self._segment = 0, Segment(self._rate)
         self._changed.notify_all()

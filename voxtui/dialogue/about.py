@@ -99,8 +99,7 @@ def about_itself(words: str, sends_to: str, config: Config) -> str | None:
 def _hears(vad: VadConfig) -> str:
     if not vad.hands_free:
         return "Only with the talk key: from just before you press it until your turn ends."
-    pause = "" if vad.listen_while_speaking else ", except while I speak"
-    return f"Hands-free is on, so I listen for your voice all the time{pause}."
+    return "Hands-free is on, so I listen for your voice all the time."
 
 
 def _keeps(sends_to: str) -> str:

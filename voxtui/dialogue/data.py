@@ -61,6 +61,8 @@ class Frame:
     """`microphone`, or the name of the clip that replaces it"""
     overflow: bool = False
     """sound just before it was lost: the device was not read in time"""
+    echo_free: bool = False
+    """our own speech was removed from it"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ class Engine:
 
     `microphone` None: clips and text only. `speaker` or `voice` None: no sound. `fallback_devices`
     None: a lost device is not replaced. `emit` is called on several threads and returns at once.
-    `overhearing` detects speech over an answer (headphones), on the microphone's thread.
+    `overhearing` detects speech over an answer, on the microphone's thread: with headphones, or in
+    frames without an echo.
     `sound_system()` returns a value that changes when sound devices come or go.
     `skills` None: the brain answers everything. `local` False: it is one of several in a server, so
     it answers nothing about this machine, and bugs of other threads are not its own. `captions`:
@@ -179,7 +180,7 @@ class Engine:
         if (
             answering is not None
             and barge_in is not None
-            and frame.source == MICROPHONE
+            and self._loop.listener.may_interrupt(frame)
             and barge_in.interrupts(frame, answering.number)
         ):
             answering.cancel()

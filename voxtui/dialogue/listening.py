@@ -199,6 +199,12 @@ class Listener:
         """Drop the recording in progress."""
         self._live = None
 
+    def may_interrupt(self, frame: Frame) -> bool:
+        """Return True if speech in `frame` ends an answer. Any thread."""
+        vad = self._config.vad
+        wanted = vad.hands_free and (frame.echo_free or vad.listen_while_speaking)
+        return wanted and frame.source == MICROPHONE
+
     def skip(self) -> None:
         """Hands-free: begin nothing before the speech in progress has ended."""
         self._endpointer.skip()
@@ -252,7 +258,9 @@ class Listener:
 
     def _is_echo(self, frame: Frame, seconds: float) -> bool:
         """Return True if `frame` holds our own speech, or its echo of up to `seconds`."""
-        if frame.source != MICROPHONE or self._config.vad.listen_while_speaking:
+        if frame.source != MICROPHONE or frame.echo_free:
+            return False
+        if self._config.vad.listen_while_speaking:
             return False
         first, last = self._echo
         return first < frame.captured_at and frame.captured_at - FRAME_SECONDS < last + seconds
@@ -308,7 +316,8 @@ class Endpointer:
     """Hands-free turn taking: `vad.start_ms` of speech begin a turn, `end_ms` of silence end it."""
 
     def __init__(self, vad: VadConfig) -> None:
-        self._start = vad.start_ms / 1000
+        # To the nearest frame: rounded up, an interruption would be heard 32 ms later.
+        self._start = vad.start_ms / 1000 - FRAME_SECONDS / 2
         self._end = vad.end_ms / 1000
         self._voiced = 0.0
         self._skipping = False
@@ -337,7 +346,7 @@ class Endpointer:
 
 
 class VoiceBargeIn:
-    """Detects speech over our own answer, with headphones. Not thread-safe."""
+    """Detects speech over our own answer. Not thread-safe."""
 
     def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
         self._detector = detector

@@ -34,10 +34,22 @@ def device_offset(speaker: str | None) -> float | None:
     return offset_in(offset_file(), speaker)
 
 
+def newest_offset() -> float:
+    """Return the seconds that were measured last, for whatever speaker; 0: never."""
+    known = _known(offset_file())
+    return known[1] / 1000 if known else 0.0
+
+
 def offset_in(path: Path, speaker: str | None) -> float | None:
     """Return the milliseconds that `path` holds for `speaker`, or None."""
+    known = _known(path)
+    return known[1] if known and known[0] == speaker else None
+
+
+def _known(path: Path) -> tuple[str, float] | None:
+    """Return the speaker and the milliseconds that `path` holds."""
     try:
         known = json.loads(read_file(path, LARGEST_BYTES))
-        return float(known["offset_ms"]) if known["speaker"] == speaker else None
+        return known["speaker"], float(known["offset_ms"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None

@@ -106,6 +106,8 @@ class VoiceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AudioConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: str = ""
     output: str = ""
+    echo_cancellation: Literal["auto", "on", "off"] = "auto"
+    """auto: with hands_free, if the extra `hands-free` is installed"""
     max_utterance_s: Annotated[float, Meta(ge=1, le=600)] = 120.0
 
 

@@ -28,7 +28,7 @@ or a shared folder."""
 
 PROJECT_KEYS = frozenset(
     {
-        "audio.input", "audio.output", "audio.max_utterance_s",
+        "audio.input", "audio.output", "audio.echo_cancellation", "audio.max_utterance_s",
         "vad.threshold", "vad.min_speech_ms", "vad.hands_free", "vad.start_ms", "vad.end_ms",
         "vad.listen_while_speaking",
         "generation.preset", "generation.max_new_tokens", "generation.min_new_tokens",

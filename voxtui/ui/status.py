@@ -314,7 +314,7 @@ class Status:
 
     @property
     def _hears_over_an_answer(self) -> bool:
-        return self._controls.config.vad.listen_while_speaking
+        return self._controls.hears_over_an_answer
 
     def _recorded(self) -> str:
         """Return the seconds of speech so far, and near the end of a recording the seconds left.

@@ -1,0 +1,218 @@
+"""Measure hands-free talking over loudspeakers, with an echo on a virtual sound server.
+
+    python -m benchmarks.echo [--answers 25] [--interruptions 10] [--echo 30 100] [--off]
+
+The real engine, speaker, microphone, canceller and speech detector run; the brain is a stub and the
+voice plays speech that was made before. The microphone hears the speaker at the volumes of
+`--echo`, in percent. Counted are answers that voxtui interrupts or answers itself, and the time
+from the first sample of a spoken interruption in the microphone to the last sound of the answer.
+`--off` runs it without cancellation, to see that the echo is heard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tests.audio.sounds import QUESTIONS, find, question
+from tests.fakes import Events, ScriptedBrain, engine_on_fakes
+from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
+from voxtui.audio.echo import EchoCanceller
+from voxtui.audio.microphone import SounddeviceMicrophone
+from voxtui.audio.played import PLAYED
+from voxtui.audio.silero import PySilero
+from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.dialogue.data import SpeechChunk
+from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
+from voxtui.dialogue.interfaces import Progress
+from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.settings.schema import Config, VadConfig
+from voxtui.voices.hibari import HibariVoice
+
+STORY = (
+    "The moon goes around the earth in about a month, and it always shows us the same side.",
+    "Most of its surface is grey dust, and there is no air, so the sky above it is black.",
+)
+
+SETTLED_SECONDS = 2.0
+"""Seconds after the first sound before a person interrupts an answer."""
+
+AFTER_SECONDS = 1.5
+"""Seconds after an answer in which a turn that begins counts as an answer to itself."""
+
+
+class Recorded:
+    """A stub voice: each digit of a clause is a sentence that a real voice spoke before."""
+
+    name = "recorded"
+
+    def __init__(self) -> None:
+        voice = HibariVoice(Config().voice)
+        voice.warm_up(lambda step, fraction: None)
+        self._speech = [list(voice.speak(sentence)) for sentence in STORY]
+        voice.close()
+
+    def warm_up(self, progress: Progress) -> None: ...
+
+    def speak(
+        self, clause: str, speed: float | None = None, language: str = "en"
+    ) -> Iterator[SpeechChunk]:
+        for digit in re.findall(r"\d", clause):
+            for chunk in self._speech[int(digit)]:
+                yield SpeechChunk(chunk.samples, chunk.rate, clause)
+                clause = ""
+
+    def close(self) -> None: ...
+
+
+class Timed(EchoCanceller):
+    """A canceller that adds up its CPU time."""
+
+    cpu_s = 0.0
+    blocks_s = 0.0
+
+    def process(self, samples: Any, until: float) -> Any:
+        began = time.thread_time()
+        done = super().process(samples, until)
+        Timed.cpu_s += time.thread_time() - began
+        Timed.blocks_s += len(samples) / 16_000
+        return done
+
+
+class Room:
+    """An engine, hands-free, whose microphone hears its speaker."""
+
+    def __init__(self, audio: VirtualAudio, speaker: str, cancels: bool = True) -> None:
+        self._audio = audio
+        self._events = Events()
+        self._known = 0
+        """turns that speech has begun"""
+        self.engine = engine_on_fakes(
+            self._events,
+            microphone=SounddeviceMicrophone(
+                MICROPHONE, (lambda: Timed(PLAYED)) if cancels else None
+            ),
+            speaker=SounddeviceSpeaker(speaker),
+            detector=PySilero(),
+            brain=ScriptedBrain(*([["0, ", "1."]] * 1000)),
+            voice=Recorded(),
+            config=Config(vad=VadConfig(hands_free=True, listen_while_speaking=not cancels)),
+            overhearing=PySilero(),
+        )
+        self.engine.start()
+        self._wait_for(State.READY)
+
+    def answers_itself(self) -> bool:
+        """Return True if it interrupts an answer, or takes it for the user's speech."""
+        self._answer()
+        outcome = self._finished()
+        return self._turns_begun() > 0 or outcome is not Outcome.ANSWERED
+
+    def interrupted(self, words: str, after: float) -> float | None:
+        """Say `words` that many seconds after the first sound of an answer.
+
+        Returns the seconds from the first sample of the words to the last sound of the answer, or
+        None if the words did not end it.
+        """
+        marks = self._answer()
+        began = marks.at(Mark.FIRST_SOUND) or time.monotonic()
+        threading.Event().wait(max(0.0, began + after - time.monotonic()))
+        with self._audio.record(SAID) as recorder:
+            saying = self._audio.say(question(words), ahead_ms=60)
+            outcome = self._finished()
+            saying.wait()
+            recorder.until(time.monotonic())
+            heard = recorder.stop()
+        at, _ = find(question(words, RATE), heard)
+        ended = marks.at(Mark.LAST_SOUND)
+        self._turns_begun()
+        if outcome is not Outcome.CANCELLED or ended is None:
+            return None
+        return ended - (recorder.began_at + at / RATE)
+
+    def _answer(self) -> Marks:
+        self.engine.send_text("Tell me about the moon.")
+        started = self._events.until(TurnStarted)
+        assert isinstance(started, TurnStarted)
+        self._wait_for(State.SPEAKING)
+        return started.marks
+
+    def _wait_for(self, state: State) -> None:
+        self._events.until(StateChanged, lambda event: event == StateChanged(state))
+
+    def _finished(self) -> Outcome:
+        finished = self._events.until(TurnFinished)
+        assert isinstance(finished, TurnFinished)
+        return finished.turn.outcome
+
+    def _turns_begun(self) -> int:
+        """Return how many turns speech has begun since the last call, and end them."""
+        count = self._begun()
+        while True:
+            self.engine.cancel()
+            threading.Event().wait(AFTER_SECONDS)
+            if self._begun() == count:
+                break
+            count = self._begun()
+        new, self._known = count - self._known, count
+        return new
+
+    def _begun(self) -> int:
+        self._events.drain()
+        begun = self._events.of(TurnStarted)
+        return sum(isinstance(e, TurnStarted) and e.source == "microphone" for e in begun)
+
+
+def measure(room: Room, answers: int, interruptions: int) -> None:
+    """Print what happens in that many answers and interruptions."""
+    wrong = sum(room.answers_itself() for _ in range(answers))
+    print(f"  {wrong} of {answers} answers to itself", flush=True)
+    uneven, names = random.Random(1), sorted(path.stem for path in QUESTIONS.glob("*.flac"))
+    times = [
+        room.interrupted(names[number % len(names)], SETTLED_SECONDS + 3 * uneven.random())
+        for number in range(interruptions)
+    ]
+    print(f"  {described(times)}", flush=True)
+
+
+def described(times: Sequence[float | None]) -> str:
+    noticed = sorted(round(1000 * t) for t in times if t is not None)
+    told = f"{len(noticed)} of {len(times)} interruptions noticed"
+    if not noticed:
+        return told
+    quick = sum(t <= 300 for t in noticed)
+    return f"{told}, {quick} within 300 ms; median {statistics.median(noticed):.0f} ms, {noticed}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--answers", type=int, default=25)
+    parser.add_argument("--interruptions", type=int, default=10)
+    parser.add_argument("--echo", type=int, nargs="+", default=[30, 100])
+    parser.add_argument("--off", action="store_true")
+    asked = parser.parse_args()
+    with VirtualAudio() as audio:
+        speakers = {percent: audio.plug_in_loudspeaker(percent) for percent in asked.echo}
+        with audio.environment():
+            for percent, speaker in speakers.items():
+                room = Room(audio, speaker, not asked.off)
+                print(f"echo {percent} %, load {os.getloadavg()[0]:.1f}", flush=True)
+                try:
+                    measure(room, asked.answers, asked.interruptions)
+                finally:
+                    room.engine.close()
+    if Timed.blocks_s:
+        print(f"the canceller takes {100 * Timed.cpu_s / Timed.blocks_s:.2f} % of a core")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

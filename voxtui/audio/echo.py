@@ -1,0 +1,116 @@
+"""Remove our own speech from the microphone's sound, by the extra `hands-free` (WebRTC's AEC3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from voxtui.audio.resampling import DELAY_SECONDS, Resampler
+from voxtui.dialogue.data import SAMPLE_RATE
+
+if TYPE_CHECKING:
+    from voxtui.audio.played import Played
+    from voxtui.dialogue.data import Samples
+
+BLOCK_SAMPLES = 160
+"""The canceller works on 10 ms at a time."""
+
+FILTER_SECONDS = 0.008
+"""The delay of the canceller's output, measured."""
+
+LEAD_SECONDS = 0.05
+"""The canceller gets our speech this much early, because an echo must not come before its cause and
+the times of both devices are known within some ten milliseconds."""
+
+DRIFT_SECONDS = 0.03
+"""A larger difference between the times of both devices is corrected. The canceller follows a
+smaller one by itself."""
+
+DRIFTING_SECONDS = 0.5
+"""A difference that is shorter is none: on a busy machine the blocks of the microphone are late."""
+
+SAME_SECONDS = 0.003
+"""Corrections of the time at which our speech began, up to this, leave the delay as it is."""
+
+SETTLING_SECONDS = 1.8
+"""After our speech has begun, or has paused, the echo has another delay, and the canceller needs up
+to this long to find it. Meanwhile a rest of the echo may be left."""
+
+FLOOR = 1e-6
+"""Noise in the reference, -120 dB: in digital silence the canceller's filters decay to denormal
+numbers, which cost ten times the processor time."""
+
+
+class EchoCanceller:
+    """Removes what `played` holds from the sound of one microphone. Used by one thread."""
+
+    def __init__(self, played: Played, offset_s: float = 0.0) -> None:
+        """`offset_s`: seconds between the moment that `played` gives and the sound's capture."""
+        import numpy as np
+        from pywebrtc_audio import EchoCanceller as Aec3
+
+        delay_ms = round((LEAD_SECONDS + max(0.0, offset_s)) * 1000)
+        self._aec: Any = Aec3(SAMPLE_RATE, stream_delay_ms=delay_ms)
+        self._played = played
+        self._near = np.zeros(0, np.float32)
+        self._far = np.zeros(0, np.float32)
+        self._far_until: float | None = None
+        """monotonic seconds of the end of the speech that was taken from `played`"""
+        self._noise: Any = np.random.default_rng(0)
+        self._resampler: Resampler | None = None
+        self._rate = 0.0
+        self._drifting_s = 0.0
+        self._began_at = 0.0
+        """monotonic seconds of the beginning of the latest speech that was heard"""
+        self._heard_s = 0.0
+        """seconds of it, at an unchanged delay"""
+
+    @property
+    def delay_s(self) -> float:
+        """Seconds by which the sound returned so far lies behind the sound taken."""
+        return FILTER_SECONDS + len(self._near) / SAMPLE_RATE
+
+    @property
+    def settled(self) -> bool:
+        """True once the echo's delay is known, so that what is left is not our own speech."""
+        return self._heard_s >= SETTLING_SECONDS
+
+    def process(self, samples: Samples, until: float) -> Samples:
+        """Return the sound of whole blocks, without our speech.
+
+        `samples` (16 kHz) were captured until `until` (monotonic seconds).
+        """
+        import numpy as np
+
+        self._near = np.concatenate([self._near, samples], dtype=np.float32)
+        whole = len(self._near) // BLOCK_SAMPLES * BLOCK_SAMPLES
+        if not whole:
+            return self._near[:0]
+        near, self._near = self._near[:whole], self._near[whole:]
+        far = self._reference(whole, until - len(self._near) / SAMPLE_RATE + LEAD_SECONDS)
+        return self._aec.process(np.ascontiguousarray(near), far)
+
+    def _reference(self, count: int, until: float) -> Samples:
+        """Return `count` samples of our speech, up to `until`, without a click at the joints."""
+        import numpy as np
+
+        seconds = count / SAMPLE_RATE
+        begin = until - seconds if self._far_until is None else self._far_until
+        drifts = abs(begin + seconds - until) > DRIFT_SECONDS
+        self._drifting_s = self._drifting_s + seconds if drifts else 0.0
+        if self._drifting_s > DRIFTING_SECONDS:
+            begin, self._drifting_s, self._heard_s = until - seconds, 0.0, 0.0
+        self._far_until = begin + seconds
+        rate, sound, began_at = self._played.between(begin, self._far_until)
+        if began_at is not None:
+            same = abs(began_at - self._began_at) < SAME_SECONDS
+            self._began_at, self._heard_s = began_at, (self._heard_s if same else 0.0) + seconds
+        if rate != self._rate:
+            self._rate, self._resampler = rate, Resampler(rate, SAMPLE_RATE)
+            # The resampler returns its first samples late.
+            self._far = np.zeros(round(DELAY_SECONDS * SAMPLE_RATE) + 1, np.float32)
+        assert self._resampler is not None
+        self._far = np.concatenate([self._far, self._resampler.process(sound)], dtype=np.float32)
+        far, self._far = self._far[:count], self._far[count:]
+        if len(far) < count:
+            far = np.concatenate([far, np.zeros(count - len(far), np.float32)])
+        return far + np.float32(FLOOR) * self._noise.standard_normal(count, np.float32)

@@ -1,0 +1,109 @@
+"""What the speaker plays, and at what time it can be heard."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from voxtui.dialogue.data import SAMPLE_RATE
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+
+PERIOD_SECONDS = 0.01
+"""Interval at which the device takes sound, where it can be set. A sound server begins to play at
+the end of a period: PortAudio's default of 50 ms would add 25 ms to every first sound."""
+
+JUDGED_SECONDS = 0.3
+"""Sound in which at least one poll is on time, also on a busy machine."""
+
+PAUSE_SECONDS = 0.01
+"""A sound server that got no sound in time pauses for at least one period."""
+
+PIECES = 512
+"""Pieces of speech kept: those of more than a second, beside the 200 ms that are written ahead."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """Sound that the device plays without a break, from the moment it first takes some of it."""
+
+    rate: float
+    """Hz"""
+    written: int = 0
+    """samples handed to the device"""
+    began_at: float | None = None
+    """monotonic seconds; None until the device has taken some"""
+    dropped_at: float | None = None
+    """monotonic seconds at which the device dropped the rest; None: it plays all of it"""
+    taken: int = 0
+    """samples that the device has taken"""
+    _judged: int = 0
+    """of those, up to the last judgement of whether the device paused"""
+    _earliest: float = float("inf")
+    """the earliest beginning that a poll has shown since"""
+
+    def took(self, samples: int, now: float) -> None:
+        """Note that the device took `samples` since the last poll; the latest of them play now.
+
+        A poll may be late but never early, so the earliest beginning that any poll shows is right.
+        If no poll shows it for a while, the device has paused.
+        """
+        if not self.written:
+            return
+        self.taken += samples
+        shown = now - max(0.0, self.taken / self.rate - PERIOD_SECONDS)
+        self._earliest = min(self._earliest, shown)
+        if self.began_at is None or shown < self.began_at:
+            self.began_at = shown
+        if self.taken - self._judged > JUDGED_SECONDS * self.rate:
+            if self._earliest > self.began_at + PAUSE_SECONDS:
+                self.began_at = self._earliest
+            self._judged, self._earliest = self.taken, float("inf")
+
+
+class Played:
+    """The latest sound of the speaker, by the time at which it can be heard.
+
+    The speaker's writer adds to it and the microphone's converter reads it. Each takes one step of
+    a deque at a time, so there is no lock.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[Segment, int, Samples]] = deque(maxlen=PIECES)
+
+    def add(self, segment: Segment, samples: Samples) -> None:
+        """Note that the speaker writes `samples` next, in `segment`."""
+        self._pieces.append((segment, segment.written, samples))
+
+    def between(self, begin: float, end: float) -> tuple[float, Samples, float | None]:
+        """Return the rate, the sound from `begin` to `end`, and when its segment began.
+
+        All times are monotonic seconds. Zeros stand where nothing is played. The rate is that of
+        the newest piece. The segment is the newest in that time; None: nothing is played.
+        """
+        import numpy as np
+
+        pieces = list(self._pieces)
+        rate = pieces[-1][0].rate if pieces else float(SAMPLE_RATE)
+        sound, playing = np.zeros(round((end - begin) * rate), np.float32), None
+        for segment, first, samples in reversed(pieces):
+            began = segment.began_at
+            if began is None or segment.rate != rate:
+                continue
+            at = round((began + first / rate - begin) * rate)
+            if at + len(samples) <= 0:
+                break  # the pieces before it are older
+            last = len(sound)
+            if segment.dropped_at is not None:
+                last = min(last, round((segment.dropped_at - begin) * rate))
+            start, stop = max(at, 0), min(at + len(samples), last)
+            if start < stop:
+                sound[start:stop] = samples[start - at : stop - at]
+                playing = playing or began
+        return rate, sound, playing
+
+
+PLAYED = Played()
+"""What this process plays: one for all its speakers, because a microphone hears each of them."""
