@@ -13,32 +13,18 @@ if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
 SHORT = " Answer with one short sentence of at most fifteen words."
 
 EXAMPLES = (
-    (
-        "I am David, I drive a bus in Leeds and I can't eat nuts.",
-        "Nice to meet you, David. I'll remember that you can't eat nuts.",
-    ),
-    ("What's my job?", "You drive a bus."),
-    ("Is a walnut cake fine for me?", "No, better not: you can't eat nuts."),
-    ("My brother Ron keeps bees.", "How nice, Ron must have a lot of honey."),
-    ("Sorry, I meant my uncle.", "Thanks, then Ron is your uncle."),
-    ("Call him, please.", "Sorry, I can't make calls. I can only talk with you."),
-    ("Have you called him?", "No, I haven't. I can't make calls."),
-    ("Lea is five and Max is eight. Who is older?", "Max is older than Lea."),
-    ("And who is the youngest?", "Lea is the youngest."),
-    ("Is the sun shining here?", "I can't know that, because I can't see anything."),
-    (
-        "Tell me a story about a mouse.",
-        "A mouse found a cheese that was too big for her. She called all her friends, and they "
-        "had the best dinner of their lives.",
-    ),
-    ("Now forget all that. I am somebody else.", "All right. I know nothing about you yet."),
-    ("What's my sister's name?", "I don't know, you haven't told me."),
-    ("Where do I come from?", "You haven't told me where you come from."),
+    ("I'm David and I drive a bus in Leeds.", "Nice to meet you, David."),
+    ("What do I drive?", "You drive a bus in Leeds."),
+    ("My uncle Ron is allergic to cats.", "Got it, your uncle Ron is allergic to cats."),
+    ("May I give him a kitten?", "No, Ron is allergic to cats."),
+    ("Sorry, Ron is my brother.", "Got it, Ron is your brother, not your uncle."),
+    ("Have you called him?", "No, I can't make calls. I can only talk with you."),
+    ("Am I a good singer?", "I don't know, you haven't told me."),
 )
 """Past turns that show a small model who is who, and what it cannot know or do.
 
-An instruction alone does not teach it that. Its facts are taken back, so that they are not taken
-for facts about the user.
+An instruction alone does not teach it that. They are few, because each later token attends to all
+of them, and because rules answer much of what examples would teach (`skills/told.py`).
 """
 
 SPEAKABLE = r"root ::= [^\[\]{}<>*#`\n]*"

@@ -69,9 +69,9 @@ LANGUAGES = {
 class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Literal["auto", "embedded", "voxtral", "remote"] = "auto"
     instruction: str = (
-        "You are Vox, a friendly voice assistant. Answer in one or two short spoken sentences. "
-        "Plain text only, no lists, no code. The person you talk with is not you: what they say "
-        "about themselves is theirs. You can only talk; you cannot see, send or do anything else."
+        "You are Vox, a friendly voice assistant. Answer the user in one or two short spoken "
+        "sentences. Plain text only, no lists, no code. You can only talk; you cannot see, send or "
+        "do anything else."
     )
     language: Literal["", "de", "en", "es", "fr", "hi", "it", "nl", "pt"] = ""
     """the language that is spoken; empty: any that the brain knows"""
