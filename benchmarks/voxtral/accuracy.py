@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.voxtral.systems import RATE, words
-from voxtui.brains.voxtral.decoder import Cache, Decoder
+from voxtui.brains.voxtral.accuracy import logits
+from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.fp8 import quantise
 from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import (
-    AUDIO,
     EOS,
     Clip,
     PromptIds,
@@ -46,19 +46,6 @@ PLACES = 256
 
 DEPTHS = (1, 4, 10, 30)
 """Layers after which the logits are compared."""
-
-
-def logits(decoder: Decoder, ids: Sequence[int], heard: Tensor | None = None) -> Tensor:
-    """Return (n, vocabulary) float32 for each of `ids`; `heard` replaces the audio tokens."""
-    device = decoder.embedding.device
-    with torch.inference_mode():
-        tokens = torch.tensor(ids, device=device)
-        x = decoder.embed(tokens)
-        if heard is not None:
-            x[tokens == AUDIO] = heard
-        positions = torch.arange(len(ids), device=device)
-        hidden = decoder.run(x, positions, Cache(decoder, len(ids)), len(ids), masked=True)
-        return torch.cat([decoder.logits(part).float() for part in hidden.split(64)])
 
 
 def difference(exact: Tensor, found: Tensor) -> dict[str, Any]:

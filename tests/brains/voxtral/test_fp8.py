@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,12 @@ import torch
 from torch.nn import functional
 
 from tests.fakes import Flag
+from voxtui.brains.voxtral import accuracy
 from voxtui.brains.voxtral import fp8 as quantized
 from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.fp8 import Fp8Weight
+from voxtui.brains.voxtral.weights import load
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.interfaces import PastTurn
 from voxtui.dialogue.marks import Marks
@@ -72,10 +76,19 @@ CONFIG = Config(
 )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def short_transcripts() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(accuracy, "TRANSCRIPT_TOKENS", 4)
+        yield
+
+
 @pytest.fixture(scope="module")
 def brain(tiny_voxtral: Path) -> Iterator[VoxtralBrain]:
-    brain = VoxtralBrain(CONFIG, tiny_voxtral)
-    brain.warm_up(lambda step, fraction: None)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(accuracy, "AGREEMENT", 0.0)  # random weights are never certain
+        brain = VoxtralBrain(CONFIG, tiny_voxtral)
+        brain.warm_up(lambda step, fraction: None)
     yield brain
     brain.close()
 
@@ -111,6 +124,34 @@ def test_a_reply_over_a_kept_cache_is_that_of_a_fresh_one(brain: VoxtralBrain) -
     brain.generator.forget()
     assert answered(brain, past, said(2)) == kept
     assert len(kept) > 2
+
+
+@pytest.mark.slow
+def test_the_check_agrees_with_the_same_weights_and_not_with_others(tiny_voxtral: Path) -> None:
+    decoder, embedder = load(tiny_voxtral, torch.device("cpu"))
+    check = accuracy.AccuracyCheck(decoder, embedder)
+    assert check.agreement(decoder) == 1.0
+    check.verify(decoder)
+    decoder.layers = [replace(layer, down=layer.down * 0) for layer in decoder.layers]
+    with pytest.raises(ModelError, match="% of the words of a test differ"):
+        check.verify(decoder)
+
+
+@pytest.mark.slow
+def test_weights_that_hear_worse_are_replaced_by_the_model_s_own(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(decoder: Decoder) -> None:
+        decoder.layers = [replace(layer, down=layer.down * 0) for layer in decoder.layers]
+
+    monkeypatch.setattr(quantized, "quantise", spoil)
+    told: list[str] = []
+    brain = VoxtralBrain(CONFIG, tiny_voxtral, told.append)
+    brain.warm_up(lambda step, fraction: None)
+    assert told[0].startswith("Voxtral runs without fp8. With fp8 weights ")
+    assert "fp8" not in brain.description
+    assert all(layer.down.any() for layer in brain.generator.decoder.layers)
+    brain.close()
 
 
 # Who may have them.

@@ -215,11 +215,14 @@ class VoxtralBrain:
             self._device = "the CPU"
             # One core stays free for the sound.
             torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
-        if self._config.brain.voxtral.quantization == "fp8":
+        quantized_weights = self._config.brain.voxtral.quantization == "fp8"
+        if quantized_weights:
             quantized.check(device)
         try:
             decoder, embedder = weights.load(self._directory, device)
-            self._quantise(decoder)
+            if quantized_weights and not self._quantise(decoder, embedder):
+                del decoder, embedder  # the GPU may have no room for both
+                decoder, embedder = weights.load(self._directory, device)
             self.generator = self._loop(decoder, embedder, self._sampling, CAPACITY)
             self._plain = self.generator
             self.transcriber = self._loop(decoder, embedder, _greedy(), WRITING_CAPACITY)
@@ -234,18 +237,24 @@ class VoxtralBrain:
             key = key_of(self._device_name, self._config.brain.voxtral.quantization)
             self._proving = Proving(key, verdict_file(), self, self._notify)
 
-    def _quantise(self, decoder: Decoder) -> None:
-        """Apply fp8 weights. If they do not work here, answers are only slower."""
-        if self._config.brain.voxtral.quantization != "fp8":
-            return
+    def _quantise(self, decoder: Decoder, embedder: AudioEmbedder) -> bool:
+        """Apply fp8 weights. Return False, with a sentence, if they do not work or hear worse.
+
+        `decoder` may then hold them all the same.
+        """
         from voxtui.brains.voxtral import fp8, step
+        from voxtui.brains.voxtral.accuracy import AccuracyCheck
 
         try:
             step.keep_compiled_kernels()
+            check = AccuracyCheck(decoder, embedder)
             fp8.quantise(decoder)
-            self._device += ", fp8 weights"
+            check.verify(decoder)
         except ModelError as error:
             self._notify(f"Voxtral runs without fp8. {error.message}")
+            return False
+        self._device += ", fp8 weights"
+        return True
 
     def _loop(
         self, decoder: Decoder, embedder: AudioEmbedder, sampling: Sampling, capacity: int
