@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.brains.voxtral.test_verdict import KEY, equal
 from tests.brains.voxtral.turns import answered, ids, made, utterance
 from tests.deadline import SECONDS
 from tests.fakes import Flag
+from voxtui.bench import command as bench
 from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import graphs, proving
 from voxtui.brains.voxtral.brain import VoxtralBrain
@@ -33,6 +35,14 @@ from voxtui.brains.voxtral.verdict import (
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError
+from voxtui.serve.pool import warm_pool
+from voxtui.settings.schema import (
+    BrainConfig,
+    Config,
+    GenerationConfig,
+    VoxtralBrainConfig,
+)
+from voxtui.wiring import devices_engine
 
 
 class Talk:
@@ -234,3 +244,63 @@ def test_a_fast_path_that_fails_twice_costs_two_turns_and_not_the_model(
         assert type(caught.value) is ModelError
     assert brain.path is None
     assert answered(brain, (), "hello")
+
+
+# The commands that are ready only after the trial.
+
+
+class Provable(VoxtralBrain):
+    """On a GPU of its own, whose trial follows a script."""
+
+    file: Path
+    children: Iterator[ScriptedChild]
+
+    def _load(self) -> None:
+        super()._load()
+        self._proving = Proving(
+            KEY, self.file, self, self._notify, lambda: next(self.children).child()
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trial_first", [True, False])
+def test_only_who_asks_for_it_waits_for_the_trial(
+    tiny_voxtral: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial_first: bool
+) -> None:
+    monkeypatch.setattr(graphs, "CudaRecorder", TapeRecorder)
+    monkeypatch.setattr(brain_module, "CAPTURED_CAPACITY", 512)
+    monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)
+    known = tuple(Result(path, "failed", "No compiler.") for path in PATHS[1:])
+    write_verdict(tmp_path / "trial.json", Verdict(KEY, known))
+    (child,) = found(equal("captured", 2.6))
+    config = Config(generation=GenerationConfig(temperature=0.0, max_new_tokens=12))
+    told: list[str] = []
+    brain = Provable(config, tiny_voxtral, told.append, trial_first=trial_first)
+    brain.file, brain.children = tmp_path / "trial.json", iter([child])
+    steps: list[str] = []
+    with closing(brain), closing(child):
+        brain.warm_up(lambda step, fraction: steps.append(step))
+        assert brain.path == ("captured" if trial_first else None), told
+        assert ("trying fast paths" in steps) is trial_first
+
+
+def test_bench_and_serve_ask_for_the_trial_and_the_screen_does_not(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def refuse(*parts: Any) -> VoxtralBrain:
+        asked.append(parts[-1])
+        raise ModelError("Enough is known.")
+
+    monkeypatch.setattr(brain_module, "VoxtralBrain", refuse)
+    voxtral = VoxtralBrainConfig(model=str(tiny_voxtral))
+    config = Config(brain=BrainConfig(name="voxtral", voxtral=voxtral))
+    for start in (
+        lambda: bench.run(config, [], bench.BenchOptions(play=False)),
+        lambda: warm_pool(config, print).__enter__(),
+        lambda: devices_engine(config, print),
+    ):
+        with pytest.raises(ModelError, match="Enough"):
+            start()
+    assert asked == [True, True, False]
