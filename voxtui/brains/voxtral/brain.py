@@ -28,6 +28,7 @@ from voxtui.brains.voxtral.failures import (
     first_line,
     is_full,
     is_sticky,
+    keep_for_good,
     sentence_of,
     weights_unusable,
 )
@@ -148,6 +149,8 @@ class VoxtralBrain:
         self.took = math.inf
         """seconds for an utterance; the fastest so far"""
         self._failures = 0
+        self._lost = False
+        """the device is unusable until the process ends"""
         self._thread: SpeculationThread | None = None
         self._device = "not loaded"
         self.path: FastPath | None = None
@@ -606,6 +609,8 @@ class VoxtralBrain:
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.close()
+            if self._lost:
+                keep_for_good((self.generator, self._plain, self.transcriber))
             del self.generator, self._plain, self.transcriber
 
     # On the model's thread.
@@ -686,7 +691,8 @@ class VoxtralBrain:
         if sentence is None:
             return error
         self._failures += 1
-        if self._failures < FAILURES and not is_sticky(error):
+        self._lost |= is_sticky(error)
+        if self._failures < FAILURES and not self._lost:
             return ModelError(sentence)
         return ModelLost(sentence, RESTART)
 

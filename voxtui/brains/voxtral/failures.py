@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,14 @@ def is_sticky(error: Exception) -> bool:
     """
     words = ("CUDA error", "Triton Error [CUDA]")
     return any(word in str(error) for word in words) and not is_full(error)
+
+
+def keep_for_good(owners: object) -> None:
+    """Keep tensors and graphs of a lost device until the process ends.
+
+    Torch frees pinned memory with an event of CUDA, whose failure would end the process.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owners))
 
 
 def weights_unusable(directory: Path, error: Exception) -> ModelError:
