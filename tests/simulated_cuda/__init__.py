@@ -1,0 +1,6 @@
+"""A CUDA device that is not there, for tests: see docs/simulated-cuda.md."""
+
+from pathlib import Path
+
+ENVIRONMENT = Path(__file__).parents[2] / ".simulated-cuda"
+LIBRARIES = ENVIRONMENT / "lib" / "cuda"
