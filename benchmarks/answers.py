@@ -20,15 +20,17 @@ import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.dialogue.about import about_itself
+from voxtui.dialogue.clock import clock_line
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Brain, Skills
+from voxtui.dialogue.interfaces import Brain, Manner, Skills
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.skills.local import LocalSkills
@@ -108,6 +110,10 @@ def part(talks: Sequence[Conversation], name: str) -> list[Conversation]:
     ]
 
 
+NOW = datetime(2026, 11, 22, 13, 4)
+"""The time that each turn is told, as in the program."""
+
+
 def judge(
     brain: Brain, skills: Skills, talks: Sequence[Conversation], config: Config
 ) -> Iterator[Judged]:
@@ -115,6 +121,7 @@ def judge(
         history = History(config.history)
         for turn in talk.turns:
             started, first = time.monotonic(), None
+            manner = Manner(clock=clock_line(NOW, history.past))
             tokens: list[Token] = []
             told = about_itself(turn.says, brain.sends_to, config) or skills.answer(
                 turn.says, False, history.past
@@ -122,14 +129,14 @@ def judge(
             items = (
                 [Token(told)]
                 if told
-                else brain.reply(history.past, turn.says, Marks(), threading.Event())
+                else brain.reply(history.past, turn.says, Marks(), threading.Event(), manner)
             )
             for item in items:
                 if isinstance(item, Token):
                     first = first or time.monotonic()
                     tokens.append(item)
             reply = "".join(token.text for token in tokens)
-            history.add(len(history.past), turn.says, turn.says, tokens, reply)
+            history.add(len(history.past), turn.says, turn.says, tokens, reply, manner.clock)
             ttft = round(((first or time.monotonic()) - started) * 1000, 1)
             yield Judged(talk.topic, turn.says, reply, turn.complaint(reply), ttft)
 

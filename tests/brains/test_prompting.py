@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import re
 import time
+from datetime import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voxtui.brains.prompting import EXAMPLES, examples, until_repeated
+from voxtui.dialogue.clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config
 
 
 def test_an_instruction_of_the_users_own_stands_without_the_examples() -> None:
-    assert examples(Config()) == EXAMPLES
+    assert examples(Config(brain=BrainConfig(clock=False))) == EXAMPLES
     assert examples(Config(brain=BrainConfig(instruction="You are a pirate."))) == ()
+
+
+def test_the_first_example_shows_that_the_time_is_not_to_be_repeated() -> None:
+    (words, reply), *others = examples(Config())
+    assert tuple(others) == EXAMPLES[1:]
+    assert (words.partition("\n")[2], reply) == EXAMPLES[0]
+    # The form of the line before a turn.
+    assert words.startswith(f"{clock_line(datetime(2025, 6, 6, 8, 41), ())}\n")
 
 
 def cut(text: str) -> str:

@@ -27,6 +27,10 @@ An instruction alone does not teach it that. They are few, because each later to
 of them, and because rules answer much of what examples would teach (`skills/told.py`).
 """
 
+EXAMPLE_CLOCK = "(It is Friday, 6 June 2025, 08:41.)"
+"""Stands before the first example as the time stands before a turn. Without it, a small model
+repeats the date of the first turn in its reply."""
+
 SPEAKABLE = r"root ::= [^\[\]{}<>*#`\n]*"
 """The grammar of replies that can be spoken: no placeholders such as [date], lists or code."""
 
@@ -44,7 +48,12 @@ def examples(config: Config) -> tuple[tuple[str, str], ...]:
     """
     from voxtui.settings.schema import BrainConfig
 
-    return EXAMPLES if config.brain.instruction == BrainConfig().instruction else ()
+    if config.brain.instruction != BrainConfig().instruction:
+        return ()
+    if not config.brain.clock:
+        return EXAMPLES
+    (words, reply), *others = EXAMPLES
+    return ((after_clock(EXAMPLE_CLOCK, words), reply), *others)
 
 
 RUNS = ((5, 3), (10, 2))

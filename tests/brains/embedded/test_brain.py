@@ -19,7 +19,7 @@ from voxtui.brains.embedded import brain as embedded_module
 from voxtui.brains.embedded.brain import ChatReply, EmbeddedBrain
 from voxtui.brains.embedded.chat import ASK, USER, chatml
 from voxtui.brains.embedded.recogniser import Heard, joined
-from voxtui.brains.prompting import EXAMPLES
+from voxtui.brains.prompting import EXAMPLES, examples
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
@@ -376,7 +376,7 @@ def test_the_chat_model_cannot_send_the_terminal_a_command(brain: Scripted) -> N
 def test_each_prompt_begins_with_the_instruction_and_the_examples(brain: Scripted) -> None:
     brain.answers("Hello.")
     fronts = {prompt.rpartition(USER)[0] + USER for prompt in brain.chat.prompts}
-    assert fronts == {chatml(Config().brain.instruction, list(EXAMPLES), "")}
+    assert fronts == {chatml(Config().brain.instruction, list(examples(Config())), "")}
 
 
 def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply(

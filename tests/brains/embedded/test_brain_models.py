@@ -24,7 +24,7 @@ from voxtui.brains.embedded import brain as embedded_module
 from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.brains.embedded.chat import ASK, Llama, chatml
 from voxtui.brains.embedded.recogniser import Moonshine
-from voxtui.brains.prompting import EXAMPLES
+from voxtui.brains.prompting import examples
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
@@ -52,7 +52,9 @@ class CountingMoonshine(Moonshine):
 
 class NotingLlama(Llama):
     def __init__(self, prefixes: Path) -> None:
-        super().__init__(3072, chatml(Config().brain.instruction, list(EXAMPLES), ""), prefixes)
+        super().__init__(
+            3072, chatml(Config().brain.instruction, list(examples(Config())), ""), prefixes
+        )
         self.prompts: list[str] = []
 
     def run(self, prompt, *rest, **options):  # type: ignore[no-untyped-def]
