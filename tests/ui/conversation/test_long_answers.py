@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.segment import Segment
 from textual.app import App, ComposeResult
@@ -59,6 +59,7 @@ async def test_an_entry_that_grew_looks_like_one_that_was_wrapped_at_once() -> N
         transcript = app.query_one(Transcript)
 
         @settings(max_examples=50, deadline=None)
+        @example(["aa", "a" * 7, "a" * 7 + "\u0301", "\ta", ""], 1)
         @given(st.lists(PIECE, max_size=12), st.none() | st.integers(0, 60))
         def same(pieces: list[str], lit: int | None) -> None:
             at_once = written(transcript, "".join(pieces), lit)

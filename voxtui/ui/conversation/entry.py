@@ -65,6 +65,7 @@ class Entry:
         "_added",
         "_content",
         "_length",
+        "_tabbed",
         "column",
         "figure",
         "height",
@@ -111,6 +112,7 @@ class Entry:
         """text not yet in `_content`: joining it for each token would be quadratic"""
         self._length = len(content.plain)
         """characters of the content"""
+        self._tabbed = "\t" in content.plain
 
     @property
     def content(self) -> Content:
@@ -122,6 +124,7 @@ class Entry:
     @content.setter
     def content(self, content: Content) -> None:
         self._content, self._length = content, len(content.plain)
+        self._tabbed = "\t" in content.plain
         self._added.clear()
 
     def append(self, text: str, look: Look, widget: Widget) -> tuple[int, list[Line]]:
@@ -130,10 +133,12 @@ class Entry:
         Wraps the last line again, not the lines above: lines break at the first place that fits,
         so later text cannot move a break. An answer thus costs its length, not its square.
         """
-        last_line = self._length - len(self.tail)  # or earlier: each tab is several characters
+        last_line = self._length - len(self.tail)
         expanded = self._add(text)
         before = self.lines
-        if not before or self.look is not look or (self.lit is not None and self.lit > last_line):
+        # Textual misplaces the offsets of styled text behind a tab, and `tail` depends on them.
+        restyled = self.lit is not None and (self.lit > last_line or self._tabbed)
+        if not before or self.look is not look or restyled:
             self.wrap(look, widget)
             return 0, before
         first = len(before)
@@ -203,6 +208,7 @@ class Entry:
         """Add unstyled `text` at the end; return it with tabs expanded. Does not wrap."""
         self._added.append(text)
         self._length += len(text)
+        self._tabbed |= "\t" in text
         stop = self.column % TAB_CELLS
         expanded = (" " * stop + text).expandtabs(TAB_CELLS)[stop:]
         _, line_break, last = expanded.rpartition("\n")
