@@ -209,7 +209,7 @@ async def test_the_welcome_goes_with_the_first_turn_for_good():
         turn(s, "Hello", "Good day.")
         await s.settle()
         assert "Nothing leaves this machine." not in s.text
-        s.app.action_new()
+        s.app.main.action_new()
         await s.settle()
         assert s.app.transcript.text == ""
 
@@ -517,7 +517,7 @@ async def test_the_text_on_the_clipboard_can_be_talked_about(monkeypatch, clipbo
             raise InputError("No clipboard.")
         return clipboard
 
-    monkeypatch.setattr("voxtui.ui.app.clipboard_text", read)
+    monkeypatch.setattr("voxtui.ui.main_screen.clipboard_text", read)
     async with screen() as s:
         await s.app.run_action("paste")
         await s.app.workers.wait_for_complete()

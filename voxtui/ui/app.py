@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from textual import events, on
+from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import BindingsMap
 from textual.containers import Horizontal, Vertical
@@ -16,9 +16,7 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 from textual.message import Message
-from textual.widgets import Input
 
-from voxtui.commands.text import clipboard_text
 from voxtui.controls import (
     ClipEnded,
     ControlEvent,
@@ -54,21 +52,20 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
-from voxtui.errors import InputError, ModelMissing, VoxtuiError, strip_control_characters
+from voxtui.errors import strip_control_characters
 from voxtui.models.cuda import is_likely
 from voxtui.records.metrics import DeviceOffset
 from voxtui.settings.schema import Config
-from voxtui.slash_commands import number, parse
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.footer import Footer
 from voxtui.ui.help import Help
 from voxtui.ui.keys import bindings, shown
-from voxtui.ui.menu import CONVERSATION, MICROPHONE, SETTINGS, Menu
+from voxtui.ui.main_screen import MainScreen
+from voxtui.ui.menu import MICROPHONE, SETTINGS, Menu
 from voxtui.ui.palette import Entry
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
-from voxtui.ui.startup import Samples
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk import Talk
 from voxtui.ui.talkbar import TalkBar
@@ -81,9 +78,6 @@ from voxtui.ui.timers import Timers
 from voxtui.ui.turns import Turns
 
 TICK_SECONDS = 1 / 20
-
-ENTER = ("enter", "ctrl+j")
-"""Carriage return, and the line feed of a program that types."""
 
 
 class EventsWaiting(Message):
@@ -143,11 +137,25 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             lambda: self.menu.rescan(),
             lambda: self.menu.open(MICROPHONE),
         )
+        self.keys = bindings(config.ui)
+        self._bindings = BindingsMap(key for key in self.keys if key.action.startswith("app."))
+        self.main = MainScreen(
+            self,
+            self.keys,
+            self.controls,
+            self.transcript,
+            self.turns,
+            self.bar,
+            self.talk,
+            self.status,
+            self.tell,
+            self._events.put,
+        )
         self.menu = Menu(
             self,
             self.controls,
             self.tell,
-            self._begin_again,
+            self.main.begin_again,
             self.apply,
             self._commands,
             self.refuse,
@@ -158,10 +166,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._given = given
         self._frozen = False
         """`gc_tuning.freeze` was called, which must happen once"""
-        self.keys = bindings(config.ui)
-        self._bindings = BindingsMap(self.keys)
-        self._offered: tuple[object, ...] = ()
-        """what the keys do now, as the footer shows it"""
+
+    def get_default_screen(self) -> MainScreen:
+        return self.main
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
@@ -252,7 +259,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case Loaded():
                 self._show_loaded(event)
             case LoadFailed(error):
-                self._show_failed(error)
+                self.main.show_failed(error)
             case ChangeFailed():
                 self.menu.take(event)
             case MicrophoneOpened(name):
@@ -266,7 +273,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case Caption(turn, text, settled):
                 if self.turns.caption(turn, text):
                     if self.bar.typing and self.bar.field.empty:  # as after /clip
-                        self._leave_field()
+                        self.main.leave_field()
                     self.bar.caption(text, settled)
             case Captured(turn, utterance):
                 self.turns.show_utterance(turn, utterance)
@@ -321,10 +328,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             rendered("")  # imports its library now and not behind the first reply
             gc_tuning.freeze()
 
-    def _show_failed(self, error: VoxtuiError) -> None:
-        fetch = isinstance(error, ModelMissing)
-        self.status.show_failed(error, self.action_fetch if fetch else self.action_again)
-
     def _finish_turn(self, turn: Turn) -> None:
         if turn.outcome is Outcome.NO_SPEECH and not self._explained:
             self.tell("Nothing was heard.")
@@ -371,14 +374,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def _show_state(self) -> None:
         self.status.show_state()
-        self._offer_keys()
-
-    def _offer_keys(self) -> None:
-        """Make the footer show what the keys do now."""
-        offered = (self._escape, self._talk_key_talks, self.bar.field.empty)
-        if offered != self._offered:
-            self._offered = offered
-            self.refresh_bindings()
+        self.main.offer_keys()
 
     # Keys.
 
@@ -386,12 +382,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         """Obey keys and pastes here, in order. The queue of a widget would be late."""
         here = len(self.screen_stack) == 1
         match event:
-            case events.Key(is_forwarded=False) if here and self._talks(event):
+            case events.Key(is_forwarded=False) if here and self.main.talks(event):
                 self.talk.press(event.time, isinstance(event, Key) and event.repeated)
                 return
-            case events.Key(is_forwarded=False) if self._silences(event):
-                return
-            case events.Key(is_forwarded=False) if here and await self._take_key(event):
+            case events.Key(is_forwarded=False, key=key) if (
+                self.controls.silence() and not key.startswith("ctrl+")
+            ):
+                return  # it ended the sentence of a timer
+            case events.Key(is_forwarded=False) if here and await self.main.take_key(event):
                 return
             case events.Paste(is_forwarded=False):
                 event.text = strip_control_characters(" ".join(event.text.splitlines()))
@@ -401,31 +399,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case _:
                 pass
         await super().on_event(event)
-
-    def _talks(self, key: events.Key) -> bool:
-        return key.key == self.controls.config.ui.talk_key and self._talk_key_talks
-
-    @property
-    def _talk_key_talks(self) -> bool:
-        """False while the talk key is a space in a text. It always ends a talk."""
-        types = self.controls.config.ui.talk_key == "space" and not self.bar.field.empty
-        return not types or self.controls.talking is not None
-
-    def _silences(self, key: events.Key) -> bool:
-        """End the sentence of a timer. Return True if the key has done that and nothing else."""
-        return self.controls.silence() and not key.key.startswith("ctrl+")
-
-    async def _take_key(self, key: events.Key) -> bool:
-        """Write, send or edit. Return False if `key` does none of it."""
-        if key.character is not None and key.is_printable:
-            self.bar.write(key.character)
-        elif key.key in ENTER and self.bar.typing:
-            corrected = self.bar.corrected
-            await self._send(self.bar.take(), corrected)
-        else:
-            bound = key.key in self._bindings.key_to_bindings
-            return not bound and await self.bar.edit(key)
-        return True
 
     def on_key_up(self, key: KeyUp) -> None:
         if key.key == self.controls.config.ui.talk_key:
@@ -438,44 +411,19 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.talk.use_keyboard(answer.releases, answer.time)
         self.status.show_mode()
 
-    @on(TalkBar.Held)
-    def _mouse_down(self, event: TalkBar.Held) -> None:
-        self.talk.mouse_down(event.time)
-
-    @on(TalkBar.LetGo)
-    def _mouse_up(self, event: TalkBar.LetGo) -> None:
-        self.talk.mouse_up(event.time)
-
     def _talk_changed(self) -> None:
         self.status.show_mode()
         if self.controls.talking is not None and self.bar.typing and self.bar.field.empty:
-            self._leave_field()
-        self._offer_keys()
+            self.main.leave_field()
+        self.main.offer_keys()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the present actions of the keys; none of the commands below another screen."""
+        """Offer the present actions of the keys."""
         match action:
-            case "talk":
-                return self._talk_key_talks
-            case "type":
-                return self.bar.field.empty
-            case "escape":
-                return self._escape in parameters
-            case "new" | "mute" | "again" | "edit" | "copy" | "save" | "help" | "command_palette":
+            case "help" | "command_palette":
                 return len(self.screen_stack) == 1
             case _:
                 return True
-
-    @property
-    def _escape(self) -> str:
-        """The present action of Esc, a key of ESCAPE; empty: none."""
-        if len(self.screen_stack) > 1:
-            return ""
-        if self.controls.can_stop:
-            return "drop" if self.controls.state is State.LISTENING else "stop"
-        if self.bar.typing:
-            return "leave"
-        return "live" if self.turns.selected is not None else ""
 
     def tell(self, text: str, severity: Severity = "information") -> None:
         """Show a sentence that needs no answer. The same one is not shown twice."""
@@ -486,220 +434,17 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         """Show the sentence of `refused`."""
         self.tell(str(refused), refused.severity)
 
-    def _do(self, act: Callable[[], object]) -> None:
-        """Call `act`; show the sentence if it is refused."""
-        try:
-            act()
-        except Refused as refused:
-            self.refuse(refused)
-        except VoxtuiError as error:  # the models' files were not even found
-            self._show_failed(error)
-        self.talk.follow()
-
     # Actions.
-
-    def action_mend(self) -> None:
-        """Mend the problem that the banner shows."""
-        self.status.banner.mend()
 
     def action_help_quit(self) -> None:
         self.tell(f"{shown(self.controls.config.ui.keys.quit)} quits voxtui.")
 
-    def action_talk(self) -> None:
-        self.talk.press()
-
-    def action_escape(self, _: str) -> None:
-        if self.action_stop():
-            return
-        if self.bar.typing:
-            self._leave_field()
-        else:
-            self.turns.select(None)
-        self._offer_keys()
-
-    @on(Transcript.Step)
-    def _step(self, event: Transcript.Step) -> None:
-        self.turns.step(event.by)
-        self._offer_keys()
-
-    @on(Transcript.Picked)
-    def _pick(self, event: Transcript.Picked) -> None:
-        self.turns.pick(event.turn)
-        self._offer_keys()
-
-    def action_stop(self) -> bool:
-        stopped = self.controls.stop()
-        self.talk.follow()
-        return stopped
-
-    def action_type(self) -> None:
-        self.bar.write("/")
-
-    def _leave_field(self) -> None:
-        self.bar.close_field()
-        self.transcript.focus()
-        self._offer_keys()
-
-    @on(Input.Changed)
-    def _text_changed(self, event: Input.Changed) -> None:
-        if event.input is not self.bar.field:
-            return
-        self._offer_keys()
-        # A slash begins a command, and a correction follows another history than the newest.
-        ahead = self.bar.corrected is None and not event.value.startswith("/")
-        self.controls.typing(event.value if ahead else "")
-
-    async def _send(self, text: str, corrected: int | None) -> None:
-        """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
-        if not (text := text.strip()):
-            self.action_mend()
-            return
-        try:
-            command = parse(text)
-            if command is None and corrected is not None:
-                self._correct(corrected, text)
-            elif command is None:
-                if self.controls.say(text) is None:
-                    self._note_kept(text)
-            elif command[0] == "clip":
-                self.action_clip(number(command[1]))
-            elif command[0] == "edit":
-                self.action_edit(command[1])
-            else:
-                await self.run_action(command[0])
-        except Refused as refused:
-            self.refuse(refused)
-        self.talk.follow()
-
-    def _note_kept(self, text: str) -> None:
-        self.tell(f"Kept until the models are loaded: “{text}”")
-
-    def action_paste(self) -> None:
-        self.run_worker(self._paste, thread=True, group="paste")
-
-    def _paste(self) -> None:
-        """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
-        try:
-            given = GivenText("the clipboard", clipboard_text())
-            self.call_from_thread(self.controls.give, given)
-        except InputError as error:
-            self._events.put(Notice(str(error), "error"))
-        except Refused as refused:
-            self.call_from_thread(self.refuse, refused)
-
-    def action_page_up(self) -> None:
-        self.transcript.scroll_page_up()
-
-    def action_page_down(self) -> None:
-        self.transcript.scroll_page_down()
-
-    def action_new(self) -> None:
-        if self.controls.turn is not None:
-            self.notify("A new conversation. /undo brings the old one back.")
-        self._do(self.controls.new_conversation)
-        self.turns.forget()
-        self.transcript.clear()
-
-    def action_undo(self) -> None:
-        try:
-            self.controls.undo()
-        except Refused as refused:
-            self.refuse(refused)
-        else:
-            self.transcript.restore()
-
-    def action_mute(self) -> None:
-        self.status.top.show_muted(self.controls.toggle_mute())
-
-    def _correct(self, turn: int, text: str) -> None:
-        """Answer `text` in place of `turn`; if that is refused, let it be edited again."""
-        try:
-            self.controls.correct(turn, text)
-        except Refused:
-            self.bar.correct(turn, text)
-            raise
-
-    def action_again(self) -> None:
-        self._retry(partial(self.controls.answer_again, turn=self.turns.selected))
-
-    def action_edit(self, text: str = "") -> None:
-        """Answer `text` in place of the selected or newest turn; empty: let its words be edited."""
-        try:
-            turn, words = self.controls.words_of(self.turns.selected)
-            if text:
-                self._correct(turn, text)
-            else:
-                self.bar.correct(turn, words)
-        except Refused as refused:
-            self.refuse(refused)
-        self._offer_keys()
-
-    def action_fetch(self) -> None:
-        self._retry(self.controls.fetch)
-
-    def _retry(self, act: Callable[[], object]) -> None:
-        """Call `act`, which may load the models again after a failed start."""
-        failed = self.controls.failed is not None
-        self._do(act)
-        if failed and self.controls.failed is None:
-            self._begin_again()
-
-    def _begin_again(self) -> None:
-        """Show the loading once more."""
-        for text in self.controls.kept:
-            self._note_kept(text)
-        self.status.begin_again()
-
-    def action_clip(self, number: int) -> None:
-        self._do(partial(self.controls.play_clip, number))
-
-    @on(Samples.Chosen)
-    def _clip_chosen(self, message: Samples.Chosen) -> None:
-        self.action_clip(message.number)
-
-    def action_copy(self) -> None:
-        if text := self.screen.get_selected_text():
-            self.copy_to_clipboard(text)
-            self.notify("The selection was handed to the terminal's clipboard.")
-            return
-        finished = reversed(self.controls.record.finished)
-        reply = next((t.result.reply for t in finished if t.result and t.result.reply), None)
-        if reply is None:
-            self.notify("There is no answer to copy yet.", severity="warning")
-            return
-        self.copy_to_clipboard(reply.strip())
-        self.notify("The last answer was handed to the terminal's clipboard.")
-
-    def action_save(self) -> None:
-        self.run_worker(self._save, thread=True, group="save")
-
-    def _save(self) -> None:
-        """Save the session. Runs on a thread of its own, because a disk may be slow."""
-        try:
-            place = self.controls.save()
-        except Refused as refused:
-            self.call_from_thread(self.refuse, refused)
-        except InputError as error:
-            self._events.put(Notice(str(error), "error"))
-        else:
-            shown = str(place).replace(str(Path.home()), "~", 1)
-            self._events.put(Notice(f"Saved, with your words:\n{shown}", "information"))
-
     def action_look(self) -> None:
         self.menu.rescan()
 
-    def action_numbers(self) -> None:
-        self.action_panel()
-
     def _commands(self) -> Iterable[Entry]:
         """Yield the entries of the menu that choose nothing."""
-        yield Entry(CONVERSATION, "New conversation", self.action_new)
-        yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
-        yield Entry(CONVERSATION, "Edit", self.action_edit, "what was heard, and send it instead")
-        yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")
-        yield Entry(CONVERSATION, "Paste", self.action_paste, "talk about the clipboard's text")
-        yield Entry(CONVERSATION, "Save", self.action_save, "Markdown, JSON and sound files")
-        yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self.controls.muted)
+        yield from self.main.commands()
         yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")
 
     def apply(self, key: str, value: str) -> None:
@@ -724,13 +469,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def action_help(self) -> None:
         self.clear_notifications()  # they would cover part of it
-        self.push_screen(Help(self.keys, self._fast_paths if is_likely() else None))
-
-    def _fast_paths(self) -> Sequence[str]:
-        """Return the verdict about Voxtral's fast paths as lines. On a thread of its own."""
-        from voxtui.brains.voxtral.verdict import brief_table_here
-
-        return brief_table_here(self.controls.config.brain.voxtral.quantization)
+        quantization = self.controls.config.brain.voxtral.quantization
+        verdict = partial(fast_paths, quantization) if is_likely() else None
+        self.push_screen(Help(self.keys, verdict))
 
     def action_suspend_process(self) -> None:
         if os.getsid(0) == os.getpgrp():
@@ -742,3 +483,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     async def action_quit(self) -> None:
         self.controls.clips.stop()
         await super().action_quit()
+
+
+def fast_paths(quantization: str) -> Sequence[str]:
+    """Return the verdict about Voxtral's fast paths as lines. On a thread of its own."""
+    from voxtui.brains.voxtral.verdict import brief_table_here
+
+    return brief_table_here(quantization)

@@ -58,7 +58,7 @@ class Help(ModalScreen[None]):
         self._fast_paths = fast_paths
         bindings = list(bindings)
         self._keys = [binding for binding in bindings if binding.tooltip]
-        actions = {binding.action for binding in bindings}
+        actions = {binding.action.removeprefix("app.") for binding in bindings}
         self._commands = [command for command in COMMANDS if command.name not in actions]
 
     def compose(self) -> ComposeResult:

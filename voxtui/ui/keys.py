@@ -20,6 +20,8 @@ def shown(key: str) -> str:
 def bindings(ui: UiConfig) -> Sequence[Binding]:
     """Return every key. Those with a tooltip are listed by the help.
 
+    The actions are those of the conversation's screen, or of the app.
+
     A command also works while a text is written, so its key has priority over the text field.
     """
     keys = ui.keys
@@ -49,15 +51,15 @@ def bindings(ui: UiConfig) -> Sequence[Binding]:
                 show=False),
         command("save", keys.save, "Save", "save the session: Markdown, JSON and WAV files",
                 show=False),
-        command("panel", keys.panel, "Panel",
+        command("app.panel", keys.panel, "Panel",
                 "show the times as one line, at a glance or as a laboratory", show=False),
-        command("help", keys.help, "Keys", "this list"),
-        command("command_palette", keys.menu, "Menu",
+        command("app.help", keys.help, "Keys", "this list"),
+        command("app.command_palette", keys.menu, "Menu",
                 "choose microphone, speaker, brain, voice, preset, theme"),
-        command("quit", keys.quit, "Quit", "quit"),
+        command("app.quit", keys.quit, "Quit", "quit"),
         Binding("enter", "mend", show=False),  # the banner names it where it does something
         Binding("pageup", "page_up", show=False),
         Binding("pagedown", "page_down", show=False),
-        Binding("ctrl+c", "help_quit", show=False, system=True),
-        Binding("ctrl+z", "suspend_process", show=False, system=True),
+        Binding("ctrl+c", "app.help_quit", show=False, system=True),
+        Binding("ctrl+z", "app.suspend_process", show=False, system=True),
     ]  # fmt: skip

@@ -1,0 +1,349 @@
+"""The screen of the conversation: what a person writes, chooses and asks it to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from textual import events, on
+from textual.app import App
+from textual.binding import Binding, BindingsMap
+from textual.screen import Screen
+from textual.widgets import Input
+
+from voxtui.commands.text import clipboard_text
+from voxtui.controls import LocalControls, Refused, Severity
+from voxtui.dialogue.events import Event, Notice, State
+from voxtui.dialogue.given import GivenText
+from voxtui.errors import InputError, ModelMissing, VoxtuiError
+from voxtui.slash_commands import number, parse
+from voxtui.ui.conversation.transcript import Transcript
+from voxtui.ui.menu import CONVERSATION
+from voxtui.ui.palette import Entry
+from voxtui.ui.startup import Samples
+from voxtui.ui.status import Status
+from voxtui.ui.talk import Talk
+from voxtui.ui.talkbar import TalkBar
+from voxtui.ui.turns import Turns
+
+ENTER = ("enter", "ctrl+j")
+"""Carriage return, and the line feed of a program that types."""
+
+
+class MainScreen(Screen[None]):
+    """Translates keys, texts and the mouse into commands of the controls.
+
+    Its actions do nothing while another screen is open above it.
+    """
+
+    def __init__(
+        self,
+        program: App[None],
+        keys: Sequence[Binding],
+        controls: LocalControls,
+        transcript: Transcript,
+        turns: Turns,
+        bar: TalkBar,
+        talk: Talk,
+        status: Status,
+        tell: Callable[[str, Severity], object],
+        report: Callable[[Event], object],
+    ) -> None:
+        """`report` shows an event of another thread."""
+        super().__init__()
+        self._program = program
+        self._keys = frozenset(key.key for key in keys)
+        own = BindingsMap(key for key in keys if not key.system)
+        self._bindings = BindingsMap.merge([own, self._bindings])
+        self._controls = controls
+        self._transcript = transcript
+        self._turns = turns
+        self._bar = bar
+        self._talk = talk
+        self._status = status
+        self._tell = tell
+        self._report = report
+        self._offered: tuple[object, ...] = ()
+        """what the keys do now, as the footer shows it"""
+
+    # Keys.
+
+    def talks(self, key: events.Key) -> bool:
+        return key.key == self._controls.config.ui.talk_key and self.talk_key_talks
+
+    @property
+    def talk_key_talks(self) -> bool:
+        """False while the talk key is a space in a text. It always ends a talk."""
+        types = self._controls.config.ui.talk_key == "space" and not self._bar.field.empty
+        return not types or self._controls.talking is not None
+
+    async def take_key(self, key: events.Key) -> bool:
+        """Write, send or edit. Return False if `key` does none of it."""
+        if key.character is not None and key.is_printable:
+            self._bar.write(key.character)
+        elif key.key in ENTER and self._bar.typing:
+            corrected = self._bar.corrected
+            await self._send(self._bar.take(), corrected)
+        else:
+            return key.key not in self._keys and await self._bar.edit(key)
+        return True
+
+    @on(TalkBar.Held)
+    def _mouse_down(self, event: TalkBar.Held) -> None:
+        self._talk.mouse_down(event.time)
+
+    @on(TalkBar.LetGo)
+    def _mouse_up(self, event: TalkBar.LetGo) -> None:
+        self._talk.mouse_up(event.time)
+
+    def offer_keys(self) -> None:
+        """Make the footer show what the keys do now."""
+        offered = (self._escape, self.talk_key_talks, self._bar.field.empty)
+        if offered != self._offered:
+            self._offered = offered
+            self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the present actions of the keys; none of the commands below another screen."""
+        match action:
+            case "talk":
+                return self.talk_key_talks
+            case "new" | "mute" | "again" | "edit" | "copy" | "save":
+                return self.is_active
+            case "type":
+                return self._bar.field.empty
+            case "escape":
+                return self._escape in parameters
+            case _:
+                return True
+
+    @property
+    def _escape(self) -> str:
+        """The present action of Esc, a key of ESCAPE; empty: none."""
+        if not self.is_active:
+            return ""
+        if self._controls.can_stop:
+            return "drop" if self._controls.state is State.LISTENING else "stop"
+        if self._bar.typing:
+            return "leave"
+        return "live" if self._turns.selected is not None else ""
+
+    def action_talk(self) -> None:
+        self._talk.press()
+
+    # Texts.
+
+    def action_type(self) -> None:
+        self._bar.write("/")
+
+    def leave_field(self) -> None:
+        self._bar.close_field()
+        self._transcript.focus()
+        self.offer_keys()
+
+    @on(Input.Changed)
+    def _text_changed(self, event: Input.Changed) -> None:
+        if event.input is not self._bar.field:
+            return
+        self.offer_keys()
+        # A slash begins a command, and a correction follows another history than the newest.
+        ahead = self._bar.corrected is None and not event.value.startswith("/")
+        self._controls.typing(event.value if ahead else "")
+
+    async def _send(self, text: str, corrected: int | None) -> None:
+        """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
+        if not (text := text.strip()):
+            self.action_mend()
+            return
+        try:
+            command = parse(text)
+            if command is None and corrected is not None:
+                self._correct(corrected, text)
+            elif command is None:
+                if self._controls.say(text) is None:
+                    self._note_kept(text)
+            elif command[0] == "clip":
+                self.action_clip(number(command[1]))
+            elif command[0] == "edit":
+                self.action_edit(command[1])
+            elif not await self._program.run_action(command[0], self):
+                await self._program.run_action(command[0])
+        except Refused as refused:
+            self._refuse(refused)
+        self._talk.follow()
+
+    def _note_kept(self, text: str) -> None:
+        self._tell(f"Kept until the models are loaded: “{text}”", "information")
+
+    def action_paste(self) -> None:
+        self.run_worker(self._paste, thread=True, group="paste")
+
+    def _paste(self) -> None:
+        """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
+        try:
+            given = GivenText("the clipboard", clipboard_text())
+            self._program.call_from_thread(self._controls.give, given)
+        except InputError as error:
+            self._report(Notice(str(error), "error"))
+        except Refused as refused:
+            self._program.call_from_thread(self._refuse, refused)
+
+    # Actions.
+
+    def action_mend(self) -> None:
+        """Mend the problem that the banner shows."""
+        self._status.banner.mend()
+
+    def action_escape(self, _: str) -> None:
+        if self.action_stop():
+            return
+        if self._bar.typing:
+            self.leave_field()
+        else:
+            self._turns.select(None)
+        self.offer_keys()
+
+    @on(Transcript.Step)
+    def _step(self, event: Transcript.Step) -> None:
+        self._turns.step(event.by)
+        self.offer_keys()
+
+    @on(Transcript.Picked)
+    def _pick(self, event: Transcript.Picked) -> None:
+        self._turns.pick(event.turn)
+        self.offer_keys()
+
+    def action_stop(self) -> bool:
+        stopped = self._controls.stop()
+        self._talk.follow()
+        return stopped
+
+    def action_page_up(self) -> None:
+        self._transcript.scroll_page_up()
+
+    def action_page_down(self) -> None:
+        self._transcript.scroll_page_down()
+
+    def action_new(self) -> None:
+        if self._controls.turn is not None:
+            self.notify("A new conversation. /undo brings the old one back.")
+        self._do(self._controls.new_conversation)
+        self._turns.forget()
+        self._transcript.clear()
+
+    def action_undo(self) -> None:
+        try:
+            self._controls.undo()
+        except Refused as refused:
+            self._refuse(refused)
+        else:
+            self._transcript.restore()
+
+    def action_mute(self) -> None:
+        self._status.top.show_muted(self._controls.toggle_mute())
+
+    def _correct(self, turn: int, text: str) -> None:
+        """Answer `text` in place of `turn`; if that is refused, let it be edited again."""
+        try:
+            self._controls.correct(turn, text)
+        except Refused:
+            self._bar.correct(turn, text)
+            raise
+
+    def action_again(self) -> None:
+        self._retry(partial(self._controls.answer_again, turn=self._turns.selected))
+
+    def action_edit(self, text: str = "") -> None:
+        """Answer `text` in place of the selected or newest turn; empty: let its words be edited."""
+        try:
+            turn, words = self._controls.words_of(self._turns.selected)
+            if text:
+                self._correct(turn, text)
+            else:
+                self._bar.correct(turn, words)
+        except Refused as refused:
+            self._refuse(refused)
+        self.offer_keys()
+
+    def action_fetch(self) -> None:
+        self._retry(self._controls.fetch)
+
+    def _retry(self, act: Callable[[], object]) -> None:
+        """Call `act`, which may load the models again after a failed start."""
+        failed = self._controls.failed is not None
+        self._do(act)
+        if failed and self._controls.failed is None:
+            self.begin_again()
+
+    def begin_again(self) -> None:
+        """Show the loading once more."""
+        for text in self._controls.kept:
+            self._note_kept(text)
+        self._status.begin_again()
+
+    def action_clip(self, number: int) -> None:
+        self._do(partial(self._controls.play_clip, number))
+
+    @on(Samples.Chosen)
+    def _clip_chosen(self, message: Samples.Chosen) -> None:
+        self.action_clip(message.number)
+
+    def action_copy(self) -> None:
+        if text := self.get_selected_text():
+            self._program.copy_to_clipboard(text)
+            self.notify("The selection was handed to the terminal's clipboard.")
+            return
+        finished = reversed(self._controls.record.finished)
+        reply = next((t.result.reply for t in finished if t.result and t.result.reply), None)
+        if reply is None:
+            self.notify("There is no answer to copy yet.", severity="warning")
+            return
+        self._program.copy_to_clipboard(reply.strip())
+        self.notify("The last answer was handed to the terminal's clipboard.")
+
+    def action_save(self) -> None:
+        self.run_worker(self._save, thread=True, group="save")
+
+    def _save(self) -> None:
+        """Save the session. Runs on a thread of its own, because a disk may be slow."""
+        try:
+            place = self._controls.save()
+        except Refused as refused:
+            self._program.call_from_thread(self._refuse, refused)
+        except InputError as error:
+            self._report(Notice(str(error), "error"))
+        else:
+            shown = str(place).replace(str(Path.home()), "~", 1)
+            self._report(Notice(f"Saved, with your words:\n{shown}", "information"))
+
+    async def action_numbers(self) -> None:
+        await self._program.run_action("panel")
+
+    def commands(self) -> Iterable[Entry]:
+        """Yield the entries of the menu that choose nothing."""
+        yield Entry(CONVERSATION, "New conversation", self.action_new)
+        yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
+        yield Entry(CONVERSATION, "Edit", self.action_edit, "what was heard, and send it instead")
+        yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")
+        yield Entry(CONVERSATION, "Paste", self.action_paste, "talk about the clipboard's text")
+        yield Entry(CONVERSATION, "Save", self.action_save, "Markdown, JSON and sound files")
+        yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self._controls.muted)
+
+    def _do(self, act: Callable[[], object]) -> None:
+        """Call `act`; show the sentence if it is refused."""
+        try:
+            act()
+        except Refused as refused:
+            self._refuse(refused)
+        except VoxtuiError as error:  # the models' files were not even found
+            self.show_failed(error)
+        self._talk.follow()
+
+    def show_failed(self, error: VoxtuiError) -> None:
+        """Show why the start failed, and what mends it."""
+        fetch = isinstance(error, ModelMissing)
+        self._status.show_failed(error, self.action_fetch if fetch else self.action_again)
+
+    def _refuse(self, refused: Refused) -> None:
+        self._tell(str(refused), refused.severity)
