@@ -519,7 +519,7 @@ async def test_the_text_on_the_clipboard_can_be_talked_about(monkeypatch, clipbo
 
     monkeypatch.setattr("voxtui.ui.main_screen.clipboard_text", read)
     async with screen() as s:
-        await s.app.run_action("paste")
+        await s.app.screen.run_action("paste")
         await s.app.workers.wait_for_complete()
         await s.settle()
         expected = [] if shown else [("give", GivenText("the clipboard", "a text"))]
