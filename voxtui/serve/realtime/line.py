@@ -29,7 +29,10 @@ to see that nobody speaks."""
 
 
 class Frames:
-    """Turns sound of `rate` Hz into frames with the time at which they arrived."""
+    """Turns sound of `rate` Hz into frames with the time at which they arrived.
+
+    A client removes its own echo, so speech in a frame may interrupt an answer.
+    """
 
     def __init__(self, rate: int = RATE) -> None:
         self._rate = rate
@@ -50,7 +53,8 @@ class Frames:
         count = len(self._rest) // FRAME_SAMPLES
         for number in range(count):
             samples = self._rest[number * FRAME_SAMPLES : (number + 1) * FRAME_SAMPLES]
-            yield Frame(samples, now - (count - 1 - number) * FRAME_SECONDS)
+            captured_at = now - (count - 1 - number) * FRAME_SECONDS
+            yield Frame(samples, captured_at, echo_free=True)
         self._rest = self._rest[count * FRAME_SAMPLES :]
 
     def rest(self, at: float) -> list[Frame]:
@@ -58,7 +62,8 @@ class Frames:
         samples, self._rest = self._rest, self._rest[:0]
         if not len(samples):
             return []
-        return [Frame(np.pad(samples, (0, FRAME_SAMPLES - len(samples))), at)]
+        padded = np.pad(samples, (0, FRAME_SAMPLES - len(samples)))
+        return [Frame(padded, at, echo_free=True)]
 
 
 def silence(at: float) -> list[Frame]:
