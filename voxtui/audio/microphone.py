@@ -145,7 +145,9 @@ class SounddeviceMicrophone:
                 break
             waited = 0
             at, data, overflow = block
-            samples = np.frombuffer(data, np.float32).reshape(-1, channels).mean(axis=1)
+            samples = np.frombuffer(data, np.float32)
+            if channels > 1:
+                samples = samples.reshape(-1, channels).mean(axis=1)
             self.level = float(np.abs(samples).max(initial=0.0))
             for frame in framer.frames(samples, at, overflow):
                 sink(frame)
