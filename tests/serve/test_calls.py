@@ -21,7 +21,8 @@ from voxtui.serve.realtime.calls import addresses
 aiortc = pytest.importorskip("aiortc", reason="the extra [webrtc] is not installed")
 from av import AudioFrame  # noqa: E402
 
-from voxtui.serve.realtime.webrtc import CHANNEL, offer_only  # noqa: E402
+from voxtui.serve.realtime.connection import Gone  # noqa: E402
+from voxtui.serve.realtime.webrtc import CHANNEL, Call, offer_only  # noqa: E402
 
 PATH = "/v1/realtime/calls"
 SDP = {"content-type": "application/sdp"}
@@ -272,3 +273,27 @@ def test_a_call_uses_the_addresses_on_which_the_server_listens():
     assert addresses("::1") == ["::1"]
     assert addresses("192.0.2.7") == ["192.0.2.7"]
     assert addresses("0.0.0.0") is None and addresses("::") is None
+
+
+@pytest.mark.slow
+async def test_a_client_that_sends_more_than_is_taken_is_hung_up(monkeypatch):
+    for limit in ("MOST_MESSAGES", "MOST_RECEIVED"):
+        monkeypatch.setattr(f"voxtui.serve.realtime.webrtc.{limit}", 20)
+    call, peer, received = Call(["127.0.0.1"]), Peer(), 0
+    try:
+        answer = aiortc.RTCSessionDescription(await call.answer(await peer.offer()), "answer")
+        await peer.connection.setRemoteDescription(answer)
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(Gone):
+                while True:  # nobody takes the packets of the microphone
+                    await call.send("{}")
+                    await asyncio.sleep(0.02)  # the pace of the packets
+            with pytest.raises(Gone):
+                while True:
+                    await call.receive()
+                    received += 1
+        assert received == 20
+    finally:
+        await call.close()
+        await peer.connection.close()
+        peer.ear.cancel()

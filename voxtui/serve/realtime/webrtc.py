@@ -53,6 +53,10 @@ REORDERED_PACKETS = 4
 
 MOST_MESSAGES = 1000
 
+MOST_RECEIVED = 2000
+"""Messages and packets of sound (20 ms) that the session has not taken. It takes none while it is
+loading or ends."""
+
 MOST_BUFFERED = 4 * 2**20
 """Bytes of messages that a client has not taken."""
 
@@ -87,7 +91,7 @@ class Call:
         self._left = False
         self._closing: asyncio.Task[None] | None = None
         self._messages: asyncio.Queue[str | bytes] = asyncio.Queue(MOST_MESSAGES)
-        self._received: asyncio.Queue[Received | None] = asyncio.Queue()
+        self._received: asyncio.Queue[Received | None] = asyncio.Queue(MOST_RECEIVED)
         self._tasks = [asyncio.create_task(self._take_messages())]
         self._timer = self._loop.call_later(CONNECT_SECONDS, self._give_up)
         self._peer.on("datachannel", self._take_channel)
@@ -126,6 +130,8 @@ class Call:
         return self._peer.localDescription.sdp
 
     async def receive(self) -> Received:
+        if self._left and self._received.empty():
+            raise Gone
         received = await self._received.get()
         if received is None:
             raise Gone
@@ -160,7 +166,8 @@ class Call:
         for task in self._tasks:
             task.cancel()
         self._opened.set()
-        self._received.put_nowait(None)
+        with suppress(asyncio.QueueFull):  # then `receive` does not wait
+            self._received.put_nowait(None)
 
     @property
     def _unsent(self) -> int:
@@ -195,7 +202,7 @@ class Call:
             if '"input_audio_buffer.' in text:
                 # The sound that was said before it is still on its way.
                 await asyncio.sleep(IN_FLIGHT_SECONDS)
-            self._received.put_nowait(message)
+            await self._received.put(message)
 
     def _take_track(self, track: MediaStreamTrack) -> None:
         self._tasks.append(asyncio.create_task(self._hear(track)))
@@ -205,6 +212,8 @@ class Call:
             while True:
                 frame: AudioFrame = await track.recv()
                 samples = frame.to_ndarray().reshape(-1, len(frame.layout.channels))
+                if self._received.full():
+                    return self.leave()
                 self._received.put_nowait(samples.mean(axis=1, dtype=np.float32) / 32768)
 
 
