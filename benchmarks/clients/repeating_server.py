@@ -7,19 +7,16 @@ words; and it hears the same question in every sound. The detector of speech is 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
 from threading import Event as Flag
 
+from voxtui.bench.scripted_server import serve
 from voxtui.bench.stubs import StubBrain, WaitingVoice
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
 from voxtui.dialogue.marks import Mark, Marks
-from voxtui.errors import VoxtuiError
-from voxtui.serve.command import ServeOptions, run
-from voxtui.serve.pool import Pool, WarmParts
-from voxtui.settings.schema import BrainConfig, Config, ServeConfig
+from voxtui.serve.pool import WarmParts
+from voxtui.settings.schema import Config
 from voxtui.wiring import build_detector
 
 HEARD = "What is the weather in Paris?"
@@ -54,23 +51,12 @@ class RepeatingBrain(StubBrain):
         yield Token(HEARD)
 
 
-@contextmanager
-def repeating_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool]:
-    def parts() -> WarmParts:
-        return WarmParts(
-            lambda samples: HEARD, build_detector(config), WaitingVoice(VOICE_SECONDS),
-            RepeatingBrain(), build_detector(config),
-        )  # fmt: skip
-
-    yield Pool([parts() for _ in range(config.serve.sessions)])
+def repeating_parts(config: Config) -> WarmParts:
+    return WarmParts(
+        lambda samples: HEARD, build_detector(config), WaitingVoice(VOICE_SECONDS),
+        RepeatingBrain(), build_detector(config),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
-    repeating = Config(
-        brain=BrainConfig(name="embedded"),  # what the models are called by
-        serve=ServeConfig(port=0, sessions=int(sys.argv[1])),
-    )
-    try:
-        run(repeating, ServeOptions(), repeating_pool)
-    except VoxtuiError as error:
-        sys.exit(f"voxtui: {error}")
+    serve(repeating_parts)

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch import library as registry
 
 RUNTIME = ctypes.PyDLL("libcudart.so.13")
 
@@ -69,8 +70,8 @@ def replays() -> int:
 def load() -> None:
     """Take over the operations of CUDA."""
     RUNTIME.simulated_call_back(_call_back)
-    library = torch.library.Library("aten", "IMPL", "CUDA")
-    _kept.append(library)
+    kernels = registry.Library("aten", "IMPL", "CUDA")
+    _kept.append(kernels)
     warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
     names = set(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))
     names |= {f"aten::{name}" for name in WHOLE}
@@ -83,7 +84,7 @@ def load() -> None:
         operation = Operation(op)
         if not operation.is_view:
             found = partial(_copy, operation) if base == "copy_" else operation
-            library.impl(rest, found, "CUDA", allow_override=True)
+            kernels.impl(rest, found, "CUDA", allow_override=True)
     # Attention by single operations, because the others are kernels.
     torch.backends.cuda.enable_flash_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)

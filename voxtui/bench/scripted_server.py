@@ -28,12 +28,6 @@ IDEAL_MS = 1000 * (SCRIPT.recogniser_s + SCRIPT.first_token_s + 9 * SCRIPT.token
 """Milliseconds to the first sound if only the parts took time."""
 
 
-@contextmanager
-def scripted_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool]:
-    """Yield `serve.sessions` sets of parts that only wait."""
-    yield Pool([scripted_parts() for _ in range(config.serve.sessions)])
-
-
 def scripted_parts() -> WarmParts:
     return WarmParts(
         lambda samples: SCRIPT.heard,
@@ -44,12 +38,22 @@ def scripted_parts() -> WarmParts:
     )
 
 
-if __name__ == "__main__":
-    scripted = Config(
+def serve(parts: Callable[[Config], WarmParts]) -> None:
+    """Serve the number of sessions that the command line gives, on any free port."""
+
+    @contextmanager
+    def pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool]:
+        yield Pool([parts(config) for _ in range(config.serve.sessions)])
+
+    config = Config(
         brain=BrainConfig(name="embedded"),  # what the models are called by
         serve=ServeConfig(port=0, sessions=int(sys.argv[1])),
     )
     try:
-        run(scripted, ServeOptions(), scripted_pool)
+        run(config, ServeOptions(), pool)
     except VoxtuiError as error:
         sys.exit(f"voxtui: {error}")
+
+
+if __name__ == "__main__":
+    serve(lambda config: scripted_parts())
