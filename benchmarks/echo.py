@@ -4,8 +4,9 @@
 
 The real engine, speaker, microphone, canceller and speech detector run; the brain is a stub and the
 voice plays speech that was made before. The microphone hears the speaker at the volumes of
-`--echo`, in percent. Counted are answers that voxtui interrupts or answers itself, and the time
-from the first sample of a spoken interruption in the microphone to the last sound of the answer.
+`--echo`, in percent. Counted are answers that voxtui interrupts or answers itself. From the first
+sample of a spoken interruption in the microphone, the time is measured until it is noticed, and
+until the last sound of the answer in a recording of the speaker.
 `--off` runs it without cancellation, to see that the echo is heard.
 """
 
@@ -20,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tests.audio.sounds import QUESTIONS, find, question
@@ -30,7 +32,7 @@ from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.played import PLAYED
 from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.dialogue.data import SpeechChunk
+from voxtui.dialogue.data import Frame, SpeechChunk, audible
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.interfaces import Progress
 from voxtui.dialogue.marks import Mark, Marks, Outcome
@@ -41,6 +43,9 @@ STORY = (
     "The moon goes around the earth in about a month, and it always shows us the same side.",
     "Most of its surface is grey dust, and there is no air, so the sky above it is black.",
 )
+
+SHORT, LONG = "0.", "0, 1."
+"""Answers of some 5 and 10 seconds."""
 
 SETTLED_SECONDS = 2.0
 """Seconds after the first sound before a person interrupts an answer."""
@@ -79,12 +84,31 @@ class Timed(EchoCanceller):
     cpu_s = 0.0
     blocks_s = 0.0
 
-    def process(self, samples: Any, until: float) -> Any:
+    def process(self, samples: Any, until: float, wanted: int = 1) -> Any:
         began = time.thread_time()
-        done = super().process(samples, until)
+        done = super().process(samples, until, wanted)
         Timed.cpu_s += time.thread_time() - began
         Timed.blocks_s += len(samples) / 16_000
         return done
+
+
+class Noting(PySilero):
+    """A speech detector that keeps the time of its latest result."""
+
+    at = 0.0
+
+    def probability(self, frame: Frame) -> float:
+        probability = super().probability(frame)
+        self.at = time.monotonic()
+        return probability
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """Seconds from the first sample of the words."""
+
+    noticed: float
+    silent: float
 
 
 class Room:
@@ -92,7 +116,10 @@ class Room:
 
     def __init__(self, audio: VirtualAudio, speaker: str, cancels: bool = True) -> None:
         self._audio = audio
+        self._speaker = speaker
         self._events = Events()
+        self._overhearing = Noting()
+        self._brain = ScriptedBrain()
         self._known = 0
         """turns that speech has begun"""
         self.engine = engine_on_fakes(
@@ -102,43 +129,45 @@ class Room:
             ),
             speaker=SounddeviceSpeaker(speaker),
             detector=PySilero(),
-            brain=ScriptedBrain(*([["0, ", "1."]] * 1000)),
+            brain=self._brain,
             voice=Recorded(),
             config=Config(vad=VadConfig(hands_free=True, listen_while_speaking=not cancels)),
-            overhearing=PySilero(),
+            overhearing=self._overhearing,
         )
         self.engine.start()
         self._wait_for(State.READY)
 
     def answers_itself(self) -> bool:
         """Return True if it interrupts an answer, or takes it for the user's speech."""
-        self._answer()
+        self._answer(SHORT)
         outcome = self._finished()
         return self._turns_begun() > 0 or outcome is not Outcome.ANSWERED
 
-    def interrupted(self, words: str, after: float) -> float | None:
+    def interrupted(self, words: str, after: float) -> Interruption | None:
         """Say `words` that many seconds after the first sound of an answer.
 
-        Returns the seconds from the first sample of the words to the last sound of the answer, or
-        None if the words did not end it.
+        Returns None if they did not end it.
         """
-        marks = self._answer()
+        marks = self._answer(LONG)
         began = marks.at(Mark.FIRST_SOUND) or time.monotonic()
         threading.Event().wait(max(0.0, began + after - time.monotonic()))
-        with self._audio.record(SAID) as recorder:
+        played = self._audio.record(f"{self._speaker}.monitor")
+        with played, self._audio.record(SAID) as recorder:
             saying = self._audio.say(question(words), ahead_ms=60)
-            outcome = self._finished()
+            outcome, noticed = self._finished(), self._overhearing.at
             saying.wait()
             recorder.until(time.monotonic())
-            heard = recorder.stop()
+            heard, answer = recorder.stop(), played.stop()
         at, _ = find(question(words, RATE), heard)
-        ended = marks.at(Mark.LAST_SOUND)
+        said_at = recorder.began_at + at / RATE
         self._turns_begun()
-        if outcome is not Outcome.CANCELLED or ended is None:
+        if outcome is not Outcome.CANCELLED:
             return None
-        return ended - (recorder.began_at + at / RATE)
+        silent = played.began_at + audible(answer)[-1] / RATE
+        return Interruption(noticed - said_at, silent - said_at)
 
-    def _answer(self) -> Marks:
+    def _answer(self, text: str) -> Marks:
+        self._brain.scripts = [[text] for _ in range(20)]  # what speech begins is answered, too
         self.engine.send_text("Tell me about the moon.")
         started = self._events.until(TurnStarted)
         assert isinstance(started, TurnStarted)
@@ -176,24 +205,25 @@ def measure(room: Room, answers: int, interruptions: int) -> None:
     wrong = sum(room.answers_itself() for _ in range(answers))
     print(f"  {wrong} of {answers} answers to itself", flush=True)
     uneven, names = random.Random(1), sorted(path.stem for path in QUESTIONS.glob("*.flac"))
-    times = [
+    found = [
         room.interrupted(names[number % len(names)], SETTLED_SECONDS + 3 * uneven.random())
         for number in range(interruptions)
     ]
-    print(f"  {described(times)}", flush=True)
+    heard = [one for one in found if one is not None]
+    print(f"  {len(heard)} of {len(found)} interruptions ended the answer", flush=True)
+    if heard:
+        print(f"  noticed: {described([one.noticed for one in heard])}")
+        print(f"  silent: {described([one.silent for one in heard])}", flush=True)
 
 
-def described(times: Sequence[float | None]) -> str:
-    noticed = sorted(round(1000 * t) for t in times if t is not None)
-    told = f"{len(noticed)} of {len(times)} interruptions noticed"
-    if not noticed:
-        return told
-    quick = sum(t <= 300 for t in noticed)
-    return f"{told}, {quick} within 300 ms; median {statistics.median(noticed):.0f} ms, {noticed}"
+def described(times: Sequence[float]) -> str:
+    ms = sorted(round(1000 * t) for t in times)
+    quick = sum(t <= 300 for t in ms)
+    return f"{quick} within 300 ms; median {statistics.median(ms):.0f} ms, {ms}"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--answers", type=int, default=25)
     parser.add_argument("--interruptions", type=int, default=10)
     parser.add_argument("--echo", type=int, nargs="+", default=[30, 100])

@@ -1,11 +1,12 @@
 """Measure the silences inside spoken answers, from a recording of the virtual speaker.
 
-    python -m benchmarks.holes [--runs 3] [--json OUT]
+    python -m benchmarks.holes [--runs 3] [--compare] [--json OUT]
 
 The real engine, chat model, voice and speaker answer typed questions on a virtual sound server.
 The script records the speaker and finds each clause of the voice in the recording. A hole is the
 silence between the last audible sample of a clause and the first of the next one, if no sentence
-ends there. Prints a table in Markdown.
+ends there. `--compare` asks each question twice, with and without the pace, in alternating order.
+Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +29,12 @@ from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.bench.machine import machine
+from voxtui.dialogue import speech
 from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, TurnFinished
 from voxtui.dialogue.interfaces import Progress, Voice
+from voxtui.dialogue.pace import Pace
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 from voxtui.voices.hibari import HibariVoice
 from voxtui.wiring import build_brain
@@ -64,6 +67,13 @@ EVERYDAY = (
 )
 
 
+class Unhurried(Pace):
+    """Waits for the end of each sentence, however little speech lies ahead."""
+
+    def patience(self, characters: int, now: float) -> float | None:
+        return None
+
+
 class NotingVoice:
     """A voice that keeps the speech of each clause."""
 
@@ -91,6 +101,7 @@ class Spoken:
     """One answer as the recorder heard it."""
 
     question: str
+    paced: bool
     first_sound_s: float
     """after the question was sent"""
     seconds: float
@@ -135,7 +146,9 @@ def find(clause: np.ndarray, sound: np.ndarray, start: int) -> int:
     return start + best
 
 
-def measure(question: str, sound: np.ndarray, chunks: list[SpeechChunk]) -> Spoken:
+def measure(
+    question: str, sound: np.ndarray, chunks: list[SpeechChunk], paced: bool = True
+) -> Spoken:
     """Find `chunks` in `sound`, recorded at 48 kHz since the question was sent."""
     recorded = at_search_rate(sound, RATE)
     position, own_pause, dry, edges = 0, 0.0, 0.0, list[tuple[float, float]]()
@@ -154,6 +167,7 @@ def measure(question: str, sound: np.ndarray, chunks: list[SpeechChunk]) -> Spok
     silences = [round(after[0] - before[1], 3) for before, after in pairwise(edges)]
     return Spoken(
         question=question,
+        paced=paced,
         first_sound_s=round(edges[0][0], 3),
         seconds=round(edges[-1][1] - edges[0][0], 2),
         clauses=[chunk.text for chunk in chunks],
@@ -184,14 +198,15 @@ class Asker:
         self.engine.start()
         self._until(Loaded)
 
-    def ask(self, question: str) -> Spoken:
+    def ask(self, question: str, paced: bool = True) -> Spoken:
+        speech.Pace = Pace if paced else Unhurried
         self.engine.new_conversation()
         self._voice.chunks = []
         sent = time.monotonic()
         self.engine.send_text(question)
         self._until(TurnFinished)
         self._recorder.until(time.monotonic() + 0.2)
-        return measure(question, self._recorder.since(sent), self._voice.chunks)
+        return measure(question, self._recorder.since(sent), self._voice.chunks, paced)
 
     def _until(self, kind: type[Event]) -> None:
         while not isinstance(event := self._events.get(), kind):
@@ -232,6 +247,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--model", default="", help="chat model; the default is the program's")
+    parser.add_argument("--compare", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     about = machine()
@@ -240,15 +256,17 @@ def main() -> None:
         asker = Asker(recorder, options.model)
         try:
             asker.ask("Hello.")
-            for _ in range(options.runs):
-                for question in (*LONG, *EVERYDAY):
+            for run, question in product(range(options.runs), (*LONG, *EVERYDAY)):
+                for paced in (True, False)[:: 1 - 2 * (run % 2)] if options.compare else (True,):
                     try:
-                        answers.append(asker.ask(question))
+                        answers.append(asker.ask(question, paced))
                     except AssertionError as error:
                         sys.stderr.write(f"{question} left out: {error}\n")
         finally:
             asker.engine.close()
-    sys.stdout.write(report(answers))
+    for paced in sorted({answer.paced for answer in answers}):
+        sys.stdout.write("\nwith the pace\n\n" if paced else "\nwithout the pace\n\n")
+        sys.stdout.write(report([answer for answer in answers if answer.paced == paced]))
     if options.json:
         found = {"machine": about, "answers": [asdict(answer) for answer in answers]}
         options.json.write_text(json.dumps(found, indent=1) + "\n")

@@ -109,6 +109,29 @@ def test_the_delay_of_the_next_segment_is_found_again() -> None:
     assert not settled_after(Segment(RATE, began_at=NOW + 3), 1)
 
 
+def test_while_nothing_is_played_the_sound_is_only_delayed() -> None:
+    pytest.importorskip("pywebrtc_audio")
+    canceller, sound = EchoCanceller(Played()), answer()[:SAMPLE_RATE]
+    blocks = np.split(sound, 100)
+    passed = [canceller.process(b, NOW + k / 100, 512) for k, b in enumerate(blocks)]
+    assert {len(piece) for piece in passed} == {0, 640}
+    heard = np.concatenate(passed)
+    delay = round(canceller.delay_s * SAMPLE_RATE) + len(heard) - len(sound)
+    assert heard[delay:] == pytest.approx(sound[: len(heard) - delay])
+
+
+def test_the_canceller_begins_to_work_without_a_click() -> None:
+    pytest.importorskip("pywebrtc_audio")
+    played, segment = Played(), Segment(RATE, began_at=NOW + 0.5)
+    played.add(segment, np.full(RATE, 1e-5, np.float32))
+    canceller = EchoCanceller(played)
+    tone = 0.3 * np.sin(2 * np.pi * 1500 * np.arange(SAMPLE_RATE) / SAMPLE_RATE)
+    blocks = np.split(tone.astype(np.float32), 100)
+    heard = np.concatenate([canceller.process(b, NOW + k / 100) for k, b in enumerate(blocks, 1)])
+    delay = round(canceller.delay_s * SAMPLE_RATE) + len(heard) - len(tone)
+    assert heard[delay:] == pytest.approx(tone[: len(heard) - delay], abs=0.05)
+
+
 def test_a_late_look_at_the_device_does_not_make_the_speech_late() -> None:
     segment = Segment(RATE, written=RATE)
     segment.took(RATE // 50, NOW + 0.03)  # 20 ms after 10 ms

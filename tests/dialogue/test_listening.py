@@ -40,17 +40,17 @@ def test_speech_ends_however_low_the_threshold_is() -> None:
 
 
 def test_the_voice_that_begins_a_turn_is_measured_to_the_nearest_frame() -> None:
-    endpointer = Endpointer(VadConfig(start_ms=200))  # six frames are 192 ms
+    endpointer = Endpointer(VadConfig(), 200)  # six frames are 192 ms
     assert "".join(".b"[endpointer.starts(True)] for _ in range(7)) == ".....b."
 
 
 def test_only_voice_that_lasts_begins_a_turn_by_itself() -> None:
-    endpointer = Endpointer(VadConfig(start_ms=90))
+    endpointer = Endpointer(VadConfig(), 90)
     assert "".join(".b"[endpointer.starts(c == "x")] for c in "xx.xxxxxx.x") == ".....b..b.."
 
 
 def test_the_rest_of_a_discarded_utterance_begins_no_turn() -> None:
-    endpointer = Endpointer(VadConfig(start_ms=90, end_ms=90))
+    endpointer = Endpointer(VadConfig(end_ms=90), 90)
     endpointer.skip()
     found = "".join(".b"[endpointer.starts(c == "x")] for c in "xxxx..xxxx...xxx")
     assert found == "." * 15 + "b"
@@ -60,7 +60,7 @@ def test_the_rest_of_a_discarded_utterance_begins_no_turn() -> None:
     ("pattern", "ends"), [("....", False), ("x..", False), ("x...", True), ("x...x", False)]
 )
 def test_only_silence_that_lasts_after_speech_ends_it(pattern: str, ends: bool) -> None:
-    assert Endpointer(VadConfig(end_ms=90)).ends(record(pattern)) is ends
+    assert Endpointer(VadConfig(end_ms=90), 200).ends(record(pattern)) is ends
 
 
 def test_voice_over_the_end_of_one_answer_does_not_interrupt_the_next() -> None:
@@ -71,7 +71,7 @@ def test_voice_over_the_end_of_one_answer_does_not_interrupt_the_next() -> None:
             self.resets += 1
 
     detector = Counting()
-    overhearing = VoiceBargeIn(detector, VadConfig(start_ms=90))
+    overhearing = VoiceBargeIn(detector, VadConfig(interrupt_ms=90))
     heard = zip(frames("xxxxx"), (1, 1, 2, 2, 2), strict=True)
     assert [overhearing.interrupts(*one) for one in heard] == [False] * 4 + [True]
     assert detector.resets == 2

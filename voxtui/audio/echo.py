@@ -14,8 +14,18 @@ if TYPE_CHECKING:
 BLOCK_SAMPLES = 160
 """The canceller works on 10 ms at a time."""
 
-FILTER_SECONDS = 0.008
-"""The delay of the canceller's output, measured."""
+FILTER_SAMPLES = 128
+"""The delay of the canceller's output, measured: 8 ms."""
+
+SLACK_SAMPLES = 8
+"""Samples that wait for the next block: a device delivers some more or less than ten milliseconds.
+Without them a block would often wait for a sample of the next one."""
+
+RECENT_SAMPLES = 640
+"""Sound that fills the canceller's filters after a rest: 40 ms, in whole blocks."""
+
+IDLE_SECONDS = 1.0
+"""The canceller rests after so long without our speech: an echo is no longer than that."""
 
 LEAD_SECONDS = 0.05
 """The canceller gets our speech this much early, because an echo must not come before its cause and
@@ -51,7 +61,12 @@ class EchoCanceller:
         delay_ms = round((LEAD_SECONDS + max(0.0, offset_s)) * 1000)
         self._aec: Any = Aec3(SAMPLE_RATE, stream_delay_ms=delay_ms)
         self._played = played
-        self._near = np.zeros(0, np.float32)
+        self._near: Samples | None = None
+        """what waits for the next block"""
+        self._before = np.zeros(RECENT_SAMPLES, np.float32)
+        """the latest sound taken"""
+        self._silent_s = IDLE_SECONDS
+        """seconds since our speech was last heard"""
         self._far = np.zeros(0, np.float32)
         self._far_until: float | None = None
         """monotonic seconds of the end of the speech that was taken from `played`"""
@@ -67,30 +82,44 @@ class EchoCanceller:
     @property
     def delay_s(self) -> float:
         """Seconds by which the sound returned so far lies behind the sound taken."""
-        return FILTER_SECONDS + len(self._near) / SAMPLE_RATE
+        waiting = 0 if self._near is None else len(self._near)
+        return (FILTER_SAMPLES + waiting) / SAMPLE_RATE
 
     @property
     def settled(self) -> bool:
         """True once the echo's delay is known, so that what is left is not our own speech."""
         return self._heard_s >= SETTLING_SECONDS
 
-    def process(self, samples: Samples, until: float) -> Samples:
-        """Return the sound of whole blocks, without our speech.
+    def process(self, samples: Samples, until: float, wanted: int = 1) -> Samples:
+        """Return the sound of whole blocks, without our speech; nothing if less than `wanted`.
 
-        `samples` (16 kHz) were captured until `until` (monotonic seconds).
+        `samples` (16 kHz) were captured until `until` (monotonic seconds). A larger `wanted` takes
+        less processor time.
         """
         import numpy as np
 
+        if self._near is None:  # the first block is complete at once
+            self._near = np.zeros((SLACK_SAMPLES - len(samples)) % BLOCK_SAMPLES, np.float32)
         self._near = np.concatenate([self._near, samples], dtype=np.float32)
         whole = len(self._near) // BLOCK_SAMPLES * BLOCK_SAMPLES
-        if not whole:
+        if whole < max(1, wanted):
             return self._near[:0]
         near, self._near = self._near[:whole], self._near[whole:]
+        rested = self._silent_s >= IDLE_SECONDS
         far = self._reference(whole, until - len(self._near) / SAMPLE_RATE + LEAD_SECONDS)
+        before = self._before
+        self._before = np.concatenate([before, near])[-RECENT_SAMPLES:]
+        if far is None:
+            return np.concatenate([before[-FILTER_SAMPLES:], near[:-FILTER_SAMPLES]])
+        if rested:  # its filters hold the sound from before the rest
+            self._aec.process(before, np.zeros(RECENT_SAMPLES, np.float32))
         return self._aec.process(np.ascontiguousarray(near), far)
 
-    def _reference(self, count: int, until: float) -> Samples:
-        """Return `count` samples of our speech, up to `until`, without a click at the joints."""
+    def _reference(self, count: int, until: float) -> Samples | None:
+        """Return `count` samples of our speech, up to `until`, without a click at the joints.
+
+        None: there has been none for a while.
+        """
         import numpy as np
 
         seconds = count / SAMPLE_RATE
@@ -101,9 +130,13 @@ class EchoCanceller:
             begin, self._drifting_s, self._heard_s = until - seconds, 0.0, 0.0
         self._far_until = begin + seconds
         rate, sound, began_at = self._played.between(begin, self._far_until)
+        self._silent_s += seconds
         if began_at is not None:
+            self._silent_s = 0.0
             same = abs(began_at - self._began_at) < SAME_SECONDS
             self._began_at, self._heard_s = began_at, (self._heard_s if same else 0.0) + seconds
+        if self._silent_s >= IDLE_SECONDS:
+            return None
         if rate != self._rate:
             self._rate, self._resampler = rate, Resampler(rate, SAMPLE_RATE)
             # The resampler returns its first samples late.

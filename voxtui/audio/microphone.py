@@ -193,7 +193,8 @@ class Framer:
         last_at = self._clock - (self._taken / self._rate - self._made / SAMPLE_RATE)
         settled = False
         if self._canceller is not None:
-            fresh = self._canceller.process(fresh, last_at)
+            # Its results are needed once they complete a frame.
+            fresh = self._canceller.process(fresh, last_at, FRAME_SAMPLES - len(self._rest))
             last_at -= self._canceller.delay_s
             settled = self._canceller.settled
         sound = np.concatenate([self._rest, fresh], dtype=np.float32)

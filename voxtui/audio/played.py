@@ -87,17 +87,20 @@ class Played:
 
         pieces = list(self._pieces)
         rate = pieces[-1][0].rate if pieces else float(SAMPLE_RATE)
-        sound, playing = np.zeros(round((end - begin) * rate), np.float32), None
+        count = last = round((end - begin) * rate)
+        sound, playing = np.zeros(count, np.float32), None
+        of, offset = None, 0
         for segment, first, samples in reversed(pieces):
             began = segment.began_at
             if began is None or segment.rate != rate:
                 continue
-            at = round((began + first / rate - begin) * rate)
+            if segment is not of:
+                of, offset = segment, round((began - begin) * rate)
+                dropped = segment.dropped_at
+                last = count if dropped is None else min(count, round((dropped - begin) * rate))
+            at = offset + first
             if at + len(samples) <= 0:
                 break  # the pieces before it are older
-            last = len(sound)
-            if segment.dropped_at is not None:
-                last = min(last, round((segment.dropped_at - begin) * rate))
             start, stop = max(at, 0), min(at + len(samples), last)
             if start < stop:
                 sound[start:stop] = samples[start - at : stop - at]

@@ -101,7 +101,7 @@ class Listener:
         self._detector = detector
         self._config = config
         self._gate = SpeechGate(config.vad.threshold)
-        self._endpointer = Endpointer(config.vad)
+        self._endpointer = Endpointer(config.vad, config.vad.start_ms)
         # Hands-free, a turn begins only after `start_ms` of speech.
         kept = 1 + config.vad.start_ms / 1000
         self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
@@ -142,7 +142,7 @@ class Listener:
         """Use another configuration from the next frame on."""
         if config.vad != self._config.vad:
             self._gate = SpeechGate(config.vad.threshold)
-            self._endpointer = Endpointer(config.vad)
+            self._endpointer = Endpointer(config.vad, config.vad.start_ms)
         self._config = config
 
     def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
@@ -313,11 +313,11 @@ class SpeechGate:
 
 
 class Endpointer:
-    """Hands-free turn taking: `vad.start_ms` of speech begin a turn, `end_ms` of silence end it."""
+    """Hands-free turn taking: `start_ms` of speech begin a turn, `vad.end_ms` of silence end it."""
 
-    def __init__(self, vad: VadConfig) -> None:
+    def __init__(self, vad: VadConfig, start_ms: int) -> None:
         # To the nearest frame: rounded up, an interruption would be heard 32 ms later.
-        self._start = vad.start_ms / 1000 - FRAME_SECONDS / 2
+        self._start = start_ms / 1000 - FRAME_SECONDS / 2
         self._end = vad.end_ms / 1000
         self._voiced = 0.0
         self._skipping = False
@@ -346,12 +346,13 @@ class Endpointer:
 
 
 class VoiceBargeIn:
-    """Detects speech over our own answer. Not thread-safe."""
+    """Detects `vad.interrupt_ms` of speech over our own answer. Not thread-safe."""
 
     def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
         self._detector = detector
         self._vad = vad
-        self._gate, self._endpointer = SpeechGate(vad.threshold), Endpointer(vad)
+        self._gate = SpeechGate(vad.threshold)
+        self._endpointer = Endpointer(vad, vad.interrupt_ms)
         self._turn: int | None = None
 
     def warm_up(self) -> None:
@@ -367,7 +368,8 @@ class VoiceBargeIn:
         if turn != self._turn:
             self._turn = turn
             self._detector.reset()
-            self._gate, self._endpointer = SpeechGate(self._vad.threshold), Endpointer(self._vad)
+            self._gate = SpeechGate(self._vad.threshold)
+            self._endpointer = Endpointer(self._vad, self._vad.interrupt_ms)
         return self._endpointer.starts(self._gate.verdict(self._detector.probability(frame)))
 
 

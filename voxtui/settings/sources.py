@@ -30,7 +30,7 @@ PROJECT_KEYS = frozenset(
     {
         "audio.input", "audio.output", "audio.echo_cancellation", "audio.max_utterance_s",
         "vad.threshold", "vad.min_speech_ms", "vad.hands_free", "vad.start_ms", "vad.end_ms",
-        "vad.listen_while_speaking",
+        "vad.interrupt_ms", "vad.listen_while_speaking",
         "generation.preset", "generation.max_new_tokens", "generation.min_new_tokens",
         "generation.temperature", "generation.top_p", "generation.top_k",
         "generation.repetition_penalty", "generation.seed",
