@@ -58,7 +58,15 @@ OpenClip: TypeAlias = Callable[[Path], Speak]
 """Reads a clip. Raises InputError."""
 
 
-MODEL_KEYS = frozenset(("brain.name", "brain.embedded.model", "generation.preset", "voice.engine"))
+MODEL_KEYS = frozenset(
+    (
+        "brain.name",
+        "brain.embedded.model",
+        "brain.embedded.recogniser",
+        "generation.preset",
+        "voice.engine",
+    )
+)
 """Config keys whose new value loads a model."""
 
 

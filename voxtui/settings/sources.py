@@ -18,7 +18,7 @@ from msgspec import inspect
 from voxtui.errors import ConfigError
 from voxtui.settings.paths import read_config, user_config_file
 from voxtui.settings.save import toml_value
-from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Config, InputConfig
+from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Config, HistoryConfig, InputConfig
 
 ENVIRONMENT = "VOXTUI_"
 
@@ -327,6 +327,10 @@ def _in_force(config: Config, settings: Mapping[str, Setting]) -> Iterator[Setti
     brain = config.brain.name if config.brain.name in TARGETS else DEFAULT_BRAIN
     defaults = {
         "generation": (config.generation.sampling(), f"preset {config.generation.preset}"),
+        "history": (
+            HistoryConfig(max_tokens=config.history.tokens(brain)),
+            f"default of the {brain} brain",
+        ),
         "input": (InputConfig(config.input.tokens(brain)), f"default of the {brain} brain"),
         "targets": (config.targets.resolved(brain), f"default of the {brain} brain"),
     }

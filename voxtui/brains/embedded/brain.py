@@ -24,11 +24,11 @@ from msgspec.structs import replace
 from voxtui.brains.embedded.chat import ASK, BEAT_SECONDS, Llama, chatml
 from voxtui.brains.embedded.recogniser import (
     Heard,
-    Moonshine,
     check_language,
     joined,
     stretches,
 )
+from voxtui.brains.embedded.streaming_recogniser import embedded_recogniser
 from voxtui.brains.prompting import (
     SPEAKABLE,
     after_clock,
@@ -60,6 +60,9 @@ FIRST_PASS_SECONDS = 0.4
 
 TYPING_PAUSE_SECONDS = 0.25
 """A reply to a typed text is drafted once no key was pressed for this time."""
+
+SENTENCE_ENDS = (".", "?", "!")
+"""A typed text that ends so is drafted at once, because Enter is the next key most of the time."""
 
 PROMPT_TOKENS = 1600
 """Room in the context for the instruction, the examples and an utterance of two minutes."""
@@ -244,8 +247,8 @@ class EmbeddedBrain:
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
         self._examples = examples(config)
-        self._recogniser = recogniser or Moonshine()
-        read = config.history.max_tokens + config.input.tokens(self.name)
+        self._recogniser = recogniser or embedded_recogniser(config.brain.embedded.recogniser)
+        read = config.history.tokens(self.name) + config.input.tokens(self.name)
         context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
         self._chat = chat or Llama(
             -(-context // 256) * 256,
@@ -334,7 +337,8 @@ class EmbeddedBrain:
     ) -> None:
         # The last word may still grow.
         settled = self._prompt(past, text.rpartition(" ")[0], manner)
-        due_at = time.monotonic() + TYPING_PAUSE_SECONDS
+        pause = 0.0 if text.endswith(SENTENCE_ENDS) else TYPING_PAUSE_SECONDS
+        due_at = time.monotonic() + pause
         prompt, tokens = self._question(past, text, manner), self._most_tokens(manner)
         self._request(prompt, tokens, cancelled, settled, due_at)
 
