@@ -76,9 +76,7 @@ def test_a_given_text_stays_while_older_turns_are_dropped() -> None:
     for number in range(5):
         history.add(number + 2, f"question {number}", None, [Token("Yes.")], "Yes.")
     assert history.past[0].given
-    assert [turn.user_text for turn in history.past[1:]] == [
-        "question 2", "question 3", "question 4",
-    ]  # fmt: skip
+    assert [turn.user_text for turn in history.past[1:]] == ["question 3", "question 4"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.history import History
@@ -19,6 +20,46 @@ def test_the_oldest_turns_are_dropped_past_max_tokens() -> None:
     for i in range(20):
         add(history, f"{i:030}")
     assert [t.reply_text for t in history.past] == [f"{i:030}" for i in (18, 19)]
+
+
+def test_some_turns_are_dropped_at_once_and_their_words_remembered() -> None:
+    history = History(HistoryConfig(max_tokens=100))  # a turn takes 11 or 12
+    lengths: list[int] = []
+    for i in range(20):
+        history.add(i, f"{i}. hello", None, (Token("Hi."),), "Hi.")
+        lengths.append(len(history.past))
+    assert lengths[7:14] == [8, 9, 6, 7, 8, 6, 7]
+    words = [turn.user_text for turn in (*history.dropped, *history.past)]
+    assert words == [f"{i}. hello" for i in range(20)]
+
+
+def test_an_allergy_is_not_dropped() -> None:
+    history = History(HistoryConfig(max_tokens=100))
+    said = ["I am allergic to nuts.", "Can I be allergic to you?", "I never eat fish.", "Hello."]
+    for number in range(1, 30):
+        history.add(number, said[min(number - 1, 3)], None, (Token("I see."),), "I see.")
+    texts = [turn.user_text for turn in history.past]
+    assert texts == ["I am allergic to nuts.", "I never eat fish.", *["Hello."] * (len(texts) - 2)]
+    assert 4 < len(texts) < 9
+
+
+def test_a_long_newest_turn_stays_as_long_as_it_fits_alone() -> None:
+    history = History(HistoryConfig(max_tokens=100))
+    for length in (10, 70):
+        add(history, "x" * length)
+    assert [len(turn.reply) for turn in history.past] == [70]
+    add(history, "x" * 100)
+    assert history.past == ()
+
+
+@pytest.mark.parametrize(("brain", "kept"), [("embedded", 600), ("voxtral", 1200)])
+def test_a_cpu_keeps_less_than_a_gpu_unless_it_is_configured(brain: str, kept: int) -> None:
+    assert HistoryConfig().tokens(brain) == kept
+    assert HistoryConfig(max_tokens=900).tokens(brain) == 900
+    history = History(HistoryConfig(), lambda: brain)
+    for _ in range(99):
+        add(history, "x" * 40)
+    assert kept * 0.6 < sum(len(turn.reply) + 12 for turn in history.past) <= kept
 
 
 def test_a_transcript_of_an_unheard_answer_is_not_added_to_another_turn() -> None:
@@ -61,13 +102,16 @@ def test_a_reply_of_empty_tokens_is_not_in_the_history() -> None:
 
 
 def test_a_forgotten_history_is_recalled_until_the_next_turn() -> None:
-    history = History(HistoryConfig())
+    history = History(HistoryConfig(max_tokens=25))
+    add(history, "No.")
     add(history, "Yes.")
     history.forget()
     history.forget()
     assert history.past == ()
+    assert history.dropped == ()
     history.recall()
     assert [turn.reply_text for turn in history.past] == ["Yes."]
+    assert [turn.user_text for turn in history.dropped] == ["a question"]
     assert history.newest == 1
     history.forget()
     add(history, "No.")

@@ -11,6 +11,7 @@ from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
 from voxtui.dialogue.interfaces import Past
 from voxtui.dialogue.marks import Outcome
+from voxtui.settings.schema import Config, HistoryConfig
 
 
 class ClockOnly:
@@ -18,6 +19,7 @@ class ClockOnly:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, bool]] = []
+        self.past: list[str] = []
         self.closed = False
         self.time = datetime(2026, 11, 22, 13, 4)
 
@@ -29,6 +31,7 @@ class ClockOnly:
 
     def answer(self, words: str, again: bool, past: Past) -> str | None:
         self.asked.append((words, again))
+        self.past = [turn.user_text for turn in past]
         return "It is ten past one." if "time" in words else None
 
     def doubt(self, reply: str) -> str | None:
@@ -85,6 +88,16 @@ def test_the_turn_of_a_skill_stands_in_the_history_of_the_next():
         t.turn()
     past = brain.pasts[-1][0]
     assert (past.user_text, past.reply_text) == ("what time is it", "It is ten past one.")
+
+
+def test_a_skill_knows_what_the_brain_has_forgotten():
+    brain, skills = AbandonedBrain(heard=""), ClockOnly()
+    with with_skills(brain, skills, config=Config(history=HistoryConfig(max_tokens=40))) as t:
+        for words in ("My name is Ann.", "Hello.", "Who am I?"):
+            t.engine.send_text(words)
+            t.turn()
+    assert [turn.user_text for turn in brain.pasts[-1]] == ["Hello."]
+    assert skills.past == ["My name is Ann.", "Hello."]
 
 
 def test_a_skill_takes_typed_words():

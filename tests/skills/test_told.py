@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import numpy as np
 import pytest
 
 from tests.skills.corpus import FOLDER
 from voxtui.dialogue.about import about_itself
-from voxtui.dialogue.data import Token
+from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.interfaces import PastTurn, placeholder
 from voxtui.settings.schema import BrainConfig, Config, HistoryConfig
 from voxtui.skills.local import LocalSkills
 from voxtui.skills.told import UNKNOWN, understand
@@ -74,6 +75,19 @@ def test_a_server_and_an_instruction_of_the_users_own_answer_for_themselves() ->
         assert about_itself(words, "", mine) is None
 
 
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("Which city do I live in?", "You live in Oslo."),
+        ("What company do I work for?", "You work for Acme."),
+        ("What do I work on?", None),
+    ],
+)
+def test_a_question_that_ends_with_a_preposition_is_answered_too(words, answer) -> None:
+    fact = understand(words, ["I'm Anna and I live in Oslo.", "I work for Acme."])
+    assert (fact.sentence if fact else None) == answer
+
+
 @pytest.fixture
 def skills(tmp_path) -> LocalSkills:
     return LocalSkills(tmp_path, rings=False, now=lambda: datetime(2026, 11, 22, 13, 4))
@@ -86,13 +100,17 @@ def test_the_history_is_asked_for_what_the_user_said(skills) -> None:
     assert skills.answer("What's my name?", False, history.past) == "Your name is Ines."
 
 
+SOUND = Utterance(np.zeros(512, np.float32), (), 0.0)
+
+
 @pytest.mark.parametrize(
     "turn",
     [
         PastTurn("Curriculum vitae of Ines Lopez", None, (Token("Read."),), given=True),
-        PastTurn(None, None, (Token("Hello."),)),  # type: ignore[arg-type]
+        PastTurn(SOUND, None, (Token("Hello."),)),
+        PastTurn(placeholder(SOUND), None, (Token("Hello."),)),
     ],
-    ids=["a given text", "sound without words"],
+    ids=["a given text", "sound without words", "an older one"],
 )
 def test_what_may_stand_in_the_history_is_left_to_the_brain(skills, turn) -> None:
     assert skills.answer("What's my name?", False, (turn,)) is None

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from voxtui.dialogue.allergies import MOST_REMEMBERED, allergies, mentions_allergy
+
 if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
     from voxtui.settings.schema import Config
 
@@ -65,20 +67,12 @@ def after_clock(clock: str, words: str) -> str:
     return f"{clock}\n{words}" if clock else words
 
 
-_INTOLERANT = re.compile(
-    r"\b(?:allerg(?:ic|y|ies)|intoleran(?:t|ce)|vegan|vegetarian|co?eliac"
-    r"|(?:can't|cannot|can not|mustn't|must not|may not|doesn't|don't|never) "
-    r"(?:eat|eats|have any|drink|drinks|stand|digest|tolerate)"
-    r"|(?:gets?|feels?|makes? (?:me|him|her|them)) (?:very |really |so )?(?:sick|ill|unwell))\b",
-    re.IGNORECASE,
-)
 _MEAL = re.compile(
     r"\b(?:eat|eats|eating|drink|drinks|drinking|cook|bake|serve|order|taste|try|give|food|meals?"
     r"|breakfast|lunch|dinner|supper|snack|dessert|recipe|dish|menu|what about|how about"
     r"|(?:good|fine|safe|okay|ok|all right|allowed) for (?:me|him|her|them|us))\b",
     re.IGNORECASE,
 )
-_MOST_REMINDERS = 2
 
 
 def with_reminder(words: str, said: Sequence[str]) -> str:
@@ -87,13 +81,12 @@ def with_reminder(words: str, said: Sequence[str]) -> str:
     A small model forgets it a turn later. The sentences stand behind the words, so that a prompt
     without them remains a prefix of this one.
     """
-    if not _MEAL.search(words) or _INTOLERANT.search(words):
+    if not _MEAL.search(words) or mentions_allergy(words):
         return words
-    sentences = [one.strip() for text in said for one in re.split(r"(?<=[.?!])\s+", text)]
-    stated = [one for one in sentences if _INTOLERANT.search(one) and not one.endswith("?")]
+    stated = [sentence for text in said for sentence in allergies(text)]
     if not stated:
         return words
-    return f"{words}\n(Remember: {' '.join(stated[-_MOST_REMINDERS:])})"
+    return f"{words}\n(Remember: {' '.join(stated[-MOST_REMEMBERED:])})"
 
 
 def paragraphs(*texts: str) -> str:

@@ -74,7 +74,7 @@ class EngineLoop:
     ) -> None:
         self.parts = Parts(devices, brain, voice, config, emit)
         self.listener = Listener(detector, config)
-        self._history = History(config.history)
+        self._history = History(config.history, lambda: self.parts.brain_name)
         self.turns = TurnTaking(
             inbox, self.parts, self.listener, self._history, emit, barge_in, skills, local, captions
         )

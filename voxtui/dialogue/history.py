@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from voxtui.dialogue.allergies import MOST_REMEMBERED, allergies
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.interfaces import PastTurn
 from voxtui.settings.schema import HistoryConfig
 
+ROOM = 0.75
+"""What is left of the most tokens when the oldest turns are dropped: some at once, so that most
+turns drop none."""
+
 
 class History:
-    """The past turns. Beyond the latest `history.turns`, the user's audio becomes text."""
+    """The past turns. Beyond the latest `history.turns`, the user's audio becomes text.
 
-    def __init__(self, config: HistoryConfig) -> None:
+    `brain` returns the name of the brain in force, which decides how much is kept.
+    """
+
+    def __init__(
+        self, config: HistoryConfig, brain: Callable[[], str] = lambda: "embedded"
+    ) -> None:
         self._config = config
+        self._brain = brain
         self.past: tuple[PastTurn, ...] = ()
-        self._forgotten: tuple[PastTurn, ...] = ()
+        self.dropped: tuple[PastTurn, ...] = ()
+        """the user's part of the older turns, which no brain gets any more"""
+        self._forgotten = self.past, self.dropped
 
     @property
     def newest(self) -> int | None:
@@ -82,20 +95,23 @@ class History:
     def forget(self) -> None:
         """Empty the history. `recall` undoes it until the next turn is added."""
         if self.past:
-            self._forgotten = self.past
-        self.past = ()
+            self._forgotten = self.past, self.dropped
+        self.past = self.dropped = ()
 
     def recall(self) -> None:
         """Bring back what `forget` removed, unless a turn was added since."""
         if not self.past:
-            self.past = self._forgotten
+            self.past, self.dropped = self._forgotten
 
     def _set(self, past: tuple[PastTurn, ...]) -> None:
         """Keep as much of `past` as the configuration allows."""
         spoken = [turn for turn in past if _has_input(turn)]
         older = spoken[: max(0, len(spoken) - self._config.turns)]
         turns = [_as_text(turn) if turn in older else turn for turn in past]
-        self.past, self._forgotten = tuple(_within(turns, self._config.max_tokens)), ()
+        kept, dropped = _divided(turns, self._config.tokens(self._brain()))
+        self.past = tuple(kept)
+        self.dropped += tuple(replace(_as_text(turn), reply=()) for turn in dropped)
+        self._forgotten = (), ()
 
     def _change(
         self,
@@ -117,16 +133,25 @@ def _has_input(turn: PastTurn) -> bool:
     return turn.user_input != ""
 
 
-def _within(turns: list[PastTurn], most_tokens: int) -> list[PastTurn]:
-    """Return `turns` without the oldest ones that do not fit; given texts always fit."""
+def _divided(turns: list[PastTurn], most_tokens: int) -> tuple[list[PastTurn], list[PastTurn]]:
+    """Return the turns that stay, and the oldest ones if all are too long together.
+
+    Given texts and the newest allergies always stay, and so does the newest turn if it fits alone.
+    """
+    stating = [turn.number for turn in turns if turn.number > 0 and allergies(turn.user_text)]
+    lasting = frozenset(stating[-MOST_REMEMBERED:])
     size = sum(_size(turn) for turn in turns if not turn.given)
+    wanted = most_tokens if size <= most_tokens else most_tokens * ROOM
     kept: list[PastTurn] = []
+    dropped: list[PastTurn] = []
     for turn in turns:
-        if size > most_tokens and not turn.given:
+        most = most_tokens if turn is turns[-1] else wanted
+        if size > most and not turn.given and turn.number not in lasting:
             size -= _size(turn)
+            dropped.append(turn)
         else:
             kept.append(turn)
-    return kept
+    return kept, dropped
 
 
 def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:

@@ -84,9 +84,13 @@ class Manner:
 AS_CONFIGURED = Manner()
 
 
+AUDIO_INPUT = "[User audio input - "
+"""What the text begins with that replaces audio without a transcript in the history."""
+
+
 def placeholder(utterance: Utterance) -> str:
     """Return the text that replaces audio without a transcript in the history."""
-    return f"[User audio input - {len(utterance.samples)} samples, {utterance.seconds:.2f}s]"
+    return f"{AUDIO_INPUT}{len(utterance.samples)} samples, {utterance.seconds:.2f}s]"
 
 
 class Microphone(Protocol):

@@ -219,7 +219,9 @@ def _reply(
         for item in items:
             yield item
             if isinstance(item, UserTranscript) and (
-                answer := _answer_without_brain(turn, parts, skills, item.text, past)
+                answer := _answer_without_brain(
+                    turn, parts, skills, item.text, (*history.dropped, *past)
+                )
             ):
                 break
     yield from answer or ()

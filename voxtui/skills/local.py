@@ -185,5 +185,8 @@ class LocalSkills:
 
 def _said(past: Past) -> list[str] | None:
     """Return what the user said; None if a part of it is sound only, or a given text."""
-    known = all(turn.words is not None or isinstance(turn.user_input, str) for turn in past)
-    return [turn.user_text for turn in past] if known and not any(t.given for t in past) else None
+    from voxtui.dialogue.interfaces import AUDIO_INPUT
+
+    said = [turn.user_text for turn in past]
+    known = not any(turn.given for turn in past)
+    return said if known and not any(text.startswith(AUDIO_INPUT) for text in said) else None

@@ -81,8 +81,9 @@ _UNKNOWN_ASKED = re.compile(
 )
 
 _KEY = re.compile(
-    r"(?:what|where|which \w+) do i (?P<verb>(?!(?:do|need|want|know|think|mean|say|get|find|see|go"
-    r"|have|look|start|begin)\b)\w+)(?: again)?"
+    r"(?:what|where|(?:what|which) \w+) do i "
+    r"(?P<verb>(?!(?:do|need|want|know|think|mean|say|get|find|see|go|have|look|start|begin)\b)"
+    r"\w+(?: (?:in|at|for|with|on|from))?)(?: again)?"
     r"|(?P<from>where (?:am i|do i come) from)|what is my (?P<what>[\w ]{2,30})",
 )
 """Questions that a clause of the user's own may answer word by word."""
