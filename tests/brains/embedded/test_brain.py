@@ -516,11 +516,18 @@ def test_a_pause_drafts_a_reply_which_enter_takes(
     assert typing.nothing_more()
 
 
+@pytest.mark.parametrize("text", ["What is it?", "So is it.", "Tell me!"])
+def test_a_complete_sentence_is_drafted_without_a_pause(typing: Typing, text: str) -> None:
+    typing.type(text)
+    assert typing.worked_on() == text.rpartition(" ")[0]
+    assert typing.worked_on() == text + ASK
+
+
 def test_enter_does_not_wait_for_the_pause(typing: Typing) -> None:
-    typing.type("What is it?")
+    typing.type("What is it")
     assert typing.worked_on() == "What is"
-    assert typing.brain.answers("What is it?") == "What is it?It is so."
-    assert typing.worked_on() == "What is it?" + ASK
+    assert typing.brain.answers("What is it") == "What is itIt is so."
+    assert typing.worked_on() == "What is it" + ASK
 
 
 def test_a_text_that_was_deleted_is_not_drafted(
@@ -544,7 +551,7 @@ def test_a_text_that_was_deleted_is_not_drafted(
 
 def test_the_key_takes_the_chat_model_from_a_text(typing: Typing) -> None:
     """What was typed stays in the field, but only speech is worked on."""
-    typing.type("What is it?")
+    typing.type("What is it")
     assert typing.worked_on() == "What is"
     typing.brain.brain.listen((), Recording(), Flag())
     assert typing.worked_on() == ""
