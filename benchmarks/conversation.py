@@ -3,8 +3,9 @@
     python -m benchmarks.conversation [typed] [spoken] [--turns N] [--past TOKENS] [--json FILE]
 
 One conversation of 30 turns per way of asking, on the embedded brain and voice, without a sound
-device. Typed turns are typed key by key; spoken turns are spoken by the embedded voice, in real
-time. The brain is told the time, as on the screen. Run it on an idle machine: four minutes a way.
+device. Its last ten questions are the first ten once more. Typed turns are typed key by key; spoken
+turns are spoken by the embedded voice, in real time. The brain is told the time, as on the screen.
+Run it on an idle machine: four minutes a way.
 """
 
 from __future__ import annotations
@@ -41,11 +42,9 @@ from voxtui.settings.schema import Config, HistoryConfig
 from voxtui.skills.local import LocalSkills
 from voxtui.voices.hibari import HibariVoice
 
-QUESTIONS = (
-    "My name is Anna and I live in Oslo.",
+ENDS = (
     "What is the largest lake in Norway?",
     "Is it warm there in summer?",
-    "How many days are there in a leap year?",
     "Who wrote Romeo and Juliet?",
     "Tell me one more play by the same author.",
     "Why is the sky blue?",
@@ -54,6 +53,12 @@ QUESTIONS = (
     "What do cows drink?",
     "Name three animals that lay eggs.",
     "Which of them can fly?",
+)
+"""The first questions, and the last ones. They are the same, because a longer question or answer
+takes longer at any time."""
+
+BETWEEN = (
+    "My name is Anna and I live in Oslo.",
     "How do I boil an egg?",
     "How long does it take?",
     "What is the capital of Japan?",
@@ -62,15 +67,6 @@ QUESTIONS = (
     "How do you say good morning in that language?",
     "What is a rainbow?",
     "Which colours does it have?",
-    "Who painted the Mona Lisa?",
-    "Where can I see it?",
-    "What is the opposite of hot?",
-    "How many legs does a spider have?",
-    "Is a spider an insect?",
-    "What do plants need to grow?",
-    "How far away is the moon?",
-    "Who was the first person on it?",
-    "Which sea lies between Italy and Africa?",
     "Which city do I live in?",
 )
 
@@ -84,9 +80,6 @@ ENTER_SECONDS = 0.2
 PAUSE_SECONDS = 1.5
 """Seconds between the end of an answer and the next key. A person listens longer than that,
 because an answer takes no time to play here."""
-
-COMPARED = 10
-"""Turns at each end that are compared."""
 
 FIGURES: dict[str, Callable[[Turn], float | None]] = {
     "first token": lambda turn: turn.ttft_ms,
@@ -137,15 +130,15 @@ def wait_until(at: float) -> None:
 
 
 @contextmanager
-def person(config: Config) -> Generator[Person]:
-    """Start an engine and wait until it is ready."""
+def person(config: Config, local: bool = True) -> Generator[Person]:
+    """Start an engine and wait until it is ready. `local`: with the rules and the time."""
     events: SimpleQueue[Event] = SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         skills = LocalSkills(Path(folder), rings=False, now=lambda: NOW)
         engine = Engine(
             microphone=None, speaker=NullSpeaker(), detector=PySilero(),
             brain=EmbeddedBrain(config), voice=HibariVoice(config.voice), config=config,
-            emit=events.put, skills=skills,
+            emit=events.put, skills=skills if local else None,
         )  # fmt: skip
         there = Person(engine, events)
         engine.start()
@@ -169,13 +162,19 @@ def clips(questions: Sequence[str], config: Config) -> list[Clip]:
     return spoken
 
 
+def questions(turns: int) -> list[str]:
+    """Return the questions of a conversation of `turns` turns."""
+    ends = ENDS[: turns // 2]
+    return [*ends, *(BETWEEN[n % len(BETWEEN)] for n in range(turns - 2 * len(ends))), *ends]
+
+
 def converse(way: str, turns: int, config: Config) -> list[Turn]:
     """Hold one conversation, typed or spoken. Return its turns."""
-    questions = [QUESTIONS[n % len(QUESTIONS)] for n in range(turns)]
-    spoken = clips(questions, config) if way == "spoken" else []
+    asked = questions(turns)
+    spoken = clips(asked, config) if way == "spoken" else []
     done: list[Turn] = []
     with person(config) as there:
-        for number, question in enumerate(questions):
+        for number, question in enumerate(asked):
             time.sleep(PAUSE_SECONDS)  # a person listens; the brain may read the history
             turn = there.say(spoken[number]) if spoken else there.type(question)
             done.append(turn)
@@ -190,16 +189,16 @@ def converse(way: str, turns: int, config: Config) -> list[Turn]:
 def report(way: str, turns: Sequence[Turn]) -> list[str]:
     """Return a row of Markdown per figure: both ends of the conversation and their ratio.
 
-    The turns that a rule answered are left out.
+    A question that a rule answered at one end is left out at both.
     """
-    turns = [turn for turn in turns if turn.brain != SKILL]
-    compared = min(COMPARED, len(turns) // 2)
+    ends = len(ENDS[: len(turns) // 2])
+    pairs = zip(turns[:ends], turns[len(turns) - ends :], strict=True)
+    pairs = [pair for pair in pairs if all(turn.brain != SKILL for turn in pair)]
     rows: list[str] = []
     for name, of in FIGURES.items():
-        first, last = (
-            [value for turn in part if (value := of(turn)) is not None]
-            for part in (turns[:compared], turns[len(turns) - compared :])
-        )
+        timed = [(of(first), of(last)) for first, last in pairs]
+        known = [(first, last) for first, last in timed if first is not None and last is not None]
+        first, last = ([pair[end] for pair in known] for end in (0, 1))
         before, after = statistics.median(first), statistics.median(last)
         rows.append(
             f"| {way} | {name} | {before:.0f} | {percentile(first, 95):.0f} | {after:.0f} "
@@ -212,11 +211,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("ways", nargs="*", metavar="typed|spoken", default=["typed", "spoken"])
     parser.add_argument("--turns", type=int, default=30)
-    parser.add_argument("--past", type=int, default=HistoryConfig().max_tokens, metavar="TOKENS")
+    parser.add_argument("--past", type=int, metavar="TOKENS")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     config = Config(history=HistoryConfig(max_tokens=arguments.past))
-    found: dict[str, Any] = {"history.max_tokens": arguments.past}
+    found: dict[str, Any] = {"history.max_tokens": config.history.tokens("embedded")}
     rows = [
         "| asked | ms | first ten p50 | p95 | last ten p50 | p95 | last / first, p50 |",
         "|---|---|---|---|---|---|---|",
