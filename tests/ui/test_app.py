@@ -502,6 +502,10 @@ async def test_texts_that_were_given_at_the_start_are_read_with_their_progress()
         s.engine.report(Reading(450, 980, 14.2))
         await s.settle()
         assert "450 of 980 tokens read, 14 s left" in s.text
+        await s.type("What is it?")
+        assert "Enter sends · 450 of 980 tokens read, 14 s left" in s.text
+        await s.press("enter")
+        assert "─ 450 of 980 tokens read, 14 s left" in s.text
         s.engine.report(Reading(980, 980, 0.0))
         await s.settle()
         assert "tokens read" not in s.text

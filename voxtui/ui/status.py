@@ -278,7 +278,8 @@ class Status:
 
     def show_hint(self) -> None:
         """Show the present action of the keys in the talk bar."""
-        self._bar.hint(self._hint())
+        hint = self._hint()
+        self._bar.hint(hint, progress=bool(hint) and hint == self._reading)
 
     def show_reading(self, reading: Reading) -> None:
         """Show how much of a long text the brain has read."""

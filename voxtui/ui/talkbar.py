@@ -99,6 +99,8 @@ class TalkBar(Horizontal):
         """the turn whose words stand in the field to be corrected"""
         self.captioned = False
         """the words so far stand in place of the hint, and the hint is the title"""
+        self._progress = False
+        """the hint tells how far a long text is read, so it is the title of an open field"""
         self.meter = Meter()
         self.field = Field()
         self._badge = Static(BADGES[State.LOADING], id="badge", markup=False)
@@ -126,8 +128,9 @@ class TalkBar(Horizontal):
         if badge != self._badge.content:
             self._badge.update(badge, layout=False)
 
-    def hint(self, text: str) -> None:
-        self._usage = text
+    def hint(self, text: str, progress: bool = False) -> None:
+        """Show the action of the talk key, or `progress`, also while one types."""
+        self._usage, self._progress = text, progress
         if not self.captioned and text != self._hint.content:
             self._hint.update(text, layout=False)
         self._show_title()
@@ -189,14 +192,15 @@ class TalkBar(Horizontal):
         self._show_title()
 
     def _show_title(self) -> None:
-        title = self._usage if self.captioned else ""
+        progress = self._usage if self._progress and self.typing else ""
+        title = self._usage if self.captioned else progress
         if found := matching(self.field.value):
             names = "  ".join(command.usage for command in found)
             title = f"{found[0].usage}: {found[0].about}" if len(found) == 1 else names
         elif self.corrected is not None:
             title = "Enter: answer this instead"
         elif not self.field.empty:
-            title = "Enter sends"
+            title = f"Enter sends · {progress}" if progress else "Enter sends"
         if title != self._title:  # each time it is set, all of the bar is painted
             self._title = title
             self.border_title = Content(title)  # pyright: ignore[reportAttributeAccessIssue]
