@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from voxtui.audio.resampling import DELAY_SECONDS, Resampler
+from voxtui.audio.resampling import DELAY_SECONDS, Decimator, Resampler, downsampler
 from voxtui.dialogue.data import SAMPLE_RATE
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class EchoCanceller:
         self._far_until: float | None = None
         """monotonic seconds of the end of the speech that was taken from `played`"""
         self._noise: Any = np.random.default_rng(0)
-        self._resampler: Resampler | None = None
+        self._resampler: Resampler | Decimator | None = None
         self._rate = 0.0
         self._drifting_s = 0.0
         self._began_at = 0.0
@@ -138,7 +138,7 @@ class EchoCanceller:
         if self._silent_s >= IDLE_SECONDS:
             return None
         if rate != self._rate:
-            self._rate, self._resampler = rate, Resampler(rate, SAMPLE_RATE)
+            self._rate, self._resampler = rate, downsampler(rate)
             # The resampler returns its first samples late.
             self._far = np.zeros(round(DELAY_SECONDS * SAMPLE_RATE) + 1, np.float32)
         assert self._resampler is not None

@@ -16,7 +16,7 @@ from voxtui.audio.devices import (
     shown_name,
     streams,
 )
-from voxtui.audio.resampling import Resampler
+from voxtui.audio.resampling import downsampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Framer:
 
         self._rate = rate
         self._canceller = canceller
-        self._resampler = Resampler(rate, SAMPLE_RATE)
+        self._resampler = downsampler(rate)
         self._clock: float | None = None
         self._taken = 0
         self._made = 0
