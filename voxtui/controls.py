@@ -167,7 +167,7 @@ class Controls:
     ) -> None:
         """End the utterance of `turn`, or the one in progress, at `at`, and answer it.
 
-        `answers` False: it only enters the conversation.
+        `answers` False: it only enters the conversation, at once and with the frames it has.
         """
         self.engine.release(at, turn, answers)
 

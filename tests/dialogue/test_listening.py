@@ -97,6 +97,15 @@ def test_a_listener_returns_the_utterance_of_a_released_key() -> None:
     assert ears.recording is None
 
 
+def test_a_complete_recording_ends_at_its_release_although_its_last_frame_is_speech() -> None:
+    for complete in (False, True):
+        ears = listener()
+        ears.begin(MICROPHONE, 1000.0)
+        push(ears, "x" * 10)
+        found = ears.release(1000.0 + 10 * FRAME_SECONDS, complete)
+        assert isinstance(found, Finished) is complete
+
+
 def test_a_listener_returns_a_tap_and_gives_its_frames_back_as_preroll() -> None:
     ears = listener()
     ears.begin(MICROPHONE, 1000.0)

@@ -142,7 +142,8 @@ class Engine:
         """End the recording at `at` (monotonic seconds) and answer it.
 
         Ignored if `turn` is not the turn being recorded, or if the recording began after `at`.
-        `answers` False: the utterance enters the history, and `answer` may follow.
+        `answers` False: the utterance enters the history at once, and `answer` may follow. All of
+        its frames must have been pushed.
         """
         self._inbox.put_release(now(at), turn, answers)
 

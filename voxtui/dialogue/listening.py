@@ -168,12 +168,15 @@ class Listener:
             return self.finish()
         return None
 
-    def release(self, at: float) -> Found:
-        """End the recording at `at`, unless it began later. Earlier frames may still follow."""
+    def release(self, at: float, complete: bool = False) -> Found:
+        """End the recording at `at`, unless it began later.
+
+        Earlier frames may still follow, unless it is `complete`.
+        """
         live = self._live
         if live is None or live.released_at is not None or at < live.began_at:
             return None
-        return self._release(live, at)
+        return self._release(live, at) or (self.finish() if complete else None)
 
     def finish(self) -> Found:
         """End the recording with the frames it has."""

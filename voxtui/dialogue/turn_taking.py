@@ -176,7 +176,7 @@ class TurnTaking:
         if turn is None or number not in (None, turn.number):
             return
         turn.keeps = not answers
-        self.act_on(self._listener.release(at))
+        self.act_on(self._listener.release(at, complete=turn.keeps))
 
     def cancel_utterance(self, number: int) -> None:
         """Drop the recording of the turn `number`; hands-free, ignore the speech in progress."""

@@ -323,13 +323,14 @@ class _Asked(msgspec.Struct):
 
 def response_of(given: object, settings: Settings, conversation_id: str) -> Response:
     """Return the response that a client asks for. Raises Refusal."""
-    fields: object = dict[str, Any]() if given is None else given
-    asked = _converted(fields, _Asked, "response")
+    if given is None:
+        return Response(settings, conversation_id, None)
+    asked = _converted(given, _Asked, "response")
     if asked.conversation not in (None, "auto") or asked.input:
         raise invalid(
             "Answers outside of the conversation are not supported.", "response.conversation"
         )
-    return Response(settings.for_response(fields), conversation_id, asked.metadata)
+    return Response(settings.for_response(given), conversation_id, asked.metadata)
 
 
 def _converted(given: object, kind: type[T], name: str) -> T:

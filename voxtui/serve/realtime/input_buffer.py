@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
-from voxtui.serve.realtime.line import Frames, silence
+from voxtui.serve.realtime.line import Frames
 
 if TYPE_CHECKING:
     from voxtui.controls import Controls
@@ -100,7 +100,6 @@ class InputBuffer:
         turn, seconds = self._recording, self.seconds
         assert turn is not None
         self._controls.release(at, turn, answers=False)
-        self.push(silence(at))
         self._empty()
         return turn, seconds
 

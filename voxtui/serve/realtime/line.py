@@ -23,10 +23,6 @@ MOST_WAITING = 4 * 2**20
 
 POLL_SECONDS = 0.02
 
-TAIL_FRAMES = 12
-"""Frames of silence after a commit. They end the recording at once: the detector needs two or three
-to see that nobody speaks."""
-
 
 class Frames:
     """Turns sound of `rate` Hz into frames with the time at which they arrived.
@@ -64,14 +60,6 @@ class Frames:
             return []
         padded = np.pad(samples, (0, FRAME_SAMPLES - len(samples)))
         return [Frame(padded, at, echo_free=True)]
-
-
-def silence(at: float) -> list[Frame]:
-    """Return the frames that follow the last one of an utterance that was committed at `at`.
-
-    None of them is from the future, where the next utterance may be.
-    """
-    return [Frame(np.zeros(FRAME_SAMPLES, np.float32), at)] * TAIL_FRAMES
 
 
 class WireMicrophone:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import binascii
 import time
 from base64 import b64decode
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,7 +30,6 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.turn_taking import SPOKEN_TURNS
 from voxtui.serve.realtime import events
 from voxtui.serve.realtime.conversation import Conversation
 from voxtui.serve.realtime.events import Item, Response, new_id
@@ -80,7 +78,7 @@ class Session:
         self._expires_at = int(time.time()) + SESSION_SECONDS
         self._controls = Controls(make_engine, deliver)
         self._begun = False
-        self._conversation = Conversation(self._emit)
+        self._conversation = Conversation(self._emit, self._controls)
         self._by_turn: dict[int, Item] = {}
         """the user's items by the turn of their utterance"""
         rate, longest = RATE if output is None else TRACK_RATE, config.audio.max_utterance_s
@@ -100,8 +98,6 @@ class Session:
         self._response: Response | None = None
         self._heard: str | None = None
         """the heard part of the answer in progress, once it was cut off"""
-        self._spoken: deque[Item] = deque(maxlen=SPOKEN_TURNS)
-        self._truncating: list[tuple[Item, int]] = []
 
     @property
     def answering(self) -> bool:
@@ -143,14 +139,15 @@ class Session:
             case events.CancelResponse(response_id=name):
                 self._cancel_response(name)
             case events.CreateItem():
-                self._create_item(event)
+                if self._conversation.create(event).role == "system":
+                    self._use_settings()
             case events.TruncateItem():
                 self._truncate(event)
             case events.RetrieveItem(item_id=name):
-                item = self._conversation.find(name, "item_retrieve_invalid_item_id")
-                self._emit("conversation.item.retrieved", item=item.as_json())
+                self._conversation.retrieve(name)
             case events.DeleteItem(item_id=name):
-                self._delete(name)
+                if self._conversation.delete(name).role == "system":
+                    self._use_settings()
             case events.ClearOutput():
                 if self._output is None:
                     raise invalid("The client itself plays the sound here.", "type")
@@ -255,55 +252,15 @@ class Session:
         if self._response is not None:
             self._response.silenced = True
         cleared = self._output and self._output.clear()
-        if cleared and cleared[0] in self._spoken:
+        if cleared:
             item, seconds = cleared
-            self._cut(item, round(min(seconds, item.seconds) * 1000))
-
-    # Items.
-
-    def _create_item(self, event: events.CreateItem) -> None:
-        item = events.item_of(event.item)
-        place, after = self._conversation.place(item, event.previous_item_id)
-        if item.role != "system":
-            user, first = item.role == "user", self._conversation.begins(place)
-            item.turn = self._controls.insert_text(user, item.text or "", after, first)
-        self._conversation.add(item, place)
-        if item.role == "system":
-            self._use_settings()
-
-    def _delete(self, name: str) -> None:
-        item = self._conversation.find(name, "item_delete_invalid_item_id")
-        if self._response is not None and self._response.item is item:
-            raise invalid("The item is still being made. Cancel its response.", "item_id")
-        self._conversation.remove(item)
-        if item.turn is not None:
-            self._controls.delete(item.turn, user=item.role == "user")
-        if item.role == "system":
-            self._use_settings()
-        self._emit("conversation.item.deleted", item_id=item.id)
+            self._conversation.cut(item, round(min(seconds, item.seconds) * 1000))
 
     def _truncate(self, event: events.TruncateItem) -> None:
-        item = self._conversation.find(event.item_id, "item_truncate_invalid_item_id")
-        if item not in self._spoken or item.turn is None:
-            raise invalid(
-                "Only the latest spoken answers can be truncated.", "item_id",
-                "item_truncate_invalid_item_id",
-            )  # fmt: skip
-        if event.content_index != 0:
-            raise invalid("The item has one part, 0.", "content_index")
-        if not 0 <= event.audio_end_ms <= round(item.seconds * 1000):
-            raise invalid(
-                f"The audio of the item lasts {item.seconds * 1000:.0f} ms.", "audio_end_ms"
-            )
-        if self._response is not None and self._response.item is item:
+        item = self._conversation.truncatable(event)
+        if item.status == "in_progress":
             self._cancel_response(None)
-        self._cut(item, event.audio_end_ms)
-
-    def _cut(self, item: Item, ms: int) -> None:
-        """Keep what was heard of an answer in its first `ms`."""
-        assert item.turn is not None
-        self._truncating.append((item, ms))
-        self._controls.truncate(item.turn, ms / 1000)
+        self._conversation.cut(item, event.audio_end_ms)
 
     # Responses.
 
@@ -339,8 +296,6 @@ class Session:
                 self._emit(**event)
             assert response.item is not None
             self._conversation.append(response.item)
-            if response.settings.speaks:
-                self._spoken.append(response.item)
 
     def _end_response(self, response: Response, turn: Turn) -> None:
         most = self._config.generation.sampling().max_new_tokens
@@ -460,17 +415,8 @@ class Session:
     def _spoken_up_to(self, turn: int, text: str) -> None:
         if self._response is not None and self._response.turn == turn:
             self._heard = text
-            return
-        for waiting in self._truncating:
-            item, ms = waiting
-            if item.turn == turn:
-                self._truncating.remove(waiting)
-                item.text = text
-                self._emit(
-                    "conversation.item.truncated",
-                    item_id=item.id, content_index=0, audio_end_ms=ms,
-                )  # fmt: skip
-                return
+        else:
+            self._conversation.was_cut(turn, text)
 
     def _turn_finished(self, turn: Turn) -> None:
         item = self._by_turn.get(turn.number)
