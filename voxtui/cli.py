@@ -315,31 +315,31 @@ def say(
 @click.option(
     "--sessions", type=int, metavar="N", help="Serve N at once instead of serve.sessions."
 )
-@click.option("--uds", type=FILE_PATH, metavar="PATH", help="Listen on a Unix socket.")
-@click.option(
-    "--tls-cert", type=FILE_PATH, metavar="PEM", help="Serve https with this certificate."
-)
-@click.option("--tls-key", type=FILE_PATH, metavar="PEM", help="The private key of --tls-cert.")
+@click.option("--uds", metavar="PATH", help="Listen on a Unix socket instead.")
+@click.option("--tls-cert", metavar="PEM", help="Serve https with this certificate.")
+@click.option("--tls-key", metavar="PEM", help="The private key of --tls-cert.")
 @global_options
 def serve(
     options: Options, brain: str | None, host: str | None, port: int | None, sessions: int | None,
-    uds: Path | None, tls_cert: Path | None, tls_key: Path | None,
+    uds: str | None, tls_cert: str | None, tls_key: str | None,
 ) -> None:  # fmt: skip
     """Transcribe and speak for other programs, as a server with OpenAI's API.
 
     It listens on this machine only, unless --host names another address.
     """
     config = options.load().config
-    from voxtui.serve.command import ServeOptions, run
+    from voxtui.serve.command import run
     from voxtui.settings.sources import with_value
 
     for key, value, source in (
         ("brain.name", brain, "--brain"), ("serve.host", host, "--host"),
         ("serve.port", port, "--port"), ("serve.sessions", sessions, "--sessions"),
+        ("serve.uds", uds, "--uds"), ("serve.tls_cert", tls_cert, "--tls-cert"),
+        ("serve.tls_key", tls_key, "--tls-key"),
     ):  # fmt: skip
         if value is not None:
             config = with_value(config, key, value, source)
-    run(config, ServeOptions(uds, tls_cert, tls_key))
+    run(config)
 
 
 @cli.group(cls=FirstIsDefault)

@@ -29,7 +29,7 @@ import psutil
 from voxtui.audio.clips import load_clip
 from voxtui.audio.resampling import resample
 from voxtui.bench.realtime_client import PIECE_SECONDS, RATE, Answer, Line, messages
-from voxtui.bench.server import Server, started
+from voxtui.bench.server import ON_LOOPBACK, Server, started
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.records.metrics import spread
 from voxtui.wiring import target_clips
@@ -53,7 +53,7 @@ COUNTED = re.compile(r'requests_total\{endpoint="realtime",status="101"\} (\S+)'
 def gateway(url: str, model: str, sessions: int, port: int = 0) -> list[str]:
     """Return the arguments that start a gateway."""
     return [
-        "serve", "--brain", "remote", "--host", "127.0.0.1", "--port", str(port),
+        "serve", "--brain", "remote", *ON_LOOPBACK, "--port", str(port),
         "--sessions", str(sessions), "--set", f"brain.remote.url={url}",
         "--set", f"brain.remote.model={model}",
     ]  # fmt: skip

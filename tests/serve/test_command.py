@@ -19,8 +19,8 @@ from openai import OpenAI
 from tests.deadline import SECONDS
 from voxtui.cli import cli, main
 from voxtui.errors import InputError
-from voxtui.serve.command import ServeOptions, bound, is_loopback, key
-from voxtui.settings.schema import Config, ServeConfig
+from voxtui.serve.command import bound, is_loopback, key
+from voxtui.settings.schema import ServeConfig
 
 CLIP = Path(__file__).parents[2] / "assets/clips/capital-of-france.wav"
 
@@ -75,14 +75,14 @@ def test_the_stock_client_transcribes_and_is_answered_until_the_server_stops():
 
 def test_a_unix_socket_is_for_this_user_only_and_a_stale_one_is_replaced(tmp_path):
     path = tmp_path / "voxtui.sock"
-    options = ServeOptions(uds=path)
-    bound(Config(), options).close()
+    serve = ServeConfig(uds=str(path))
+    bound(serve).close()
     assert path.stat().st_mode & 0o777 == 0o600
-    with bound(Config(), options):
+    with bound(serve):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
         with pytest.raises(InputError, match="another process listens there"):
-            bound(Config(), options)
+            bound(serve)
 
 
 def test_a_port_in_use_is_refused_before_models_load():
@@ -96,16 +96,16 @@ def test_a_port_in_use_is_refused_before_models_load():
 
 def test_off_loopback_there_is_a_key(monkeypatch):
     monkeypatch.delenv("VOXTUI_API_KEY", raising=False)
-    everywhere = Config(serve=ServeConfig(host="0.0.0.0"))
-    token, is_new = key(everywhere, ServeOptions())
+    everywhere = ServeConfig(host="0.0.0.0")
+    token, is_new = key(everywhere)
     assert token is not None
     assert len(token) >= 32
     assert is_new
-    assert key(everywhere, ServeOptions())[0] != token
+    assert key(everywhere)[0] != token
     monkeypatch.setenv("VOXTUI_API_KEY", "mine")
-    assert key(everywhere, ServeOptions()) == ("mine", False)
-    assert key(Config(), ServeOptions()) == (None, False)
-    assert key(everywhere, ServeOptions(uds=Path("x"))) == (None, False)
+    assert key(everywhere) == ("mine", False)
+    assert key(ServeConfig()) == (None, False)
+    assert key(ServeConfig(host="0.0.0.0", uds="x")) == (None, False)
 
 
 def test_which_hosts_are_this_machine():
@@ -121,6 +121,8 @@ def test_which_hosts_are_this_machine():
         (["--host", "nowhere.invalid"], "nowhere.invalid"),
         (["--tls-cert", "cert.pem"], "--tls-key"),
         (["--uds", "/nonexistent/socket"], "/nonexistent/socket"),
+        (["--set", "serve.uds=/nonexistent/socket"], "/nonexistent/socket"),
+        (["--tls-cert", str(CLIP), "--tls-key", str(CLIP)], "PEM"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(arguments, words, monkeypatch, capfd):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from voxtui.bench.stubs import LoudnessDetector, Script, WaitingBrain, WaitingVoice
 from voxtui.errors import VoxtuiError
-from voxtui.serve.command import ServeOptions, run
+from voxtui.serve.command import run
 from voxtui.serve.pool import Pool, WarmParts
 from voxtui.settings.schema import BrainConfig, Config, ServeConfig
 
@@ -50,7 +50,7 @@ def serve(parts: Callable[[Config], WarmParts]) -> None:
         serve=ServeConfig(port=0, sessions=int(sys.argv[1])),
     )
     try:
-        run(config, ServeOptions(), pool)
+        run(config, pool)
     except VoxtuiError as error:
         sys.exit(f"voxtui: {error}")
 

@@ -20,7 +20,7 @@ from voxtui.bench.machine import machine
 from voxtui.bench.measure import Plan, measure
 from voxtui.bench.realtime_client import RATE, Answer, Busy, Line, messages
 from voxtui.bench.scripted_server import IDEAL_MS, scripted_parts
-from voxtui.bench.server import Server, started
+from voxtui.bench.server import ON_LOOPBACK, Server, started
 from voxtui.bench.stubs import beep
 from voxtui.bench.tables import number, spread_json
 from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE
@@ -154,9 +154,7 @@ def real(arguments: Sequence[str], turns: int) -> Measured:
     loads: list[Load] = []
     for sessions in REAL_SESSIONS:
         count = ["--sessions", str(sessions)]
-        with started(
-            "voxtui", ["serve", *arguments, "--host", "127.0.0.1", "--port", "0", *count]
-        ) as server:
+        with started("voxtui", ["serve", *arguments, *ON_LOOPBACK, *count]) as server:
             starts.append(server.start_seconds)
             for clients in REAL_CLIENTS:
                 load = Load(clients, sessions)

@@ -16,6 +16,13 @@ READY = re.compile(r"Ready: (http://\S+)")
 
 STOP_SECONDS = 20.0
 
+ON_LOOPBACK = (
+    "--host", "127.0.0.1", "--port", "0", "--set", "serve.uds=",
+    "--set", "serve.tls_cert=", "--set", "serve.tls_key=",
+)  # fmt: skip
+"""Options of `voxtui serve` for a port that only this machine reaches, whatever the configuration
+says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Server:

@@ -16,7 +16,7 @@ import msgspec
 
 from voxtui.audio.clips import load_clip
 from voxtui.bench.machine import machine
-from voxtui.bench.server import started
+from voxtui.bench.server import ON_LOOPBACK, started
 from voxtui.bench.tables import number, spread_json
 from voxtui.bench.word_errors import word_errors
 from voxtui.brains.remote.brain import find_model
@@ -165,8 +165,8 @@ def run(
         if options.against:
             contestants.append(_other(config, options, notify, stack))
         server = stack.enter_context(
-            started("voxtui", ["serve", *arguments, "--host", "127.0.0.1", "--port", "0",
-                               "--sessions", "1", "--set", "voice.engine=none"])
+            started("voxtui", ["serve", *arguments, *ON_LOOPBACK, "--sessions", "1",
+                               "--set", "voice.engine=none"])
         )  # fmt: skip
         contestants.insert(0, _ours(server.url, config, stack))
         measure(contestants, samples, options.runs)

@@ -6,21 +6,22 @@ import ipaddress
 import os
 import secrets
 import socket
+import ssl
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from voxtui.errors import InputError, ModelError, how_to_install
+from voxtui.settings.paths import user_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from voxtui.serve.pool import Pool
-    from voxtui.settings.schema import Config
+    from voxtui.settings.schema import Config, ServeConfig
 
 KEY_VARIABLE = "VOXTUI_API_KEY"
 """The same variable from which voxtui as a client takes the key of its server."""
@@ -38,17 +39,8 @@ PING_SECONDS = 20.0
 BACKLOG = 128
 
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    uds: Path | None = None
-    """the path of a Unix socket, instead of an address"""
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-
-
 def run(
     config: Config,
-    options: ServeOptions,
     load: Callable[[Config, Callable[[str], object]], AbstractContextManager[Pool]] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. Raises VoxtuiError.
@@ -69,13 +61,13 @@ def run(
     def note(sentence: str) -> None:
         click.echo(sentence, err=True)
 
-    _check_tls(options)
-    with bound(config, options) as listener:  # before the models load: the port may be in use
+    cert, private_key = _tls_files(config.serve)
+    with bound(config.serve) as listener:  # before the models load: the port may be in use
         note("Loading the models.")
         with (load or warm_pool)(config, note) as pool:
             brain = recognising_brain(config)
             model = model_name(config, brain)
-            token, is_new = key(config, options)
+            token, is_new = key(config.serve)
             app = build_app(config, pool, brain, token, frozenset({config.serve.host.lower()}))
             server = Announcing(
                 uvicorn.Config(
@@ -87,15 +79,16 @@ def run(
                     access_log=False,  # a URL may hold a key
                     log_level="warning",
                     ws_max_size=MESSAGE_BYTES,
+                    ws_per_message_deflate=False,  # it delays each piece of sound
                     ws_ping_interval=PING_SECONDS,
                     ws_ping_timeout=PING_SECONDS,
                     h11_max_incomplete_event_size=HEADER_BYTES,
                     timeout_graceful_shutdown=DRAIN_SECONDS,
                     server_header=False,
-                    ssl_certfile=options.tls_cert,
-                    ssl_keyfile=options.tls_key,
+                    ssl_certfile=cert,
+                    ssl_keyfile=private_key,
                 ),
-                lambda: _announce(config, options, listener, model, token if is_new else None),
+                lambda: _announce(config, listener, model, token if is_new else None),
                 app.drain,
             )
             with suppress(KeyboardInterrupt):  # uvicorn has drained and raises it again
@@ -124,23 +117,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def key(config: Config, options: ServeOptions) -> tuple[str | None, bool]:
+def key(serve: ServeConfig) -> tuple[str | None, bool]:
     """Return (the key that clients need, whether it was made now).
 
     No key on loopback and on a Unix socket. Elsewhere that of VOXTUI_API_KEY, or a new one.
     """
-    if options.uds is not None or is_loopback(config.serve.host):
+    if serve.uds or is_loopback(serve.host):
         return None, False
     if given := os.environ.get(KEY_VARIABLE):
         return given, False
     return secrets.token_urlsafe(24), True
 
 
-def bound(config: Config, options: ServeOptions) -> socket.socket:
+def bound(serve: ServeConfig) -> socket.socket:
     """Return a listening socket. Raises InputError."""
-    if options.uds is not None:
-        return _unix_socket(options.uds)
-    host, port = config.serve.host, config.serve.port
+    if serve.uds:
+        return _unix_socket(user_path(serve.uds))
+    host, port = serve.host, serve.port
     try:
         (family, _, _, _, address), *_ = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -182,32 +175,39 @@ def _remove_stale(path: Path) -> None:
     raise OSError("another process listens there")
 
 
-def _check_tls(options: ServeOptions) -> None:
-    if (options.tls_cert is None) != (options.tls_key is None):
+def _tls_files(serve: ServeConfig) -> tuple[Path | None, Path | None]:
+    """Return the files of the certificate and of its key. Raises InputError."""
+    if not serve.tls_cert and not serve.tls_key:
+        return None, None
+    if not (serve.tls_cert and serve.tls_key):
         raise InputError("--tls-cert and --tls-key must be given together.")
-    for path in (options.tls_cert, options.tls_key):
-        if path is not None and not os.access(path, os.R_OK):
+    files = user_path(serve.tls_cert), user_path(serve.tls_key)
+    for path in files:
+        if not os.access(path, os.R_OK):
             raise InputError(f"{path}: cannot be read.")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
+    except OSError as error:  # SSLError is one
+        raise InputError(
+            f"{files[0]}: cannot be used for https: {error.strerror or error}.",
+            "The certificate and its key are PEM files that belong together.",
+        ) from error
+    return files
 
 
-def _announce(
-    config: Config,
-    options: ServeOptions,
-    listener: socket.socket,
-    model: str,
-    new_token: str | None,
-) -> None:
+def _announce(config: Config, listener: socket.socket, model: str, new_token: str | None) -> None:
     """Print the ready line, and a new key, which is shown this once."""
-    if options.uds is not None:
-        where = f"unix:{options.uds}"
+    uds = config.serve.uds
+    if uds:
+        where = f"unix:{user_path(uds)}"
     else:
         host, port = config.serve.host, listener.getsockname()[1]
-        scheme = "https" if options.tls_cert else "http"
+        scheme = "https" if config.serve.tls_cert else "http"
         where = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/v1"
     voice = "no voice" if config.voice.engine == "none" else f"voice {config.voice.name}"
     sessions = config.serve.sessions
     click.echo(f"Ready: {where} ({model}, {voice}, {sessions} at once). Ctrl+C stops.")
-    if options.uds is None:
+    if not uds:
         page = where.removesuffix("v1") + (f"#token={new_token}" if new_token else "")
         click.echo(f"Page to talk in a browser: {page}")
     if new_token:

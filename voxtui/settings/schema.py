@@ -301,6 +301,11 @@ class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """0: a free one"""
     sessions: Annotated[int, Meta(ge=1, le=64)] = 1
     """at once; each has models of its own"""
+    uds: str = ""
+    """path of a Unix socket to listen on; empty: listen on `host` and `port`"""
+    tls_cert: str = ""
+    """path of a PEM file; with `tls_key` the server speaks https"""
+    tls_key: str = ""
     max_upload_mb: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """of files that are kept until they are complete"""
 
