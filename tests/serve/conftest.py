@@ -30,10 +30,10 @@ def counted(samples) -> str:
 
 
 class Server:
-    def __init__(self, port: int, stop: Callable[[], None]) -> None:
+    def __init__(self, port: int, stop: Callable[[], None], address: str) -> None:
         self.port = port
         self.stop = stop
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"http://{address}:{port}"
         self.client = httpx2.Client(base_url=self.url, timeout=PATIENCE)
 
 
@@ -46,7 +46,9 @@ def serving(
     voice: object | None = None,
     brain: object | None = None,
     hand_over_s: float = 0.02,  # short, for the tests of a refusal
+    address: str = "127.0.0.1",
 ) -> Iterator[Server]:
+    """Serve on loopback, or where `config` says. `address`: the one that the client connects to."""
     pool = Pool(
         [
             WarmParts(
@@ -59,7 +61,7 @@ def serving(
     )  # fmt: skip
     app = build_app(config, pool, "embedded", token, frozenset())
     ready = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server((config.serve.host, 0)) as listener:
         server = Announcing(
             uvicorn.Config(
                 app, ws="wsproto", http="h11", lifespan="off", log_level="error",
@@ -71,7 +73,8 @@ def serving(
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         assert ready.wait(PATIENCE)
-        running = Server(listener.getsockname()[1], lambda: setattr(server, "should_exit", True))
+        port = listener.getsockname()[1]
+        running = Server(port, lambda: setattr(server, "should_exit", True), address)
         try:
             with running.client:
                 yield running
@@ -79,6 +82,16 @@ def serving(
             server.should_exit = True
             thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+def own_address() -> str:
+    """Return the address by which other machines reach this one. Sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.1", 9))
+        except OSError:
+            pytest.skip("This machine has no network.")
+        return probe.getsockname()[0]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import json
 import sys
 from contextlib import asynccontextmanager
 from fractions import Fraction
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
 from tests.fakes import ScriptedBrain
-from tests.serve.conftest import PATIENCE, Server, serving
+from tests.serve.conftest import PATIENCE, Server, own_address, serving
 from tests.ui.pseudo_terminal import until
 from voxtui.serve.realtime.calls import addresses
+from voxtui.settings.schema import Config, ServeConfig
 
 aiortc = pytest.importorskip("aiortc", reason="the extra [webrtc] is not installed")
 from av import AudioFrame  # noqa: E402
@@ -60,14 +62,14 @@ class Mouth(aiortc.MediaStreamTrack):
 
 
 class Peer:
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
         configuration = aiortc.RTCConfiguration(
             iceServers=[], bundlePolicy=aiortc.RTCBundlePolicy.MAX_BUNDLE
         )
         self.connection = aiortc.RTCPeerConnection(configuration)
         self.mouth = Mouth()
         transceiver = self.connection.addTransceiver(self.mouth)
-        offer_only(["127.0.0.1"], transceiver.receiver)
+        offer_only([address], transceiver.receiver)
         self.channel = self.connection.createDataChannel(CHANNEL)
         self.channel.on("message", self._take)
         self.connection.on("track", self._listen)
@@ -135,7 +137,7 @@ class Peer:
 
 @asynccontextmanager
 async def calling(server: Server, session: dict | None = None, **headers: str):
-    peer = Peer()
+    peer = Peer(urlsplit(server.url).hostname)
     try:
         await peer.call(server, session, **headers)
         await peer.until("session.created")
@@ -266,6 +268,25 @@ async def test_one_call_more_is_refused_and_one_that_never_connects_is_given_up(
         )
         assert sorted([first.status_code, second.status_code]) == [201, 429]
         until(lambda: server.client.get("/readyz", headers=ask["headers"]).json()["free"] == 1)
+
+
+@pytest.mark.slow
+async def test_a_call_off_loopback_needs_the_key_and_uses_the_address_of_the_network():
+    config = Config(serve=ServeConfig(host="0.0.0.0"))
+    brain = ScriptedBrain(["Fine, thank you. " * 5])
+    with serving(config, token="secret", brain=brain, address=own_address()) as server:
+        for authorization in ("", "Bearer wrong"):
+            headers = {**SDP, "Authorization": authorization}
+            answer = await asyncio.to_thread(server.client.post, PATH, headers=headers)
+            assert "key" in refused(answer, 401)
+        async with calling(server, PUSH_TO_TALK, Authorization="Bearer secret") as peer:
+            assert own_address() in peer.answer
+            assert " 127.0.0.1 " not in peer.answer
+            await peer.speak()
+            peer.send("input_audio_buffer.commit")
+            peer.send("response.create")
+            await peer.until("output_audio_buffer.stopped")
+        assert max(np.abs(sound).max() for sound in peer.heard) > 0.1
 
 
 def test_a_call_uses_the_addresses_on_which_the_server_listens():

@@ -85,8 +85,11 @@ class Client:
 
 
 @contextmanager
-def session(server: Server, update: dict | None = None, query: str = "") -> Iterator[Client]:
-    with server.client.websocket(f"/v1/realtime{query}", max_message_size_bytes=2**22) as socket:
+def session(
+    server: Server, update: dict | None = None, query: str = "", headers: dict | None = None
+) -> Iterator[Client]:
+    url = f"/v1/realtime{query}"
+    with server.client.websocket(url, headers=headers, max_message_size_bytes=2**22) as socket:
         client = Client(socket)
         client.until("session.created")
         if update is not None:
