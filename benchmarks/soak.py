@@ -156,6 +156,9 @@ class Watched(SounddeviceMicrophone):
 
         super().open(both, lost)
 
+    def attend(self, attended: bool) -> None:
+        """Deliver every frame, because each is inspected."""
+
 
 @dataclass
 class Clicks:

@@ -276,6 +276,8 @@ class FakeMicrophone:
         self.fails = fails
         self.opened = 0
         self.closed = False
+        self.attended: list[bool] = []
+        """each change, by the engine"""
         self._sink: Callable[[Frame], None] | None = None
         self._lost: Callable[[str], None] | None = None
 
@@ -290,6 +292,10 @@ class FakeMicrophone:
         for frame in items:
             if self._sink:
                 self._sink(frame)
+
+    def attend(self, attended: bool) -> None:
+        if self.attended[-1:] != [attended]:
+            self.attended.append(attended)
 
     def unplug(self) -> None:
         if self._lost:

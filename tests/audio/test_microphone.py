@@ -13,10 +13,15 @@ import numpy as np
 import pytest
 
 from tests.audio.sounds import edges, find, question, report
-from tests.fakes import SECONDS
+from tests.fakes import SECONDS, Flag
 from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
 from voxtui.audio.devices import Device, streams
-from voxtui.audio.microphone import Framer, SounddeviceMicrophone
+from voxtui.audio.microphone import (
+    KEPT_SECONDS,
+    UNATTENDED_SECONDS,
+    Framer,
+    SounddeviceMicrophone,
+)
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.errors import DeviceError
@@ -182,6 +187,46 @@ def test_late_blocks_get_times_by_their_count_and_a_gap_restarts_the_clock(
     assert sorted(np.abs(steps - FRAME_SECONDS) > 0.002)[-2:] == [False, True]
     assert steps.max() == pytest.approx(1.0 + FRAME_SECONDS, abs=0.03)
     assert clicked_at(frames) == pytest.approx(101.0, abs=0.02)
+
+
+@pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])
+def test_frames_behind_skipped_blocks_hold_what_was_heard_then(rate: int) -> None:
+    block = rate // 100
+    sound = np.random.default_rng(1).uniform(-0.5, 0.5, 2 * rate).astype(np.float32)
+    framer, frames = Framer(rate), list[Frame]()
+    for start in range(0, len(sound), block):
+        at, piece = 100.0 + (start + block) / rate, sound[start : start + block]
+        if 0.3 < at - 100.0 < 1.3:
+            framer.skip(len(piece), at)
+            frames.clear()
+        else:
+            frames += framer.frames(piece, at)
+    whole, heard = resample(sound, rate, SAMPLE_RATE), np.concatenate([f.samples for f in frames])
+    begin = round((frames[0].captured_at - FRAME_SECONDS - 100.0) * SAMPLE_RATE)
+    assert begin == pytest.approx(1.3 * SAMPLE_RATE, abs=block)
+    settled = heard[200:-200]  # behind the gap, and before the end of the sound
+    near = (whole[begin + d + 200 :][: len(settled)] for d in (-1, 0, 1))
+    assert min(np.abs(part - settled).max() for part in near) < 0.01
+
+
+def test_an_unattended_microphone_delivers_its_latest_sound_once_it_is_attended(
+    virtual_audio: VirtualAudio, microphone: SounddeviceMicrophone, capture: Capture
+) -> None:
+    capture.wait(0.1)
+    microphone.attend(False)
+    level, before = Flag(), len(capture.frames)
+    player = virtual_audio.say(np.full(SAMPLE_RATE, 0.25, np.float32))
+    while not microphone.level:
+        level.wait(0.01)
+    assert player.wait() == 0
+    unattended, began = len(capture.frames), time.monotonic()
+    microphone.attend(True)
+    capture.wait(0.3)
+    assert unattended <= before + 4
+    times = np.array([frame.captured_at for frame in capture.frames[unattended:]])
+    assert np.diff(times).max() == pytest.approx(FRAME_SECONDS, abs=0.01)
+    assert began - times[0] == pytest.approx(KEPT_SECONDS, abs=UNATTENDED_SECONDS + 0.1)
+    assert np.abs(capture.frames[unattended].samples).max() == pytest.approx(0.25, abs=0.05)
 
 
 @pytest.mark.parametrize("wanted", ["voxnic", "99"])

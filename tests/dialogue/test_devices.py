@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.dialogue.talking import SPEECH, Talk, notices, talking
+from tests.dialogue.talking import HANDS_FREE, SPEECH, Talk, notices, talking
 from tests.fakes import (
     LONG_AGO,
     BeepVoice,
@@ -20,6 +20,7 @@ from voxtui.dialogue import devices, engine_loop
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.events import (
+    Captured,
     Loaded,
     MicrophoneLost,
     Notice,
@@ -27,6 +28,7 @@ from voxtui.dialogue.events import (
     StateChanged,
     TurnStarted,
 )
+from voxtui.dialogue.listening import PREROLL_SECONDS
 from voxtui.dialogue.marks import Outcome
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import (
@@ -40,6 +42,28 @@ def test_a_turn_goes_on_as_text_after_the_speaker_is_lost() -> None:
         speaker.fails = DeviceError("The speaker was unplugged.")
         assert talk.ask().outcome is Outcome.ANSWERED
         assert "unplugged" in str(talk.events.of(Notice)[0])
+
+
+@pytest.mark.parametrize(("config", "attended"), [(Config(), [True, False]), (HANDS_FREE, [True])])
+def test_the_microphone_is_attended_while_one_may_speak_to_it(
+    config: Config, attended: list[bool]
+) -> None:
+    with talking(config=config) as talk:
+        assert talk.ask().outcome is Outcome.ANSWERED
+        talk.engine.close()
+        assert talk.microphone.attended == attended
+
+
+def test_of_sound_that_comes_late_only_the_pre_roll_is_recorded() -> None:
+    with talking() as talk:
+        talk.engine.talk(LONG_AGO)
+        talk.events.until(TurnStarted)
+        talk.microphone.push(frames(SPEECH * 2, LONG_AGO - len(SPEECH) * FRAME_SECONDS))
+        talk.engine.release(LONG_AGO + len(SPEECH) * FRAME_SECONDS)
+        talk.microphone.push(frames("....", LONG_AGO + len(SPEECH) * FRAME_SECONDS))
+        assert talk.turn().outcome is Outcome.ANSWERED
+        heard = talk.events.of(Captured)[0].utterance.seconds
+        assert heard == pytest.approx(PREROLL_SECONDS + len(SPEECH) * FRAME_SECONDS, abs=0.2)
 
 
 def test_speech_captured_before_the_microphone_was_unplugged_is_answered() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 BLOCK_SECONDS = 0.01
 LATENCY_SECONDS = 0.02
 """The smallest that lost nothing on a sound server with both cores busy."""
+
+UNATTENDED_SECONDS = 0.25
+"""The converter's interval while nobody waits for frames. To convert each block at once cost more
+than all the rest of an idle program."""
+
+KEPT_SECONDS = 0.6
+"""Sound kept meanwhile, to be converted when somebody wants frames: the pre-roll of a key press,
+and the time until the press is known."""
 
 STALL_SECONDS = 1.0
 """A device that delivers no block for this long is lost: a suspended one reports no error."""
@@ -54,11 +63,19 @@ class SounddeviceMicrophone:
         self._blocks: Blocks = SimpleQueue()
         self._converter: threading.Thread | None = None
         self._closing = False
+        self._attended = threading.Event()
         self.level = 0.0
 
     @property
     def name(self) -> str:
         return self._name
+
+    def attend(self, attended: bool) -> None:
+        # The canceller has to hear all of an echo to remove it.
+        if attended or self._canceller is not None:
+            self._attended.set()
+        else:
+            self._attended.clear()
 
     def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:
         with streams.lock:
@@ -101,6 +118,7 @@ class SounddeviceMicrophone:
                 if channels == device.inputs:
                     raise opening_failed(device, "input", error) from error
         self._stream = stream
+        self._attended.set()
         streams.opened()
         self._converter = threading.Thread(
             target=self._convert,
@@ -117,6 +135,7 @@ class SounddeviceMicrophone:
         streams.close(self._stream)
         self._stream = None
         self._blocks.put(None)
+        self._attended.set()
         if self._converter is not None:
             self._converter.join()
 
@@ -131,26 +150,40 @@ class SounddeviceMicrophone:
         import numpy as np
 
         framer = Framer(rate, self._canceller() if self._canceller else None)
-        waited = 0
-        while True:
+        kept: deque[tuple[float, Any, bool]] = deque()
+        waited, ended = 0, False
+        while not ended:
+            attended = self._attended.wait(UNATTENDED_SECONDS)
             try:
-                block = blocks.get(timeout=STALL_SECONDS / 2)
+                taken = [blocks.get(timeout=STALL_SECONDS / 2)]
             except Empty:
                 # Twice, because the first wait may have passed during a suspend (Ctrl+Z).
                 waited += 1
                 if waited < 2:
                     continue
-                block = None
-            if block is None:
                 break
             waited = 0
-            at, data, overflow = block
-            samples = np.frombuffer(data, np.float32)
-            if channels > 1:
-                samples = samples.reshape(-1, channels).mean(axis=1)
-            self.level = float(np.abs(samples).max(initial=0.0))
-            for frame in framer.frames(samples, at, overflow):
-                sink(frame)
+            while not blocks.empty():
+                taken.append(blocks.get())
+            peak = 0.0
+            for block in taken:
+                if ended := block is None:
+                    break
+                at, data, overflow = block
+                samples = np.frombuffer(data, np.float32)
+                if channels > 1:
+                    samples = samples.reshape(-1, channels).mean(axis=1)
+                peak = max(peak, float(np.abs(samples).max(initial=0.0)))
+                kept.append((at, samples, overflow))
+            self.level = peak
+            if attended:
+                while kept:
+                    at, samples, overflow = kept.popleft()
+                    for frame in framer.frames(samples, at, overflow):
+                        sink(frame)
+            while kept and kept[-1][0] - kept[0][0] > KEPT_SECONDS:
+                at, samples, _ = kept.popleft()
+                framer.skip(len(samples), at)
         self.level = 0.0
         if not self._closing:
             lost(f"The microphone {self._name!r} stopped delivering sound; was it unplugged?")
@@ -168,7 +201,8 @@ class Framer:
         self._rate = rate
         self._canceller = canceller
         self._resampler = downsampler(rate)
-        self._clock: float | None = None
+        self._clock = 0.0
+        """monotonic seconds of the last sample taken; 0: none was"""
         self._taken = 0
         self._made = 0
         self._rest = np.zeros(0, np.float32)
@@ -181,12 +215,8 @@ class Framer:
         """
         import numpy as np
 
+        self._follow(len(samples), at)
         self._taken += len(samples)
-        if self._clock is None or abs(at - self._clock - len(samples) / self._rate) > JUMP_SECONDS:
-            self._clock = at
-        else:
-            expected = self._clock + len(samples) / self._rate
-            self._clock = expected + FOLLOW * (at - expected)
         fresh = self._resampler.process(samples)
         self._made += len(fresh)
         # Sample k of the output has the time of sample k * rate / 16000 of the input.
@@ -210,3 +240,17 @@ class Framer:
             )
             self._overflow = False
         return frames
+
+    def skip(self, count: int, at: float) -> None:
+        """Leave out `count` samples, the last of which was captured at `at`.
+
+        The next frame begins behind them, and has the right time.
+        """
+        self._follow(count, at)
+        self._rest = self._rest[:0]
+
+    def _follow(self, count: int, at: float) -> None:
+        """Move the clock to the end of a block of `count` samples."""
+        expected = self._clock + count / self._rate
+        jumps = abs(at - expected) > JUMP_SECONDS
+        self._clock = at if jumps or not self._clock else expected + FOLLOW * (at - expected)

@@ -92,6 +92,16 @@ class SoundDevices:
         microphone = self.microphone
         return microphone.level if microphone else 0.0
 
+    @property
+    def watched(self) -> bool:
+        """True if `look` may find something. It must be called about once a second."""
+        return self._fallback_devices is not None
+
+    def attend(self, attended: bool) -> None:
+        """Have the microphone deliver frames; False: until it has proved to work. Any thread."""
+        if self.microphone is not None:
+            self.microphone.attend(attended or self.is_unproven)
+
     def delivered(self) -> list[Event]:
         """Note that the microphone works: if it is lost, another one is tried.
 

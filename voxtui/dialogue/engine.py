@@ -134,7 +134,9 @@ class Engine:
         `paced` False: its frames come faster than in real time. Returns the turn's number.
         """
         handle, at = TurnHandle(0), now(at)
-        return self._inbox.put_turn(handle, Talk(handle, at, source, paced))
+        number = self._inbox.put_turn(handle, Talk(handle, at, source, paced))
+        self._loop.parts.devices.attend(True)  # here, because the engine's thread may be busy
+        return number
 
     def release(
         self, at: float | None = None, turn: int | None = None, answers: bool = True

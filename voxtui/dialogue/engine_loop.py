@@ -95,6 +95,7 @@ class EngineLoop:
                     self.turns.act_on(self.listener.finish())
                 else:
                     self._take(item)
+                self.parts.devices.attend(self.listener.attentive or self._inbox.turn_waits)
                 if self.parts.devices.speaker_lost:
                     self.parts.report(self.parts.devices.replace_speaker())
                 if self.turns.is_quiet and not self._inbox.turn_waits:
@@ -126,7 +127,7 @@ class EngineLoop:
         while patience is None or waited < patience:
             if self.turns.is_quiet and (events := self.parts.devices.look()):
                 self.parts.report(events)
-            idle_s = LOOK_SECONDS if self.parts.devices.missing else None
+            idle_s = LOOK_SECONDS if self.parts.devices.watched else None
             try:
                 return self._inbox.get(timeout=idle_s if patience is None else WAIT_SECONDS)
             except Empty:

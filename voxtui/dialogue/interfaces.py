@@ -101,7 +101,15 @@ class Microphone(Protocol):
 
     @property
     def level(self) -> float:
-        """Peak of the latest block, 0..1. Cheap. Any thread."""
+        """Peak of the latest sound, 0..1. Cheap. Any thread."""
+        ...
+
+    def attend(self, attended: bool) -> None:
+        """Deliver frames, as after `open`; False: only measure the level. Any thread.
+
+        When it is attended again, it first delivers what it heard in the last half second. This
+        saves power while frames are only kept in case a key press wants them.
+        """
         ...
 
     def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None:

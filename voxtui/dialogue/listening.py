@@ -122,6 +122,11 @@ class Listener:
         return self._live.source if self._live else None
 
     @property
+    def attentive(self) -> bool:
+        """True while a frame of the microphone may begin, continue or end a recording."""
+        return self._live is not None or self._config.vad.hands_free
+
+    @property
     def patience_s(self) -> float | None:
         """Seconds after which the source counts as stopped; None: no limit."""
         return self._live.patience_s if self._live else None
@@ -148,7 +153,7 @@ class Listener:
     def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
         """Begin a recording at `at`, and return the pre-roll, which the caller pushes again."""
         preroll = PREROLL_SECONDS + (self._config.vad.start_ms / 1000 if hands_free else 0.0)
-        self._live = _LiveRecording(source, at, hands_free)
+        self._live = _LiveRecording(source, at, at - preroll, hands_free)
         self._detector.reset()
         self._gate.reset()
         recent = [frame for frame in self._recent if frame.captured_at > at - preroll]
@@ -159,7 +164,10 @@ class Listener:
         """Take the next frame of any source."""
         live = self._live
         if live is not None and frame.source == live.source:
-            return None if self._is_echo(frame, CUT_OFF_ECHO_SECONDS) else self._record(live, frame)
+            early = frame.captured_at <= live.heard_from and frame.source == MICROPHONE
+            if early or self._is_echo(frame, CUT_OFF_ECHO_SECONDS):
+                return None
+            return self._record(live, frame)
         if frame.source == MICROPHONE and not self._is_echo(frame, ECHO_SECONDS):
             self._recent.append(frame)
             if live is None and self._config.vad.hands_free and self._starts(frame):
@@ -272,9 +280,11 @@ class Listener:
 class _LiveRecording:
     """A recording in progress."""
 
-    def __init__(self, source: str, began_at: float, hands_free: bool) -> None:
+    def __init__(self, source: str, began_at: float, heard_from: float, hands_free: bool) -> None:
         self.source = source
         self.began_at = began_at
+        self.heard_from = heard_from
+        """monotonic seconds at which the pre-roll begins"""
         self.hands_free = hands_free
         self.recording = Recording()
         self.released_at: float | None = None
