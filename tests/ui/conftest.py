@@ -72,6 +72,12 @@ def no_level_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def pieces_of_an_answer_wait_for_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show each piece with the next round of the event loop, because most tests look for it."""
+    monkeypatch.setattr("voxtui.ui.event_queue.PIECE_SECONDS", 0.0)
+
+
+@pytest.fixture(autouse=True)
 def the_terminal_has_a_dark_ground_and_all_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Describe one terminal to all tests, because the theme depends on it."""
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,13 +19,23 @@ class Screen:
 
     def __init__(self) -> None:
         self.wakes = 0
-        self.queue = EventQueue(self._wake)
+        self.later: list[Callable[[], None]] = []
+        self.queue = EventQueue(self._wake, lambda seconds, call: self.later.append(call))
 
     def _wake(self) -> bool:
         self.wakes += 1
         return True
 
     def drain(self) -> list[list[Event]]:
+        batches: list[list[Event]] = []
+        while self.wakes or self.later:
+            batches += self.look()
+            if self.later:
+                self.later.pop(0)()
+        return batches
+
+    def look(self) -> list[list[Event]]:
+        """Take the events for which it was woken by now."""
         batches: list[list[Event]] = []
         while self.wakes:
             self.wakes -= 1
@@ -60,11 +73,37 @@ def test_an_event_put_while_events_are_taken_wakes_the_screen_again() -> None:
 
 def test_an_event_put_without_a_screen_is_taken_with_the_next_one() -> None:
     there = False
-    queue = EventQueue(lambda: there)
+    queue = EventQueue(lambda: there, lambda seconds, call: call())
     queue.put(THINKING)
     there = True
     queue.put(ReplyText(1, "a"))
     assert list(queue.take()) == [THINKING, ReplyText(1, "a")]
+
+
+def test_after_its_first_words_an_answer_is_looked_at_by_time() -> None:
+    screen = Screen()
+    pieces = [ReplyText(1, text) for text in (" ", "a ", "b ", "c ")]
+    for shown_at_once in pieces[:2]:  # white space shows nothing
+        screen.queue.put(shown_at_once)
+        assert screen.look() == [[shown_at_once]]
+    for waits in pieces[2:]:
+        screen.queue.put(waits)
+        assert screen.look() == []
+    screen.later.pop()()
+    assert screen.look() == [[ReplyText(1, "b c ")]]
+    screen.later.pop()()  # nothing came meanwhile
+    screen.queue.put(ReplyText(1, "d"))
+    assert screen.look() == [[ReplyText(1, "d")]]
+
+
+@pytest.mark.parametrize("event", [THINKING, ReplyText(2, "a")], ids=["event", "next answer"])
+def test_other_events_and_the_words_before_them_do_not_wait(event: Event) -> None:
+    screen = Screen()
+    screen.queue.put(ReplyText(1, "a "))
+    screen.look()
+    screen.queue.put(ReplyText(1, "b "))
+    screen.queue.put(event)
+    assert screen.look() == [[ReplyText(1, "b "), event]]
 
 
 PIECES = st.builds(ReplyText, st.integers(1, 2), st.text("ab", max_size=6000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -79,6 +80,9 @@ from voxtui.ui.turns import Turns
 
 TICK_SECONDS = 1 / 20
 
+IDLE_TICK_SECONDS = 1 / 4
+"""While nobody speaks, only the level and timers change."""
+
 
 class EventsWaiting(Message):
     """Asks the screen to take the events that wait in its queue."""
@@ -117,7 +121,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         for theme in THEMES:
             self.register_theme(theme)
-        self._events = EventQueue(lambda: self.post_message(EventsWaiting()))
+        self._events = EventQueue(
+            lambda: self.post_message(EventsWaiting()),
+            lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call),
+        )
         self.controls = LocalControls(
             make_engine, self._events.put, config, clips, open_clip, parts
         )
@@ -204,13 +211,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if not ui.motion:
             self.animation_level = "none"
             self.bar.field.cursor_blink = False
+        self._fast = self.set_interval(TICK_SECONDS, self.tick)
+        self.set_interval(IDLE_TICK_SECONDS, self.tick)
         self.status.show_mode()
         self._show_state()
         if not self.is_headless:  # a test run keeps the signals of its process
             exit_on_signals(partial(self.exit, return_code=EXIT_CODE))
         # After a suspend the terminal is empty, and Textual paints only what has changed.
         self.app_resume_signal.subscribe(self, self._paint_all)  # pyright: ignore[reportUnknownMemberType]
-        self.set_interval(TICK_SECONDS, self.tick)
         self.set_interval(LEVEL_SECONDS, self.status.show_level)
         self.call_after_refresh(self._start)
 
@@ -373,6 +381,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.turns.tick(listening)
 
     def _show_state(self) -> None:
+        if self.controls.state is State.READY:
+            self._fast.pause()
+        else:
+            self._fast.resume()
         self.status.show_state()
         self.main.offer_keys()
 

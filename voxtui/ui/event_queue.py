@@ -12,6 +12,15 @@ CHARACTERS_AT_ONCE = 4000
 """Answer text shown before keys are looked at again: about 10 ms of wrapping."""
 
 
+PIECE_SECONDS = 0.01
+"""Seconds between two looks at the pieces of an answer that grows. Each look and its painting cost
+milliseconds, so at 200 pieces a second they would take a whole core, and all pieces would be late.
+
+The bound is a time, and never a number of words, because a person reads the words as the model
+writes them. The first words of an answer and all other events are shown at once.
+"""
+
+
 class EventQueue:
     """A queue of events in their order. Waiting pieces of one answer are merged.
 
@@ -19,16 +28,26 @@ class EventQueue:
     Shown one by one, they would delay every key behind them.
     """
 
-    def __init__(self, wake: Callable[[], bool]) -> None:
-        """`wake` makes the UI thread call `take` soon. It returns False after teardown."""
+    def __init__(
+        self, wake: Callable[[], bool], later: Callable[[float, Callable[[], None]], object]
+    ) -> None:
+        """`wake` makes the UI thread call `take` soon. It returns False after teardown.
+
+        `later(seconds, call)` calls `call` on the UI thread.
+        """
         self._wake = wake
+        self._later = later
+        self._growing: int | None = None
+        """the turn whose next pieces wait for their time"""
         self._events: deque[ControlEvent] = deque()
         self._woken = False
 
     def put(self, event: ControlEvent) -> None:
         """Add an event. Any thread."""
         self._events.append(event)
-        self._wake_up()
+        growing = self._growing  # read behind the append, because `_resume` clears it before a look
+        if growing is None or not isinstance(event, ReplyText) or event.turn != growing:
+            self._wake_up()
 
     def take(self) -> Iterator[ControlEvent]:
         """Yield the events that wait, up to CHARACTERS_AT_ONCE of answer text. UI thread.
@@ -36,13 +55,23 @@ class EventQueue:
         Wakes the UI again for the rest.
         """
         self._woken = False  # first, so that an event put from now on wakes again
-        characters = 0
+        characters, shown = 0, None
         while self._events and characters < CHARACTERS_AT_ONCE:
             event = self._events.popleft()
             if isinstance(event, ReplyText):
                 event = self._merged(event, CHARACTERS_AT_ONCE - characters)
                 characters += len(event.text)
+                shown = event.turn if event.text.strip() else shown
             yield event
+        if self._events:
+            self._wake_up()
+        elif shown is not None:
+            pauses, self._growing = self._growing is not None, shown
+            if not pauses:
+                self._later(PIECE_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        self._growing = None
         if self._events:
             self._wake_up()
 

@@ -160,7 +160,7 @@ class Turns:
         begins = view.append(text)
         if begins and view.latest and self.marks:
             self._first = (view.latest, self.marks)
-            paint_now(self._transcript)
+        paint_now(self._transcript)
 
     def cut(self, turn: int, heard: str) -> None:
         if view := self._view_of(turn):

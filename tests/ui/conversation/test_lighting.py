@@ -25,10 +25,16 @@ def test_the_characters_heard_follow_the_seconds_of_each_clause(seconds, charact
 def bright(s) -> str:
     """Return the text of the answer in the brightest colour."""
     wanted = Color.parse(s.app.theme_variables["text"])
-    entry = s.app.turns.view.latest
-    segments = [segment for line in entry.lines for segment in line[1:]]
+    transcript, entry = s.app.transcript, s.app.turns.view.latest
+    index = transcript.entries.index(entry)
+    top = sum(other.height for other in transcript.entries[:index])
+    rows = range(top, top + entry.height)
+    strips = [transcript.render_line(row - transcript.lines_in_view().start) for row in rows]
     return "".join(
-        segment.text for segment in segments if Color.from_rich_color(segment.style.color) == wanted
+        segment.text
+        for strip in strips
+        for segment in list(strip)[1:]
+        if Color.from_rich_color(segment.style.color) == wanted
     )
 
 

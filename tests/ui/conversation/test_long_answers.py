@@ -29,7 +29,7 @@ def entry(text: str, lit: int | None) -> Entry:
     return made
 
 
-def grown(transcript: Transcript, pieces: list[str], lit: int | None) -> list[Line]:
+def grown(transcript: Transcript, pieces: list[str], lit: int | None) -> list[tuple[Line, int]]:
     """Return the lines of an entry to which `pieces` were appended one by one."""
     transcript.clear()
     growing = entry("", lit)
@@ -39,15 +39,16 @@ def grown(transcript: Transcript, pieces: list[str], lit: int | None) -> list[Li
     return simplified(growing)
 
 
-def written(transcript: Transcript, text: str, lit: int | None) -> list[Line]:
+def written(transcript: Transcript, text: str, lit: int | None) -> list[tuple[Line, int]]:
     transcript.clear()
     transcript.add(whole := entry(text, lit))
     return simplified(whole)
 
 
-def simplified(shown: Entry) -> list[Line]:
-    """Return its lines with neighbours of one style joined."""
-    return [list(Segment.simplify(line)) for line in shown.lines]
+def simplified(shown: Entry) -> list[tuple[Line, int]]:
+    """Return its lines with neighbours of one style joined, and how much of each is lit."""
+    lines = [list(Segment.simplify(line)) for line in shown.lines]
+    return list(zip(lines, shown.lit_lines(), strict=True))
 
 
 PIECE = st.text("ab 字\t\n-\u0301", max_size=30)

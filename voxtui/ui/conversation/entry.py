@@ -94,7 +94,8 @@ class Entry:
         self.spaced = spaced
         self.muted = muted
         self.lit: int | None = None
-        """of a muted entry: how many characters at its beginning are not muted"""
+        """of a muted entry without other styles: how many characters at its beginning are drawn as
+        not muted. Its lines are muted, so a change of this number wraps nothing."""
         self.lines: list[Line] = []
         """empty if the entry has to be wrapped again before it is drawn"""
         self.height = 0
@@ -133,12 +134,9 @@ class Entry:
         Wraps the last line again, not the lines above: lines break at the first place that fits,
         so later text cannot move a break. An answer thus costs its length, not its square.
         """
-        last_line = self._length - len(self.tail)
         expanded = self._add(text)
         before = self.lines
-        # Textual misplaces the offsets of styled text behind a tab, and `tail` depends on them.
-        restyled = self.lit is not None and (self.lit > last_line or self._tabbed)
-        if not before or self.look is not look or restyled:
+        if not before or self.look is not look:
             self.wrap(look, widget)
             return 0, before
         first = len(before)
@@ -164,8 +162,6 @@ class Entry:
         if look.width <= 0:
             return []
         content = self.content
-        if self.lit is not None:
-            content = content.stylize("$text", 0, self.lit)
         lines, self.tail = self._wrapped(content, look, widget)
         self.column = len(content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS))
         if self.figure is not None:
@@ -173,6 +169,20 @@ class Entry:
             if used + FIGURE_GAP + cell_len(self.figure.text) >= look.width:
                 lines.append([])
         return [[], *lines] if self.spaced else lines
+
+    def lit_lines(self) -> list[int]:
+        """Return for each line how many characters of it are lit."""
+        if not self.lit:
+            return [0] * len(self.lines)
+        content = self.content.plain
+        lit, text = len(content[: self.lit].expandtabs(TAB_CELLS)), content.expandtabs(TAB_CELLS)
+        found, begin = list[int](), 0
+        for line in self.lines:
+            shown = "".join(segment.text for segment in line[1:]).rstrip()
+            begin = max(begin, text.find(shown, begin))
+            found.append(min(max(0, lit - begin), len(shown)))
+            begin += len(shown)
+        return found
 
     def _wrapped(
         self, content: Content, look: Look, widget: Widget, labelled: bool = True

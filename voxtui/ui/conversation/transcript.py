@@ -132,6 +132,19 @@ class Transcript(ScrollView, can_focus=True):
         entry.wrap(self.look, self)
         self._show_lines(entry, 0, before)
 
+    def light(self, entry: Entry, lit: int) -> None:
+        """Draw the first `lit` characters of an unstyled `entry` brighter than the rest."""
+        if not entry.muted:
+            entry.muted = True
+            self.change(entry, entry.content)
+        before = entry.lit_lines()
+        entry.lit = lit
+        if (index := self._index(entry)) is None:
+            return
+        for i, (old, new) in enumerate(zip(before, entry.lit_lines(), strict=True)):
+            if old != new:
+                self._redraw(self._tops[index] + i)
+
     def show_figure(self, entry: Entry, figure: Figure | None) -> None:
         """Show a number at the end of `entry`, in a line of its own if there is no room."""
         entry.figure = figure
@@ -139,9 +152,7 @@ class Transcript(ScrollView, can_focus=True):
         entry.wrap(self.look, self)
         self._show_lines(entry, 0, before)
         if (index := self._index(entry)) is not None:
-            last = self._tops[index] + entry.height - 1
-            self.drawn.pop(last, None)
-            self.refresh_lines(last + self._space_above())
+            self._redraw(self._tops[index] + entry.height - 1)
 
     def select(self, turn: int) -> None:
         """Mark the entries of `turn` and bring them into view; 0: mark none and show the end."""
@@ -275,7 +286,10 @@ class Transcript(ScrollView, can_focus=True):
             return Strip([])
         if line == len(entry.lines) - 1:
             entry.painted = True
-        return self._selected(Strip(entry.lines[line]), number)
+        drawn = entry.lines[line]
+        if entry.lit and (lit := entry.lit_lines()[line]):
+            drawn = lighted(drawn, lit, self.look)
+        return self._selected(Strip(drawn), number)
 
     def _drawn_line(self, y: int, width: int) -> Strip:
         """Return line `y` in view, padded to `width`."""
@@ -403,8 +417,12 @@ class Transcript(ScrollView, can_focus=True):
         top = self._tops[index] + first
         for i, (old, new) in enumerate(zip(before, lines, strict=True)):
             if old != new:
-                self.drawn.pop(top + i, None)
-                self.refresh_lines(top + i + self._space_above())
+                self._redraw(top + i)
+
+    def _redraw(self, number: int) -> None:
+        """Draw line `number` of the conversation again."""
+        self.drawn.pop(number, None)
+        self.refresh_lines(number + self._space_above())
 
     def _present_look(self) -> Look:
         ground = self.visual_style
@@ -455,3 +473,11 @@ class Transcript(ScrollView, can_focus=True):
         self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
         if self.show_vertical_scrollbar:
             self.vertical_scrollbar.window_virtual_size = size.height
+
+
+def lighted(line: Line, lit: int, look: Look) -> Line:
+    """Return `line` with its first `lit` characters behind the label not muted."""
+    label, *rest = line
+    text = "".join(segment.text for segment in rest)
+    lit_part = Segment(text[:lit], look.ground.rich_style)
+    return [label, lit_part, Segment(text[lit:], look.muted.rich_style)]

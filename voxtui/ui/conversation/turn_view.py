@@ -21,7 +21,7 @@ LONGEST_WAVE = 20
 """Cells. The length in seconds has to fit beside it on a screen of 80 cells."""
 
 LONGEST_LIT = 2_000
-"""Characters. A longer answer does not light up, because each piece would wrap all of it again."""
+"""Characters. A longer answer does not light up, because each step looks through all of it."""
 
 LONGEST_MARKDOWN = 20_000
 """Characters. A longer answer stays plain, because parsing it would delay the next keys."""
@@ -148,8 +148,7 @@ class TurnView:
         for begin, entry in self._paragraphs:
             lit = min(max(0, heard - begin), len(entry.content.plain))
             if lit != entry.lit:
-                entry.muted, entry.lit = True, lit
-                self._transcript.change(entry, entry.content)
+                self._transcript.light(entry, lit)
 
     def _unlight(self) -> None:
         """Show all of the answer as usual."""

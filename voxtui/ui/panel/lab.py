@@ -34,6 +34,10 @@ class Lab(Vertical):
         for card in self._cards:
             card.show(times)
         self._numbers.set_class(times.device_ms is not None, "measured")
-        self._numbers.show(times)
+        self.show_numbers(times)
         self._waterfall.show(times)
         self._history.show(times)
+
+    def show_numbers(self, times: Times) -> None:
+        """Show the table alone, which changes while an answer is spoken."""
+        self._numbers.show(times)

@@ -128,7 +128,7 @@ class LatencyPanel(Container):
             )
             self._show()
         elif times.queue != before and self.chosen == "lab":  # the others do not show it
-            self._show()
+            self._lab.show_numbers(times)
 
     def _queue(self, marks: Marks, now: float) -> str:
         """Return how far the voice is ahead of the speaker; empty after the last sound."""
