@@ -538,7 +538,7 @@ def test_typed_words_are_yielded_as_the_transcript(brain: VoxtralBrain) -> None:
     ],
     ids=["memory", "nan", "sticky", "sticky, by a kernel"],
 )
-def test_one_failure_ends_the_turn_and_a_second_one_the_model(
+def test_a_failure_ends_the_turn_and_a_second_one_in_a_row_the_model(
     directory: Path,
     oracle: Oracle,
     monkeypatch: pytest.MonkeyPatch,
@@ -566,6 +566,9 @@ def test_one_failure_ends_the_turn_and_a_second_one_the_model(
             ours = ids(answered(brain, (), said))
             assert ours == oracle.answer(instruction(brain), (), said)
             monkeypatch.setattr(decoder, "run", run)
+            with pytest.raises(ModelError) as caught:
+                answered(brain, (), utterance(1.0))
+            assert not isinstance(caught.value, ModelLost)
             with pytest.raises(ModelLost, match="Restart"):
                 answered(brain, (), utterance(1.0))
     finally:

@@ -26,6 +26,7 @@ from voxtui.brains.speculation import SpeculationThread
 from voxtui.brains.voxtral.failures import (
     check_free_memory,
     first_line,
+    is_failure,
     is_full,
     is_sticky,
     keep_for_good,
@@ -95,7 +96,7 @@ WORDS_PER_SECOND = 10
 """A transcript has fewer tokens than this for each second, however fast the speech."""
 
 FAILURES = 2
-"""Failed turns after which the model counts as lost."""
+"""Failed turns in a row after which the model counts as lost."""
 
 CHECK_EVERY = 1000
 """Tokens of a fast path, of which one is computed plainly as well."""
@@ -506,6 +507,7 @@ class VoxtralBrain:
             for item in self._reply_by_model(past, user_input, marks, cancelled, manner):
                 yield item
                 self._unchecked += self.path is not None
+            self._failures = 0
         if self._proving is not None:
             check = self.path is not None and self._unchecked >= CHECK_EVERY
             self._unchecked = 0 if check else self._unchecked
@@ -663,12 +665,13 @@ class VoxtralBrain:
             try:
                 yield from work()
             except Exception as error:
+                again = self._failures + is_failure(error) >= FAILURES and not is_sticky(error)
+                if self.path is not None and (again or is_full(error)):
+                    self._failures = 0
+                    # Without its cache, 1 GB more are free.
+                    self._drop(sentence_of(error) or first_line(error), not is_full(error))
                 with contextlib.suppress(RuntimeError):
                     self._recover()
-                again = self._failures + 1 >= FAILURES and not is_sticky(error)
-                if self.path is not None and again:
-                    self._failures = 0
-                    self._drop(sentence_of(error) or first_line(error), not is_full(error))
                 raise
 
         return guarded
@@ -690,7 +693,7 @@ class VoxtralBrain:
         sentence = sentence_of(error)
         if sentence is None:
             return error
-        self._failures += 1
+        self._failures += is_failure(error)
         self._lost |= is_sticky(error)
         if self._failures < FAILURES and not self._lost:
             return ModelError(sentence)

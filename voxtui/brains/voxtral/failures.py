@@ -33,6 +33,13 @@ def sentence_of(error: Exception) -> str | None:
             return None
 
 
+def is_failure(error: Exception) -> bool:
+    """Return False if nothing is wrong with the model: the utterance was too long."""
+    from voxtui.brains.voxtral.generate import TooLong
+
+    return not isinstance(error, TooLong)
+
+
 def is_full(error: Exception) -> bool:
     """Return True if the device ran out of memory. CUDA's libraries use different messages."""
     import torch
