@@ -1,6 +1,6 @@
 """Our Voxtral loop beside transformers' `generate`: the same random weights, in one run.
 
-    python -m benchmarks.voxtral [--tiny] [--repeats N] [--json OUT]
+    python -m benchmarks.voxtral [--tiny] [--repeats N] [--seconds N] [--json OUT]
     python -m benchmarks.voxtral --accuracy MODEL CLIP.wav...
 
 Needs torch, transformers and numpy, but no checkpoint, tokenizer or network. It uses the true 3B

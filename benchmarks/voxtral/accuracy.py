@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import wave
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import jiwer
 import numpy as np
 import torch
 from torch import Tensor
@@ -101,6 +101,8 @@ def of_model(directory: Path, clips: Sequence[Path]) -> list[dict[str, Any]]:
 
     Compares the logits over the exact reply, and the tokens of the transcripts. Raises InputError.
     """
+    if find_spec("jiwer") is None:
+        raise InputError("jiwer is not installed.", "pip install jiwer")
     said = [Clip(number, read(path)) for number, path in enumerate(clips)]
     device = best_device()
     try:
@@ -142,6 +144,8 @@ def token_error(reference: Sequence[int], hypothesis: Sequence[int]) -> float:
     """Return the edits per token of `reference` that make it `hypothesis`."""
     if not reference:
         return float(len(hypothesis))
+    import jiwer  # the other measurements do without it
+
     return jiwer.wer(" ".join(map(str, reference)), " ".join(map(str, hypothesis)))
 
 

@@ -11,6 +11,8 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -19,25 +21,33 @@ from typing import Any
 import torch
 import transformers
 
-from benchmarks.voxtral.measure import WHOLE_SECONDS, Bench, Clock
-from benchmarks.voxtral.report import Row, goals, page, ratios, section, table
+from benchmarks.voxtral.measure import Bench, Clock
+from benchmarks.voxtral.report import REHEARSAL, Row, goals, page, ratios, section, table
 from benchmarks.voxtral.shape import H200, Shape, counted
 from benchmarks.voxtral.systems import PREFIX
 from voxtui.brains.voxtral.weights import best_device
+from voxtui.models.cuda import driver_version
 
 REPEATS = 30
 
-REHEARSAL = "A rehearsal with a tiny shape: it says what our code adds, and nothing about a GPU."
+SECONDS = 900.0
+"""Approximate limit of a run."""
 
 
 def measure(
-    tiny: bool, repeats: int, tell: Callable[[str], object], keep: Path | None = None
+    tiny: bool,
+    repeats: int,
+    tell: Callable[[str], object],
+    keep: Path | None = None,
+    seconds: float = SECONDS,
 ) -> dict[str, Any]:
-    """Run every measurement.
+    """Run every measurement that about so many `seconds` have room for.
 
     Writes `keep`, and a page of tables beside it, again after each row: a run may be aborted.
     """
     transformers.utils.logging.set_verbosity_error()
+    # Triton's own folder, which has what the tests for a GPU compiled.
+    os.environ.setdefault("TRITON_CACHE_DIR", str(Path.home() / ".triton" / "cache"))
     device = best_device()
     rehearsal = tiny or device.type != "cuda"
     about = machine(device, rehearsal)
@@ -61,7 +71,7 @@ def measure(
                 part.replace(file)
         return said
 
-    bench = Bench(device, rehearsal, repeats, Clock(WHOLE_SECONDS))
+    bench = Bench(device, rehearsal, repeats, Clock(seconds))
     try:
         for name, rows in groupby(bench.run(), key=itemgetter(0)):
             new: list[Row] = []
@@ -76,12 +86,14 @@ def measure(
         tell(table(said["ratios"]) + "\n")
         tell("The goals, set for an H200:\n")
         tell(table(said["goals"]))
+        if keep:
+            tell(f"\nAll of it is in {keep}, and as a page of tables in {keep.with_suffix('.md')}.")
     return said
 
 
 def machine(device: torch.device, tiny: bool) -> Mapping[str, Any]:
     cuda = device.type == "cuda"
-    return {
+    about = {
         "date": datetime.date.today().isoformat(),
         "shape": "tiny" if tiny else "Voxtral-Mini-3B",
         "device": torch.cuda.get_device_name(device) if cuda else platform.machine(),
@@ -90,4 +102,14 @@ def machine(device: torch.device, tiny: bool) -> Mapping[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
+    }
+    if not cuda:
+        return about
+    whole = torch.cuda.get_device_properties(device).total_memory
+    return about | {
+        "memory_gb": round(whole / 1e9, 1),
+        "compute_capability": ".".join(map(str, torch.cuda.get_device_capability(device))),
+        "driver": driver_version(),
+        "cuda": torch.version.cuda,
+        "triton": version("triton") if find_spec("triton") else "",
     }

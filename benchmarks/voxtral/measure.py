@@ -67,9 +67,6 @@ DECODED = 2 * TOKENS
 AHEAD = 8
 """Tokens of a speculative reply."""
 
-WHOLE_SECONDS = 540.0
-"""Approximate limit of a run, in seconds. Each row beyond it reports that it was left out."""
-
 COMPILING_SECONDS = 120.0
 """Seconds that `generate` may need to compile its step. Earlier rows leave this time free, because
 a goal depends on it; with less time left the row is left out."""
@@ -130,7 +127,10 @@ REPLAYS = 20
 
 
 class Clock:
-    """Prints the elapsed time and the current measurement."""
+    """Prints the elapsed time and the current measurement. The run may take `seconds`, at about.
+
+    Each row that no time is left for reports that it was left out.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._began = time.perf_counter()
@@ -143,9 +143,14 @@ class Clock:
         return time.perf_counter() - self._began
 
     @property
+    def rest(self) -> float:
+        """Return the seconds that the whole run may still take."""
+        return self._whole - self.elapsed
+
+    @property
     def left(self) -> float:
         """Return the seconds that the present section may still take."""
-        return min(self._until, self._whole) - self.elapsed
+        return min(self._until - self.elapsed, self.rest)
 
     def begin(self, section: str, seconds: float) -> None:
         self._section = section
@@ -173,7 +178,7 @@ class Bench:
         self._clock = clock
         self._cuda = device.type == "cuda"
         self._contexts = TINY_CONTEXTS if tiny else CONTEXTS
-        clock.begin("building the model", WHOLE_SECONDS)
+        clock.begin("building the model", clock.rest)
         config: Any = tiny_config() if tiny else true_config()
         self._model = random_model(config, device)
         size = 2 if self._cuda else 4
@@ -237,8 +242,7 @@ class Bench:
         for name, seconds, section in sections:
             last = name in ("generate, compiled", "kernels")
             kept = 0 if last else COMPILING_SECONDS
-            left = max(0.0, WHOLE_SECONDS - kept - self._clock.elapsed)
-            self._clock.begin(name, min(seconds, left))
+            self._clock.begin(name, min(seconds, max(0.0, self._clock.rest - kept)))
             for row in section():
                 yield name, row
         self._clock.end()
@@ -268,11 +272,12 @@ class Bench:
 
     def _measure_ceilings(self) -> Iterator[Row]:
         def work() -> Row:
-            size = 8192 if self._cuda else 1024
+            large = self._cuda and not self._tiny
+            size = 8192 if large else 1024
             dtype = self._model.dtype
             square = torch.randn(size, size, device=self.device, dtype=dtype)
             flops = 2 * size**3 / fastest(lambda: square @ square, self.device)
-            count = 1 << (32 if self._cuda and not self._tiny else 27)
+            count = 1 << (32 if large else 27)
             block = torch.empty(count, dtype=torch.uint8, device=self.device)
             copy = torch.empty_like(block)
             bandwidth = 2 * count / fastest(lambda: copy.copy_(block), self.device)

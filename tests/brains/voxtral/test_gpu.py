@@ -1,6 +1,6 @@
 """Tests that need a real GPU. Needs torch, transformers, numpy and pytest, nothing else:
 
-python -m pytest -c /dev/null --noconftest tests/brains/test_voxtral_gpu.py
+python -m pytest -c /dev/null --noconftest tests/brains/voxtral/test_gpu.py
 
 Captures that fail come last: one leaves CUDA's own generator out of use until the process ends.
 """

@@ -80,8 +80,8 @@ def linear(
 
 def keep_compiled_kernels() -> None:
     """Keep what Triton compiles in the user's cache folder, unless the user names another one."""
-    cache = user_folders().user_cache_path / "triton"
-    os.environ.setdefault("TRITON_CACHE_DIR", str(cache))
+    if "TRITON_CACHE_DIR" not in os.environ:
+        os.environ["TRITON_CACHE_DIR"] = str(user_folders().user_cache_path / "triton")
 
 
 def kernels_of(path: FastPath) -> Which | None:
