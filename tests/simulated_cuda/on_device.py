@@ -1,4 +1,4 @@
-"""Voxtral on the simulated device: the real trial, the loader, turns, and faults.
+"""Voxtral on the simulated device: the real trial, the loader, a conversation, and faults.
 
 `test_all.py` runs this file in the environment of the device. Faults come last, because a lost
 device stays lost until the process ends.
@@ -16,14 +16,27 @@ import torch
 
 from tests.brains.voxtral.tiny_voxtral import build
 from tests.brains.voxtral.turns import answered, utterance
+from tests.deadline import SECONDS
+from tests.dialogue.talking import talking
+from tests.fakes import Flag
 from tests.simulated_cuda import operations
 from voxtui import wiring
 from voxtui.brains.voxtral import brain as brain_module
-from voxtui.brains.voxtral import trial
+from voxtui.brains.voxtral import graphs, proving, trial
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.proving import Proving
+from voxtui.brains.voxtral.verdict import (
+    PATHS,
+    FastPath,
+    Result,
+    Verdict,
+    key_of,
+    verdict_file,
+    write_verdict,
+)
 from voxtui.errors import ModelLost
 from voxtui.models import cuda
+from voxtui.records.metrics import TTFT, SessionTimes
 from voxtui.settings.schema import (
     BrainConfig,
     Config,
@@ -32,11 +45,15 @@ from voxtui.settings.schema import (
     VoxtralBrainConfig,
 )
 
+PATIENCE = 600.0
+"""Seconds for a trial and a switch on a busy machine."""
+
 TINY = """
-import sys
+import os, sys
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from voxtui.brains.voxtral import kernels, trial_process
+os.nice = lambda more: 0  # a busy machine would let it wait for minutes
 kernels.BLOCK = (512, 1024, 4)  # Triton's interpreter takes its time for each block
 kernels.attend.__defaults__ = ((2, 64), False)
 trial_process.TRUE, trial_process.true_config = trial_process.TINY, trial_process.tiny_config
@@ -48,6 +65,15 @@ trial_process.Measuring._times = times
 trial_process.serve(Connection(int(sys.argv[1])))
 """
 """The true shape would take a CPU hours. Times mean nothing here, so a fast path is fast."""
+
+FEW = """
+trial_process.TRUE = trial_process.Scale((33,), 4, 512, 8, 512, 1)
+trial_process.BURST = 3
+trial_process.serve("""
+"""Fewer and shorter replies than TINY."""
+
+tiny_trial = partial(trial.start, TINY)
+few_trial = partial(trial.start, TINY.replace("trial_process.serve(", FEW))
 
 
 @pytest.fixture(scope="session")
@@ -63,8 +89,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cuda, "DEVICE_NODE", Path("/dev/null"))
     monkeypatch.setattr(brain_module, "CAPTURED_CAPACITY", 1024)
     monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)
-    monkeypatch.setattr(trial, "start", partial(trial.start, TINY))
-    monkeypatch.setattr(brain_module, "Proving", lambda *parts: Proving(*parts, start=trial.start))
+    monkeypatch.setattr(brain_module, "Proving", partial(Proving, start=few_trial))
 
 
 @pytest.fixture
@@ -94,10 +119,81 @@ def loaded(config: Config) -> Iterator[Callable[..., tuple[VoxtralBrain, list[st
 
 
 def test_the_trial_finds_the_captured_path_equal_to_the_plain_one() -> None:
-    (found,) = trial.run_trial(["captured"], seconds=1000, start=trial.start)
+    (found,) = trial.run_trial(["captured"], seconds=1000, start=tiny_trial)
     assert found.state == "equal", found.why
     assert found.steps > 60
     assert found.token and found.first and found.plain_token and found.plain_first
+
+
+def test_the_trial_finds_the_path_of_all_kernels_equal_in_the_interpreter() -> None:
+    (found,) = trial.run_trial(["all"], seconds=1000, start=few_trial)
+    assert found.state == "equal", found.why
+    assert found.steps > 10
+    assert found.token and found.first and found.plain_token and found.plain_first
+
+
+class Switching(VoxtralBrain):
+    """Tells when an utterance begins and when a switch has ended."""
+
+    def __init__(self, config: Config, checkpoint: Path) -> None:
+        self.said: list[str] = []
+        super().__init__(config, checkpoint, self.said.append)
+        self.listening, self.switched = Flag(), Flag()
+        self.switches: list[bool] = []
+        """what each switch returned"""
+
+    def listen(self, *parts: Any, **more: Any) -> None:
+        super().listen(*parts, **more)
+        self.listening.set()
+
+    def switch(self, path: FastPath) -> bool:
+        self.switches.append(super().switch(path))
+        if self.switches[-1]:
+            self.switched.set()
+        return self.switches[-1]
+
+
+def test_a_conversation_is_plain_until_the_trial_has_ended_and_fast_from_a_later_turn_on(
+    config: Config, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key press in the middle of the switch ends it at once, and it is done after that turn."""
+    known = tuple(Result(path, "failed", "No compiler.") for path in PATHS[1:])
+    write_verdict(verdict_file(), Verdict(key_of("Simulated GPU", "none"), known))
+    monkeypatch.setattr(proving, "run_trial", partial(trial.run_trial, seconds=1000))
+    brain = Switching(config, checkpoint)
+    captures, pressed = 0, Flag()
+
+    class Pressed(graphs.CudaRecorder):
+        """The key is pressed during the third capture."""
+
+        def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+            nonlocal captures
+            captures += 1
+            if captures == 3:
+                brain.listening.clear()
+                talk.speak()
+                pressed.set()
+                assert brain.listening.wait(SECONDS)
+            return super().__call__(work)
+
+    monkeypatch.setattr(graphs, "CudaRecorder", Pressed)
+    times = SessionTimes()
+    with talking(brain, config=config) as talk:  # type: ignore[arg-type]
+        turns = [talk.ask(), talk.ask()]
+        assert pressed.wait(PATIENCE), brain.said
+        turns.append(talk.turn())
+        assert not any(brain.switches)
+        assert brain.switched.wait(PATIENCE), brain.said
+        assert brain.path == "captured"
+        before = operations.replays()
+        turns += [talk.ask(), talk.ask()]
+        assert operations.replays() > before
+    assert [turn.error for turn in turns] == [None] * 5
+    assert [turn.path for turn in turns] == ["", "", "", "captured", "captured"]
+    for turn in turns:
+        times.add(turn)
+    assert len(times.warm.values(TTFT)) == 2
+    assert len(times.all.values(TTFT)) == 5
 
 
 def test_too_little_memory_for_a_fast_path_leaves_the_plain_one(loaded: Any) -> None:
