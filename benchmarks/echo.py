@@ -6,7 +6,7 @@ The real engine, speaker, microphone, canceller and speech detector run; the bra
 voice plays speech that was made before. The microphone hears the speaker at the volumes of
 `--echo`, in percent. Counted are answers that voxtui interrupts or answers itself. From the first
 sample of a spoken interruption in the microphone, the time is measured until it is noticed, and
-until the last sound of the answer in a recording of the speaker.
+until the last sound of the answer. If that is before the words, the answer has interrupted itself.
 `--off` runs it without cancellation, to see that the echo is heard.
 """
 
@@ -32,7 +32,7 @@ from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.played import PLAYED
 from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.dialogue.data import Frame, SpeechChunk, audible
+from voxtui.dialogue.data import Frame, SpeechChunk
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.interfaces import Progress
 from voxtui.dialogue.marks import Mark, Marks, Outcome
@@ -116,7 +116,6 @@ class Room:
 
     def __init__(self, audio: VirtualAudio, speaker: str, cancels: bool = True) -> None:
         self._audio = audio
-        self._speaker = speaker
         self._events = Events()
         self._overhearing = Noting()
         self._brain = ScriptedBrain()
@@ -151,19 +150,18 @@ class Room:
         marks = self._answer(LONG)
         began = marks.at(Mark.FIRST_SOUND) or time.monotonic()
         threading.Event().wait(max(0.0, began + after - time.monotonic()))
-        played = self._audio.record(f"{self._speaker}.monitor")
-        with played, self._audio.record(SAID) as recorder:
+        with self._audio.record(SAID) as recorder:
             saying = self._audio.say(question(words), ahead_ms=60)
             outcome, noticed = self._finished(), self._overhearing.at
             saying.wait()
             recorder.until(time.monotonic())
-            heard, answer = recorder.stop(), played.stop()
+            heard = recorder.stop()
         at, _ = find(question(words, RATE), heard)
         said_at = recorder.began_at + at / RATE
         self._turns_begun()
-        if outcome is not Outcome.CANCELLED:
+        silent = marks.at(Mark.LAST_SOUND)
+        if outcome is not Outcome.CANCELLED or silent is None:
             return None
-        silent = played.began_at + audible(answer)[-1] / RATE
         return Interruption(noticed - said_at, silent - said_at)
 
     def _answer(self, text: str) -> Marks:
@@ -218,7 +216,7 @@ def measure(room: Room, answers: int, interruptions: int) -> None:
 
 def described(times: Sequence[float]) -> str:
     ms = sorted(round(1000 * t) for t in times)
-    quick = sum(t <= 300 for t in ms)
+    quick = sum(0 < t <= 300 for t in ms)
     return f"{quick} within 300 ms; median {statistics.median(ms):.0f} ms, {ms}"
 
 
