@@ -1,6 +1,7 @@
-"""Gateways before a model server: what a session costs them, and two of them behind nginx.
+r"""Gateways before a model server: what a session costs them, and two of them behind nginx.
 
-    python -m benchmarks.clients.gateway [--url http://127.0.0.1:8931/v1 --model tiny-voxtral]
+    python -m benchmarks.clients.gateway [--url http://127.0.0.1:8931/v1 --model tiny-voxtral] \
+        [-- options of the gateways]
 
 Without --url the model server is one whose parts only wait. nginx must be installed. Prints a line
 for each number; fails if a client behind nginx is not answered.
@@ -19,8 +20,9 @@ import subprocess
 import time
 import urllib.request
 import wave
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -50,19 +52,23 @@ NGINX_SECONDS = 10.0
 COUNTED = re.compile(r'requests_total\{endpoint="realtime",status="101"\} (\S+)')
 
 
-def gateway(url: str, model: str, sessions: int, port: int = 0) -> list[str]:
+Gateway = Callable[..., list[str]]
+"""Returns the arguments that start a gateway with so many sessions, on a port."""
+
+
+def gateway(url: str, model: str, more: Sequence[str], sessions: int, port: int = 0) -> list[str]:
     """Return the arguments that start a gateway."""
     return [
         "serve", "--brain", "remote", *ON_LOOPBACK, "--port", str(port),
         "--sessions", str(sessions), "--set", f"brain.remote.url={url}",
-        "--set", f"brain.remote.model={model}",
+        "--set", f"brain.remote.model={model}", *more,
     ]  # fmt: skip
 
 
-def memory(url: str, model: str) -> None:
+def memory(gateway: Gateway) -> None:
     """Print what a gateway holds, and what one session more adds."""
     for sessions in (1, 4):
-        with started("voxtui", gateway(url, model, sessions)) as server:
+        with started("voxtui", gateway(sessions)) as server:
             held = psutil.Process(server.pid).memory_info().rss / 2**20
         print(f"{sessions} sessions: {held:.0f} MB, ready after {server.start_seconds:.0f} s")
 
@@ -81,9 +87,9 @@ def processor_time(process: psutil.Process) -> float:
     return times.user + times.system
 
 
-def cost(url: str, model: str, spoken: list[bytes]) -> None:
+def cost(gateway: Gateway, spoken: list[bytes]) -> None:
     """Print the seconds of a core for a second of sound, in each direction."""
-    with started("voxtui", gateway(url, model, 1)) as server:
+    with started("voxtui", gateway(1)) as server:
         process = psutil.Process(server.pid)
         say(server)  # the first use of the voice and of the detector is dearer
         asyncio.run(listen(server, spoken[:25]))
@@ -182,13 +188,12 @@ def sessions_of(server: Server) -> int:
     return int(float(found[1])) if found else 0
 
 
-def behind_nginx(url: str, model: str, spoken: list[bytes]) -> None:
+def behind_nginx(gateway: Gateway, spoken: list[bytes]) -> None:
     """Let CLIENTS talk to two gateways through nginx. Raises RemoteError if one gets no answer."""
     ports = free_port(), free_port()
     with ExitStack() as stack:
         gateways = [
-            stack.enter_context(started("voxtui", gateway(url, model, CLIENTS // 2, port)))
-            for port in ports
+            stack.enter_context(started("voxtui", gateway(CLIENTS // 2, port))) for port in ports
         ]
         proxy = stack.enter_context(nginx(*ports))
         report(
@@ -205,6 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--url", help="the API of the model server")
     parser.add_argument("--model", default="whisper-1")
+    parser.add_argument("serve", nargs="*", help="options of the gateways, after --")
     asked = parser.parse_args()
     clip = load_clip(target_clips()[0], math.inf)
     spoken = messages(resample(clip.samples, SAMPLE_RATE, RATE))
@@ -215,9 +221,10 @@ def main() -> None:
         url = asked.url
         if url is None:
             url = stack.enter_context(started("voxtui.bench.scripted_server", [str(CLIENTS)])).url
-        memory(url, asked.model)
-        cost(url, asked.model, long)
-        behind_nginx(url, asked.model, spoken)
+        make = partial(gateway, url, asked.model, asked.serve)
+        memory(make)
+        cost(make, long)
+        behind_nginx(make, spoken)
 
 
 if __name__ == "__main__":

@@ -268,6 +268,29 @@ def test_an_answer_needs_no_item_of_the_user_and_its_instructions_hold_once():
         assert [turn.reply_text for turn in brain.pasts[-1]] == ["Hello."]
 
 
+FOR_SKILLS = (
+    "Set a timer for five minutes.",
+    "What time is it?",
+    "Remember that my keys are in the blue jar.",
+    "What is 12 times 12?",
+    "Where do you run?",
+)
+"""What voxtui itself answers to the person at its own screen"""
+
+
+def test_a_served_session_has_no_skills_and_calls_no_tools():
+    update = {**PUSH_TO_TALK, "tools": [{"type": "function", "name": "set_timer"}]}
+    with talking(*[["No."]] * len(FOR_SKILLS), update=update) as (client, brain):
+        for text in FOR_SKILLS:
+            client.text(text)
+            client.send("response.create")
+            (item,) = client.until("response.done")["response"]["output"]
+            assert item["type"] == "message"
+            assert item["content"][0]["transcript"] == "No.", text
+        assert brain.said == list(FOR_SKILLS)
+        assert not any(brain.clocks)  # nor is the model told the time here
+
+
 def test_a_session_update_starts_to_read_its_instruction_at_once():
     with talking(update={**PUSH_TO_TALK, "instructions": "Be a pirate."}) as (client, brain):
         client.text("You rhyme.", "system")

@@ -303,11 +303,13 @@ def test_the_errors_match_the_description(server):
     assert msgspec.json.decode(server.client.get("/nothing").content)["error"]["message"]
 
 
-async def test_a_server_that_stops_finishes_every_stream_that_has_begun():
+@pytest.mark.parametrize("streams", [10, pytest.param(50, marks=pytest.mark.slow)])
+async def test_a_server_that_stops_finishes_every_stream_that_has_begun(streams):
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(serving(sets=10))
+        server = stack.enter_context(serving(sets=streams))
         clients = [
-            await stack.enter_async_context(Slowly(server, ("stream", "true"))) for _ in range(10)
+            await stack.enter_async_context(Slowly(server, ("stream", "true")))
+            for _ in range(streams)
         ]
         for client in clients:
             await client.begin()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Callable, Coroutine
 
 import uvicorn
+from anyio import to_thread
 
 
 class Announcing(uvicorn.Server):
@@ -25,6 +27,8 @@ class Announcing(uvicorn.Server):
         self._drain = drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # The pool limits the requests. With anyio's 40 threads the 41st stream would wait.
+        to_thread.current_default_thread_limiter().total_tokens = math.inf
         await super().startup(sockets=sockets)
         if self.started:
             self._announce()

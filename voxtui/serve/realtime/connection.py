@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from voxtui.controls import Refused
 from voxtui.dialogue.engine import Engine
+from voxtui.dialogue.events import StateChanged
 from voxtui.serve.guard import token_of
 from voxtui.serve.lent import LentBrain, LentVoice
 from voxtui.serve.realtime.line import WireMicrophone, WireSpeaker
@@ -240,7 +241,13 @@ class Connection:
         self._out.put_nowait(INTERNAL_ERROR)
 
     def _deliver(self, event: SessionEvent) -> None:
-        """Take an event of any thread."""
+        """Take an event of any thread.
+
+        After the beginning no state shows in the protocol, and each event that wakes the loop takes
+        the interpreter from the turn.
+        """
+        if isinstance(event, StateChanged) and self._begun.is_set():
+            return
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._session.take_event, event)
 
