@@ -505,6 +505,22 @@ def test_words_that_are_read_already_are_not_read_at_each_key(
     assert typing.worked_on() == "What is" + ASK
 
 
+def test_words_that_were_being_read_when_a_key_came_are_not_read_again(typing: Typing) -> None:
+    took = typing.brain.chat.before
+
+    def press_a_key(prompt: str) -> None:
+        took(prompt)
+        typing.brain.chat.before = took
+        typing.type("What is th")
+
+    typing.brain.chat.before = press_a_key
+    typing.type("What is t")
+    assert typing.worked_on() == "What is"
+    typing.type("What is the ca")
+    assert typing.worked_on() == "What is the"
+    assert typing.nothing_more()
+
+
 def test_a_pause_drafts_a_reply_which_enter_takes(
     typing: Typing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,12 +138,16 @@ class ChatReply(Speculation[str]):
     def follow(self, earlier: ChatReply) -> None:
         """Count the work on `earlier` whose result this one uses."""
         self._works = [work for work in earlier._works if self._prompt.startswith(work.prompt)]
-        if any(work.complete and work.prompt == self._settled for work in self._works):
-            self._settled = ""
+
+    @property
+    def _is_settled(self) -> bool:
+        """True once `settled` is evaluated, also by earlier work that ended after `follow`."""
+        done = (work.prompt for work in tuple(self._works) if work.complete)
+        return not self._settled or self._settled in done
 
     @property
     def due_at(self) -> float:
-        return 0.0 if self._settled else super().due_at
+        return super().due_at if self._is_settled else 0.0
 
     def worked_before(self, at: float) -> float:
         return sum(max(0.0, min(w.ended, at) - w.started) for w in tuple(self._works))
@@ -152,6 +156,8 @@ class ChatReply(Speculation[str]):
         """Continue after the tokens so far. See Speculation."""
 
         def on_prefilled(done: int, total: int) -> bool:
+            # A run that is stopped after its last batch has evaluated the prompt, too.
+            self._works[-1].complete = self._works[-1].complete or done >= total
             if not self.computed:
                 self.prefilled_at = time.monotonic()
             self._progress(done, total)
@@ -167,7 +173,7 @@ class ChatReply(Speculation[str]):
             sampling = replace(self._sampling, seed=self._sampling.seed + len(texts))
             self._works.append(work := Work(prompt, time.monotonic()))
             try:
-                work.complete = self._chat.run(
+                ended = self._chat.run(
                     prompt + "".join(texts),
                     sampling,
                     max_tokens,
@@ -177,11 +183,11 @@ class ChatReply(Speculation[str]):
                 )
             finally:
                 work.ended = time.monotonic()
-            return work.complete
+            work.complete = work.complete or ended
+            return ended
 
-        if self._settled:
-            if run(self._settled, 0):
-                self._settled = ""
+        if not self._is_settled:
+            run(self._settled, 0)
             return False
         ended = run(self._prompt, self._max_tokens - len(self.computed))
         missing = min(self._sampling.min_new_tokens, self._max_tokens) - len(self.computed)
