@@ -52,6 +52,15 @@ def test_a_hang_is_ended(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert hanging.killed
 
 
+def test_a_process_that_does_not_even_begin_says_nothing_about_its_path(
+    tried: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(trial, "HANG_SECONDS", 0.01)
+    (found,) = tried(["all"], ScriptedChild(code=None))
+    assert (found.state, found.why) == ("not tried", "It reported nothing for 0 s.")
+
+
 def test_while_the_user_talks_a_process_pauses_and_no_hang_is_counted(
     tried: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

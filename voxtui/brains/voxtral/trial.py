@@ -128,7 +128,7 @@ def _try(setup: Setup, busy: Callable[[], bool], stopped: Flag, start: Start) ->
         why = f"Its process did not start: {error.strerror}."
         return Found(Result(setup.path, "not tried", why), 0.0)
     with _ended(child):
-        silent, paused = 0.0, False
+        silent, paused, begun = 0.0, False, False
         try:
             child.pipe.send(setup)
             while not stopped.is_set():
@@ -136,7 +136,7 @@ def _try(setup: Setup, busy: Callable[[], bool], stopped: Flag, start: Start) ->
                     paused = not paused
                     child.pipe.send(Signal.PAUSE if paused else Signal.RESUME)
                 if child.pipe.poll(POLL_SECONDS):
-                    silent = 0.0
+                    silent, begun = 0.0, True
                     message = child.pipe.recv()
                     if isinstance(message, Found):
                         return message
@@ -144,14 +144,12 @@ def _try(setup: Setup, busy: Callable[[], bool], stopped: Flag, start: Start) ->
                     silent += POLL_SECONDS
                     if silent > HANG_SECONDS:
                         why = f"It reported nothing for {HANG_SECONDS:.0f} s."
-                        return _failed(setup, why)
+                        # Before it has begun, it only waits for a busy machine.
+                        state = "failed" if begun else "not tried"
+                        return Found(Result(setup.path, state, why), 0.0)
         except (EOFError, OSError):
-            return _failed(setup, _end(child.wait()))
+            return Found(Result(setup.path, "failed", _end(child.wait())), 0.0)
     return None
-
-
-def _failed(setup: Setup, why: str) -> Found:
-    return Found(Result(setup.path, "failed", why), 0.0)
 
 
 def _end(code: int) -> str:

@@ -158,6 +158,7 @@ def serve(pipe: Connection) -> None:
     """Try the path that the pipe names, send what was found, and end the process."""
     with suppress(EOFError, OSError):
         setup: Setup = pipe.recv()
+        pipe.send(Signal.ALIVE)
         with suppress(OSError):
             os.nice(10)
         gate = Gate(pipe)
