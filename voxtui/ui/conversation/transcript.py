@@ -261,7 +261,8 @@ class Transcript(ScrollView, can_focus=True):
         """Return the lines in view, from a cache: Textual would style all again after a scroll."""
         _, ground = self.background_colors
         width, above = self.outer_size.width, self.styles.padding.top
-        strips = [self._drawn_line(y - above, width) for y in crop.line_range]
+        in_view = self.lines_in_view()
+        strips = [self._drawn_line(y - above, width, in_view) for y in crop.line_range]
         for line_filter in self.get_line_filters():
             strips = [strip.apply_filter(line_filter, ground) for strip in strips]
         if crop.column_span != (0, width):
@@ -291,14 +292,13 @@ class Transcript(ScrollView, can_focus=True):
             drawn = lighted(drawn, lit, self.look)
         return self._selected(Strip(drawn), number)
 
-    def _drawn_line(self, y: int, width: int) -> Strip:
-        """Return line `y` in view, padded to `width`."""
+    def _drawn_line(self, y: int, width: int, in_view: range) -> Strip:
+        """Return the line of row `y`, padded to `width`."""
         ground = self.look.ground.rich_style
-        if not 0 <= y < self.scrollable_content_region.height:
+        if not 0 <= y < len(in_view):
             return Strip.blank(width, ground)
-        number = self._number(y)
+        number = in_view[y]
         if number not in self.drawn:
-            in_view = self.lines_in_view()
             if len(self.drawn) >= DRAWN_SCREENS * len(in_view):
                 self.drawn = {n: self.drawn[n] for n in in_view if n in self.drawn}
             line = self._strip(number)
