@@ -17,9 +17,10 @@ from click.testing import CliRunner
 from openai import OpenAI
 
 from tests.deadline import SECONDS
+from tests.serve.conftest import own_address
 from voxtui.cli import cli, main
 from voxtui.errors import InputError
-from voxtui.serve.command import bound, is_loopback, key
+from voxtui.serve.command import bound, is_loopback, key, reached_at
 from voxtui.settings.schema import ServeConfig
 
 CLIP = Path(__file__).parents[2] / "assets/clips/capital-of-france.wav"
@@ -111,6 +112,12 @@ def test_off_loopback_there_is_a_key(monkeypatch):
 def test_which_hosts_are_this_machine():
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "LOCALHOST"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "192.168.1.2", "example.org"))
+
+
+def test_the_address_of_a_server_on_all_addresses_is_one_that_others_reach():
+    assert reached_at("0.0.0.0") == own_address()
+    assert reached_at("127.0.0.1") == "127.0.0.1"
+    assert reached_at("example.org") == "example.org"
 
 
 @pytest.mark.parametrize(

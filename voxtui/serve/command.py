@@ -195,13 +195,28 @@ def _tls_files(serve: ServeConfig) -> tuple[Path | None, Path | None]:
     return files
 
 
+def reached_at(host: str) -> str:
+    """Return the address by which other machines reach a server on `host`. Sends nothing.
+
+    A server on all addresses has the one of the default route, if there is one.
+    """
+    everywhere = {"0.0.0.0": ("192.0.2.1", socket.AF_INET), "::": ("2001:db8::1", socket.AF_INET6)}
+    if host not in everywhere:
+        return host
+    somewhere, family = everywhere[host]
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((somewhere, 9))
+        return probe.getsockname()[0]
+    return host
+
+
 def _announce(config: Config, listener: socket.socket, model: str, new_token: str | None) -> None:
     """Print the ready line, and a new key, which is shown this once."""
     uds = config.serve.uds
     if uds:
         where = f"unix:{user_path(uds)}"
     else:
-        host, port = config.serve.host, listener.getsockname()[1]
+        host, port = reached_at(config.serve.host), listener.getsockname()[1]
         scheme = "https" if config.serve.tls_cert else "http"
         where = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/v1"
     voice = "no voice" if config.voice.engine == "none" else f"voice {config.voice.name}"
