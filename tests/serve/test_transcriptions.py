@@ -252,6 +252,13 @@ async def test_the_first_segment_comes_at_the_first_pause_while_the_upload_goes_
         assert b"transcript.text.done" in await client.read_until(b'"type":"transcript.text.done"')
 
 
+async def test_a_format_that_cannot_be_streamed_is_refused_before_the_first_segment(server):
+    async with Slowly(server, ("response_format", "srt"), ("stream", "true")) as client:
+        await client.begin()
+        client.send(endless_wav(spoken(1.0)))  # and no more until the answer is there
+        assert b"400 Bad Request" in await client.read_until(b"}}")
+
+
 async def test_an_option_behind_the_file_is_refused_when_it_comes(server):
     async with Slowly(server) as client:
         await client.begin()

@@ -68,7 +68,7 @@ class Options:
     granularities: set[str] = field(default_factory=set[str])
 
     def set(self, name: str, value: str) -> None:
-        """Take a field. Raises Refusal for a value that is not supported."""
+        """Take a field. Raises Refusal for a value that is not supported beside the others."""
         match name.removesuffix("[]"):
             case "model":
                 check_model(value, self.model)
@@ -91,13 +91,14 @@ class Options:
                 raise _unsupported(name, value, "nothing")
             case _:
                 pass
-
-    def check(self) -> None:
-        """Raise Refusal if the fields do not go together."""
+        # Checked here and not at the end of the form: the first event may leave before that.
         if self.stream and self.response_format in ("srt", "vtt"):
             raise Refusal(
                 400, f"{self.response_format} cannot be streamed.", param="response_format"
             )
+
+    def check(self) -> None:
+        """Raise Refusal if the fields, all of which have come, do not go together."""
         if self.granularities and self.response_format != "verbose_json":
             raise Refusal(
                 400, "timestamp_granularities needs response_format=verbose_json.",
