@@ -67,6 +67,9 @@ DECODED = 2 * TOKENS
 AHEAD = 8
 """Tokens of a speculative reply."""
 
+SECTIONS_SECONDS = 900.0
+"""The run for which the limits of the sections are set. A slow machine needs more."""
+
 COMPILING_SECONDS = 120.0
 """Seconds that `generate` may need to compile its step. Earlier rows leave this time free, because
 a goal depends on it; with less time left the row is left out."""
@@ -146,6 +149,11 @@ class Clock:
     def rest(self) -> float:
         """Return the seconds that the whole run may still take."""
         return self._whole - self.elapsed
+
+    @property
+    def scale(self) -> float:
+        """Return by how much longer than usual a section may take."""
+        return max(1.0, self._whole / SECTIONS_SECONDS)
 
     @property
     def left(self) -> float:
@@ -242,7 +250,8 @@ class Bench:
         for name, seconds, section in sections:
             last = name in ("generate, compiled", "kernels")
             kept = 0 if last else COMPILING_SECONDS
-            self._clock.begin(name, min(seconds, max(0.0, self._clock.rest - kept)))
+            rest = max(0.0, self._clock.rest - kept)
+            self._clock.begin(name, min(seconds * self._clock.scale, rest))
             for row in section():
                 yield name, row
         self._clock.end()

@@ -6,7 +6,8 @@ device stays lost until the process ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import torch
 
 from tests.brains.voxtral.tiny_voxtral import build
-from tests.brains.voxtral.turns import answered, utterance
+from tests.brains.voxtral.turns import answered, ids, utterance
 from tests.deadline import SECONDS
 from tests.dialogue.talking import talking
 from tests.fakes import Flag
@@ -34,7 +35,7 @@ from voxtui.brains.voxtral.verdict import (
     verdict_file,
     write_verdict,
 )
-from voxtui.errors import ModelLost
+from voxtui.errors import ModelError, ModelLost
 from voxtui.models import cuda
 from voxtui.records.metrics import TTFT, SessionTimes
 from voxtui.settings.schema import (
@@ -194,6 +195,44 @@ def test_a_conversation_is_plain_until_the_trial_has_ended_and_fast_from_a_later
         times.add(turn)
     assert len(times.warm.values(TTFT)) == 2
     assert len(times.all.values(TTFT)) == 5
+
+
+def test_full_memory_costs_one_turn_and_ends_a_fast_path(loaded: Any) -> None:
+    brain, said = loaded()
+    short = utterance(1.0)
+    plain = ids(answered(brain, (), short))
+    for number, path in enumerate(("captured", None)):
+        if path:
+            assert brain.switch(path)
+        with no_memory():
+            with pytest.raises(ModelError, match="Too little GPU memory for this turn") as full:
+                answered(brain, (), utterance(65.0, number))
+            assert type(full.value) is ModelError
+            assert brain.path is None
+        assert ids(answered(brain, (), short)) == plain
+    assert said == [
+        "Voxtral no longer uses the path `captured`: Too little GPU memory for this turn."
+    ]
+
+
+@contextmanager
+def no_memory() -> Generator[None]:
+    """Let other programs take the memory of the device, and this one use up what torch holds."""
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info()
+    operations.take(free)
+    rest: list[torch.Tensor] = []
+    size = 1 << 25
+    while size >= 512:
+        try:
+            rest.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+        except torch.OutOfMemoryError:
+            size //= 2
+    try:
+        yield
+    finally:
+        rest.clear()
+        operations.take(0)
 
 
 def test_too_little_memory_for_a_fast_path_leaves_the_plain_one(loaded: Any) -> None:

@@ -31,7 +31,7 @@ NATIVE = {
 }  # fmt: skip
 """Operations that need no kernel: torch's own code runs."""
 
-WHOLE = ("convolution", "copy_")
+WHOLE = ("convolution", "copy_", "lstm.data", "lstm.input")
 """Operations that torch would give to a kernel without asking for another operation."""
 
 COMPOSITE = torch._C.DispatchKey.CompositeExplicitAutograd
@@ -85,6 +85,7 @@ def load() -> None:
         if not operation.is_view:
             found = partial(_copy, operation) if base == "copy_" else operation
             kernels.impl(rest, found, "CUDA", allow_override=True)
+    torch.backends.cudnn.enabled = False  # it is not there
     # Attention by single operations, because the others are kernels.
     torch.backends.cuda.enable_flash_sdp(False)
     torch.backends.cuda.enable_mem_efficient_sdp(False)
@@ -166,7 +167,7 @@ class Operation:
         if "device" in named:
             named["device"] = torch.device("cpu")
         noted = _is_noted(number := next(_numbers))
-        values = [_mapped(value, host) for value in args]
+        values = [_mapped(value, host) for value in self._as_tensors(args)]
         given = {name: _mapped(value, host) for name, value in named.items()}
         # A capture needs the shapes of the results only. Zeros are right for indices too.
         made = self._compute(_mapped(values, torch.zeros_like) if noted else values, given, outs)
@@ -186,6 +187,14 @@ class Operation:
         else:
             _fill(into, made)
         return answer[0] if len(self.op._schema.returns) == 1 else tuple(answer)
+
+    def _as_tensors(self, args: tuple[Any, ...]) -> list[Any]:
+        """Undo that torch hands a number to Python where the operation takes a tensor."""
+        wanted = [str(found.type) == "Tensor" for found in self.op._schema.arguments]
+        return [
+            torch.tensor(value) if tensor and isinstance(value, int | float) else value
+            for value, tensor in zip(args, wanted, strict=False)
+        ]
 
     def _compute(self, values: list[Any], given: dict[str, Any], outs: list[Tensor]) -> list[Any]:
         fresh = {

@@ -586,6 +586,18 @@ int nvmlSystemGetDriverVersion(char *text, unsigned int room) {
     snprintf(text, room, "%s", DRIVER);
     return 0;
 }
+/* Torch asks for the memory of each process after a failed allocation: there is none. */
+int nvmlDeviceGetHandleByPciBusId_v2(void) { return 0; }
+int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned int *count) {
+    (void)handle;
+    *count = 0;
+    return 0;
+}
+static int not_found(void) { return 6; }
+int nvmlDeviceGetGpuFabricInfoV(void) { return not_found(); }
+int nvmlDeviceGetNvLinkRemoteDeviceType(void) { return not_found(); }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void) { return not_found(); }
+int nvmlSystemGetCudaDriverVersion_v2(void) { return not_found(); }
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
     (void)uuid;
     *handle = NULL;
