@@ -311,12 +311,12 @@ class Bench:
     def paths(self) -> Iterator[Row]:
         """Try each fast path in a process of its own, as voxtui does on the user's machine.
 
-        A path that fails there would end this process, so its configurations are left out.
+        A path that fails or hangs there would end this process, so its configurations are left out.
         """
         if not self._cuda:
             return
         for result in run_trial(PATHS, tiny=self._tiny):
-            if result.state in ("different", "failed"):
+            if result.state in ("different", "failed") or result.inconclusive:
                 self._refused[result.path] = result.why
             yield {
                 "path": result.path, "state": result.state, "steps": result.steps,

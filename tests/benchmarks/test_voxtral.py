@@ -428,10 +428,15 @@ def test_the_page_that_a_gpu_will_fill_has_each_goal():
 def test_a_configuration_whose_path_the_trial_refused_is_left_out(monkeypatch):
     bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(600))
     monkeypatch.setattr(bench, "_cuda", True)
-    results = (Result("captured", "equal"), Result("all", "failed", "It crashed."))
+    hung = Result("overlapped", "not tried", "It hung.", inconclusive=1)
+    results = (Result("captured", "equal"), Result("all", "failed", "It crashed."), hung)
     monkeypatch.setattr(measure, "run_trial", lambda paths, tiny: iter(results))
     assert [(row["path"], row["state"]) for row in bench.paths()] == [
-        ("captured", "equal"), ("all", "failed")
+        ("captured", "equal"), ("all", "failed"), ("overlapped", "not tried")
     ]  # fmt: skip
-    (made,) = bench.kinds([Kind("kernels", graphs=True, kernels="all")], [])
-    assert made["failed"] == "the trial refused the path all: It crashed."
+    which = ("all", "overlapped")
+    made = bench.kinds([Kind(kernels, graphs=True, kernels=kernels) for kernels in which], [])
+    assert [row["failed"] for row in made] == [
+        "the trial refused the path all: It crashed.",
+        "the trial refused the path overlapped: It hung.",
+    ]

@@ -23,7 +23,7 @@ from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import graphs, proving
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.proving import Proving
-from voxtui.brains.voxtral.trial import Found
+from voxtui.brains.voxtral.trial import Found, Signal
 from voxtui.brains.voxtral.verdict import (
     PATHS,
     FastPath,
@@ -96,7 +96,7 @@ def test_the_first_conversation_tries_each_path_and_switches_to_the_fastest(
 ) -> None:
     talk = Talk(0, 1)
     children = found(equal("captured", 2.6), Result("attention", "different", "Step 3 differs."))
-    children += [ScriptedChild(code=-11), *found(equal("overlapped", 2.0))]
+    children += [ScriptedChild(Signal.ALIVE, code=-11), *found(equal("overlapped", 2.0))]
     proving, said = proved(talk, *children)
     proving.after_turn(check=False)
     assert talk.did.wait(SECONDS)
@@ -127,9 +127,27 @@ def test_the_next_start_tries_only_what_was_not_tried(proved: Any, tmp_path: Pat
 def test_a_single_path_that_fails_is_named_with_the_reason(proved: Any, tmp_path: Path) -> None:
     known = tuple(equal(path, 2.6) for path in PATHS[:3])
     write_verdict(tmp_path / "trial.json", Verdict(KEY, known))
-    proving, said = proved(Talk(), ScriptedChild(code=-11))
+    proving, said = proved(Talk(), ScriptedChild(Signal.ALIVE, code=-11))
     proving.try_paths(threading.Event())
     assert said == ["Voxtral does not use the path `overlapped`: Its process crashed (SIGSEGV)."]
+
+
+def test_a_path_whose_trial_is_broken_off_is_named_only_when_that_was_the_last_try(
+    proved: Any, tmp_path: Path
+) -> None:
+    known = tuple(equal(path, 2.6) for path in PATHS[:3])
+    write_verdict(tmp_path / "trial.json", Verdict(KEY, known))
+    killed = "Its process was killed (SIGKILL)."
+    for start in range(1, 4):
+        proving, said = proved(Talk(), ScriptedChild(Signal.ALIVE, code=-9))
+        assert not proving.is_complete
+        proving.try_paths(threading.Event())
+        assert (
+            said == []
+            if start < 3
+            else [f"Voxtral does not use the path `overlapped`: {killed} 3 trials had no result."]
+        )
+    assert proving.is_complete
 
 
 def test_a_check_waits_for_a_moment_without_a_turn(proved: Any, tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+import torch
 
 from tests.brains.voxtral.scripted_child import ScriptedChild
 from tests.fakes import Flag
-from voxtui.brains.voxtral import trial
+from voxtui.brains.voxtral import trial, trial_process
+from voxtui.brains.voxtral.generate import NotNumbers
 from voxtui.brains.voxtral.trial import Child, Found, Setup, Signal, run_trial
 from voxtui.brains.voxtral.verdict import PATHS, FastPath, Result
+from voxtui.errors import ModelError
 
 EQUAL = Found(Result("captured", "equal"), 12.0)
 
@@ -32,7 +35,7 @@ def tried(request: pytest.FixtureRequest) -> Any:
 
 def test_a_crash_costs_one_path_and_the_others_are_tried(tried: Any) -> None:
     crashed = ScriptedChild(Signal.ALIVE, code=-signal.SIGSEGV)
-    ended = ScriptedChild(code=3)
+    ended = ScriptedChild(Signal.ALIVE, code=3)
     good = ScriptedChild(Signal.ALIVE, EQUAL, code=None)
     found = tried(["attention", "all", "captured"], crashed, ended, good)
     assert found == [
@@ -43,22 +46,39 @@ def test_a_crash_costs_one_path_and_the_others_are_tried(tried: Any) -> None:
     assert good.killed
 
 
-def test_a_hang_is_ended(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "POLL_SECONDS", 0.001)
-    monkeypatch.setattr(trial, "HANG_SECONDS", 0.01)
-    hanging = ScriptedChild(Signal.ALIVE, code=None)
-    (found,) = tried(["all"], hanging)
-    assert (found.state, found.why) == ("failed", "It reported nothing for 0 s.")
-    assert hanging.killed
-
-
-def test_a_process_that_does_not_even_begin_says_nothing_about_its_path(
-    tried: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("messages", [(), (Signal.ALIVE,)], ids=["at its start", "in a capture"])
+def test_a_process_that_hangs_or_starves_is_ended_and_says_nothing_about_its_path(
+    tried: Any, monkeypatch: pytest.MonkeyPatch, messages: tuple[Signal, ...]
 ) -> None:
     monkeypatch.setattr(trial, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(trial, "HANG_SECONDS", 0.01)
-    (found,) = tried(["all"], ScriptedChild(code=None))
-    assert (found.state, found.why) == ("not tried", "It reported nothing for 0 s.")
+    silent = ScriptedChild(*messages, code=None)
+    found = tried(["all", "captured"], silent, ScriptedChild(EQUAL, code=None))
+    why = "It reported nothing for 0 s."
+    assert found == [Result("all", "not tried", why, inconclusive=1), EQUAL.result]
+    assert silent.killed
+
+
+@pytest.mark.parametrize(
+    ("messages", "code", "why"),
+    [
+        ((Signal.ALIVE,), -signal.SIGKILL, "Its process was killed (SIGKILL)."),
+        ((Signal.ALIVE,), -signal.SIGTERM, "Its process was killed (SIGTERM)."),
+        ((), -signal.SIGSEGV, "Its process crashed (SIGSEGV)."),
+        ((), 1, "Its process ended with code 1."),
+    ],
+    ids=["out of memory", "end of a session", "crash before the path", "no torch"],
+)
+def test_a_process_that_is_killed_or_never_comes_to_its_path_says_nothing_about_it(
+    tried: Any, messages: tuple[Signal, ...], code: int, why: str
+) -> None:
+    (found,) = tried(["captured"], ScriptedChild(*messages, code=code))
+    assert found == Result("captured", "not tried", why, inconclusive=1)
+
+
+def test_a_key_press_as_a_process_ends_loses_no_result(tried: Any) -> None:
+    ended = ScriptedChild(Signal.ALIVE, EQUAL)
+    assert tried(["captured"], ended, busy=lambda: True) == [EQUAL.result]
 
 
 def test_while_the_user_talks_a_process_pauses_and_no_hang_is_counted(
@@ -108,6 +128,54 @@ def test_a_process_that_cannot_start_is_tried_again_later() -> None:
     assert "Resource temporarily unavailable" in found.why
 
 
+class Faulty:
+    """Stands in for the measurement of a path."""
+
+    def __init__(self, begins: Exception | None, measures: Exception) -> None:
+        if begins:
+            raise begins
+        self._measures = measures
+
+    def result(self) -> Result:
+        raise self._measures
+
+
+FULL = "It needs 2 GB of free GPU memory."
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "why"),
+    [
+        (NotNumbers(), "different", "A logit is not a number."),
+        (RuntimeError("CUDA error: an illegal\nmore"), "failed", "CUDA error: an illegal."),
+        (ModelError("The kernels are wrong."), "failed", "The kernels are wrong."),
+        (torch.OutOfMemoryError("CUDA out of memory."), "not tried", FULL),
+        (ModelError("The kernels failed: CUDA out of memory"), "not tried", FULL),
+        (MemoryError(), "not tried", "The machine has too little memory."),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_only_what_a_path_does_counts_as_its_failure(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, state: str, why: str
+) -> None:
+    setup: Any = Setup("all")
+    monkeypatch.setattr(trial_process, "Measuring", lambda *_: Faulty(None, error))
+    found = trial_process.judge(setup, setup)
+    assert (found.state, found.why) == (state, why)
+    assert found.inconclusive == isinstance(error, MemoryError)
+
+
+def test_an_error_before_the_path_is_reached_is_none_of_the_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setup: Any = Setup("all")
+    error = RuntimeError("CUDA unknown error")
+    monkeypatch.setattr(trial_process, "Measuring", lambda *_: Faulty(error, error))
+    why = "The trial could not begin: CUDA unknown error."
+    found = trial_process.judge(setup, setup)
+    assert found == Result("all", "not tried", why, inconclusive=1)
+
+
 # A real process, with the tiny shape and a tape in place of CUDA graphs.
 
 TAPED = """
@@ -149,5 +217,6 @@ def test_a_real_process_finds_the_captured_path_equal_and_the_faulty_ones_out() 
 
 @pytest.mark.slow
 def test_without_a_gpu_a_real_process_says_so() -> None:
-    (found,) = run_trial(["captured"], tiny=True)
-    assert (found.state, found.why) == ("failed", "there is no CUDA device")
+    (found,) = run_trial(["captured"])
+    why = "The trial could not begin: there is no CUDA device."
+    assert found == Result("captured", "not tried", why, inconclusive=1)

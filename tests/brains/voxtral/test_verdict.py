@@ -55,6 +55,33 @@ def test_what_did_not_fit_is_tried_at_the_next_start_and_failures_are_not() -> N
     assert verdict.with_result(equal("all", 2.1)).untried == ["overlapped"]
 
 
+def test_a_path_without_a_judgement_is_tried_at_three_starts_and_then_has_failed(
+    tmp_path: Path,
+) -> None:
+    file, hung = tmp_path / "trial.json", Result("all", "not tried", "It hung.", inconclusive=1)
+    write_verdict(file, Verdict(KEY, ()))
+    kept: list[Result] = []
+    for _ in range(3):
+        verdict = read_verdict(file, KEY)
+        assert "all" in verdict.untried
+        # A start at which the time was up before says nothing, and forgets nothing.
+        for found in (hung, Result("all", "not tried", "No time.")):
+            verdict = verdict.with_result(found) if "all" in verdict.untried else verdict
+        write_verdict(file, verdict)
+        kept += verdict.results
+    assert [(result.state, result.inconclusive) for result in kept] == [
+        ("not tried", 1), ("not tried", 2), ("failed", 3)
+    ]  # fmt: skip
+    assert kept[-1].why == "It hung. 3 trials had no result."
+    assert "all" not in read_verdict(file, KEY).untried
+
+
+def test_a_judgement_forgets_the_trials_without_one() -> None:
+    hung = Result("captured", "not tried", "It hung.", inconclusive=1)
+    verdict = Verdict(KEY, ()).with_result(hung).with_result(hung)
+    assert verdict.with_result(equal("captured", 2.6)).results == (equal("captured", 2.6),)
+
+
 def test_a_verdict_is_read_as_it_was_written(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "trial.json"
     verdict = Verdict(KEY, (equal("captured", 2.6), Result("all", "failed", "No compiler.")))

@@ -71,18 +71,16 @@ class Proving:
 
     def try_paths(self, stopped: threading.Event) -> None:
         """Run the trial until its end, or until `stopped`. Keep each result."""
-        before = self.verdict.fastest
+        before, paths = self.verdict.fastest, self.verdict.untried
         results = run_trial(
-            self.verdict.untried,
+            paths,
             fp8=self.verdict.key.quantization == "fp8",
             busy=lambda: self._brain.busy, stopped=stopped, start=self._start,
         )  # fmt: skip
-        refused: list[Result] = []
         for result in results:
             self._keep(self.verdict.with_result(result))
-            if result.state in ("different", "failed"):
-                refused.append(result)
-        if refused:
+        tried = (result for result in self.verdict.results if result.path in paths)
+        if refused := [result for result in tried if result.state in ("different", "failed")]:
             self._notify(_refusal(refused))
         new = self.verdict.fastest
         if new and new != before and new.token and new.plain_token:

@@ -29,7 +29,11 @@ POLL_SECONDS = 0.05
 """Time after which a process pauses because the user began to talk."""
 
 HANG_SECONDS = 120.0
-"""A process that reports nothing for so long hangs. Compiling the kernels takes less."""
+"""A process that reports nothing for so long hangs, or a busy machine starves it. Compiling the
+kernels takes less."""
+
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU)
+"""Signals that a system or a user sends, and that no fault of a path raises."""
 
 SERVE = (
     "import sys; from multiprocessing.connection import Connection; "
@@ -73,6 +77,11 @@ class Child:
     wait: Callable[[], int]
     """end it, and return its exit code"""
 
+    def send(self, message: object) -> None:
+        """Send `message`, unless the process has ended. Its last message can still be received."""
+        with suppress(OSError):
+            self.pipe.send(message)
+
 
 Start: TypeAlias = "Callable[[], Child]"
 
@@ -106,7 +115,8 @@ def run_trial(
     """Try each of `paths` and yield its result; end early, without the rest, once `stopped`.
 
     While `busy()` is true the processes pause. Paths that do not fit into `seconds` of GPU time are
-    yielded as not tried. `tiny`: see Setup. Blocks; beside a conversation it needs a thread.
+    yielded as not tried, and so are those whose process hung, was killed, or never came to its path
+    (see Result.inconclusive). `tiny`: see Setup. Blocks; beside a conversation it needs a thread.
     """
     stopped = stopped or Flag()
     for path in paths:
@@ -130,35 +140,41 @@ def _try(setup: Setup, busy: Callable[[], bool], stopped: Flag, start: Start) ->
     with _ended(child):
         silent, paused, begun = 0.0, False, False
         try:
-            child.pipe.send(setup)
+            child.send(setup)
             while not stopped.is_set():
                 if busy() != paused:
                     paused = not paused
-                    child.pipe.send(Signal.PAUSE if paused else Signal.RESUME)
+                    child.send(Signal.PAUSE if paused else Signal.RESUME)
                 if child.pipe.poll(POLL_SECONDS):
-                    silent, begun = 0.0, True
                     message = child.pipe.recv()
+                    silent, begun = 0.0, True
                     if isinstance(message, Found):
                         return message
                 elif not paused:
                     silent += POLL_SECONDS
                     if silent > HANG_SECONDS:
                         why = f"It reported nothing for {HANG_SECONDS:.0f} s."
-                        # Before it has begun, it only waits for a busy machine.
-                        state = "failed" if begun else "not tried"
-                        return Found(Result(setup.path, state, why), 0.0)
+                        return _inconclusive(setup.path, why)
         except (EOFError, OSError):
-            return Found(Result(setup.path, "failed", _end(child.wait())), 0.0)
+            code = child.wait()
+            if not begun or -code in FROM_OUTSIDE:
+                return _inconclusive(setup.path, _end(code))
+            return Found(Result(setup.path, "failed", _end(code)), 0.0)
     return None
+
+
+def _inconclusive(path: FastPath, why: str) -> Found:
+    return Found(Result(path, "not tried", why, inconclusive=1), 0.0)
 
 
 def _end(code: int) -> str:
     """Return a sentence for the exit code of a process."""
     if code >= 0:
         return f"Its process ended with code {code}."
+    what = "was killed" if -code in FROM_OUTSIDE else "crashed"
     with suppress(ValueError):
-        return f"Its process crashed ({signal.Signals(-code).name})."
-    return f"Its process crashed (signal {-code})."
+        return f"Its process {what} ({signal.Signals(-code).name})."
+    return f"Its process {what} (signal {-code})."
 
 
 @contextmanager

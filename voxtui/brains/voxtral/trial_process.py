@@ -29,6 +29,7 @@ from voxtui.brains.voxtral.audio_tower import AudioTower
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.equality import Comparison, relative_bound
+from voxtui.brains.voxtral.failures import first_line, is_full
 from voxtui.brains.voxtral.generate import NotNumbers, ReplyGenerator
 from voxtui.brains.voxtral.prompt import BEGIN_AUDIO, BOS, END_INST, EOS, INST, Clip, PromptIds
 from voxtui.brains.voxtral.random_weights import random_model, tiny_config, true_config
@@ -169,30 +170,34 @@ def serve(pipe: Connection) -> None:
 
 def judge(setup: Setup, budget: Budget) -> Result:
     """Return what this machine makes of the path. Raises no error of the path."""
-    path = setup.path
+    path, measuring = setup.path, None
     try:
-        return Measuring(setup, budget).result()
+        measuring = Measuring(setup, budget)
+        return measuring.result()
     except OutOfTime:
         return Result(path, "not tried", f"It did not fit into {setup.seconds:.0f} s of GPU time.")
-    except torch.OutOfMemoryError:
-        why = f"It needs {MEMORY / 1e9:g} GB of free GPU memory."
-        return Result(path, "not tried", why)
     except NotNumbers:
         return Result(path, "different", "A logit is not a number.")
-    except ModelError as error:
-        return Result(path, "failed", error.message)
+    except MemoryError:
+        return Result(path, "not tried", "The machine has too little memory.", inconclusive=1)
     except Exception as error:  # noqa: BLE001 - whatever it is, the path is not used
-        lines = (str(error).strip() or type(error).__name__).splitlines()
-        return Result(path, "failed", lines[0])
+        if is_full(error):
+            return Result(path, "not tried", f"It needs {MEMORY / 1e9:g} GB of free GPU memory.")
+        why = f"{first_line(error)}."
+        if measuring is None:  # the path was not reached
+            return Result(path, "not tried", f"The trial could not begin: {why}", inconclusive=1)
+        return Result(path, "failed", why)
 
 
 class Measuring:
-    """The plain path and a fast one, on the same weights."""
+    """The plain path and a fast one, on the same weights. Until `result` the fast one is unused."""
 
     def __init__(self, setup: Setup, budget: Budget) -> None:
         self._setup, self._budget = setup, budget
         self._scale = TINY if setup.tiny else TRUE
         self._device = device = best_device()
+        if device.type != "cuda" and not setup.tiny:
+            raise ModelError("there is no CUDA device")
         self._random = np.random.default_rng(0)
         self._clips = 0
         if device.type == "cuda":
@@ -213,10 +218,10 @@ class Measuring:
             fp8.quantise(self._plain)
         self._fast = copy.copy(self._plain)
         self._plain = fp8.without_kernels(self._plain)
-        if kernels := step.kernels_of(setup.path):
-            step.enable(self._fast, kernels)
 
     def result(self) -> Result:
+        if kernels := step.kernels_of(self._setup.path):
+            step.enable(self._fast, kernels)
         comparison = self._compare()
         if comparison.why:
             return self._result("different", comparison)

@@ -6,7 +6,7 @@ Needs no torch, so that `voxtui doctor` can show it at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from operator import itemgetter
 from pathlib import Path
@@ -27,6 +27,10 @@ step, or for the whole step with overlapping launches."""
 PLAIN = "plain"
 
 State = Literal["equal", "different", "failed", "not tried"]
+
+INCONCLUSIVE_TRIALS = 3
+"""Trials in a row that may end without a judgement. A busy machine can starve or kill one, so one
+says nothing; but a path that really hangs must not be tried at each start for ever."""
 
 LARGEST_BYTES = 100_000
 
@@ -66,6 +70,8 @@ class Result:
     """largest difference of a logit, as a share of the bound"""
     flips: int = 0
     """steps with another likeliest token, each within the bound"""
+    inconclusive: int = 0
+    """latest trials in a row that ended without a judgement, though there was time and memory"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +110,19 @@ class Verdict:
         return [path for path in PATHS if path not in judged]
 
     def with_result(self, new: Result) -> Verdict:
-        """Return a copy in which `new` replaces an older result of its path."""
-        found = {result.path: result for result in (*self.results, new)}
+        """Return a copy in which `new` replaces an older result of its path.
+
+        The last of INCONCLUSIVE_TRIALS counts as a failure.
+        """
+        found = {result.path: result for result in self.results}
+        old = found.get(new.path)
+        if new.state == "not tried":
+            before = old.inconclusive if old and old.state == "not tried" else 0
+            new = replace(new, inconclusive=before + new.inconclusive)
+            if new.inconclusive >= INCONCLUSIVE_TRIALS:
+                why = f"{new.why} {new.inconclusive} trials had no result."
+                new = replace(new, state="failed", why=why)
+        found[new.path] = new
         return Verdict(self.key, tuple(found[path] for path in PATHS if path in found))
 
     def without(self, path: FastPath, why: str) -> Verdict:
