@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.deadline import SECONDS
-from voxtui.controls import PartMakers
+from voxtui.controls.local import PartMakers
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,

@@ -18,7 +18,8 @@ from tests.fakes import (
     part_makers,
 )
 from tests.ui.pseudo_terminal import until
-from voxtui.controls import ClipEnded, Controls, LocalControls, Refused
+from voxtui.controls.engine import ClipEnded, Controls, Refused
+from voxtui.controls.local import LocalControls
 from voxtui.dialogue.events import (
     ChangeFailed,
     LoadFailed,

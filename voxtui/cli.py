@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -490,29 +489,9 @@ def doctor(options: Options, part: str | None, loopback: bool, as_json: bool) ->
 def show_config(options: Options, as_json: bool) -> None:
     """Print the settings in force, and where each comes from."""
     loaded = options.load()
-    if as_json:
-        file = str(loaded.path) if loaded.path else None
-        told = {s.key: {"value": s.value, "source": s.source} for s in loaded.settings}
-        retired = {s.key: s.source for s in loaded.retired}
-        told = {"file": file, "settings": told, "retired": retired}
-        click.echo(json.dumps(told, ensure_ascii=False))
-        return
-    from voxtui.settings.paths import user_config_file, user_folders
-    from voxtui.settings.save import toml_value
-    from voxtui.settings.sources import RETIRED_KEYS
-    from voxtui.skills.kept import reminders_file, timers_file
+    from voxtui.commands.config import show, show_json
 
-    where = loaded.path or f"none (put one at {user_config_file()} or ./voxtui.toml)"
-    click.echo(f"# file: {where}")
-    kept = user_folders().user_data_path
-    click.echo(f"# your timers and reminders: {timers_file(kept)}, {reminders_file(kept)}")
-    lines = [f"{setting.key} = {toml_value(setting.value)}" for setting in loaded.settings]
-    width = max(len(line) for line in lines if len(line) < 60)
-    for line, setting in zip(lines, loaded.settings, strict=True):
-        click.echo(f"{line:<{width}}  # {setting.source}")
-    for setting in loaded.retired:
-        new = RETIRED_KEYS[setting.key]
-        click.echo(f"# retired: {setting.key} ({setting.source}); {new} replaces it")
+    (show_json if as_json else show)(loaded)
 
 
 @cli.group(cls=InOrder, invoke_without_command=True)

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from voxtui.controls import Refused
+from voxtui.controls.engine import Refused
 
 
 @dataclass(frozen=True, slots=True)

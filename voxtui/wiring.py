@@ -14,7 +14,8 @@ from voxtui.errors import DeviceError, ModelError, how_to_install
 if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
-    from voxtui.controls import OpenClip, PartMakers, Speak
+    from voxtui.controls.clips import OpenClip, Speak
+    from voxtui.controls.local import PartMakers
     from voxtui.dialogue.commands import ReplaceParts
     from voxtui.dialogue.data import Samples
     from voxtui.dialogue.engine import Engine
@@ -377,7 +378,7 @@ def clip_opener(config: Config) -> OpenClip:
 def part_makers() -> PartMakers:
     """Return what makes the parts that a front end lets a person choose."""
     from voxtui.audio.devices import choices, list_devices
-    from voxtui.controls import PartMakers
+    from voxtui.controls.local import PartMakers
 
     return PartMakers(
         microphone=lambda config: _microphone(config.audio.input, config),

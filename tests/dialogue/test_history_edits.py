@@ -7,7 +7,7 @@ import pytest
 
 from tests.dialogue.talking import SPEECH, Talk, talking
 from tests.fakes import FakeSpeaker, ScriptedBrain, frames
-from voxtui.controls import Controls
+from voxtui.controls.engine import Controls
 from voxtui.dialogue.data import FRAME_SECONDS, Token, Utterance
 from voxtui.dialogue.events import Captured, SpokenUpTo, TurnFinished, TurnStarted, UserWords
 from voxtui.dialogue.history import History

@@ -14,7 +14,7 @@ from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
 from voxtui.audio.devices import list_devices
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.controls import PartMakers
+from voxtui.controls.local import PartMakers
 from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine

@@ -9,7 +9,7 @@ from textual import events
 
 from tests.ui.conftest import screen
 from tests.ui.pseudo_terminal import AppInTerminal
-from voxtui.controls import Refused
+from voxtui.controls.engine import Refused
 from voxtui.dialogue.events import ReplyText, State, StateChanged, UserWords
 from voxtui.settings.schema import Config, KeysConfig, UiConfig
 from voxtui.slash_commands import COMMANDS, matching, parse

@@ -16,7 +16,8 @@ from tests.fakes import (
     frames,
 )
 from tests.ui.conftest import CLIPS, Screen
-from voxtui.controls import OpenClip, PartMakers
+from voxtui.controls.clips import OpenClip
+from voxtui.controls.local import PartMakers
 from voxtui.dialogue.events import State
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp

@@ -20,7 +20,8 @@ from voxtui.bench.server import ON_LOOPBACK, started
 from voxtui.bench.tables import number, spread_json
 from voxtui.bench.word_errors import word_errors
 from voxtui.brains.remote.brain import find_model
-from voxtui.brains.remote.connection import Endpoint, StatusError, error_text
+from voxtui.brains.remote.connection import error_text
+from voxtui.brains.remote.endpoint import Endpoint, StatusError
 from voxtui.errors import InputError, RemoteError, one_line
 from voxtui.records.metrics import spread
 from voxtui.settings.schema import Config

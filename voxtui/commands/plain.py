@@ -17,15 +17,9 @@ import click
 
 from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.commands.text import clipboard_text
-from voxtui.controls import (
-    ClipEnded,
-    ControlEvent,
-    LocalControls,
-    MakeEngine,
-    OpenClip,
-    PartMakers,
-    Refused,
-)
+from voxtui.controls.clips import OpenClip
+from voxtui.controls.engine import ClipEnded, ControlEvent, MakeEngine, Refused
+from voxtui.controls.local import LocalControls, PartMakers
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import (

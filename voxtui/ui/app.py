@@ -18,16 +18,9 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 from textual.message import Message
 
-from voxtui.controls import (
-    ClipEnded,
-    ControlEvent,
-    LocalControls,
-    MakeEngine,
-    OpenClip,
-    PartMakers,
-    Refused,
-    Severity,
-)
+from voxtui.controls.clips import OpenClip
+from voxtui.controls.engine import ClipEnded, ControlEvent, MakeEngine, Refused, Severity
+from voxtui.controls.local import LocalControls, PartMakers
 from voxtui.dialogue.events import (
     Caption,
     Captured,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from voxtui.controls import ControlEvent
+from voxtui.controls.engine import ControlEvent
 from voxtui.dialogue.events import ReplyText
 
 CHARACTERS_AT_ONCE = 4000

@@ -13,7 +13,8 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from voxtui.commands.text import clipboard_text
-from voxtui.controls import LocalControls, Refused, Severity
+from voxtui.controls.engine import Refused, Severity
+from voxtui.controls.local import LocalControls
 from voxtui.dialogue.events import Event, Notice, State
 from voxtui.dialogue.given import GivenText
 from voxtui.errors import InputError, ModelMissing, VoxtuiError

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
 
-from voxtui.controls import LocalControls, Refused, Severity
+from voxtui.controls.engine import Refused, Severity
+from voxtui.controls.local import LocalControls
 from voxtui.dialogue.events import ChangeFailed, Event, Loaded
 from voxtui.dialogue.level import MONITOR
 from voxtui.errors import ConfigError, ModelError

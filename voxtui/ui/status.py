@@ -9,7 +9,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from voxtui.controls import LocalControls, Severity
+from voxtui.controls.engine import Severity
+from voxtui.controls.local import LocalControls
 from voxtui.dialogue.events import Loaded, Reading, State
 from voxtui.dialogue.level import decibels, diagnose_level
 from voxtui.dialogue.listening import ENDING_SECONDS

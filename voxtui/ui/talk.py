@@ -9,7 +9,8 @@ from functools import partial
 from textual.timer import Timer
 from textual.widget import Widget
 
-from voxtui.controls import LocalControls, Refused
+from voxtui.controls.engine import Refused
+from voxtui.controls.local import LocalControls
 from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
 
 

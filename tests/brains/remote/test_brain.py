@@ -16,6 +16,7 @@ from tests.brains.remote.conftest import refused, replied, utterance, warm, writ
 from tests.fakes import SECONDS, Flag
 from tests.openai_server import FakeServer, event, returns, says, sends, serving
 from voxtui.brains.remote import connection as wire
+from voxtui.brains.remote import endpoint
 from voxtui.brains.remote.brain import RemoteBrain
 from voxtui.dialogue.data import Token, UserTranscript
 from voxtui.dialogue.interfaces import Manner, PastTurn
@@ -383,7 +384,7 @@ def test_a_server_that_was_down_at_the_start_is_asked_for_its_model_later(server
 
 
 def test_an_unencrypted_connection_has_a_notice(make, monkeypatch):
-    monkeypatch.setattr(wire, "is_loopback", lambda url: False)
+    monkeypatch.setattr(endpoint, "is_loopback", lambda url: False)
     warm(make())
     assert "not encrypted" in make.notices[0]
 

@@ -15,6 +15,7 @@ from tests.brains.remote.conftest import KEY, free_port, refused, replied, utter
 from tests.fakes import SECONDS, Flag
 from tests.openai_server import CERTIFICATE, event, returns, says, sends, serving
 from voxtui.brains.remote import connection as wire
+from voxtui.brains.remote import endpoint
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
@@ -144,7 +145,7 @@ def test_a_request_abandoned_while_connecting_is_not_sent():
 
 
 def test_a_slow_warm_up_request_delays_a_turn_by_a_limited_time(server, make, monkeypatch):
-    monkeypatch.setattr(wire, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(endpoint, "BUSY_SECONDS", 0.1)
     brain = warm(make())
     server.answers["models"] = lambda exchange: exchange.until_hung_up()
     brain.listen((), Recording(), Flag())
@@ -187,7 +188,7 @@ def test_serialising_a_request_is_not_network_time(server, monkeypatch):
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead)
     monkeypatch.setattr(wire, "time", clock)
-    there, timing = wire.Endpoint(server.url, timeout_s=1000.0), wire.Timing()
+    there, timing = endpoint.Endpoint(server.url, timeout_s=1000.0), endpoint.Timing()
     assert any(there.request("POST", "chat/completions", timing, json=Slow(model="a-model")))
     there.close()
     assert ahead
@@ -423,7 +424,7 @@ def test_a_server_without_tls_cannot_be_connected_to(server, make):
 
 
 def test_a_server_that_does_not_answer_the_tls_handshake_is_given_up(make, monkeypatch):
-    monkeypatch.setattr(wire, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(endpoint, "CONNECT_SECONDS", 0.1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

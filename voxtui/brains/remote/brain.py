@@ -15,14 +15,8 @@ from typing import Any
 import msgspec
 
 from voxtui.brains.prompting import after_clock, instruction, paragraphs
-from voxtui.brains.remote.connection import (
-    SEND_LESS,
-    Endpoint,
-    Json,
-    StatusError,
-    Timing,
-    error_text,
-)
+from voxtui.brains.remote.connection import Json, error_text
+from voxtui.brains.remote.endpoint import SEND_LESS, Endpoint, StatusError, Timing
 from voxtui.brains.reply_language import ReplyLanguage
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress

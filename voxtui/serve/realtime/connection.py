@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from voxtui.controls import Refused
+from voxtui.controls.engine import Refused
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import StateChanged
 from voxtui.serve.guard import token_of

@@ -11,7 +11,7 @@ from voxtui.serve.realtime.events import CreateItem, Item, TruncateItem, item_of
 from voxtui.serve.realtime.settings import invalid
 
 if TYPE_CHECKING:
-    from voxtui.controls import Controls
+    from voxtui.controls.engine import Controls
 
 MOST_ITEMS = 1000
 

@@ -10,7 +10,7 @@ from voxtui.dialogue.data import FRAME_SECONDS, Frame
 from voxtui.serve.realtime.line import Frames
 
 if TYPE_CHECKING:
-    from voxtui.controls import Controls
+    from voxtui.controls.engine import Controls
     from voxtui.dialogue.data import Samples
 
 MUTED = 1e-3

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from voxtui.audio.pcm import PcmStream
-from voxtui.controls import ControlEvent, Controls, MakeEngine, Refused
+from voxtui.controls.engine import ControlEvent, Controls, MakeEngine, Refused
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.events import (
     Caption,

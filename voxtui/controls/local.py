@@ -1,25 +1,19 @@
-"""The verbs of the user, written once for every front end.
-
-`Controls` drives an engine and needs no device: frames may come from any source. `LocalControls`
-adds what a front end on this machine offers: the microphone, devices, clips, settings, the record.
-Both belong to one thread, the front end's. It passes each event to `take` before it shows it.
-"""
+"""What a person can do on this machine: talk, choose devices and models, play clips, save."""
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from voxtui.dialogue.data import MICROPHONE, Frame, Token
+from voxtui.controls.clips import ClipPlayer, OpenClip
+from voxtui.controls.engine import ClipEnded, ControlEvent, Controls, MakeEngine, Refused
+from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.events import (
     ChangeFailed,
-    Event,
     Loaded,
     LoadFailed,
     MicrophoneLost,
@@ -30,33 +24,17 @@ from voxtui.dialogue.events import (
     TurnFinished,
     TurnStarted,
 )
-from voxtui.dialogue.interfaces import PastTurn
-from voxtui.errors import DeviceError, InputError, ModelMissing, VoxtuiError
+from voxtui.errors import DeviceError, ModelMissing, VoxtuiError
 from voxtui.records.session import Record, saved_sessions
 from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
 
 if TYPE_CHECKING:
-    from voxtui.audio.clips import Listener
     from voxtui.audio.devices import Device
     from voxtui.dialogue.commands import ReplaceParts
-    from voxtui.dialogue.engine import Engine
-    from voxtui.dialogue.given import GivenText
-    from voxtui.dialogue.interfaces import Brain, Manner, Microphone, Speaker, Voice
+    from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
     from voxtui.dialogue.loaders import Loaders
-    from voxtui.settings.schema import Config, VadConfig
-
-Severity: TypeAlias = Literal["information", "warning", "error"]
-
-MakeEngine: TypeAlias = Callable[[Callable[[Event], object]], "Engine"]
-"""Makes an engine that reports its events to the given function."""
-
-Speak: TypeAlias = Callable[["Listener", threading.Event], object]
-"""Speaks a clip in real time, on the calling thread, until it ends or the flag is set."""
-
-OpenClip: TypeAlias = Callable[[Path], Speak]
-"""Reads a clip. Raises InputError."""
-
+    from voxtui.settings.schema import Config
 
 MODEL_KEYS = frozenset(
     (
@@ -68,26 +46,6 @@ MODEL_KEYS = frozenset(
     )
 )
 """Config keys whose new value loads a model."""
-
-
-class Refused(Exception):
-    """Something cannot be done now. The message is one sentence or two for the user."""
-
-    def __init__(self, message: str, severity: Severity = "warning") -> None:
-        super().__init__(message)
-        self.severity: Severity = severity
-
-
-@dataclass(frozen=True, slots=True)
-class ClipEnded:
-    """A sample clip was spoken, was stopped, or could not be read."""
-
-    clip: threading.Event = field(repr=False)
-    """the flag that would have stopped it"""
-    error: str = ""
-
-
-ControlEvent: TypeAlias = Event | ClipEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,221 +63,6 @@ class PartMakers:
     reload: Callable[[Config, Callable[[str], object], bool], ReplaceParts]
     devices: Callable[[], Sequence[Device]]
     cancels_echo: Callable[[Config], bool]
-
-
-class Controls:
-    """Drives an engine for any front end, also without a microphone, clips or a screen."""
-
-    def __init__(self, make_engine: MakeEngine, deliver: Callable[[ControlEvent], object]) -> None:
-        """`deliver` gets every event, on several threads, and returns at once."""
-        self.engine = make_engine(deliver)
-        self.failed: VoxtuiError | None = None
-        """why no model is loaded"""
-        self._unfinished: set[int] = set()
-        self._inserted = itertools.count(-1, -1)
-
-    @property
-    def state(self) -> State:
-        return self.engine.state
-
-    @property
-    def busy(self) -> bool:
-        """True while a turn that was begun here has not finished."""
-        return bool(self._unfinished)
-
-    def start(self) -> None:
-        """Load the models, on the engine's thread."""
-        self.engine.start()
-
-    def close(self, seconds: float | None = None) -> None:
-        """End everything. Wait for the parts no longer than `seconds`."""
-        self.engine.close(seconds)
-
-    def take(self, event: ControlEvent) -> None:
-        """Update the state from an event of the engine. Call it before the event is shown."""
-        match event:
-            case LoadFailed(error):
-                self.failed = error
-            case Loaded():
-                self.failed = None
-            case TurnFinished(turn):
-                # A turn finishes before the next one begins.
-                older = {number for number in tuple(self._unfinished) if number <= turn.number}
-                self._unfinished -= older
-            case _:
-                pass
-
-    def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
-        """Begin an utterance whose frames come from `source`. Returns the number of its turn.
-
-        It ends an answer in progress. `at`: in monotonic seconds, as everywhere here. `paced`
-        False: the frames come faster than in real time. Raises Refused.
-        """
-        self._require_model()
-        return self._began(self.engine.talk(at, source, paced))
-
-    def push_frame(self, frame: Frame) -> None:
-        """Add the next frame of any source. Any thread."""
-        self.engine.push_frame(frame)
-
-    def release(
-        self, at: float | None = None, turn: int | None = None, answers: bool = True
-    ) -> None:
-        """End the utterance of `turn`, or the one in progress, at `at`, and answer it.
-
-        `answers` False: it only enters the conversation, at once and with the frames it has.
-        """
-        self.engine.release(at, turn, answers)
-
-    def answer(self, manner: Manner | None = None) -> int:
-        """Answer the conversation as it stands, `manner` being of this answer only.
-
-        Returns the number of the turn, which is that of an utterance that was kept just before.
-        Raises Refused.
-        """
-        self._require_model()
-        return self._began(self.engine.answer(manner))
-
-    def use_manner(
-        self, manner: Manner, answers: bool = True, vad: VadConfig | None = None
-    ) -> None:
-        """Answer in this manner from now on, and listen as `vad` says; None: as before.
-
-        `answers` False: hands-free speech is only kept.
-        """
-        self.engine.use_manner(manner, answers, vad)
-
-    def insert_text(self, user: bool, text: str, after: int | None, first: bool = False) -> int:
-        """Put a text of the user, or a reply, into the conversation. Returns its number.
-
-        It follows turn `after`; None: it is the last, or the `first`.
-        """
-        number = next(self._inserted)
-        said, reply = (text, ()) if user else ("", (Token(text),))
-        turn = PastTurn(said, None, reply, number=number)
-        self.engine.edit(lambda history: history.insert(turn, after, first))
-        return number
-
-    def delete(self, turn: int, user: bool) -> None:
-        """Remove the part of the user, or the reply, of a turn from the conversation."""
-        self.engine.edit(
-            lambda history: history.remove_input(turn) if user else history.cut(turn, None)
-        )
-
-    def truncate(self, turn: int, seconds: float) -> None:
-        """Keep of a finished reply what was heard in the first `seconds` of its speech."""
-        self.engine.truncate(turn, seconds)
-
-    def cancel(self, turn: int | None = None) -> None:
-        """Discard the utterance of `turn` or end its answer; None: of the newest turn."""
-        self.engine.cancel(turn)
-
-    def send_text(self, text: str, at: float | None = None) -> int:
-        """Answer `text`. Returns the number of its turn. Raises Refused."""
-        self._require_model()
-        return self._began(self.engine.send_text(text, at))
-
-    def give(self, given: GivenText) -> None:
-        """Add a text to the conversation, to talk about. Raises Refused if it is empty."""
-        if not given.text.strip():
-            raise Refused(f"There is no text in {given.name}.")
-        self.engine.give(given)
-
-    def typing(self, text: str) -> None:
-        """Let the brain prepare for `text`, which is being typed; empty: for none."""
-        self.engine.typing(text)
-
-    def redo(self, turn: int, text: str | None = None, at: float | None = None) -> int:
-        """Answer the input of `turn` once more, or `text` instead of it.
-
-        The newest exchange is replaced; an older one is asked again at the end. Returns the new
-        turn's number. Raises Refused.
-        """
-        self._require_model()
-        return self._began(self.engine.redo(turn, text, at))
-
-    def silence(self) -> bool:
-        """End the sentence of a timer or reminder. Return False if none is spoken."""
-        return self.engine.silence()
-
-    def new_conversation(self) -> None:
-        """End an answer in progress and empty the history."""
-        self.engine.new_conversation()
-
-    def _began(self, turn: int) -> int:
-        self._unfinished.add(turn)
-        return turn
-
-    def _require_model(self) -> None:
-        if self.failed:
-            raise Refused("No model is loaded. Text is kept until one is.", "error")
-        if self.state is State.LOADING:
-            raise Refused("Still loading. Text is kept until that is done.", "information")
-
-
-class ClipPlayer:
-    """Plays sample clips, each on a thread of its own, as if they were spoken."""
-
-    def __init__(
-        self,
-        clips: Sequence[tuple[str, Path]],
-        open_clip: OpenClip | None,
-        listener: Listener,
-        deliver: Callable[[ControlEvent], object],
-    ) -> None:
-        self.names = [name for name, _ in clips] if open_clip else []
-        self._paths = [path for _, path in clips]
-        self._open_clip = open_clip
-        self._listener = listener
-        self._deliver = deliver
-        self._running: set[threading.Event] = set()
-
-    @property
-    def playing(self) -> bool:
-        return bool(self._running)
-
-    def check(self, number: int) -> None:
-        """Raise Refused, which names the clips, unless there is one of this number, from 1."""
-        if not self.names:
-            raise Refused("There are no sample clips.")
-        if not 0 < number <= len(self.names):
-            clips = ", ".join(f"{n} {name}" for n, name in enumerate(self.names, 1))
-            what = f"There is no sample clip {number}." if number else "Which sample clip?"
-            raise Refused(f"{what} There are: {clips}.")
-
-    def play(self, number: int) -> None:
-        """Read a clip, then stop the ones before it and speak it. Return at once."""
-        stopped = threading.Event()
-        earlier = tuple(self._running)
-        self._running.add(stopped)
-        threading.Thread(
-            target=self._play,
-            args=(self._paths[number - 1], stopped, earlier),
-            name="voxtui-clip",
-            daemon=True,
-        ).start()
-
-    def stop(self) -> None:
-        """Stop every clip, also one that is being read."""
-        for stopped in self._running:
-            stopped.set()
-
-    def take(self, ended: ClipEnded) -> None:
-        self._running.discard(ended.clip)
-
-    def _play(
-        self, path: Path, stopped: threading.Event, earlier: Sequence[threading.Event]
-    ) -> None:
-        assert self._open_clip is not None
-        error = ""
-        try:
-            speak = self._open_clip(path)  # an unreadable clip stops no other one
-            for clip in earlier:
-                clip.set()
-            speak(self._listener, stopped)
-        except (InputError, Refused) as why:
-            error = str(why)
-        self._deliver(ClipEnded(stopped, error))
 
 
 class LocalControls(Controls):
