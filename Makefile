@@ -34,7 +34,7 @@ test: $(VENV)/.installed-test test-packages
 	$(BIN)/python -m pytest -m "audio and not slow and not gpu" tests/audio
 
 test-slow: $(VENV)/.installed-test test-packages
-	$(BIN)/voxtui models fetch
+	$(BIN)/voxtui models fetch qwen2.5-coder-1.5b
 	$(BIN)/voxtui models fetch smollm2-135m
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow and not gpu and not audio"
 	$(BIN)/python -m pytest -m "slow and audio and not gpu"

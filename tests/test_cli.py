@@ -241,7 +241,7 @@ def test_a_missing_chat_model_is_named_with_the_command_that_fetches_it(voxtui):
     ran = voxtui("ask", str(QUESTION), "--json", "--speak", "answer.wav")
     assert sentence(ran) == (
         "voxtui: The chat model qwen2.5-coder-1.5b is not on this machine yet. "
-        "Run `voxtui models fetch qwen2.5-coder-1.5b`."
+        "Run `voxtui models fetch`."
     )
     assert list(voxtui.here.iterdir()) == []
 
@@ -381,7 +381,7 @@ def test_models_are_listed_with_size_licence_and_whether_they_are_here(voxtui):
 def test_doctor_exits_with_2_and_names_the_command_while_the_model_is_missing(voxtui):
     ran = voxtui("doctor")
     assert ran.returncode == 2
-    assert "voxtui models fetch qwen2.5-coder-1.5b" in ran.stdout
+    assert "Run `voxtui models fetch`." in ran.stdout
     assert ran.stdout.splitlines()[-1] == "No conversation is possible yet."
 
 

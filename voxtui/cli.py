@@ -535,7 +535,7 @@ def fetch(
 ) -> None:
     """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
 
-    Without NAME: the chat model that the configuration names.
+    Without NAME: the chat model that the configuration names, or the better of two that can be had.
     """
     config = options.load().config
     from voxtui.commands.models import fetch as fetch_model

@@ -206,7 +206,7 @@ def build_brain(
     """
     from voxtui.dialogue.loaders import Loaders
 
-    embedded = partial(_embedded, config, CHAT in may_download)
+    embedded = partial(_embedded, config, notify, CHAT in may_download)
     voxtral = partial(_voxtral, config, notify, VOXTRAL in may_download, trial_first)
     on_gpu = partial(_voxtral_on_gpu, config, notify, trial_first)
     loaders: dict[str, Loaders[Brain]] = {
@@ -238,10 +238,10 @@ def build_voice(config: Config, notify: Notify) -> Loaders[Voice] | None:
     return chosen if config.voice.engine == "auto" else chosen.with_first_made()
 
 
-def _embedded(config: Config, download_chat: bool) -> Brain:
+def _embedded(config: Config, notify: Notify, download_chat: bool) -> Brain:
     from voxtui.brains.embedded.brain import EmbeddedBrain
 
-    return EmbeddedBrain(config, download_chat)
+    return EmbeddedBrain(config, download_chat, notify)
 
 
 def _voxtral(config: Config, notify: Notify, may_download: bool, trial_first: bool) -> Brain:

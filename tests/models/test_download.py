@@ -41,6 +41,7 @@ def index(monkeypatch):
         monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
         monkeypatch.setenv("UV_DEFAULT_INDEX", f"{index.url}/simple")
         monkeypatch.setenv("HF_ENDPOINT", index.url)
+        monkeypatch.setattr("voxtui.models.hub.PROBE_SECONDS", SECONDS)
         yield index
 
 

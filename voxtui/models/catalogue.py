@@ -136,6 +136,10 @@ def _chat_model(
     )
 
 
+GENERAL, PACKAGED = "qwen2.5-1.5b", "qwen2.5-coder-1.5b"
+"""The chat models that AUTO stands for: the first if it is here, else the second. They are siblings
+with the same template, so a prompt may be made before it is known which one is here."""
+
 NO_THOUGHTS = "<think>\n\n</think>\n\n"
 """The opening of a reply of a model that thinks unless its thoughts are over already."""
 
@@ -143,7 +147,7 @@ CHAT_MODELS: dict[str, Model] = {
     model.name: model
     for model in (
         _chat_model(
-            name="qwen2.5-coder-1.5b",
+            name=PACKAGED,
             repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
             file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
             size=1_117_320_768,
@@ -156,15 +160,15 @@ CHAT_MODELS: dict[str, Model] = {
                 for n in range(1, 23)
             ),
             part_size=50 << 20,
-            note="the default: small, mostly sensible answers",
+            note="the default if the hub does not answer: small, mostly sensible answers",
         ),
         _chat_model(
-            name="qwen2.5-1.5b",
+            name=GENERAL,
             repository="Qwen/Qwen2.5-1.5B-Instruct-GGUF",
             file="qwen2.5-1.5b-instruct-q4_k_m.gguf",
             size=1_117_320_736,
             sha256="6a1a2eb6d15622bf3c96857206351ba97e1af16c30d7a74ee38970e434e9407e",
-            note="the general sibling of the default, from the hub only; not tried yet",
+            note="the default if the hub answers: the general sibling; not tried yet",
         ),
         _chat_model(
             name="qwen3-1.7b",

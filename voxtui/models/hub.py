@@ -20,7 +20,7 @@ from voxtui.models.store import BLOCK, RESUMES, open_regular, reason
 
 HUB = "https://huggingface.co"
 PROBE_SECONDS = 3.0
-"""time-out of `answers`"""
+"""time-out of `check`, for each address of the hub"""
 STALL_SECONDS = 30.0
 """seconds without a byte after which a connection counts as broken"""
 MAX_LISTING = 16 << 20
@@ -36,10 +36,6 @@ class HubError(ModelError):
 def listing(repository: str) -> list[ModelFile]:
     """Return the files of the latest commit of `repository`. Raises ModelError."""
     url = f"{_endpoint()}/api/models/{repository}/revision/main?blobs=true"
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise ModelError(
-            "HF_HUB_OFFLINE forbids requests to the hub.", "Unset it for the download."
-        )
     try:
         with urlopen(_request(url), timeout=STALL_SECONDS) as response:
             return list(_files(repository, json.loads(response.read(MAX_LISTING))))
@@ -51,13 +47,20 @@ def listing(repository: str) -> list[ModelFile]:
         raise HubError(f"Invalid response from the hub about {repository}.") from error
 
 
-def answers(file: ModelFile) -> bool:
-    """Return True if the hub offers `file`. Takes up to `PROBE_SECONDS`."""
+def check(file: ModelFile) -> None:
+    """Raise HubError unless the hub offers `file` and says so within `PROBE_SECONDS`."""
     try:
         with urlopen(_request(_url(file), "HEAD"), timeout=PROBE_SECONDS):
-            return True
-    except (OSError, HTTPException):
-        return False
+            return
+    except HTTPError as error:
+        raise _status_error(error, file.repository, file.name) from error
+    except (OSError, HTTPException) as error:
+        if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", 0), TimeoutError):
+            late = f"The hub does not answer within {PROBE_SECONDS:g} seconds."
+            raise HubError(late, "Check the network.") from error
+        if isinstance(error, URLError):
+            raise _connection_error(error) from error
+        raise HubError("The answer of the hub is invalid.") from error
 
 
 def append(partial: BinaryIO, file: ModelFile, report: Callable[[int], object]) -> None:
@@ -85,10 +88,15 @@ def hub_home() -> Path:
 def _request(url: str, method: str = "GET", **headers: str) -> Request:
     """Return a request. To the hub it carries the user's token, from the environment or its login.
 
-    A redirect to where the files are stored does not carry the token.
+    A redirect to where the files are stored does not carry the token. Raises HubError for a request
+    to the hub if the user forbids them.
     """
     request = Request(url, headers=headers, method=method)
-    if url.startswith(f"{_endpoint()}/") and (token := _token()):
+    if not url.startswith(f"{_endpoint()}/"):
+        return request
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise HubError("HF_HUB_OFFLINE forbids requests to the hub.", "Unset it for the download.")
+    if token := _token():
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     return request
 

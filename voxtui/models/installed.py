@@ -10,7 +10,9 @@ from pathlib import Path
 from voxtui.errors import ModelError, ModelMissing
 from voxtui.models.catalogue import (
     CHAT_MODELS,
+    GENERAL,
     KOKORO_MODEL,
+    PACKAGED,
     RECOGNISERS,
     Model,
     chat_model,
@@ -25,30 +27,39 @@ from voxtui.models.store import (
     has_changed,
     has_digest,
     has_size,
+    is_here,
     is_released,
     is_unchanged,
     partial_size,
 )
 from voxtui.settings.paths import user_path
-from voxtui.settings.schema import VoiceConfig
+from voxtui.settings.schema import AUTO, VoiceConfig
+
+
+def chat_model_name(named: str) -> str:
+    """Return the name or path that `brain.embedded.model` means; for AUTO the one that is here."""
+    if named != AUTO:
+        return named
+    return GENERAL if is_here(CHAT_MODELS[GENERAL]) else PACKAGED
 
 
 @access_errors()
-def model_file(name_or_path: str, beat: Callable[[], object] = lambda: None) -> Path:
-    """Return the file of a chat model by name, or of any .gguf file by path. Raises ModelError.
+def model_file(named: str, beat: Callable[[], object] = lambda: None) -> Path:
+    """Return the file that `brain.embedded.model` names. Raises ModelError.
 
     Hashes a file that changed since its last check; calls `beat` meanwhile, as `is_released` does.
     """
-    if name_or_path in CHAT_MODELS or (
-        "/" not in name_or_path and not name_or_path.endswith(".gguf")
-    ):
-        return _downloaded(chat_model(name_or_path), beat)
-    path = user_path(name_or_path)
+    name = chat_model_name(named)
+    if name in CHAT_MODELS or ("/" not in name and not name.endswith(".gguf")):
+        fetch = "voxtui models fetch" if named == AUTO else f"voxtui models fetch {name}"
+        return _downloaded(chat_model(name), fetch, beat)
+    path = user_path(name)
     check_gguf(path)
     return path
 
 
-def _downloaded(model: Model, beat: Callable[[], object]) -> Path:
+def _downloaded(model: Model, fetch: str, beat: Callable[[], object]) -> Path:
+    """Return the file of `model`. `fetch` is the command that an error names."""
     path, file = model.path, model.file
     assert file is not None
     problem = ""
@@ -60,7 +71,7 @@ def _downloaded(model: Model, beat: Callable[[], object]) -> Path:
         problem = f"Checksum mismatch for {path}."
     if problem:
         missing = file.size - partial_size(path, file)
-        raise ModelMissing(problem, f"Run `voxtui models fetch {model.name}`.", missing)
+        raise ModelMissing(problem, f"Run `{fetch}`.", missing)
     return path
 
 

@@ -34,6 +34,10 @@ OTHER_DIRECTORY = "keep the model in another directory and set its path in the c
 RESUMES = "Run the command again: the download resumes where it stopped."
 
 
+class ChecksumMismatch(ModelError):
+    """A download is not the released file. It was deleted."""
+
+
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading. Raises OSError for another kind; never blocks on a FIFO."""
     return os.fdopen(_regular(path, os.O_RDONLY), "rb")
@@ -133,13 +137,13 @@ def is_unchanged(path: Path) -> bool:
 def place(path: Path, file: ModelFile, beat: Callable[[], object]) -> None:
     """Check the partial download of `path`, then move it to `path`.
 
-    Deletes a partial download with another digest and raises ModelError.
+    Deletes a partial download with another digest and raises ChecksumMismatch.
     """
     partial = partial_path(path)
     checked = hash_file(partial, file.digest.partition(":")[0], beat)
     if checked.digest != file.digest:
         partial.unlink()
-        raise ModelError(f"Checksum mismatch for {file.name}.", "It was deleted. Try again.")
+        raise ChecksumMismatch(f"Checksum mismatch for {file.name}.", "It was deleted. Try again.")
     partial.replace(path)
     _write_record(path, checked)
 

@@ -14,9 +14,12 @@ from msgspec import Meta
 
 from voxtui.settings.urls import check_url
 
+AUTO = "auto"
+"""The chat model that `voxtui models fetch` without a name fetched."""
+
 
 class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    model: Annotated[str, Meta(min_length=1)] = "qwen2.5-coder-1.5b"
+    model: Annotated[str, Meta(min_length=1)] = AUTO
     """a name of `voxtui models list`, or the path of a .gguf file"""
     recogniser: Literal["moonshine-tiny", "moonshine-small-streaming"] = "moonshine-tiny"
     """what hears your words"""

@@ -266,7 +266,7 @@ class Menu:
         preview = None
         if choice.key == "ui.theme":
             preview = partial(self._apply, choice.key, choice.value)
-        in_force = value_of(self._controls.config, choice.key) == choice.value
+        in_force = _in_use(self._controls.config, choice.key) == choice.value
         return Entry(
             choice.section,
             choice.title,
@@ -302,6 +302,14 @@ class Menu:
     async def _device_titles(self) -> frozenset[str]:
         found = await in_thread(self._device_choices)
         return frozenset(f"{choice.section}: {choice.title}" for choice in found)
+
+
+def _in_use(config: Config, key: str) -> Any:
+    """Return the value of `key`; of a chat model the one that "auto" stands for."""
+    from voxtui.models.installed import chat_model_name
+
+    value = value_of(config, key)
+    return chat_model_name(value) if key == "brain.embedded.model" else value
 
 
 def _call(act: Callable[[], object] | None) -> None:

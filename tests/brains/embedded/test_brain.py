@@ -25,7 +25,7 @@ from voxtui.dialogue.interfaces import Manner, PastTurn
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ForeignSpeech, ModelError
-from voxtui.models.catalogue import NO_THOUGHTS, Model
+from voxtui.models.catalogue import NO_THOUGHTS, Model, Source
 from voxtui.settings.schema import Config
 
 
@@ -75,13 +75,13 @@ def test_a_chat_model_is_downloaded_at_warm_up_only_if_that_was_requested(
     downloaded: list[str] = []
     steps: list[tuple[str, float | None]] = []
 
-    def download(model: Model, progress: Callable[[int, int], object]) -> None:
+    def download(model: Model, source: Source, progress: Callable[[int, int], object]) -> None:
         progress(1, 4)
         downloaded.append(model.name)
 
     monkeypatch.setattr(embedded_module, "download", download)
     for fetches in (False, True):
-        brain = EmbeddedBrain(Config(), fetches, recogniser=Missing())
+        brain = EmbeddedBrain(small("qwen2.5-coder-1.5b"), fetches, recogniser=Missing())
         with pytest.raises(ModelError, match="Enough"):
             brain.warm_up(lambda step, fraction: steps.append((step, fraction)))
         brain.close()

@@ -43,11 +43,11 @@ from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Pro
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ForeignSpeech, ModelError, strip_control_characters
-from voxtui.models.catalogue import CHAT_MODELS, chat_model
-from voxtui.models.download import download
-from voxtui.models.installed import check_content, model_file
+from voxtui.models.catalogue import CHAT_MODELS, Model, Source, chat_model
+from voxtui.models.download import download, download_default
+from voxtui.models.installed import chat_model_name, check_content, model_file
 from voxtui.settings.paths import user_folders
-from voxtui.settings.schema import Config, Sampling
+from voxtui.settings.schema import AUTO, Config, Sampling
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
@@ -231,7 +231,7 @@ class LiveUtterance:
 class EmbeddedBrain:
     """Moonshine and a GGUF chat model. English only: raises ModelError for another language.
 
-    `fetches`: download the chat model at warm-up if it is missing.
+    `fetches`: download the chat model at warm-up if it is missing. `notify` says which, and why.
     """
 
     name = "embedded"
@@ -241,14 +241,17 @@ class EmbeddedBrain:
         self,
         config: Config,
         fetches: bool = False,
+        notify: Callable[[str], object] = lambda sentence: None,
         *,
         recogniser: Recogniser | None = None,
         chat: ChatModel | None = None,
     ) -> None:
         check_language(config.brain)
-        self._model = config.brain.embedded.model
+        self._named = config.brain.embedded.model
+        self._model = chat_model_name(self._named)
         known = CHAT_MODELS.get(self._model)
         self._fetches = fetches and known is not None
+        self._notify = notify
         self._opening = known.opening if known else ""
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
@@ -283,12 +286,7 @@ class EmbeddedBrain:
         import numpy as np
 
         if self._fetches:
-            step = f"fetching {self._model}"
-            progress(step, None)
-            download(
-                chat_model(self._model),
-                progress=lambda done, size: progress(step, done / size),
-            )
+            self._fetch(progress)
         progress("recogniser", None)
         self._recogniser.load()
         self._recogniser.recognise(np.zeros(32_000, np.float32))
@@ -304,8 +302,22 @@ class EmbeddedBrain:
                 pass
         self._listener.start()
 
+    def _fetch(self, progress: Progress) -> None:
+        """Download the chat model, unless it is here."""
+
+        def attempt(model: Model, source: Source | Path) -> None:
+            step = f"fetching {model.name}"
+            progress(step, None)
+            download(model, source, lambda done, size: progress(step, done / size))
+
+        if self._named == AUTO:
+            download_default("auto", attempt, self._notify)
+        else:
+            attempt(chat_model(self._named), "auto")
+
     def _load_chat(self, beat: Callable[[], object]) -> None:
-        path = model_file(self._model, beat)
+        self._model = chat_model_name(self._named)
+        path = model_file(self._named, beat)
         try:
             self._chat.load(path, beat)
         except ModelError:
