@@ -20,8 +20,8 @@ SMALL = Config(input=InputConfig(max_tokens=12))
 def test_a_given_text_is_read_at_once_and_belongs_to_the_conversation() -> None:
     with talking() as talk:
         talk.engine.give(GivenText("notes.txt", "Milk\nBread"))
-        until(lambda: bool(talk.brain.read_pasts))
-        (turn,), _ = talk.brain.read_pasts[0]
+        until(lambda: any(past for past, _ in talk.brain.read_pasts))
+        (turn,), _ = talk.brain.read_pasts[-1]
         assert "\nMilk\nBread\n" in turn.user_text
         talk.engine.send_text("What do I need?")
         talk.turn()

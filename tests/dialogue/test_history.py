@@ -33,6 +33,18 @@ def test_some_turns_are_dropped_at_once_and_their_words_remembered() -> None:
     assert words == [f"{i}. hello" for i in range(20)]
 
 
+def test_an_answer_of_a_rule_delays_the_next_cut() -> None:
+    history = History(HistoryConfig(max_tokens=100))
+    for i in range(7):
+        add(history, f"{i}")  # 12 tokens a turn
+    for total, by_rule, kept in ((8, False, 8), (9, True, 9), (10, False, 6), (11, True, 7)):
+        history.add(total, "a question", None, (Token("Yes."),), "Yes.", by_rule=by_rule)
+        assert len(history.past) == kept
+    for _ in range(9):  # rules alone do not delay it for ever
+        history.add(1, "a question", None, (Token("Yes."),), "Yes.", by_rule=True)
+        assert len(history.past) <= 9
+
+
 def test_an_allergy_is_not_dropped() -> None:
     history = History(HistoryConfig(max_tokens=100))
     said = ["I am allergic to nuts.", "Can I be allergic to you?", "I never eat fish.", "Hello."]

@@ -100,6 +100,18 @@ def test_a_skill_knows_what_the_brain_has_forgotten():
     assert skills.past == ["My name is Ann.", "Hello."]
 
 
+def test_the_brain_reads_the_answer_of_a_skill_while_it_is_heard():
+    brain, speaker = AbandonedBrain(heard="what time is it"), FakeSpeaker(held=True)
+    with with_skills(brain, ClockOnly(), speaker=speaker) as t:
+        t.speak()
+        assert speaker.finishing.wait(SECONDS)
+        past, _ = brain.read_pasts[-1]
+        speaker.held = False
+        t.turn()
+    assert [turn.reply_text for turn in past] == ["It is ten past one."]
+    assert [turn.user_text for turn in past] == ["what time is it"]
+
+
 def test_a_skill_takes_typed_words():
     brain, skills = AbandonedBrain(heard=""), ClockOnly()
     with with_skills(brain, skills) as t:

@@ -263,7 +263,7 @@ def test_an_answer_needs_no_item_of_the_user_and_its_instructions_hold_once():
         assert client.until("response.done")["response"]["status"] == "completed"
         client.say()
         client.until("response.done")
-        until(lambda: len(brain.read_pasts) == 2)  # after each answer
+        until(lambda: len(brain.read_pasts) == 3)  # at the start and after each answer
         assert brain.manners == [Manner("Greet the user.", 9), Manner("Be kind.", 9)]
         assert [turn.reply_text for turn in brain.pasts[-1]] == ["Hello."]
 

@@ -201,6 +201,7 @@ class EngineLoop:
             return
         self._emit(self.parts.loaded())
         self.turns.set_state(State.READY)
+        self.turns.read_past()
 
     def _replace_parts(self, change: ReplaceParts) -> None:
         """Use the parts of `change`; if one of them fails, keep all present parts."""

@@ -14,6 +14,10 @@ ROOM = 0.75
 """What is left of the most tokens when the oldest turns are dropped: some at once, so that most
 turns drop none."""
 
+DELAY = 1.1
+"""How far the most tokens may be exceeded after an answer of a rule. The brain has to read that
+answer. What it reads after a cut would come on top of it, in the same pause."""
+
 
 class History:
     """The past turns. Beyond the latest `history.turns`, the user's audio becomes text.
@@ -50,11 +54,16 @@ class History:
         reply: Sequence[Token],
         heard: str,
         clock: str = "",
+        by_rule: bool = False,
     ) -> None:
-        """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard."""
+        """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard.
+
+        `by_rule`: the reply is not the brain's own.
+        """
         kept = _tokens_within(reply, len(heard))
         if any(token.text for token in kept):
-            self._set((*self.past, PastTurn(user_input, words, kept, number=turn, clock=clock)))
+            added = PastTurn(user_input, words, kept, number=turn, clock=clock)
+            self._set((*self.past, added), DELAY if by_rule else 1.0)
 
     def insert(self, turn: PastTurn, after: int | None = None, first: bool = False) -> None:
         """Put in a turn that may have no reply: after turn `after`, else at the end or `first`."""
@@ -103,12 +112,12 @@ class History:
         if not self.past:
             self.past, self.dropped = self._forgotten
 
-    def _set(self, past: tuple[PastTurn, ...]) -> None:
-        """Keep as much of `past` as the configuration allows."""
+    def _set(self, past: tuple[PastTurn, ...], delay: float = 1.0) -> None:
+        """Keep as much of `past` as the configuration allows, or `delay` times as much."""
         spoken = [turn for turn in past if _has_input(turn)]
         older = spoken[: max(0, len(spoken) - self._config.turns)]
         turns = [_as_text(turn) if turn in older else turn for turn in past]
-        kept, dropped = _divided(turns, self._config.tokens(self._brain()))
+        kept, dropped = _divided(turns, self._config.tokens(self._brain()), delay)
         self.past = tuple(kept)
         self.dropped += tuple(replace(_as_text(turn), reply=()) for turn in dropped)
         self._forgotten = (), ()
@@ -133,19 +142,24 @@ def _has_input(turn: PastTurn) -> bool:
     return turn.user_input != ""
 
 
-def _divided(turns: list[PastTurn], most_tokens: int) -> tuple[list[PastTurn], list[PastTurn]]:
+def _divided(
+    turns: list[PastTurn], most_tokens: int, delay: float
+) -> tuple[list[PastTurn], list[PastTurn]]:
     """Return the turns that stay, and the oldest ones if all are too long together.
+
+    They are too long beyond `delay` times the most tokens.
 
     Given texts and the newest allergies always stay, and so does the newest turn if it fits alone.
     """
     stating = [turn.number for turn in turns if turn.number > 0 and allergies(turn.user_text)]
     lasting = frozenset(stating[-MOST_REMEMBERED:])
     size = sum(_size(turn) for turn in turns if not turn.given)
-    wanted = most_tokens if size <= most_tokens else most_tokens * ROOM
+    if size <= most_tokens * delay:
+        return turns, []
     kept: list[PastTurn] = []
     dropped: list[PastTurn] = []
     for turn in turns:
-        most = most_tokens if turn is turns[-1] else wanted
+        most = most_tokens if turn is turns[-1] else most_tokens * ROOM
         if size > most and not turn.given and turn.number not in lasting:
             size -= _size(turn)
             dropped.append(turn)

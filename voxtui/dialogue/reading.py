@@ -9,7 +9,7 @@ from collections.abc import Callable
 from voxtui.dialogue.events import Event, Notice, Reading
 from voxtui.dialogue.given import GivenText, estimated_tokens, fit
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Manner
+from voxtui.dialogue.interfaces import Manner, Past
 from voxtui.dialogue.parts import Parts
 
 LEAST_TOKENS = 80
@@ -52,10 +52,9 @@ class PastReader:
         self._emit = emit
         self._progress = ReadingProgress()
 
-    def read(self, manner: Manner) -> None:
-        """Let the brain read the history. Returns at once; another turn ends it."""
-        never = threading.Event()
-        self._parts.brain.read(self._history.past, self._report, never, manner)
+    def read(self, past: Past, manner: Manner) -> None:
+        """Let the brain read `past`. Returns at once; another turn ends it."""
+        self._parts.brain.read(past, self._report, threading.Event(), manner)
 
     def give(self, given: GivenText) -> None:
         """Add what fits of a text to the history, and say what does not."""

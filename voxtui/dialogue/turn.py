@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
 from voxtui.dialogue.about import about_itself
 from voxtui.dialogue.chunker import Chunker
@@ -32,7 +33,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Skills
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, PastTurn, Skills
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.dialogue.parts import Parts
 from voxtui.dialogue.prefetch import Prefetched, prefetch
@@ -69,6 +70,8 @@ class LiveTurn:
     complete: bool = False
     """the brain's reply ended by itself"""
     error: ModelError | None = None
+    answer: tuple[Token, ...] = ()
+    """the whole answer, if a rule gave it"""
     manner: Manner = AS_CONFIGURED
     keeps: bool = False
     """the utterance enters the history without an answer"""
@@ -87,6 +90,11 @@ class LiveTurn:
     @property
     def reply(self) -> str:
         return "".join(token.text for token in self.tokens)
+
+    def as_past(self) -> PastTurn:
+        """Return this turn as it stands in the history if the whole `answer` is heard."""
+        said, clock = self.user_input, self.manner.clock
+        return PastTurn(said, self.words, self.answer, number=self.number, clock=clock)
 
     def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
         """End the turn and return its result."""
@@ -129,17 +137,27 @@ def take_turn(
     emit: Emit,
     set_state: Callable[[State], None],
     skills: Skills | None = None,
+    read: Callable[[Past], object] = lambda past: None,
 ) -> Turn:
     """Answer `turn.user_input`. Runs on the engine's thread until the last sound was played.
 
-    If the voice or the speaker fails, the turn goes on as text. If the brain fails, the turn ends.
+    `read` lets the brain read a history ahead. If the voice or the speaker fails, the turn goes on
+    as text. If the brain fails, the turn ends.
     """
     set_state(State.THINKING)
+
+    def speaking() -> None:
+        set_state(State.SPEAKING)
+        if turn.answer:
+            # The brain has not seen this answer. It reads it while the person hears it, because
+            # the next words may follow at once.
+            read((*history.past, turn.as_past()))
+
     speech = None
     try:
         with prefetch(_reply_tokens(turn, parts, history, emit, skills), "brain") as tokens:
             if turn.manner.voice != "none" and parts.can_speak():
-                speech = _speak(turn, tokens, parts, emit, set_state)
+                speech = _speak(turn, tokens, parts, emit, speaking)
             for _ in tokens:  # the text goes on without sound
                 pass
     except ModelError as error:
@@ -148,8 +166,10 @@ def take_turn(
     turn.speech = speech
     heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
     if turn.past is None:
-        clock = turn.manner.clock
-        history.add(turn.number, turn.user_input, turn.words, turn.tokens, heard, clock)
+        clock, by_rule = turn.manner.clock, bool(turn.answer)
+        history.add(
+            turn.number, turn.user_input, turn.words, turn.tokens, heard, clock, by_rule=by_rule
+        )
     else:
         if turn.words is not None:
             history.set_words(turn.number, turn.words)
@@ -212,35 +232,32 @@ def _reply(
 ) -> Generator[UserTranscript | Token, None, None]:
     """Yield the answer of a skill if one takes the user's words, else that of the brain."""
     marks, cancelled = turn.handle.marks, turn.handle.cancelled
-    answer = None
     past = history.past if turn.past is None else turn.past
     reply = parts.brain.reply(past, turn.user_input, marks, cancelled, turn.manner)
     with closing(reply) as items:
         for item in items:
             yield item
-            if isinstance(item, UserTranscript) and (
-                answer := _answer_without_brain(
-                    turn, parts, skills, item.text, (*history.dropped, *past)
-                )
-            ):
+            if isinstance(item, UserTranscript):
+                _answer_without_brain(turn, parts, skills, item.text, (*history.dropped, *past))
+            if turn.answer:
                 break
-    yield from answer or ()
+    yield from turn.answer
 
 
 def _answer_without_brain(
     turn: LiveTurn, parts: Parts, skills: Skills | None, words: str, past: Past
-) -> list[Token] | None:
-    """Return the answer of a rule, a token a word, or None if the brain has to answer."""
+) -> None:
+    """Set `turn.answer`, a token a word, if a rule answers in place of the brain."""
     if turn.cancelled or not turn.local:
-        return None
+        return
     answer = about_itself(words, parts.brain.sends_to, parts.config)
     if answer is None and skills is not None:
         answer = skills.answer(words, turn.source == REPLAY, past)
     if answer is None:
-        return None
+        return
     turn.brain = SKILL
     turn.handle.marks.mark(Mark.SKILL)
-    return [Token(word) for word in _words(answer)]
+    turn.answer = tuple(Token(word) for word in _words(answer))
 
 
 def _words(text: str) -> list[str]:
@@ -252,11 +269,12 @@ def _speak(
     tokens: Prefetched[Token],
     parts: Parts,
     emit: Emit,
-    set_state: Callable[[State], None],
+    speaking: Callable[[], object],
 ) -> Speech | None:
     """Speak `tokens`. Returns None after a failure of the voice or the speaker, and after a mute.
 
     The text goes on then, so the speech does not tell how much of the answer the user got.
+    `speaking` is called at the first sound.
     """
     voice, speaker = parts.voice, parts.devices.speaker
     if voice is None or speaker is None:
@@ -279,7 +297,7 @@ def _speak(
         speaker,
         turn.handle.marks,
         stopped,
-        lambda: set_state(State.SPEAKING),
+        speaking,
         turn.manner.speed,
         language,
     )
@@ -307,4 +325,4 @@ def speak_alone(
     """Speak a sentence that is not part of a turn, until it ends or `handle` is cancelled."""
     turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
     with prefetch((Token(word) for word in _words(sentence)), "ring") as tokens:
-        _speak(turn, tokens, parts, emit, set_state)
+        _speak(turn, tokens, parts, emit, partial(set_state, State.SPEAKING))

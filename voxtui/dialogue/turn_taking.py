@@ -34,6 +34,7 @@ from voxtui.dialogue.inbox import Inbox
 from voxtui.dialogue.interfaces import (
     AS_CONFIGURED,
     Manner,
+    Past,
     PastTurn,
     Skills,
 )
@@ -297,7 +298,13 @@ class TurnTaking:
         self._inbox.answering = turn.handle
         try:
             result = take_turn(
-                turn, self._parts, self._history, self._emit, self.set_state, self._skills
+                turn,
+                self._parts,
+                self._history,
+                self._emit,
+                self.set_state,
+                self._skills,
+                self._read,
             )
         finally:
             self._inbox.answering = None
@@ -346,7 +353,11 @@ class TurnTaking:
     def read_past(self) -> None:
         """Let the brain read the history, unless somebody speaks."""
         if self.is_quiet:
-            self.reader.read(self._manner)
+            self._read(self._history.past)
+
+    def _read(self, past: Past) -> None:
+        """Let the brain read `past`, and the time of a next turn that would begin now."""
+        self.reader.read(past, self.clock.told(self._manner, past))
 
     def read_ahead(self, typing: Typing) -> None:
         """Let the brain prepare for a text that is being typed."""

@@ -1,0 +1,42 @@
+"""What the embedded brain reads between two turns, in an engine with rules and the time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.brains.conftest import small
+from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
+from tests.dialogue.talking import talking
+from tests.dialogue.test_skills import ClockOnly
+from tests.fakes import FakeSpeaker
+from tests.ui.pseudo_terminal import until
+from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.embedded.chat import ASK
+from voxtui.dialogue.data import SKILL
+from voxtui.settings.schema import HistoryConfig
+
+
+@pytest.mark.parametrize("most_tokens", [1000, 48])
+def test_an_answer_of_a_rule_is_read_while_it_is_spoken(tmp_path: Path, most_tokens: int) -> None:
+    """Nothing but the user's own words is left to read after Enter, even if a cut is due."""
+    (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
+    config = replace(small(str(path)), history=HistoryConfig(max_tokens=most_tokens))
+    chat, speaker = ScriptedChat("Hello."), FakeSpeaker()
+    brain: Any = EmbeddedBrain(config, recogniser=ScriptedRecogniser(), chat=chat)
+    with talking(brain, speaker=speaker, skills=ClockOnly(), config=config) as talk:
+        talk.engine.send_text("Hi.")
+        talk.turn()
+        speaker.held = True
+        talk.engine.send_text("What time is it?")
+        until(lambda: "It is ten past one." in chat.prompts[-1])
+        ready = chat.prompts[-1]
+        speaker.held = False
+        assert talk.turn().brain == SKILL
+        talk.engine.send_text("Thank you.")
+        talk.turn()
+    assert ready.endswith("(13:04)\n")
+    assert chat.prompts[chat.prompts.index(ready) + 1] == f"{ready}Thank you.{ASK}"
