@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.fakes import LoudIsSpeech, frames, record
-from voxtui.dialogue.data import FRAME_SECONDS, MICROPHONE
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame
+from voxtui.dialogue.level import FAINT
 from voxtui.dialogue.listening import (
     Endpointer,
     Finished,
@@ -75,6 +77,16 @@ def test_voice_over_the_end_of_one_answer_does_not_interrupt_the_next() -> None:
     heard = zip(frames("xxxxx"), (1, 1, 2, 2, 2), strict=True)
     assert [overhearing.interrupts(*one) for one in heard] == [False] * 4 + [True]
     assert detector.resets == 2
+
+
+def test_the_faint_rest_of_an_echo_does_not_interrupt() -> None:
+    class Speech(LoudIsSpeech):
+        def probability(self, frame: Frame) -> float:
+            return 0.8
+
+    overhearing, sound = VoiceBargeIn(Speech(), VadConfig()), np.ones(FRAME_SAMPLES, np.float32)
+    heard = [Frame(level * sound, 0.0) for level in (*[0.9 * FAINT] * 9, *[1.1 * FAINT] * 3)]
+    assert [overhearing.interrupts(frame, 1) for frame in heard] == [False] * 11 + [True]
 
 
 def listener(**vad: object) -> Listener:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
+from voxtui.dialogue.level import FAINT
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 
@@ -359,7 +360,10 @@ class Endpointer:
 
 
 class VoiceBargeIn:
-    """Detects `vad.interrupt_ms` of speech over our own answer. Not thread-safe."""
+    """Detects `vad.interrupt_ms` of speech over our own answer. Not thread-safe.
+
+    Faint frames are no speech, because the detector finds some in what is left of an echo.
+    """
 
     def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
         self._detector = detector
@@ -383,7 +387,8 @@ class VoiceBargeIn:
             self._detector.reset()
             self._gate = SpeechGate(self._vad.threshold)
             self._endpointer = Endpointer(self._vad, self._vad.interrupt_ms)
-        return self._endpointer.starts(self._gate.verdict(self._detector.probability(frame)))
+        speech = self._gate.verdict(self._detector.probability(frame))
+        return self._endpointer.starts(speech and not _is_faint(frame))
 
 
 def warm_up(detector: SpeechDetector) -> None:
@@ -391,6 +396,10 @@ def warm_up(detector: SpeechDetector) -> None:
     import numpy as np
 
     detector.probability(Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0))
+
+
+def _is_faint(frame: Frame) -> bool:
+    return float(frame.samples @ frame.samples) < len(frame.samples) * FAINT**2
 
 
 def _peak(frames: list[Frame]) -> float | None:
