@@ -84,9 +84,9 @@ class Timed(EchoCanceller):
     cpu_s = 0.0
     blocks_s = 0.0
 
-    def process(self, samples: Any, until: float, wanted: int = 1) -> Any:
+    def process(self, samples: Any, until: float) -> Any:
         began = time.thread_time()
-        done = super().process(samples, until, wanted)
+        done = super().process(samples, until)
         Timed.cpu_s += time.thread_time() - began
         Timed.blocks_s += len(samples) / 16_000
         return done

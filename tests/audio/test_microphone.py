@@ -22,7 +22,7 @@ from voxtui.audio.microphone import (
     Framer,
     SounddeviceMicrophone,
 )
-from voxtui.audio.resampling import downsampler, resample
+from voxtui.audio.resampling import DELAY_SECONDS, downsampler, resample
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.errors import DeviceError
 
@@ -187,6 +187,17 @@ def test_late_blocks_get_times_by_their_count_and_a_gap_restarts_the_clock(
     assert sorted(np.abs(steps - FRAME_SECONDS) > 0.002)[-2:] == [False, True]
     assert steps.max() == pytest.approx(1.0 + FRAME_SECONDS, abs=0.03)
     assert clicked_at(frames) == pytest.approx(101.0, abs=0.02)
+
+
+@pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])
+def test_a_frame_comes_with_the_block_that_completes_it(rate: int) -> None:
+    block, framer, late = rate // 100, Framer(rate), list[float]()
+    for number in range(300):
+        at = 100.0 + number / 100
+        frames = framer.frames(np.zeros(block, np.float32), at)
+        late += [at - frame.captured_at for frame in frames]
+    assert len(late) == pytest.approx(3.0 / FRAME_SECONDS, abs=1)
+    assert 0.0 <= max(late) < 0.01 + DELAY_SECONDS
 
 
 @pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])

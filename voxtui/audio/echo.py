@@ -46,8 +46,8 @@ SETTLING_SECONDS = 1.8
 to this long to find it. Meanwhile a rest of the echo may be left."""
 
 FLOOR = 1e-6
-"""Noise in the reference, -120 dB: in digital silence the canceller's filters decay to denormal
-numbers, which cost ten times the processor time."""
+"""Noise in place of silence in the reference, -120 dB: in digital silence the filters of the
+canceller decay to denormal numbers, which cost ten times the processor time."""
 
 
 class EchoCanceller:
@@ -90,11 +90,15 @@ class EchoCanceller:
         """True once the echo's delay is known, so that what is left is not our own speech."""
         return self._heard_s >= SETTLING_SECONDS
 
-    def process(self, samples: Samples, until: float, wanted: int = 1) -> Samples:
-        """Return the sound of whole blocks, without our speech; nothing if less than `wanted`.
+    def needs(self, wanted: int) -> int:
+        """Return how many samples it has to take to return `wanted` ones."""
+        waiting = 0 if self._near is None else len(self._near)
+        return -(-wanted // BLOCK_SAMPLES) * BLOCK_SAMPLES - waiting
 
-        `samples` (16 kHz) were captured until `until` (monotonic seconds). A larger `wanted` takes
-        less processor time.
+    def process(self, samples: Samples, until: float) -> Samples:
+        """Return the sound of whole blocks, without our speech.
+
+        `samples` (16 kHz) were captured until `until` (monotonic seconds).
         """
         import numpy as np
 
@@ -102,7 +106,7 @@ class EchoCanceller:
             self._near = np.zeros((SLACK_SAMPLES - len(samples)) % BLOCK_SAMPLES, np.float32)
         self._near = np.concatenate([self._near, samples], dtype=np.float32)
         whole = len(self._near) // BLOCK_SAMPLES * BLOCK_SAMPLES
-        if whole < max(1, wanted):
+        if not whole:
             return self._near[:0]
         near, self._near = self._near[:whole], self._near[whole:]
         rested = self._silent_s >= IDLE_SECONDS
@@ -146,4 +150,6 @@ class EchoCanceller:
         far, self._far = self._far[:count], self._far[count:]
         if len(far) < count:
             far = np.concatenate([far, np.zeros(count - len(far), np.float32)])
-        return far + np.float32(FLOOR) * self._noise.standard_normal(count, np.float32)
+        if far.any():
+            return far
+        return np.float32(FLOOR) * self._noise.standard_normal(count, np.float32)

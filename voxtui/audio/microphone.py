@@ -42,6 +42,9 @@ FOLLOW = 0.02
 """Share of the difference by which each block moves the frame clock towards the device's clock. The
 times of callbacks jitter; the number of samples does not."""
 
+SLACK_SAMPLES = 8
+"""A resampler may return this many samples more than its ratio says."""
+
 JUMP_SECONDS = 0.1
 """A larger difference between the clocks is lost sound, not jitter."""
 
@@ -203,6 +206,10 @@ class Framer:
         self._resampler = downsampler(rate)
         self._clock = 0.0
         """monotonic seconds of the last sample taken; 0: none was"""
+        self._waiting: list[Any] = []
+        """blocks that wait to be converted together"""
+        self._waits = 0
+        """samples in them"""
         self._taken = 0
         self._made = 0
         self._rest = np.zeros(0, np.float32)
@@ -211,26 +218,35 @@ class Framer:
     def frames(self, samples: Any, at: float, overflow: bool = False) -> list[Frame]:
         """Return the frames completed by `samples` (float32, mono).
 
-        `at` is the capture time of the last sample; `overflow`: sound before them was lost.
+        `at` is the capture time of the last sample; `overflow`: sound before them was lost. Blocks
+        are converted once they complete a frame, because each call costs more than its samples.
         """
         import numpy as np
 
         self._follow(len(samples), at)
-        self._taken += len(samples)
-        fresh = self._resampler.process(samples)
+        self._overflow = self._overflow or overflow
+        self._waiting.append(samples)
+        self._waits += len(samples)
+        missing = FRAME_SAMPLES - len(self._rest)
+        if self._canceller is not None:
+            missing = self._canceller.needs(missing)
+        if self._waits * SAMPLE_RATE < (missing - SLACK_SAMPLES) * self._rate:
+            return []
+        self._taken += self._waits
+        fresh = self._resampler.process(np.concatenate(self._waiting))
+        self._waiting.clear()
+        self._waits = 0
         self._made += len(fresh)
         # Sample k of the output has the time of sample k * rate / 16000 of the input.
         last_at = self._clock - (self._taken / self._rate - self._made / SAMPLE_RATE)
         settled = False
         if self._canceller is not None:
-            # Its results are needed once they complete a frame.
-            fresh = self._canceller.process(fresh, last_at, FRAME_SAMPLES - len(self._rest))
+            fresh = self._canceller.process(fresh, last_at)
             last_at -= self._canceller.delay_s
             settled = self._canceller.settled
         sound = np.concatenate([self._rest, fresh], dtype=np.float32)
         whole = len(sound) // FRAME_SAMPLES * FRAME_SAMPLES
         self._rest = sound[whole:]
-        self._overflow = self._overflow or overflow
         frames: list[Frame] = []
         for start in range(0, whole, FRAME_SAMPLES):
             end = start + FRAME_SAMPLES
@@ -247,6 +263,8 @@ class Framer:
         The next frame begins behind them, and has the right time.
         """
         self._follow(count, at)
+        self._waiting.clear()
+        self._waits = 0
         self._rest = self._rest[:0]
 
     def _follow(self, count: int, at: float) -> None:

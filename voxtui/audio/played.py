@@ -99,6 +99,8 @@ class Played:
                 dropped = segment.dropped_at
                 last = count if dropped is None else min(count, round((dropped - begin) * rate))
             at = offset + first
+            if at >= last:
+                continue  # most pieces are not heard yet
             if at + len(samples) <= 0:
                 break  # the pieces before it are older
             start, stop = max(at, 0), min(at + len(samples), last)
