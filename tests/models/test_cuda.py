@@ -18,8 +18,12 @@ def referent(pointer):
 class Driver:
     """A fake of the CUDA driver with `gpus`: (name, bytes of memory)."""
 
-    def __init__(self, gpus, initialised=0):
-        self._gpus, self._initialised = gpus, initialised
+    def __init__(self, gpus, initialised=0, version=0):
+        self._gpus, self._initialised, self._version = gpus, initialised, version
+
+    def cuDriverGetVersion(self, version):  # noqa: N802
+        referent(version).value = self._version
+        return 0 if self._version else 3
 
     def cuInit(self, flags):  # noqa: N802
         return self._initialised
@@ -136,6 +140,33 @@ def test_another_failure_of_the_driver_is_an_error_with_its_code(driver):
 def test_the_version_of_a_torch_for_cuda_is_found(torch_version):
     torch_version("__version__ = '2.13.0'\ncuda = '13.0'\n")
     assert cuda.check_torch() == "2.13.0 for CUDA 13.0"
+
+
+@pytest.mark.parametrize("version", [13000, 13020, 14000, 0])
+def test_a_driver_for_the_same_cuda_or_a_later_one_suits(torch_version, driver, version):
+    torch_version("__version__ = '2.13.0'\ncuda = '13.2'\n")
+    driver(Driver([], version=version))
+    assert cuda.check_torch() == "2.13.0 for CUDA 13.2"
+
+
+def test_a_driver_for_an_older_cuda_is_an_error(torch_version, driver):
+    torch_version("__version__ = '2.13.0'\ncuda = '13.0'\n")
+    driver(Driver([], version=12080))
+    with pytest.raises(
+        ModelError,
+        match=r"^torch 2\.13\.0 for CUDA 13\.0 needs a newer driver; this is for 12\.8\.",
+    ):
+        cuda.check_torch()
+
+
+def test_why_a_gpu_is_unusable_is_said_with_what_to_do(torch_version, driver):
+    torch_version("__version__ = '2.13.0'\ncuda = '13.0'\n")
+    driver(Driver([("NVIDIA H100", 80_000_000_000)], version=12080))
+    why = cuda.why_unusable()
+    assert why.startswith("torch 2.13.0 for CUDA 13.0 needs a newer driver; ")
+    assert why.endswith(cuda.HOW_TO_MATCH)
+    driver(Driver([("NVIDIA H100", 80_000_000_000)], version=13000))
+    assert cuda.why_unusable() == ""
 
 
 def test_for_a_torch_without_cuda_the_error_names_the_command(torch_version):

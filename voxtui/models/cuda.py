@@ -28,6 +28,10 @@ VOXTRAL_FREE = 10.5e9
 
 HOW_TO_GET_CUDA = "For a CUDA build: pip install --force-reinstall torch"
 
+HOW_TO_MATCH = (
+    "Update the driver, or install a torch for an older CUDA: https://pytorch.org/get-started"
+)
+
 VOXTRAL_PACKAGES = ("torch", "transformers", "mistral_common")
 
 DEVICE_NODE = Path("/dev/nvidiactl")
@@ -148,7 +152,11 @@ def _free(device: uuid.UUID) -> int | None:
 
 
 def check_torch() -> str:
-    """Return the versions of torch and CUDA. Raise ModelError if torch is a build without CUDA."""
+    """Return the versions of torch and CUDA. Raise ModelError if torch cannot use a GPU here.
+
+    It cannot if it is a build without CUDA, or for a later CUDA than that of the driver: it then
+    finds no GPU, and would load Voxtral on the CPU.
+    """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise ModelError("torch is not installed.", how_to_install("voxtral"))
@@ -156,10 +164,36 @@ def check_torch() -> str:
         built: dict[str, Any] = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
     except OSError:
         built = {}
-    if not built.get("cuda"):
-        version = built.get("__version__", "(unknown version)")
+    version, cuda = built.get("__version__", "(unknown version)"), built.get("cuda")
+    if not cuda:
         raise ModelError(f"torch {version} is a build without CUDA.", HOW_TO_GET_CUDA)
-    return f"{built['__version__']} for CUDA {built['cuda']}"
+    found = f"{version} for CUDA {cuda}"
+    known = _newest_cuda()
+    # A driver runs each minor version of its CUDA: https://docs.nvidia.com/deploy/cuda-compatibility
+    if known and known[0] < int(cuda.partition(".")[0]):
+        is_of = ".".join(map(str, known))
+        raise ModelError(f"torch {found} needs a newer driver; this is for {is_of}.", HOW_TO_MATCH)
+    return found
+
+
+def why_unusable() -> str:
+    """Return why torch can use no GPU here, and what to do; empty if that is unknown."""
+    try:
+        first_gpu()
+        check_torch()
+    except ModelError as error:
+        return str(error)
+    return ""
+
+
+def _newest_cuda() -> tuple[int, int] | None:
+    """Return the newest CUDA that the driver runs, such as (13, 0); None if it reports none."""
+    version = ctypes.c_int()
+    try:
+        failed = ctypes.CDLL(DRIVER).cuDriverGetVersion(ctypes.byref(version))
+    except OSError:
+        return None
+    return None if failed else (version.value // 1000, version.value % 1000 // 10)
 
 
 def _succeed(result: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -35,6 +36,7 @@ from voxtui.brains.voxtral.verdict import (
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError
+from voxtui.models import cuda
 from voxtui.serve.pool import warm_pool
 from voxtui.settings.schema import (
     BrainConfig,
@@ -233,6 +235,32 @@ def test_a_key_press_ends_a_capture_at_once(
     assert answered(brain, (), "hello")
 
 
+def test_another_fast_path_is_captured_only_once_the_graphs_of_the_first_are_gone(
+    brain: VoxtralBrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert brain.switch("captured")
+    first = weakref.ref(brain.generator)
+    cancelled = Flag()
+    left: list[object] = []
+
+    class Pressed(TapeRecorder):
+        def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+            left.append(first())
+            if len(self.tapes) == 4:
+                brain.listen((), Recording(), cancelled)
+            return super().__call__(work)
+
+    monkeypatch.setattr(graphs, "CudaRecorder", Pressed)
+    assert not brain.switch("captured")
+    assert left == [None] * 5
+    assert (brain.path, brain.generator.kv_buckets) == (None, [])
+    assert answered(brain, (), "hello")
+    cancelled.set()
+    monkeypatch.setattr(graphs, "CudaRecorder", TapeRecorder)
+    assert brain.switch("captured")
+    assert brain.path == "captured"
+
+
 def test_a_token_in_use_is_compared_and_a_path_that_differs_is_dropped(
     brain: VoxtralBrain,
 ) -> None:
@@ -322,3 +350,16 @@ def test_bench_and_serve_ask_for_the_trial_and_the_screen_does_not(
         with pytest.raises(ModelError, match="Enough"):
             start()
     assert asked == [True, True, False]
+
+
+@pytest.mark.slow
+def test_a_gpu_that_torch_cannot_use_is_named_at_the_load(
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "is_likely", lambda: True)
+    monkeypatch.setattr(cuda, "why_unusable", lambda: "The driver is old. Update it.")
+    monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)
+    said: list[str] = []
+    with closing(VoxtralBrain(Config(), tiny_voxtral, said.append)) as brain:
+        brain.warm_up(lambda step, fraction: None)
+    assert said == ["Voxtral runs on the CPU, slowly. The driver is old. Update it."]

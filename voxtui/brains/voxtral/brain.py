@@ -59,6 +59,7 @@ from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Pas
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ModelError, ModelLost, how_to_install
+from voxtui.models import cuda
 
 if TYPE_CHECKING:
     # The benchmark of random weights imports this module without msgspec.
@@ -217,6 +218,8 @@ class VoxtralBrain:
             self._device = self._device_name = torch.cuda.get_device_name(device)
         else:
             self._device = "the CPU"
+            if cuda.is_likely():
+                self._notify(f"Voxtral runs on the CPU, slowly. {cuda.why_unusable()}".rstrip())
             # One core stays free for the sound.
             torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
         quantized_weights = self._config.brain.voxtral.quantization == "fp8"
@@ -378,6 +381,7 @@ class VoxtralBrain:
         """Capture `path`, on the model's thread. Yields where a turn may interrupt it."""
         from voxtui.brains.voxtral import graphs, step
 
+        self._use_plain()  # never two fast paths: see CudaRecorder
         decoder, embedder = copy.copy(self._plain.decoder), self._plain.embedder
         check_free_memory(decoder.embedding.device)
         captured = False
@@ -399,11 +403,15 @@ class VoxtralBrain:
 
         On the model's thread.
         """
-        path, self.path = self.path, None
-        self.generator = self._plain
-        self.generator.embedder.graphs.clear()
+        path = self.path
+        self._use_plain()
         if path is not None and self._proving is not None:
             self._proving.drop(path, why, for_good)
+
+    def _use_plain(self) -> None:
+        """Answer by the plain path, and let go of the graphs and the cache of a fast one."""
+        self.path, self.generator = None, self._plain
+        self.generator.embedder.graphs.clear()
 
     def _rehearse(self, stopping: Flag) -> None:
         """Answer and transcribe noise, because the first use of each kernel is slow.

@@ -49,6 +49,10 @@ class CudaRecorder:
 
     The graphs share one memory pool, because only one runs at a time and they exchange data in
     tensors outside of the pool.
+
+    All graphs of a recorder must go at the same time. When one does, torch frees the workspaces of
+    cuBLAS that all graphs of its stream write to (https://github.com/pytorch/pytorch/issues/193402,
+    in torch 2.13).
     """
 
     def __init__(self) -> None:
