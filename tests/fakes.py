@@ -97,6 +97,8 @@ class ScriptedBrain:
         self.said: list[Utterance | str] = []
         self.listened: list[tuple[Past, Flag, Manner]] = []
         self.manners: list[Manner] = []
+        self.flags: list[Flag] = []
+        """which cancel the replies"""
         self.clocks: list[str] = []
         """the line with the time, of each call but `read`"""
         self.recordings: list[Recording] = []
@@ -164,6 +166,7 @@ class ScriptedBrain:
         self.said.append(said)
         self.clocks.append(manner.clock)
         self.manners.append(manner)
+        self.flags.append(cancelled)
         if isinstance(said, str):
             yield UserTranscript(said)
         elif self._heard is not None:

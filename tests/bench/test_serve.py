@@ -23,7 +23,7 @@ SPOKEN = messages(np.concatenate([beep(0.3, RATE), np.zeros(RATE // 10)]))
 def test_clients_that_share_a_set_are_refused_and_come_again(monkeypatch):
     monkeypatch.setattr(serve, "BEGIN_SECONDS", 0.05)
     monkeypatch.setattr(serve, "RETRY_SECONDS", 0.02)
-    with serving() as running:
+    with serving(hand_over_s=0.0) as running:
         server = Server(f"{running.url}/v1", 0.0, 0)
         load = serve.under_load(server, serve.Load(3, 1), SPOKEN, 1, reopening=True)
     assert len(load.hot) == 3

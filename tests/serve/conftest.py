@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import uvicorn
 
+from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, LoudIsSpeech, ScriptedBrain
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.serve.announcing import Announcing
@@ -20,8 +21,8 @@ from voxtui.serve.command import HEADER_BYTES, MESSAGE_BYTES
 from voxtui.serve.pool import Pool, WarmParts
 from voxtui.settings.schema import Config
 
-PATIENCE = 20.0
-"""Seconds until a test gives a client up."""
+PATIENCE = SECONDS
+"""until a test gives a client up"""
 
 
 def counted(samples) -> str:
@@ -45,10 +46,14 @@ def serving(
     token: str | None = None,
     voice: object | None = None,
     brain: object | None = None,
-    hand_over_s: float = 0.02,  # short, for the tests of a refusal
+    hand_over_s: float = PATIENCE,
     address: str = "127.0.0.1",
 ) -> Iterator[Server]:
-    """Serve on loopback, or where `config` says. `address`: the one that the client connects to."""
+    """Serve on loopback, or where `config` says.
+
+    `hand_over_s`: a session ends a moment after its client has left, so the next one waits for its
+    set. Tests of a refusal do not. `address`: the one that the client connects to.
+    """
     pool = Pool(
         [
             WarmParts(

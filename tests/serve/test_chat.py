@@ -11,6 +11,7 @@ from openai import BadRequestError, OpenAI
 
 from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, serving, spoken
+from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import Utterance
 from voxtui.errors import ModelError
 
@@ -97,8 +98,10 @@ def test_a_client_that_leaves_ends_the_answer(server, client):
     stream = ask(client, user("Where?"), script=["It is ", held, "Paris."], stream=True)
     next(iter(stream))
     stream.close()
-    while 'status="499"' not in server.client.get("/metrics").text:
-        held.set()
+    (cancelled,) = BRAIN.flags
+    assert cancelled.wait(PATIENCE)
+    held.set()
+    until(lambda: 'status="499"' in server.client.get("/metrics").text)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
-from tests.serve.conftest import pcm, serving, spoken
+from tests.serve.conftest import PATIENCE, pcm, serving, spoken
+from tests.ui.pseudo_terminal import until
 from voxtui.errors import ModelError
 
 PATH = "/v1/audio/transcriptions/realtime"
@@ -57,8 +59,28 @@ def test_a_failure_is_told_and_the_next_connection_works():
             assert told(socket)["text"] == "words"
 
 
-def test_a_second_connection_is_refused_before_it_opens(server):
-    with server.client.websocket(PATH) as socket:
+def test_words_that_come_when_the_client_has_left_are_dropped(capfd):
+    begun, left = threading.Event(), threading.Event()
+
+    def recognise(samples) -> str:
+        begun.set()
+        assert left.wait(PATIENCE)
+        return "words"
+
+    with serving(recognise=recognise) as server:
+        with server.client.websocket(PATH) as socket:
+            told(socket)
+            socket.send_bytes(pcm(spoken(1.0, 1.0)))
+            assert begun.wait(PATIENCE)
+        assert server.client.get("/readyz").json()["free"] == 0  # it has read the close before this
+        left.set()
+        until(lambda: server.client.get("/readyz").json()["free"])
+        assert 'endpoint="dictation",status="101"} 1.0' in server.client.get("/metrics").text
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_second_connection_is_refused_before_it_opens():
+    with serving(hand_over_s=0.0) as server, server.client.websocket(PATH) as socket:
         told(socket)
         with pytest.raises(Exception, match="429"), server.client.websocket(PATH):
             pass

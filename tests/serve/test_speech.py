@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import httpx2
 import numpy as np
 import pytest
 import soundfile
@@ -62,3 +63,16 @@ def test_a_voice_that_fails_at_once_is_an_error_and_not_silence():
         answer = speak(server)
         assert answer.status_code == 500
         assert "The voice failed." in answer.json()["error"]["message"]
+
+
+def test_a_voice_that_fails_later_cuts_the_answer_and_is_counted_as_a_failure():
+    def fail(clause):
+        if "Four" in clause:
+            raise ModelError("The voice failed.")
+
+    with serving(voice=BeepVoice(fail)) as server:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            speak(server)
+        text = server.client.get("/metrics").text
+        assert 'endpoint="speech",status="500"} 1.0' in text
+        assert 'endpoint="speech",status="200"' not in text

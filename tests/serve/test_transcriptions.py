@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import struct
+import threading
 import wave
 from contextlib import AsyncExitStack
 
@@ -15,6 +16,7 @@ import soundfile
 from openai.types.audio import Transcription, TranscriptionVerbose
 
 from tests.serve.conftest import PATIENCE, counted, pcm, serving, spoken
+from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import ModelError
 from voxtui.settings.schema import Config, ServeConfig
@@ -259,6 +261,26 @@ async def test_a_format_that_cannot_be_streamed_is_refused_before_the_first_segm
         assert b"400 Bad Request" in await client.read_until(b"}}")
 
 
+async def test_a_field_that_needs_another_is_refused_before_the_first_segment():
+    recognised = threading.Semaphore(0)
+
+    def recognise(samples) -> str:
+        recognised.release()
+        return "words"
+
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(serving(recognise=recognise))
+        fields = ("timestamp_granularities[]", "segment"), ("stream", "true")
+        client = await stack.enter_async_context(Slowly(server, *fields))
+        await client.begin()
+        client.send(endless_wav(spoken(1.0, 1.0)))
+        for _ in range(2):  # the first segment has been handed over when the second is recognised
+            assert await asyncio.to_thread(recognised.acquire, timeout=PATIENCE)
+        client.send(b"\r\n--x--\r\n")
+        client.writer.write(b"0\r\n\r\n")
+        assert b"400 Bad Request" in await client.read_until(b"}}")
+
+
 async def test_an_option_behind_the_file_is_refused_when_it_comes(server):
     async with Slowly(server) as client:
         await client.begin()
@@ -274,21 +296,22 @@ async def test_a_client_that_leaves_gives_its_session_back(server):
         await client.begin()
         client.send(wav(spoken(1.0)))
         await client.writer.drain()
-        busy = await asyncio.to_thread(_free, server, 0)
-    assert busy
-    assert await asyncio.to_thread(_free, server, 1)
+        await asyncio.to_thread(_until_free, server, 0)
+    await asyncio.to_thread(_until_free, server, 1)
 
 
-def _free(server, wanted: int) -> bool:
-    return any(server.client.get("/readyz").json()["free"] == wanted for _ in range(1000))
+def _until_free(server, wanted: int) -> None:
+    until(lambda: server.client.get("/readyz").json()["free"] == wanted)
 
 
-async def test_one_more_than_the_sessions_is_told_to_come_again(server):
-    async with Slowly(server) as client:
+async def test_one_more_than_the_sessions_is_told_to_come_again():
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(serving(hand_over_s=0.0))
+        client = await stack.enter_async_context(Slowly(server))
         await client.begin()
         client.send(wav(spoken(1.0)))
         await client.writer.drain()
-        assert await asyncio.to_thread(_free, server, 0)
+        await asyncio.to_thread(_until_free, server, 0)
         answer = await asyncio.to_thread(upload, server, wav(spoken(0.5)))
         assert answer.status_code == 429
         assert answer.headers["retry-after"] == "1"

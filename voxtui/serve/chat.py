@@ -100,7 +100,6 @@ class Chat:
                 if parts.brain is None:
                     raise Refusal(404, "No chat model is loaded here.", code="model_not_found")
                 await self._answer(request, parts, parts.brain, answer, receive)
-            self._metrics.answered(ENDPOINT, 200)
         except Refusal as refusal:
             self._metrics.answered(ENDPOINT, refusal.status)
             if answer.begun:
@@ -195,6 +194,7 @@ class Chat:
         self._metrics.took(ENDPOINT, 0.0, total=since[Mark.LAST_TOKEN], **first)
         usage = {"prompt_tokens": 0, "completion_tokens": len(texts), "total_tokens": len(texts)}
         reason = "length" if len(texts) >= limit else "stop"
+        self._metrics.answered(ENDPOINT, 200)
         if request.stream:
             options = request.stream_options
             await answer.finish(reason, usage if options and options.include_usage else None)

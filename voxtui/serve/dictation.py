@@ -54,7 +54,8 @@ class Dictation:
             async def add(segment: Segment) -> None:
                 delta = f" {segment.text}" if texts else segment.text
                 texts.append(segment.text)
-                await _send(websocket, type="transcript.delta", text=delta)
+                with suppress(WebSocketDisconnect):  # `_hear` is told of it too
+                    await _send(websocket, type="transcript.delta", text=delta)
 
             async with self._pool.lend() as parts:
                 with Recognition(parts, self._vad, add) as recognition:
@@ -125,4 +126,8 @@ async def _next(websocket: WebSocket) -> bytes | None:
 
 
 async def _send(websocket: WebSocket, **message: str) -> None:
-    await websocket.send_text(msgspec.json.encode(message).decode())
+    """Send a message. Raises WebSocketDisconnect."""
+    try:
+        await websocket.send_text(msgspec.json.encode(message).decode())
+    except RuntimeError as closed:  # what a second message after the close raises
+        raise WebSocketDisconnect(CLOSED) from closed

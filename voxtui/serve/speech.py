@@ -59,7 +59,6 @@ class SpeechEndpoint:
                 if parts.voice is None:
                     raise Refusal(404, 'voice.engine is "none" here.', code="model_not_found")
                 await self._speak(speech, parts.voice, scope, receive, send)
-            self._metrics.answered(ENDPOINT, 200)
         except Refusal as refusal:
             self._metrics.answered(ENDPOINT, refusal.status)
             await refused(refusal)(scope, receive, send)
@@ -95,7 +94,8 @@ class SpeechEndpoint:
     ) -> None:
         """Answer with sound. The first clause is spoken before the answer begins.
 
-        Raises Refusal if that fails. A later failure cuts the connection, as HTTP has no other way.
+        Raises Refusal if that fails. A later failure, ModelError, cuts the connection, as HTTP has
+        no other way. Raises Disconnected if the client leaves.
         """
         from anyio import to_thread
 
@@ -109,14 +109,25 @@ class SpeechEndpoint:
             raise Refusal(400, "The field `input` holds nothing that can be spoken.", param="input")
         self._metrics.took(ENDPOINT, 0.0, first_sound=time.monotonic() - began)
 
+        made = False
+
         def whole() -> Iterator[bytes]:
+            nonlocal made
             if speech.response_format == "wav":
                 yield endless_wav_header()
             yield first
             yield from sound
+            made = True
+            self._metrics.answered(ENDPOINT, 200)  # before the client has the end
 
         answer = StreamingResponse(whole(), media_type=MEDIA[speech.response_format])
-        await answer(scope, receive, send)
+        try:
+            await answer(scope, receive, send)
+        except ModelError:
+            self._metrics.answered(ENDPOINT, 500)
+            raise
+        if not made:
+            raise Disconnected
 
 
 def spoken(voice: Voice, text: str) -> Iterator[bytes]:

@@ -97,9 +97,14 @@ class Options:
                 400, f"{self.response_format} cannot be streamed.", param="response_format"
             )
 
+    @property
+    def complete(self) -> bool:
+        """Whether no field lacks another one that it needs, and that may still come."""
+        return not self.granularities or self.response_format == "verbose_json"
+
     def check(self) -> None:
         """Raise Refusal if the fields, all of which have come, do not go together."""
-        if self.granularities and self.response_format != "verbose_json":
+        if not self.complete:
             raise Refusal(
                 400, "timestamp_granularities needs response_format=verbose_json.",
                 param="timestamp_granularities",
@@ -158,8 +163,8 @@ class Transcriptions:
                     await self._recognise(form(Headers(scope=scope), receive), answer, upload)
                     stages = upload.times.stages(recognition.infer_seconds)
                     self._metrics.took(ENDPOINT, recognition.seconds, **stages)
-                    await answer.finish(recognition.seconds, stages)
                     self._metrics.answered(ENDPOINT, 200)
+                    await answer.finish(recognition.seconds, stages)
         except Refusal as refusal:
             self._metrics.answered(ENDPOINT, refusal.status)
             if answer.begun:
@@ -305,6 +310,7 @@ class Answer:
         self.options = options
         self.begun = False
         self._send = send
+        self._sending = anyio.Lock()
         self._segments: list[Segment] = []
         self._sent = 0
 
@@ -314,11 +320,13 @@ class Answer:
 
     async def catch_up(self) -> None:
         """Send the segments that wait, if the client has asked for a stream by now."""
-        while self.options.stream and self._sent < len(self._segments):
-            text = self._segments[self._sent].text
-            delta = f" {text}" if self._sent else text
-            self._sent += 1
-            await self.event({"type": "transcript.text.delta", "delta": delta})
+        async with self._sending:  # a segment and a field may come at once
+            wanted = self.options.stream and self.options.complete
+            while wanted and self._sent < len(self._segments):
+                text = self._segments[self._sent].text
+                delta = f" {text}" if self._sent else text
+                self._sent += 1
+                await self.event({"type": "transcript.text.delta", "delta": delta})
 
     async def event(self, event: dict[str, Any]) -> None:
         if not self.begun:

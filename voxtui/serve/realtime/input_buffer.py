@@ -41,6 +41,8 @@ class InputBuffer:
         """of the frames"""
         self._recording: int | None = None
         """the turn that the engine records them for"""
+        self._turns: set[int] = set()
+        """begun here, not by the engine"""
 
     @property
     def seconds(self) -> float:
@@ -72,7 +74,7 @@ class InputBuffer:
         if not self._frames or not self._begun:
             return
         if self._recording is None:
-            self._recording = self._controls.talk(self._frames[0].captured_at - FRAME_SECONDS)
+            self._recording = self._talk(self._frames)
             self._pushed = 0
         self.push(self._frames[self._pushed :])
         self._pushed = len(self._frames)
@@ -80,6 +82,15 @@ class InputBuffer:
     def push(self, frames: list[Frame]) -> None:
         for frame in frames:
             self._controls.push_frame(frame)
+
+    def began(self, turn: int) -> bool:
+        """Tell whether a turn is one of this buffer, and not one that the engine began."""
+        return turn in self._turns
+
+    def _talk(self, frames: list[Frame]) -> int:
+        turn = self._controls.talk(frames[0].captured_at - FRAME_SECONDS)
+        self._turns.add(turn)
+        return turn
 
     def forget_recording(self) -> None:
         """Let the engine drop it. The buffer stays."""
@@ -102,6 +113,20 @@ class InputBuffer:
         self._controls.release(at, turn, answers=False)
         self._empty()
         return turn, seconds
+
+    def take(self, at: float) -> list[Frame]:
+        """Take out what was said until `at`, for `commit_taken`."""
+        frames = self._frames + self._line.rest(at)
+        self.forget_recording()
+        self._empty()
+        return frames
+
+    def commit_taken(self, frames: list[Frame], at: float) -> tuple[int, float]:
+        """Commit what was taken out. Returns its turn and its seconds."""
+        turn = self._talk(frames)
+        self.push(frames)
+        self._controls.release(at, turn, answers=False)
+        return turn, len(frames) * FRAME_SECONDS
 
     def _empty(self) -> None:
         self._frames, self._recording, self._begun = [], None, not self._live

@@ -9,7 +9,8 @@ from __future__ import annotations
 import binascii
 import time
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
@@ -91,8 +92,8 @@ class Session:
         """the utterance whose end is detected here"""
         self._held: list[Frame] = []
         """sound that must not interrupt the answer"""
-        self._later: list[events.Commit] = []
-        """commits that wait for the end of the answer"""
+        self._later: list[tuple[events.Commit, list[Frame]]] = []
+        """commits that wait for the end of the answer, and their sound"""
         self._wanted: events.CreateResponse | None = None
         """an answer that waits for the end of the utterance"""
         self._response: Response | None = None
@@ -115,11 +116,12 @@ class Session:
     def take_message(self, message: str | bytes) -> None:
         """Do what a message says, or answer it with an error. The session goes on."""
         try:
-            self._take(events.parse(message))
+            event = events.parse(message)
         except Refusal as refusal:
-            self._emit("error", error={**refusal.error, "event_id": events.event_id(message)})
-        except Refused as refused:
-            self._error(str(refused), "not_possible", events.event_id(message))
+            self._refuse(refusal, events.event_id(message))
+            return
+        with self._errors_told(event.event_id):
+            self._take(event)
 
     def _take(self, event: events.ClientEvent) -> None:
         match event:
@@ -233,9 +235,11 @@ class Session:
                 code="input_audio_buffer_commit_empty",
             )
         if self._response is not None:
-            self._later.append(event)
+            self._later.append((event, self._input.take(at)))
             return
-        turn, seconds = self._input.commit(at)
+        self._utterance(*self._input.commit(at))
+
+    def _utterance(self, turn: int, seconds: float) -> None:
         item = self._by_turn[turn] = Item("user", "audio", turn=turn, seconds=seconds)
         self._committed(item)
 
@@ -321,8 +325,9 @@ class Session:
         held, self._held = self._held, []
         self._input.push(held)
         later, self._later = self._later, []
-        for commit in later:
-            self._commit(commit)
+        for commit, frames in later:
+            with self._errors_told(commit.event_id):
+                self._utterance(*self._input.commit_taken(frames, time.monotonic()))
         if self._response is None:
             self._input.record()
 
@@ -340,8 +345,9 @@ class Session:
                 self._begun = True
                 self._use_settings()
                 self._emit("session.created", session=self._shown())
-            case TurnStarted(turn, source) if source == MICROPHONE and self._detection is not None:
-                self._speech_started(turn)
+            case TurnStarted(turn, source) if source == MICROPHONE:
+                if self._detection is not None and not self._input.began(turn):
+                    self._speech_started(turn)
             case Captured(turn):
                 self._captured(turn)
             case Caption(_, text) if self.settings.x_voxtui:
@@ -401,7 +407,9 @@ class Session:
         detection = self._detection
         by_itself = detection is not None and detection.create_response
         if (wanted or by_itself) and self.settings.type == "realtime":
-            self._create_response(wanted or events.CreateResponse())
+            event = wanted or events.CreateResponse()
+            with self._errors_told(event.event_id):
+                self._create_response(event)
 
     def _transcribed(self, item: Item, text: str) -> None:
         item.text = text
@@ -436,6 +444,19 @@ class Session:
     def expire(self) -> None:
         """Say that the session has lasted too long."""
         self._error(f"A session lasts {SESSION_SECONDS // 60} min.", "session_expired", None)
+
+    @contextmanager
+    def _errors_told(self, event_id: str | None) -> Generator[None]:
+        """Answer what cannot be done with an error. The session goes on."""
+        try:
+            yield
+        except Refusal as refusal:
+            self._refuse(refusal, event_id)
+        except Refused as refused:
+            self._error(str(refused), "not_possible", event_id)
+
+    def _refuse(self, refusal: Refusal, event_id: str | None) -> None:
+        self._emit("error", error={**refusal.error, "event_id": event_id})
 
     def _error(self, message: str, code: str, event_id: str | None) -> None:
         error = {"type": SERVER, "code": code, "message": message, "param": None}
