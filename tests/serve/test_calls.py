@@ -256,8 +256,9 @@ async def test_an_offer_that_cannot_be_met_is_refused_with_a_reason(server, monk
 
 @pytest.mark.slow
 async def test_one_call_more_is_refused_and_one_that_never_connects_is_given_up(monkeypatch):
-    monkeypatch.setattr("voxtui.serve.realtime.webrtc.CONNECT_SECONDS", 0.1)
-    with serving(token="secret") as server:
+    connect_seconds = "voxtui.serve.realtime.webrtc.CONNECT_SECONDS"
+    monkeypatch.setattr(connect_seconds, PATIENCE)
+    with serving(token="secret", hand_over_s=0.0) as server:
         peer = Peer()
         ask = {"content": await peer.offer(), "headers": SDP}
         await peer.connection.close()
@@ -267,7 +268,18 @@ async def test_one_call_more_is_refused_and_one_that_never_connects_is_given_up(
             *[asyncio.to_thread(server.client.post, PATH, **ask) for _ in range(2)]
         )
         assert sorted([first.status_code, second.status_code]) == [201, 429]
-        until(lambda: server.client.get("/readyz", headers=ask["headers"]).json()["free"] == 1)
+        (call,) = [answer for answer in (first, second) if answer.status_code == 201]
+
+        def free() -> bool:
+            return server.client.get("/readyz", headers=ask["headers"]).json()["free"] == 1
+
+        assert not free()
+        key = {"Authorization": "Bearer secret"}
+        assert server.client.post(f"{call.headers['location']}/hangup", headers=key).is_success
+        until(free)
+        monkeypatch.setattr(connect_seconds, 0.1)
+        assert (await asyncio.to_thread(server.client.post, PATH, **ask)).status_code == 201
+        until(free)
 
 
 @pytest.mark.slow
@@ -294,6 +306,36 @@ def test_a_call_uses_the_addresses_on_which_the_server_listens():
     assert addresses("::1") == ["::1"]
     assert addresses("192.0.2.7") == ["192.0.2.7"]
     assert addresses("0.0.0.0") is None and addresses("::") is None
+
+
+@pytest.mark.slow
+async def test_a_lost_packet_costs_its_own_sound_and_no_more():
+    call, peer, sent = Call(["127.0.0.1"]), Peer(), 0
+    transport = peer.connection.getTransceivers()[0].sender.transport
+    send = transport._send_rtp  # noqa: SLF001
+
+    async def send_some(data: bytes) -> None:
+        nonlocal sent
+        sent += 1
+        if sent % 4:
+            await send(data)
+
+    transport._send_rtp = send_some  # noqa: SLF001
+    loud = quiet = 0
+    try:
+        answer = aiortc.RTCSessionDescription(await call.answer(await peer.offer()), "answer")
+        await peer.connection.setRemoteDescription(answer)
+        async with asyncio.timeout(PATIENCE):
+            await call.receive()
+            peer.mouth.packets = 40
+            while not loud or quiet < 5:
+                is_loud = np.abs(await call.receive()).max() > 0.01
+                loud, quiet = loud + is_loud, 0 if is_loud else quiet + 1
+        assert loud >= 29
+    finally:
+        await call.close()
+        await peer.connection.close()
+        peer.ear.cancel()
 
 
 @pytest.mark.slow

@@ -23,13 +23,15 @@ from aiortc import (
     RTCSessionDescription,
 )
 from aiortc.exceptions import OperationError
-from aiortc.jitterbuffer import JitterBuffer
+from aiortc.jitterbuffer import JitterFrame
 from aiortc.mediastreams import MediaStreamError
+from aiortc.rtp import RtpPacket
 from av import AudioFrame
 
 from voxtui.audio.pcm import as_pcm
 from voxtui.serve.realtime.connection import Gone
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
+from voxtui.serve.realtime.packets import InOrder
 from voxtui.serve.shapes import Refusal
 
 if TYPE_CHECKING:
@@ -47,9 +49,6 @@ CONNECT_SECONDS = 15.0
 
 IN_FLIGHT_SECONDS = 0.06
 """A message overtakes the sound before it: two packets, and what the sender's device holds."""
-
-REORDERED_PACKETS = 4
-"""A missing packet is waited for so long. aiortc's 16 would stop the sound for 320 ms."""
 
 MOST_MESSAGES = 1000
 
@@ -271,13 +270,30 @@ def _without_names(offer: str) -> str:
     return "\r\n".join(kept) + "\r\n"
 
 
-def _tune(receiver: RTCRtpReceiver) -> None:
-    """Hand each packet of sound over as soon as the next one is there.
+class _EachPacket:
+    """A jitter buffer of aiortc that holds nothing, because each packet of Opus is a frame."""
 
-    aiortc waits for four more, 80 ms, and has no setting for it.
+    def add(self, packet: RtpPacket) -> tuple[bool, JitterFrame | None]:
+        encoded: Any = packet
+        data = encoded._data  # noqa: SLF001
+        return False, JitterFrame(data, packet.timestamp) if data else None
+
+
+def _tune(receiver: RTCRtpReceiver) -> None:
+    """Decode each packet of sound as soon as it is there, in order.
+
+    aiortc's buffer keeps a packet until the next one is there, so it drops the one before each lost
+    packet too, and stays behind after it. It has no setting for it.
     """
     private: Any = receiver
-    private.__dict__["_RTCRtpReceiver__jitter_buffer"] = JitterBuffer(REORDERED_PACKETS)
+    private.__dict__["_RTCRtpReceiver__jitter_buffer"] = _EachPacket()
+    take, order = private._handle_rtp_packet, InOrder[RtpPacket]()  # noqa: SLF001
+
+    async def take_in_order(packet: RtpPacket, arrival_time_ms: int) -> None:
+        for ready in order.add(packet.sequence_number, packet):
+            await take(ready, arrival_time_ms=arrival_time_ms)
+
+    private._handle_rtp_packet = take_in_order  # noqa: SLF001
 
 
 def offer_only(addresses: list[str], receiver: RTCRtpReceiver) -> None:
