@@ -29,6 +29,7 @@ from aiortc.rtp import RtpPacket
 from av import AudioFrame
 
 from voxtui.audio.pcm import as_pcm
+from voxtui.serve.realtime.concealment import Concealment
 from voxtui.serve.realtime.connection import Gone
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
 from voxtui.serve.realtime.packets import InOrder
@@ -207,13 +208,15 @@ class Call:
         self._tasks.append(asyncio.create_task(self._hear(track)))
 
     async def _hear(self, track: Any) -> None:
+        concealment = Concealment()
         with suppress(MediaStreamError):  # it has ended
             while True:
                 frame: AudioFrame = await track.recv()
                 samples = frame.to_ndarray().reshape(-1, len(frame.layout.channels))
                 if self._received.full():
                     return self.leave()
-                self._received.put_nowait(samples.mean(axis=1, dtype=np.float32) / 32768)
+                mono = samples.mean(axis=1, dtype=np.float32) / 32768
+                self._received.put_nowait(concealment.whole(mono, frame.pts or 0))
 
 
 class _AnswerTrack(MediaStreamTrack):
