@@ -636,6 +636,20 @@ def test_an_unknown_model_is_refused(server):
         pass
 
 
+@pytest.mark.parametrize(
+    ("limit", "words"), [("IDLE_SECONDS", "said anything"), ("SESSION_SECONDS", "lasts")]
+)
+def test_a_session_that_ends_by_itself_says_why(monkeypatch, limit, words):
+    monkeypatch.setattr(f"voxtui.serve.realtime.connection.{limit}", 0.01)
+    with shared[0].client.websocket("/v1/realtime") as socket:
+        client = Client(socket)
+        error = client.until("error")["error"]  # perhaps before the session has begun
+        assert error["code"] == "session_expired"
+        assert words in error["message"]
+        with pytest.raises(Exception, match="1000"):
+            client.next()
+
+
 def test_a_stop_of_the_server_lets_the_answer_end():
     held = threading.Event()
     with (

@@ -172,7 +172,12 @@ class Connection:
         except Gone:
             pass
         except TimeoutError:
-            self._session.expire()
+            idle = self._loop.time() >= self._active_at + IDLE_SECONDS
+            self._session.expire(
+                f"Neither side has said anything for {IDLE_SECONDS / 60:g} min."
+                if idle
+                else f"A session lasts {SESSION_SECONDS // 60} min."
+            )
             self._out.put_nowait(NORMAL)
             await writer
         finally:

@@ -441,9 +441,9 @@ class Session:
 
     # Out.
 
-    def expire(self) -> None:
-        """Say that the session has lasted too long."""
-        self._error(f"A session lasts {SESSION_SECONDS // 60} min.", "session_expired", None)
+    def expire(self, why: str) -> None:
+        """Say why the session ends."""
+        self._error(why, "session_expired", None)
 
     @contextmanager
     def _errors_told(self, event_id: str | None) -> Generator[None]:
