@@ -115,6 +115,12 @@ class Peer:
             if event["type"] == kind:
                 return event
 
+    async def until_heard(self) -> None:
+        """Wait for loud sound of the server. Its events may overtake it."""
+        await asyncio.to_thread(
+            until, lambda: any(np.abs(sound).max() > 0.1 for sound in self.heard)
+        )
+
     async def speak(self, packets: int = 20) -> None:
         self.mouth.quiet.clear()
         self.mouth.packets = packets
@@ -155,11 +161,13 @@ TEXT = {"type": "message", "role": "user", "content": [{"type": "input_text", "t
 
 
 async def test_a_call_is_heard_and_answered_on_its_tracks_and_cut_off_where_it_was_played():
-    brain = ScriptedBrain(["Yes, it is."], ["One ", "two ", "and so on. " * 20], ["Next."])
+    brain = ScriptedBrain(["Yes, it is."], ["One ", "two ", "and so on. " * 200], ["Next."])
     with serving(brain=brain) as server:
         async with calling(server, {**PUSH_TO_TALK, "model": "gpt-realtime"}) as peer:
             assert peer.seen[0]["session"]["audio"]["input"]["turn_detection"] is None
             await peer.speak()
+            # The commit goes another way than the sound, and may overtake it.
+            await asyncio.to_thread(until, lambda: sum(loud for _, loud in brain.frames) >= 11)
             peer.send("input_audio_buffer.commit")
             peer.send("response.create")
             started = await peer.until("output_audio_buffer.started")
@@ -168,7 +176,7 @@ async def test_a_call_is_heard_and_answered_on_its_tracks_and_cut_off_where_it_w
             assert "response.done" in peer.types()
             assert "response.output_audio.delta" not in peer.types()
             assert 0.3 < brain.said[0].seconds < 0.9
-            assert max(np.abs(sound).max() for sound in peer.heard) > 0.1
+            await peer.until_heard()
 
             peer.send("input_audio_buffer.append", audio="AAAA")
             assert "track" in (await peer.until("error"))["error"]["message"]
@@ -180,11 +188,11 @@ async def test_a_call_is_heard_and_answered_on_its_tracks_and_cut_off_where_it_w
             peer.send("output_audio_buffer.clear")
             await peer.until("output_audio_buffer.cleared")
             cut = await peer.until("conversation.item.truncated")
-            assert cut["audio_end_ms"] < 1000  # of more than 2 s
+            assert cut["audio_end_ms"] < 20_000  # of 22 s
             peer.send("conversation.item.create", item=TEXT)
             peer.send("response.create")
             await peer.until("response.done")
-            assert len(said(brain)[-1][1]) < 110
+            assert len(said(brain)[-1][1]) < 2000
             # Loopback only, and no server elsewhere was asked for an address.
             candidates = [line for line in peer.answer.splitlines() if "candidate:" in line]
             assert candidates and all(" 127.0.0.1 " in line for line in candidates)
@@ -197,7 +205,7 @@ async def test_a_call_is_heard_and_answered_on_its_tracks_and_cut_off_where_it_w
 
 @pytest.mark.slow
 async def test_speech_over_an_answer_stops_it_although_its_response_is_done():
-    brain = ScriptedBrain(["And so on. " * 20], ["Next."])
+    brain = ScriptedBrain(["And so on. " * 200], ["Next."])
     with serving(brain=brain) as server:
         secret = {"session": {"type": "realtime", "output_modalities": ["audio"]}}
         secret = await asyncio.to_thread(
@@ -213,7 +221,7 @@ async def test_speech_over_an_answer_stops_it_although_its_response_is_done():
             await peer.until("output_audio_buffer.cleared")
             assert peer.types()[-2] == "input_audio_buffer.speech_started"
             cut = await peer.until("conversation.item.truncated")
-            assert cut["audio_end_ms"] < 2000
+            assert cut["audio_end_ms"] < 20_000  # of 22 s
             server.stop()  # the call ends by itself: its client would wait half a minute
             while peer.connection.connectionState != "closed":
                 await asyncio.sleep(0.01)  # aiortc has no future for it
@@ -298,7 +306,7 @@ async def test_a_call_off_loopback_needs_the_key_and_uses_the_address_of_the_net
             peer.send("input_audio_buffer.commit")
             peer.send("response.create")
             await peer.until("output_audio_buffer.stopped")
-        assert max(np.abs(sound).max() for sound in peer.heard) > 0.1
+            await peer.until_heard()
 
 
 def test_a_call_uses_the_addresses_on_which_the_server_listens():

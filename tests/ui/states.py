@@ -384,7 +384,8 @@ async def keys(s: Screen) -> None:
 async def palette(s: Screen) -> None:
     await loaded(s)
     await s.pilot.press("ctrl+p")
-    await s.pilot.pause(0.2)
+    while not s.app.screen.has_class("-ready"):  # the class of a palette with all its entries
+        await s.pilot.pause(0.01)
 
 
 async def again(s: Screen) -> None:
