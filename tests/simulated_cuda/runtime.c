@@ -412,7 +412,7 @@ cudaError_t cudaGetDeviceCount(int *count) { *count = 1; return cudaSuccess; }
 cudaError_t cudaGetDevice(int *device) { *device = 0; return cudaSuccess; }
 cudaError_t cudaSetDevice(int device) { return device ? fail(cudaErrorInvalidDevice) : done(); }
 cudaError_t cudaDriverGetVersion(int *version) { *version = CUDA; return cudaSuccess; }
-int cuDriverGetVersion(int *version) { *version = CUDA; return 0; }
+CUresult cuDriverGetVersion(int *version) { *version = CUDA; return CUDA_SUCCESS; }
 cudaError_t cudaRuntimeGetVersion(int *version) { *version = CUDA; return cudaSuccess; }
 cudaError_t cudaGetLastError(void) {
     cudaError_t error = last;
