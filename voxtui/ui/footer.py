@@ -39,7 +39,7 @@ class Footer(Static):
                 line += (key + label).stylize(Style.from_meta({"key": binding.key}))
         self._tooltips = {one.key: one.tooltip or one.description for one in bindings}
         if line != self.content:
-            self.update(line)
+            self.update(line, layout=False)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         self.tooltip = self._tooltips.get(event.style.meta.get("key", ""))

@@ -36,7 +36,7 @@ class Timers(Static):
         line = "  ".join(describe(one, now) for one in self._countdowns)
         if line != self._line:
             self._line = line
-            self.update(line)
+            self.update(line, layout=False)
 
 
 def describe(one: Countdown, now: float) -> str:

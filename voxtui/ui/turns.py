@@ -17,7 +17,6 @@ from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_view import TurnView
 from voxtui.ui.panel.panel import LatencyPanel
 from voxtui.ui.panel.times import figure
-from voxtui.ui.terminal.painting import paint_now
 
 WORDS_FIRST_SECONDS = 1 / 60
 """For this long after an utterance, only words are painted, because a speculated reply may come at
@@ -160,7 +159,7 @@ class Turns:
         begins = view.append(text)
         if begins and view.latest and self.marks:
             self._first = (view.latest, self.marks)
-        paint_now(self._transcript)
+        self._transcript.paint()
 
     def cut(self, turn: int, heard: str) -> None:
         if view := self._view_of(turn):

@@ -24,6 +24,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from voxtui.ui.conversation.entry import KINDS, NO_LOOK, Entry, Figure, Line, Look
+from voxtui.ui.terminal.painting import paint_now
 
 KEPT_ENTRIES = 2500
 """Bounds memory: about a thousand turns. Older entries are dropped."""
@@ -213,6 +214,11 @@ class Transcript(ScrollView, can_focus=True):
         with self._rearranging():
             self.entries[:0] = self._dropped
         self._dropped = []
+
+    def paint(self) -> None:
+        """Paint what has changed at once."""
+        bars = [self.vertical_scrollbar] if self.show_vertical_scrollbar else []
+        paint_now(self, *bars)
 
     def to_end(self) -> None:
         self._following = True
