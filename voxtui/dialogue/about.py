@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from voxtui.dialogue.abilities import ability
 from voxtui.dialogue.sentences import plain_words, sentence
 
 if TYPE_CHECKING:
@@ -90,9 +91,6 @@ def about_itself(words: str, sends_to: str, config: Config) -> str | None:
             return told
     if sends_to or config.brain.instruction != type(config.brain)().instruction:
         return None  # a server may have tools, and the user's instruction another name
-    # Imported here, because its patterns compile for long. The skills do it on their thread.
-    from voxtui.dialogue.abilities import ability
-
     return ability(asked)
 
 

@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
-from voxtui.dialogue.about import about_itself
 from voxtui.dialogue.chunker import Chunker
 from voxtui.dialogue.commands import TurnHandle
 from voxtui.dialogue.data import (
@@ -250,6 +249,9 @@ def _answer_without_brain(
     """Set `turn.answer`, a token a word, if a rule answers in place of the brain."""
     if turn.cancelled or not turn.local:
         return
+    # Imported here, because its patterns compile for long. The skills do it on their thread.
+    from voxtui.dialogue.about import about_itself
+
     answer = about_itself(words, parts.brain.sends_to, parts.config)
     if answer is None and skills is not None:
         answer = skills.answer(words, turn.source == REPLAY, past)

@@ -124,7 +124,7 @@ class LocalSkills:
             "skills.understand",
             "skills.requests",
             "skills.claims",
-            "dialogue.abilities",
+            "dialogue.about",
         ):
             import_module(f"voxtui.{module}")
         while self._rings and not self._closed:

@@ -17,6 +17,7 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 from textual.message import Message
+from textual.theme import Theme
 
 from voxtui.controls.clips import OpenClip
 from voxtui.controls.engine import ClipEnded, ControlEvent, MakeEngine, Refused, Severity
@@ -67,7 +68,7 @@ from voxtui.ui.terminal import gc_tuning
 from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
 from voxtui.ui.terminal.notification import notification
 from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
-from voxtui.ui.themes import AUTO, THEMES, legible, theme_of_terminal
+from voxtui.ui.themes import AUTO, AVAILABLE, legible, theme_named
 from voxtui.ui.timers import Timers
 from voxtui.ui.turns import Turns
 
@@ -110,10 +111,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         given: Sequence[GivenText] = (),
     ) -> None:
         """`given`: texts to talk about."""
-        # Without this, Textual writes greys where NO_COLOR forbids all colours.
+        # Before anything is styled, because a change would style everything once more.
+        self.set_reactive(App.theme, theme_named(config.ui.theme))
+        # Without `ansi_color`, Textual writes greys where NO_COLOR forbids all colours.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
-        for theme in THEMES:
-            self.register_theme(theme)
         self._events = EventQueue(
             lambda: self.post_message(EventsWaiting()),
             lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call),
@@ -178,9 +179,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.theme_variables = legible(super().get_css_variables())
         return self.theme_variables
 
-    def use_theme(self, name: str) -> None:
-        """Show the theme of this name; `auto`: the one that suits the terminal."""
-        self.theme = theme_of_terminal(self.console.color_system) if name == AUTO else name
+    @property
+    def available_themes(self) -> dict[str, Theme]:
+        return AVAILABLE
 
     def compose(self) -> ComposeResult:
         yield self.status.top
@@ -197,9 +198,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         ui = self.controls.config.ui
-        known = ui.theme in (AUTO, *self.available_themes)
-        self.use_theme(ui.theme if known else AUTO)
-        if not known:
+        if ui.theme not in (AUTO, *AVAILABLE):
             self.status.show_problem(f"There is no theme {ui.theme!r} (ui.theme).")
         if not ui.motion:
             self.animation_level = "none"
@@ -455,7 +454,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def apply(self, key: str, value: str) -> None:
         """Show a value of a key of [ui]."""
         if key == "ui.theme":
-            self.use_theme(value)
+            self.theme = theme_named(value)
         else:
             self._fit_panel(self.size)
 

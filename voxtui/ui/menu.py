@@ -196,7 +196,7 @@ class Menu:
             yield from map(self._entry, part_choices(self._controls.config))
         for name in options_of("ui.panel"):
             yield self._entry(Choice(PANELS.get(name, f"Times: {name}"), "ui.panel", name, LOOK))
-        for name in theme_names(self._app.available_themes):
+        for name in theme_names():
             title = "Theme by the terminal" if name == AUTO else f"Theme {name}"
             yield self._entry(Choice(title, "ui.theme", name, LOOK))
         yield Entry(

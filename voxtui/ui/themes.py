@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from rich.console import Console
 from textual.color import Color
-from textual.theme import Theme
+from textual.constants import COLOR_SYSTEM
+from textual.theme import BUILTIN_THEMES, Theme
 
 DARK, LIGHT = "voxtui-dark", "voxtui-light"
 ANSI_DARK, ANSI_LIGHT = "ansi-dark", "ansi-light"
@@ -136,6 +138,16 @@ THEMES = (
 """Ours. The last two replace those of Textual, whose muted grounds have the colour of their text.
 """
 
+AVAILABLE = {**BUILTIN_THEMES, **{theme.name: theme for theme in THEMES}}
+"""Every theme that can be chosen, by its name."""
+
+
+def theme_named(name: str) -> str:
+    """Return `name` if there is such a theme, else the name of the one that suits the terminal."""
+    if name in AVAILABLE:
+        return name
+    return theme_of_terminal(Console(color_system=COLOR_SYSTEM, force_terminal=True).color_system)
+
 
 def theme_of_terminal(color_system: str | None) -> str:
     """Return the theme for a terminal of `color_system`, as rich names it.
@@ -148,10 +160,10 @@ def theme_of_terminal(color_system: str | None) -> str:
     return LIGHT if light else DARK
 
 
-def theme_names(available: Iterable[str]) -> list[str]:
+def theme_names() -> list[str]:
     """Return the values to offer for ui.theme: ours first."""
     own = [theme.name for theme in THEMES]
-    return [AUTO, *own, *sorted(set(available) - set(own))]
+    return [AUTO, *own, *sorted(set(AVAILABLE) - set(own))]
 
 
 def contrast(ink: Color, ground: Color) -> float:
