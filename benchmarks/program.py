@@ -5,7 +5,8 @@
 The program runs on a pseudo-terminal, a virtual sound server and the default models, without a
 config file. With TREE, the root of another version, both start in turn: a slow minute slows both.
 
-- Start: from process start to the first frame, and to READY.
+- Start: from process start to the first frame, and to READY. A start before these compiles all
+  modules to byte code, as an installation does.
 - Answer: from Enter to the first painted word of the answer; the question is typed key by key.
 - Idle: the CPU of all its processes, and the bytes to the terminal, while a room's noise is heard.
 - Quit: from Ctrl+Q, at random moments of loading, to the end of the process; and `voxtui --help`.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -22,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,8 +61,10 @@ class Program:
 
     def __init__(self, tree: Path, size: tuple[int, int], environment: Mapping[str, str]) -> None:
         self._began = time.monotonic()
-        # Commands were letters in versions without slash_commands: a slash opened the text field.
+        # Commands were letters in versions without slash_commands: a slash opened the text field,
+        # which stayed open.
         self._opens = "" if (tree / "voxtui/slash_commands.py").exists() else "/"
+        self._state = Path(environment["XDG_STATE_HOME"])
         self.terminal = PseudoTerminal(
             [sys.executable, "-m", "voxtui"],
             size=size,
@@ -70,23 +74,31 @@ class Program:
 
     def until(self, shown: bytes, since: int = 0) -> float:
         """Wait for these bytes. Return the seconds since the start."""
+        self._wait(lambda: shown in self.terminal.output[since:])
+        return time.monotonic() - self._began
+
+    def _wait(self, true: Callable[[], bool]) -> None:
         deadline = time.monotonic() + ANSWER_SECONDS
-        while shown not in self.terminal.output[since:]:
+        while not true():
             if time.monotonic() > deadline or self.terminal.process.poll() is not None:
                 sys.exit(self.terminal.output[-2000:].decode(errors="replace"))
             time.sleep(0.001)  # a wait on the descriptor would race with the terminal's reader
-        return time.monotonic() - self._began
+
+    def _turns(self) -> int:
+        """Return how many turns were written down. Older screens do not show that one is over."""
+        return sum(len(log.read_text().splitlines()) for log in self._state.rglob("*.jsonl"))
 
     def ask(self, question: str, word: bytes) -> float:
         """Type a question. Return the seconds from Enter to `word`, once the answer is over."""
         for key in self._opens + question:
             self.terminal.send(key)
             time.sleep(KEY_SECONDS)  # as a person types
-        since = len(self.terminal.output)
+        self._opens = ""
+        since, turns = len(self.terminal.output), self._turns()
         entered = self.terminal.send("\r")
         self.until(word, since)
         answered = time.monotonic() - entered
-        self.until(READY, since)
+        self._wait(lambda: self._turns() > turns)
         return answered
 
     def idle(self, seconds: float) -> tuple[float, float]:
@@ -121,6 +133,10 @@ def compare(
     trees: Sequence[Path], starts: int, size: tuple[int, int], environment: Mapping[str, str]
 ) -> dict[str, Times]:
     """Start the versions in turn; let each answer QUESTIONS. Return seconds by tree and name."""
+    for tree in trees:  # compiles its modules
+        with program(tree, size, environment) as started:
+            started.until(READY)
+            started.quit()
     found: dict[str, Times] = {str(tree): defaultdict(list) for tree in trees}
     for n in range(starts * len(trees)):
         tree = trees[n % len(trees)]
@@ -145,12 +161,14 @@ def quits(starts: int, size: tuple[int, int], environment: Mapping[str, str]) ->
     return found
 
 
-def helps(starts: int) -> list[float]:
+def helps(starts: int, environment: Mapping[str, str]) -> list[float]:
     found = []
     for _ in range(starts):
         began = time.monotonic()
         command = [sys.executable, "-m", "voxtui", "--help"]
-        subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        subprocess.run(
+            command, stdout=subprocess.PIPE, check=True, env={**os.environ, **environment}
+        )
         found.append(time.monotonic() - began)
     return found
 
@@ -174,12 +192,17 @@ def measure(
 ) -> dict[str, Any]:
     with VirtualAudio() as audio, tempfile.TemporaryDirectory() as home:
         folders = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
-        environment = {**audio.env, **{name: str(Path(home) / name) for name in folders}}
+        environment = {
+            **audio.env,
+            **{name: str(Path(home) / name) for name in folders},
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": str(Path(home) / "bytecode"),
+        }
         found: dict[str, Any] = {"idle": idle(audio, size, environment)}
         if not only_idle:
             found["versions"] = compare(trees, starts, size, environment)
             found["quit while it loads"] = quits(starts, size, environment)
-            found["voxtui --help"] = helps(starts)
+            found["voxtui --help"] = helps(starts, environment)
     return found
 
 

@@ -207,7 +207,7 @@ class LoadingApp(VoxtuiApp):
         await self._watch(self.while_loading, lambda: self.controls.state is not State.LOADING)
         self.loaded_after = time.monotonic() - began
         for number in (1, 2, 3):
-            self.action_clip(number)
+            self.main.action_clip(number)
             await self._watch(self.since_ready, lambda: self.controls.state is not State.READY)
             await self._watch(self.since_ready, lambda: self.controls.state is State.READY)
         idle_until = time.monotonic() + SETTLING_SECONDS
