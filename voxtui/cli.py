@@ -181,6 +181,9 @@ def open_screen(config: Config, files: tuple[Path, ...]) -> int:
     if not sys.stdin.isatty():
         given.append(given_text(STDIN))
         take_keys_from_terminal()
+    from voxtui.ui.terminal import gc_tuning
+
+    gc_tuning.pause()  # until the first frame: imports make no garbage
     from voxtui.ui.command import run
 
     return run(config, given)

@@ -34,7 +34,7 @@ CLIPS = [("a question", Path("question.wav")), ("a joke", Path("joke.wav"))]
 @pytest.fixture(autouse=True)
 def collect_garbage_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turn garbage collection off: it would look through what every other test left, too."""
-    calls = ("collect", "freeze", "unfreeze", "set_threshold")
+    calls = ("collect", "freeze", "unfreeze", "set_threshold", "enable")
     still = SimpleNamespace(**dict.fromkeys(calls, lambda *_: 0))
     monkeypatch.setattr("voxtui.ui.terminal.gc_tuning.gc", still)
 

@@ -215,6 +215,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.call_after_refresh(self._start)
 
     def _start(self) -> None:
+        gc_tuning.resume()
         self.controls.start()
         for text in self._given:
             self.controls.give(text)

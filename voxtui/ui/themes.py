@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from textual.color import Color
-from textual.constants import COLOR_SYSTEM
 from textual.theme import BUILTIN_THEMES, Theme
 
 DARK, LIGHT = "voxtui-dark", "voxtui-light"
@@ -146,7 +145,7 @@ def theme_named(name: str) -> str:
     """Return `name` if there is such a theme, else the name of the one that suits the terminal."""
     if name in AVAILABLE:
         return name
-    return theme_of_terminal(Console(color_system=COLOR_SYSTEM, force_terminal=True).color_system)
+    return theme_of_terminal(Console(force_terminal=True).color_system)
 
 
 def theme_of_terminal(color_system: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Runs Python's garbage collector between turns, and not over the models."""
+"""Runs the garbage collector between turns, never over the models or before the first frame."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ SELDOM_FULL = (*THRESHOLDS[:2], 1000)
 YOUNG, FULL = 1, 2
 FULL_TURNS = 20
 """Turns between full collections, because one takes 20 ms after 1,000 turns."""
+
+
+def pause() -> None:
+    """Collect nothing until `resume`: at the start nearly everything that is made stays."""
+    gc.disable()
+
+
+def resume() -> None:
+    gc.enable()
 
 
 def freeze() -> None:

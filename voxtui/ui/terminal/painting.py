@@ -1,6 +1,6 @@
 """Paints one widget at once, where Textual would wait for its next tick and paint everything."""
 
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
