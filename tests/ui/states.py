@@ -384,8 +384,8 @@ async def keys(s: Screen) -> None:
 async def palette(s: Screen) -> None:
     await loaded(s)
     await s.pilot.press("ctrl+p")
-    while not s.app.screen.has_class("-ready"):  # the class of a palette with all its entries
-        await s.pilot.pause(0.01)
+    await s.settle()
+    await s.app.workers.wait_for_complete()  # the devices are among the entries
 
 
 async def again(s: Screen) -> None:
