@@ -26,14 +26,21 @@ TESTED = "one_turn or three_turns or sampled or waits"
 """The tests of a GPU that do not need the machine code of kernels, nor minutes for each."""
 
 
-@pytest.mark.parametrize(
-    ("file", "which"),
-    [("tests/simulated_cuda/on_device.py", ""), ("tests/brains/voxtral/test_gpu.py", TESTED)],
-)
-def test_on_the_simulated_device(file: str, which: str) -> None:
+PARTS = {
+    "trials": ("simulated_cuda/on_device.py", "trial_finds"),
+    "conversation": ("simulated_cuda/on_device.py", "not trial_finds"),
+    "gpu": ("brains/voxtral/test_gpu.py", TESTED),
+}
+"""Each takes minutes in a process of its own."""
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_on_the_simulated_device(part: str) -> None:
+    file, which = PARTS[part]
     ran = subprocess.run(
         [ENVIRONMENT / "bin" / "python", "-m", "pytest", "-q", "-c", os.devnull,
-         "--rootdir", REPOSITORY, "--noconftest", "-p", "no:cacheprovider", "-k", which, file],
+         "--rootdir", REPOSITORY, "--noconftest", "-p", "no:cacheprovider", "-k", which,
+         f"tests/{file}"],
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "LD_LIBRARY_PATH": str(LIBRARIES)},
     )  # fmt: skip
