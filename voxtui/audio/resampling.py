@@ -26,6 +26,10 @@ PASSED = 0.9
 """Share of the lower rate's band that passes. The rest has an aliasing of -60 dB at most."""
 
 
+TOGETHER = 32
+"""Samples that one row of a product yields: the fastest of 8 to 64."""
+
+
 class Resampler:
     """Converts a stream of mono float32, piece by piece, without a click at the joints.
 
@@ -72,8 +76,13 @@ class Decimator:
         half = HALF_TAPS * factor
         at = np.arange(-half, half + 1)
         taps = np.sinc(PASSED / factor * at) * np.kaiser(len(at), 8.0)
-        self._factor = factor
-        self._taps = (taps / taps.sum()).astype(np.float32)
+        taps = (taps / taps.sum()).astype(np.float32)
+        self._factor, self._length = factor, len(taps)
+        # Column k filters sample k of a row. One product takes half the time of a convolution,
+        # because that works out the samples that are left out, too.
+        self._filters = np.zeros((len(taps) + factor * (TOGETHER - 1), TOGETHER), np.float32)
+        for k in range(TOGETHER):
+            self._filters[k * factor :][: len(taps), k] = taps
         self._before = np.zeros(half, np.float32)
         """the latest samples, which the next ones are filtered with"""
 
@@ -81,14 +90,18 @@ class Decimator:
         """Return the output that `samples` complete."""
         import numpy as np
 
-        sound = np.concatenate([self._before, samples], dtype=np.float32)
-        count = max(0, (len(sound) - len(self._taps)) // self._factor + 1)
-        self._before = sound[count * self._factor :]
-        if not count:
-            return sound[:0]
-        used = sound[: (count - 1) * self._factor + len(self._taps)]
-        convolve: Any = np.convolve
-        return np.asarray(convolve(used, self._taps, "valid")[:: self._factor], np.float32)
+        width, factor = len(self._filters), self._factor
+        count = max(0, (len(self._before) + len(samples) - self._length) // factor + 1)
+        unused = np.zeros(width, np.float32)
+        sound = np.concatenate([self._before, samples, unused], dtype=np.float32)
+        self._before = sound[count * factor : len(sound) - width]
+        rows = np.lib.stride_tricks.as_strided(
+            sound,
+            (-(-count // TOGETHER), width),
+            (TOGETHER * factor * sound.itemsize, sound.itemsize),
+            writeable=False,
+        )
+        return np.asarray(rows @ self._filters, np.float32).ravel()[:count]
 
 
 def downsampler(rate: float) -> Resampler | Decimator:
