@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from voxtui.audio.echo import EchoCanceller
 
 BLOCK_SECONDS = 0.01
+"""With 16 ms an idle microphone took 0.6 % of a core less, but sound arrived 8 ms later."""
+
 LATENCY_SECONDS = 0.02
 """The smallest that lost nothing on a sound server with both cores busy."""
 
