@@ -363,6 +363,7 @@ class ScriptedEngine:
         self.seconds_left: float | None = None
         self.state = State.LOADING
         self.turns = 0
+        self.past: Past = ()
         self.ringing = False
 
     def report(self, *events: Event) -> None:
@@ -395,6 +396,9 @@ class ScriptedEngine:
         """End the turn; `fields` are those of Turn."""
         turn = Turn(self.turns, "scripted", outcome, **{"marks": {"released": 0.0}, **fields})
         self.report(TurnFinished(turn), StateChanged(State.READY))
+
+    def resume(self, past: Past) -> None:
+        self.past = past
 
     def start(self) -> None:
         self.calls.append(("start",))

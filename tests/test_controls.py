@@ -20,6 +20,7 @@ from tests.fakes import (
 from tests.ui.pseudo_terminal import until
 from voxtui.controls.engine import ClipEnded, Controls, Refused
 from voxtui.controls.local import LocalControls
+from voxtui.dialogue.data import Token
 from voxtui.dialogue.events import (
     ChangeFailed,
     LoadFailed,
@@ -28,9 +29,12 @@ from voxtui.dialogue.events import (
     TurnFinished,
     TurnStarted,
 )
+from voxtui.dialogue.interfaces import PastTurn
 from voxtui.dialogue.marks import Outcome
 from voxtui.errors import InputError, ModelError
+from voxtui.records.kept_conversation import conversation_file
 from voxtui.settings.schema import Config
+from voxtui.settings.sources import load_config
 
 SPOKEN = "..xxxxxxxxxxxxxxxxxxx......"
 
@@ -159,6 +163,86 @@ def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing():
     assert not flags[0].is_set() and local.controls.busy
     assert local.controls.stop()
     until(lambda: not local.controls.busy)
+
+
+# The conversation in a file.
+
+
+SAID = PastTurn("I am Ann.", "I am Ann.", (Token("Hello."),))
+
+
+@pytest.fixture
+def conversation(tmp_path, monkeypatch):
+    """Return where a conversation is kept on this machine of the test."""
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    return conversation_file()
+
+
+def keeping(local, *turns):
+    """Keep `turns`, as after an answer."""
+    local.controls.choose("session.keep", True)
+    local.engine.past = turns
+    local.engine.begin()
+    local.engine.finish()
+
+
+def test_a_conversation_is_kept_only_if_that_was_chosen(conversation):
+    local = Local()
+    local.engine.load()
+    local.engine.past = (SAID,)
+    local.engine.begin()
+    local.engine.finish()
+    local.controls.close()
+    assert not conversation.exists()
+
+
+def test_the_choice_to_keep_it_is_saved_and_the_next_start_goes_on(conversation):
+    local = Local()
+    local.engine.load()
+    keeping(local, SAID)
+    local.controls.close()
+    assert f"saved as a setting: {conversation}" in str(local.events)
+    found = load_config(None, (), {}).config
+    assert found.session.keep
+    again = Local()
+    again.controls.config = found
+    again.controls.start()
+    assert [turn.user_text for turn in again.engine.past] == ["I am Ann."]
+    assert "The last conversation goes on." in str(again.events)
+    again.controls.close()
+
+
+@pytest.mark.parametrize("way", ["new", "off"])
+def test_what_was_kept_is_deleted_with_the_conversation(conversation, way):
+    local = Local()
+    local.engine.load()
+    keeping(local, SAID)
+    until(conversation.exists)
+    if way == "new":
+        local.controls.new_conversation()
+        until(lambda: not conversation.exists())
+        local.engine.finish()  # of the turn that was cut off
+    else:
+        local.controls.choose("session.keep", False)
+        assert f"No longer kept, and saved as a setting: {conversation} was deleted." in str(
+            local.events
+        )
+        assert not load_config(None, (), {}).config.session.keep
+    local.controls.close()
+    assert not conversation.exists()
+
+
+def test_a_second_voxtui_says_that_it_keeps_nothing(conversation):
+    first, second = Local(), Local()
+    first.engine.load()
+    second.engine.load()
+    keeping(first, SAID)
+    keeping(second)
+    assert "another voxtui keeps its own" in str(second.events)
+    second.controls.close()
+    first.controls.close()
+    assert conversation.exists()
 
 
 @pytest.mark.parametrize(

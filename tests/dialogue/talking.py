@@ -26,7 +26,7 @@ from voxtui.dialogue.events import (
     StateChanged,
     TurnFinished,
 )
-from voxtui.dialogue.interfaces import Skills
+from voxtui.dialogue.interfaces import Past, Skills
 from voxtui.dialogue.marks import Turn
 from voxtui.settings.schema import (
     BrainConfig,
@@ -85,8 +85,12 @@ def talking(
     sound_system: Callable[[], object] = lambda: None,
     skills: Skills | None = None,
     captions: bool = False,
+    kept: Past = (),
 ) -> Iterator[Talk]:
-    """`silent`: the engine has no voice. `loaded` False: begins before the models are."""
+    """`silent`: the engine has no voice. `loaded` False: begins before the models are.
+
+    `kept`: the history with which the engine begins.
+    """
     brain = brain or ScriptedBrain()
     voice = voice or BeepVoice()
     speaker = speaker or FakeSpeaker()
@@ -106,6 +110,7 @@ def talking(
         skills=skills,
         captions=captions,
     )
+    engine.resume(kept)
     engine.start()
     try:
         if loaded:

@@ -10,11 +10,25 @@ from tests.fakes import ScriptedBrain
 from voxtui.dialogue.about import about_itself
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.marks import Outcome
-from voxtui.settings.schema import Config, VadConfig
+from voxtui.settings.schema import Config, SessionConfig, VadConfig
 
 
 def told(words: str, sends_to: str = "", **vad: bool) -> str:
     return about_itself(words, sends_to, Config(vad=VadConfig(**vad))) or ""
+
+
+def test_a_kept_conversation_is_admitted() -> None:
+    kept = Config(session=SessionConfig(keep=True))
+    assert about_itself("Do you record everything I say?", "", kept) == (
+        "As you chose, this conversation is kept in a file until you start a new one. "
+        "It is never sent anywhere."
+    )
+    far = about_itself("Am I being recorded?", "gpu:8000", kept)
+    assert far == (
+        "What you say goes to gpu:8000. Here this conversation is kept in a file until you start "
+        "a new one."
+    )
+    assert (about_itself("Will you remember me tomorrow?", "", kept) or "").startswith("Yes, ")
 
 
 @pytest.mark.parametrize(

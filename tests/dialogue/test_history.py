@@ -7,6 +7,7 @@ import pytest
 
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.history import History
+from voxtui.dialogue.interfaces import PastTurn
 from voxtui.settings.schema import HistoryConfig
 
 
@@ -31,6 +32,17 @@ def test_some_turns_are_dropped_at_once_and_their_words_remembered() -> None:
     assert lengths[7:14] == [8, 9, 6, 7, 8, 6, 7]
     words = [turn.user_text for turn in (*history.dropped, *history.past)]
     assert words == [f"{i}. hello" for i in range(20)]
+
+
+def test_an_allergy_of_a_kept_conversation_is_not_dropped_but_that_of_a_given_text() -> None:
+    history = History(HistoryConfig(max_tokens=100))
+    said = "I am allergic to nuts."
+    kept = (PastTurn(said, said, (Token("I see."),)), PastTurn("Hi.", "Hi.", (Token("Hi."),)))
+    history.past = (*kept, PastTurn(said, None, (Token("Read."),), given=True))
+    for number in range(1, 20):
+        history.add(number, "Hello.", "Hello.", (Token("Hi."),), "Hi.")
+    assert [turn.given for turn in history.past[:3]] == [False, True, False]
+    assert [turn.user_text for turn in history.past[:3]] == [said, said, "Hello."]
 
 
 def test_an_answer_of_a_rule_delays_the_next_cut() -> None:

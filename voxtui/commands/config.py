@@ -6,6 +6,7 @@ import json
 
 import click
 
+from voxtui.records.kept_conversation import conversation_file
 from voxtui.settings.paths import user_config_file, user_folders
 from voxtui.settings.save import toml_value
 from voxtui.settings.sources import RETIRED_KEYS, LoadedConfig
@@ -27,6 +28,7 @@ def show(loaded: LoadedConfig) -> None:
     click.echo(f"# file: {where}")
     kept = user_folders().user_data_path
     click.echo(f"# your timers and reminders: {timers_file(kept)}, {reminders_file(kept)}")
+    click.echo(f"# your conversation, if session.keep is true: {conversation_file()}")
     lines = [f"{setting.key} = {toml_value(setting.value)}" for setting in loaded.settings]
     width = max(len(line) for line in lines if len(line) < 60)
     for line, setting in zip(lines, loaded.settings, strict=True):

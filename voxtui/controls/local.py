@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from voxtui.controls.clips import ClipPlayer, OpenClip
 from voxtui.controls.engine import ClipEnded, ControlEvent, Controls, MakeEngine, Refused
 from voxtui.dialogue.data import MICROPHONE
+from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import (
     ChangeFailed,
     Loaded,
@@ -23,8 +24,10 @@ from voxtui.dialogue.events import (
     StateChanged,
     TurnFinished,
     TurnStarted,
+    UserWords,
 )
 from voxtui.errors import DeviceError, ModelMissing, VoxtuiError
+from voxtui.records.kept_conversation import KeptConversation, conversation_file
 from voxtui.records.session import Record, saved_sessions
 from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
@@ -103,6 +106,25 @@ class LocalControls(Controls):
         self._parts = parts
         self._may_download = False
         self._deliver = deliver
+        self.conversation = KeptConversation(
+            conversation_file(), lambda sentence: deliver(Notice(sentence))
+        )
+
+    def start(self) -> None:
+        """Load the models, and go on with the conversation that was kept."""
+        if self.config.session.keep and (past := self.conversation.begin()):
+            self.engine.resume(past)
+            hosts = self.config.brain.remote.hosts if self.config.brain.name == "remote" else ""
+            leaving = f" It goes to {hosts} with your next words." if hosts else ""
+            self._notify(
+                f"The last conversation goes on.{leaving} /new begins another, and deletes it."
+            )
+        super().start()
+
+    def close(self, seconds: float | None = None) -> None:
+        super().close(seconds)
+        self._store()
+        self.conversation.close(seconds)
 
     # Events.
 
@@ -113,6 +135,8 @@ class LocalControls(Controls):
             return
         super().take(event)
         self.record.take(event)
+        if isinstance(event, TurnFinished | UserWords):
+            self._store()
         match event:
             case MicrophoneOpened(name):
                 self.microphone = name
@@ -245,6 +269,7 @@ class LocalControls(Controls):
         self._let_go()
         super().new_conversation()
         self._forgot = True
+        self._store()
 
     def undo(self) -> None:
         """Bring back the conversation before the new one. Raises Refused once a turn began."""
@@ -331,6 +356,8 @@ class LocalControls(Controls):
             config = with_value(self.config, key, value)
             if key.startswith("ui."):
                 self.config, self.chosen[key] = config, value
+            elif key == "session.keep":
+                self._keep(value, config)
             elif self.failed:
                 self._start_again(config, **self._device(key, config))
                 self.config, self._trying[key] = config, value
@@ -360,6 +387,33 @@ class LocalControls(Controls):
         super()._require_model()
         if self._trying:  # the engine has not taken the command yet
             raise Refused("Still loading. Text is kept until that is done.", "information")
+
+    def _keep(self, keeps: bool, config: Config) -> None:
+        """Keep this conversation from now on, or delete what was kept of it, and say so.
+
+        The choice is saved at once, because it is about the next start. The engine gets `config`,
+        because it answers what it keeps. Raises Refused, ConfigError.
+        """
+        from voxtui.dialogue.commands import ReplaceParts
+
+        if not self.failed:
+            self._require_model()
+            self.engine.replace_parts(ReplaceParts(config))
+        save_values({"session.keep": keeps})
+        self.config = config
+        file = self.conversation.file
+        if keeps and not self.conversation.is_open:
+            self.conversation.begin()
+            self._store()
+            if self.conversation.is_open:
+                self._notify(f"Kept from now on, with your words, and saved as a setting: {file}")
+        elif not keeps:
+            self.conversation.delete(LEAVING_SECONDS)
+            self._notify(f"No longer kept, and saved as a setting: {file} was deleted.")
+
+    def _store(self) -> None:
+        """Keep the conversation as it is now, if it is kept."""
+        self.conversation.store(() if self._forgot else self.engine.past)
 
     def _let_go(self) -> None:
         """Stop the clip in progress, and ignore the release of a key that is still down."""

@@ -33,6 +33,7 @@ from voxtui.dialogue.interfaces import (
     Brain,
     Manner,
     Microphone,
+    Past,
     Skills,
     Speaker,
     SpeechDetector,
@@ -116,6 +117,15 @@ class Engine:
     def state(self) -> State:
         """The current state. Only the engine's thread changes it."""
         return self._loop.turns.state
+
+    @property
+    def past(self) -> Past:
+        """The past turns, as the brain gets them."""
+        return self._loop.history.past
+
+    def resume(self, past: Past) -> None:
+        """Begin with these past turns. Before `start`."""
+        self._loop.history.past = tuple(past)
 
     def start(self) -> None:
         """Load the parts on the engine's thread. Raises VoxtuiError if no thread can be started."""

@@ -74,9 +74,9 @@ class EngineLoop:
     ) -> None:
         self.parts = Parts(devices, brain, voice, config, emit)
         self.listener = Listener(detector, config)
-        self._history = History(config.history, lambda: self.parts.brain_name)
+        self.history = History(config.history, lambda: self.parts.brain_name)
         self.turns = TurnTaking(
-            inbox, self.parts, self.listener, self._history, emit, barge_in, skills, local, captions
+            inbox, self.parts, self.listener, self.history, emit, barge_in, skills, local, captions
         )
         self._inbox = inbox
         self._emit = emit
@@ -163,13 +163,13 @@ class EngineLoop:
                 self.turns.reader.give(given)
                 self.turns.read_past()
             case NewConversation():
-                self._history.forget()
+                self.history.forget()
                 self.turns.read_past()
             case RecallConversation():
-                self._history.recall()
+                self.history.recall()
                 self.turns.read_past()
             case Edit(change):
-                change(self._history)
+                change(self.history)
             case Truncate(number, seconds):
                 self.turns.truncate(number, seconds)
             case UseManner():

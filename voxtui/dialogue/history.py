@@ -151,8 +151,8 @@ def _divided(
 
     Given texts and the newest allergies always stay, and so does the newest turn if it fits alone.
     """
-    stating = [turn.number for turn in turns if turn.number > 0 and allergies(turn.user_text)]
-    lasting = frozenset(stating[-MOST_REMEMBERED:])
+    own = (turn for turn in turns if turn.number >= 0 and not turn.given)
+    lasting = [turn for turn in own if allergies(turn.user_text)][-MOST_REMEMBERED:]
     size = sum(_size(turn) for turn in turns if not turn.given)
     if size <= most_tokens * delay:
         return turns, []
@@ -160,7 +160,7 @@ def _divided(
     dropped: list[PastTurn] = []
     for turn in turns:
         most = most_tokens if turn is turns[-1] else most_tokens * ROOM
-        if size > most and not turn.given and turn.number not in lasting:
+        if size > most and not turn.given and turn not in lasting:
             size -= _size(turn)
             dropped.append(turn)
         else:

@@ -366,6 +366,11 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"talk_key and keys.{action} have the same key, {key}")
 
 
+class SessionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    keep: bool = False
+    """write the conversation to a file, and go on with it at the next start"""
+
+
 class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of `voxtui dictate`."""
 
@@ -386,6 +391,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streaming: StreamingConfig = StreamingConfig()
     history: HistoryConfig = HistoryConfig()
     input: InputConfig = InputConfig()
+    session: SessionConfig = SessionConfig()
     targets: TargetsConfig = TargetsConfig()
     metrics: MetricsConfig = MetricsConfig()
     dictate: DictateConfig = DictateConfig()

@@ -194,6 +194,9 @@ class Menu:
             title, about = "Hands-free", "speak without a key; a pause ends it"
             yield self._entry(Choice(title, "vad.hands_free", not on, MICROPHONE, about), on)
             yield from map(self._entry, part_choices(self._controls.config))
+        kept = self._controls.config.session.keep
+        title, about = "Keep the conversation", "over a restart, in a file"
+        yield self._entry(Choice(title, "session.keep", not kept, CONVERSATION, about), kept)
         for name in options_of("ui.panel"):
             yield self._entry(Choice(PANELS.get(name, f"Times: {name}"), "ui.panel", name, LOOK))
         for name in theme_names():
@@ -222,6 +225,8 @@ class Menu:
             return
         if choice.key.startswith("ui."):
             self._apply(choice.key, choice.value)
+        elif choice.key.startswith("session."):
+            pass  # the controls have said it
         elif failed:
             self._restarted()
         else:

@@ -173,8 +173,7 @@ class Status:
     def show_welcome(self) -> None:
         """Show the lines for a new user, until the first turn."""
         mode = self._mode() if self.level.hears else None
-        ui = self._controls.config.ui
-        self._transcript.show_welcome(welcome(mode, ui, self._sends_to))
+        self._transcript.show_welcome(welcome(mode, self._controls.config, self._sends_to))
 
     # Problems.
 
