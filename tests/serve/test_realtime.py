@@ -116,16 +116,24 @@ def one_server():
 
 
 @contextmanager
+def given_back() -> Iterator[None]:
+    """Wait for the end of the session within, whose engine would use the brain of the next test.
+
+    It ends after its client has left.
+    """
+    before = free(shared[0])
+    yield
+    until(lambda: free(shared[0]) >= before)
+
+
+@contextmanager
 def talking(
     *scripts: list,
     update: dict | None = PUSH_TO_TALK,
     config: Config | None = None,
     **brain: object,
 ) -> Iterator[tuple[Client, ScriptedBrain]]:
-    """Open a session; the tests of this file share a server, and script its brain anew.
-
-    Its engine ends after the client has left, and would still use the brain of the next test.
-    """
+    """Open a session; the tests of this file share a server, and script its brain anew."""
     if config is not None:
         with (
             serving(config, brain=(scripted := ScriptedBrain(*scripts))) as server,
@@ -134,10 +142,8 @@ def talking(
             yield client, scripted
         return
     BRAIN.__init__(*scripts, **brain)
-    before = free(shared[0])
-    with session(shared[0], update) as client:
+    with given_back(), session(shared[0], update) as client:
         yield client, BRAIN
-    until(lambda: free(shared[0]) == before)
 
 
 def said(brain: ScriptedBrain) -> list[tuple[str, str]]:
@@ -148,7 +154,7 @@ def test_messages_from_before_the_beginning_are_done_after_it(monkeypatch):
     warm_up, never = Listener.warm_up, threading.Event()
     monkeypatch.setattr(Listener, "warm_up", lambda self: (never.wait(0.2), warm_up(self)))
     BRAIN.__init__(["Yes."])
-    with shared[0].client.websocket("/v1/realtime") as socket:
+    with given_back(), shared[0].client.websocket("/v1/realtime") as socket:
         client = Client(socket)
         client.text("Hello?")
         client.send("response.create")
@@ -641,7 +647,7 @@ def test_an_unknown_model_is_refused(server):
 )
 def test_a_session_that_ends_by_itself_says_why(monkeypatch, limit, words):
     monkeypatch.setattr(f"voxtui.serve.realtime.connection.{limit}", 0.01)
-    with shared[0].client.websocket("/v1/realtime") as socket:
+    with given_back(), shared[0].client.websocket("/v1/realtime") as socket:
         client = Client(socket)
         error = client.until("error")["error"]  # perhaps before the session has begun
         assert error["code"] == "session_expired"
@@ -706,7 +712,7 @@ def act(client: Client, action: str) -> None:
 @given(st.lists(st.sampled_from(ACTIONS), max_size=14))
 def test_in_any_order_each_answer_ends_once_and_the_session_stays_usable(actions):
     BRAIN.__init__(*([["One ", "two."]] * 20))
-    with session(shared[0], PUSH_TO_TALK) as client:
+    with given_back(), session(shared[0], PUSH_TO_TALK) as client:
         for action in actions:
             act(client, action)
         act(client, "manual")
