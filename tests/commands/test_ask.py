@@ -117,6 +117,12 @@ def test_text_is_answered_from_an_option_or_from_stdin(ask):
     assert (failed.exit_code, failed.stderr.splitlines()[-1]) == (1, "The question: Out of memory.")
 
 
+def test_a_question_is_not_kept_where_conversations_are(ask):
+    asked = ("--text", "Do you record what I say?", "--set", "session.keep=true")
+    ran = ask(*asked, pace=None)
+    assert "It is stored only when you ask for that" in ran.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "stdin", "sentence"),
     [

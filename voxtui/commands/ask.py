@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, file_speaker
@@ -22,7 +23,7 @@ from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, TurnStarted
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.records.metrics_log import metrics_log
-from voxtui.settings.schema import AudioConfig, Config
+from voxtui.settings.schema import AudioConfig, Config, SessionConfig
 from voxtui.wiring import build_engine, build_skills, build_speaker
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def run(
     """Answer `asked`, see `questions`. Return the outcomes of the turns. Raises VoxtuiError."""
     if (options.wav or options.play) and config.voice.engine == "none":
         raise InputError("--speak and --play need a voice, and voice.engine is none.")
+    config = replace(config, session=SessionConfig())  # no conversation is kept here
     wav = options.wav
     if wav and wav.exists() and any(wav.samefile(path) for path in files):
         raise InputError(f"{wav}: is one of the clips, and would be overwritten.")
