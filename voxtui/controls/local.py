@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from voxtui.controls.clips import ClipPlayer, OpenClip
 from voxtui.controls.engine import ClipEnded, ControlEvent, Controls, MakeEngine, Refused

@@ -1,4 +1,8 @@
-"""The commands that travel through the engine's inbox, and the handle of a turn."""
+"""The commands that travel through the engine's inbox, and the handle of a turn.
+
+Commands are structs of msgspec, because to define a frozen dataclass takes eight times as long, and
+the first frame of the screen waits for that.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.history import History
@@ -41,8 +47,7 @@ class TurnHandle:
             self.cancelled.set()
 
 
-@dataclass(frozen=True, slots=True)
-class Talk:
+class Talk(msgspec.Struct, frozen=True):
     """Listen to `source` from `at` on. `paced` False: faster than real time."""
 
     turn: TurnHandle
@@ -51,8 +56,7 @@ class Talk:
     paced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """End the recording of `turn` at `at`; None: of any turn that began before `at`."""
 
     at: float
@@ -61,8 +65,7 @@ class Release:
     """False: the utterance only enters the history"""
 
 
-@dataclass(frozen=True, slots=True)
-class SendText:
+class SendText(msgspec.Struct, frozen=True):
     """Answer a typed text."""
 
     turn: TurnHandle
@@ -71,23 +74,20 @@ class SendText:
     """local time of its first key, where the brain is told the time"""
 
 
-@dataclass(frozen=True, slots=True)
-class Give:
+class Give(msgspec.Struct, frozen=True):
     """Add a text to the conversation, to talk about."""
 
     given: GivenText
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Answer the history as it stands; `manner` None: as every turn."""
 
     turn: TurnHandle
     manner: Manner | None
 
 
-@dataclass(frozen=True, slots=True)
-class UseManner:
+class UseManner(msgspec.Struct, frozen=True):
     """Answer in this manner from now on. `answers` False: hands-free speech is only kept."""
 
     manner: Manner
@@ -95,23 +95,20 @@ class UseManner:
     vad: VadConfig | None
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(msgspec.Struct, frozen=True):
     """Change the history between two turns."""
 
     change: Callable[[History], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(msgspec.Struct, frozen=True):
     """Of the speech of `turn` only so many seconds were heard."""
 
     turn: int
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Typing:
+class Typing(msgspec.Struct, frozen=True):
     """Prepare for a text that is being typed; empty: for none."""
 
     text: str
@@ -120,8 +117,7 @@ class Typing:
     """local time of its first key, where the brain is told the time"""
 
 
-@dataclass(frozen=True, slots=True)
-class Redo:
+class Redo(msgspec.Struct, frozen=True):
     """Answer the input of turn `again` once more, or `text` in its place."""
 
     turn: TurnHandle
@@ -129,25 +125,21 @@ class Redo:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True):
     """Abandon the utterance of this turn. Its flag is set already."""
 
     turn: int
 
 
-@dataclass(frozen=True, slots=True)
-class NewConversation:
+class NewConversation(msgspec.Struct, frozen=True):
     """Empty the history."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecallConversation:
+class RecallConversation(msgspec.Struct, frozen=True):
     """Undo NewConversation, unless a turn was answered since."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaceParts:
+class ReplaceParts(msgspec.Struct, frozen=True):
     """Use these parts from now on; a part that is None stays."""
 
     config: Config
@@ -157,13 +149,11 @@ class ReplaceParts:
     voice: Voice | Loaders[Voice] | Literal["none"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RescanDevices:
+class RescanDevices(msgspec.Struct, frozen=True):
     """Look for devices that were plugged in."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLost:
+class DeviceLost(msgspec.Struct, frozen=True):
     """Replace the microphone, if `opening` is still the one in use."""
 
     opening: object
@@ -171,15 +161,13 @@ class DeviceLost:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ring:
+class Ring(msgspec.Struct, frozen=True):
     """Speak a sentence that is not part of a turn, once neither side speaks."""
 
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Quit:
+class Quit(msgspec.Struct, frozen=True):
     """End the engine's thread."""
 
 
