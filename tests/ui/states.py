@@ -12,7 +12,6 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -145,7 +144,7 @@ def make_app(config: Config | None = None) -> VoxtuiApp:
 
 async def loaded(s: Screen, **other: Any) -> None:
     s.app.post_message(KeyboardAnswer(releases=True))
-    s.engine.report(replace(LOADED, **other), StateChanged(State.READY))
+    s.engine.report(structs.replace(LOADED, **other), StateChanged(State.READY))
     await s.settle()
 
 

@@ -1,10 +1,10 @@
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec import structs
 from textual import events
 from textual.widgets import Input, OptionList
 
@@ -777,7 +777,7 @@ async def test_a_failed_start_shows_the_next_step_and_the_screen_stays_usable():
 @pytest.mark.slow
 async def test_the_model_has_a_name_for_people():
     async with screen(size=(160, 40)) as s:
-        loaded = replace(LOADED, brain="embedded: a-file-1.5b (small local model, English)")
+        loaded = structs.replace(LOADED, brain="embedded: a-file-1.5b (small local model, English)")
         s.engine.report(loaded)
         await s.settle()
         assert "small local model" in s.lines[0]

@@ -1,10 +1,16 @@
-"""The engine's state, and the events it reports."""
+"""The engine's state, and the events it reports.
+
+Most events are structs of msgspec, for the reason of the commands. Dataclasses are those of which
+a field is left out of comparisons.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from voxtui.errors import VoxtuiError
@@ -23,21 +29,18 @@ class State(StrEnum):
     SPEAKING = "speaking"
 
 
-@dataclass(frozen=True, slots=True)
-class StateChanged:
+class StateChanged(msgspec.Struct, frozen=True):
     state: State
 
 
-@dataclass(frozen=True, slots=True)
-class Loading:
+class Loading(msgspec.Struct, frozen=True):
     """A step of loading; `fraction` 0..1 where it is known."""
 
     step: str
     fraction: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """The parts in use, after start-up or after a change."""
 
     brain: str
@@ -54,15 +57,13 @@ class Loaded:
     """a requested change succeeded"""
 
 
-@dataclass(frozen=True, slots=True)
-class MicrophoneOpened:
+class MicrophoneOpened(msgspec.Struct, frozen=True):
     """The microphone delivers sound. At start-up, this comes before the models are loaded."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class MicrophoneLost:
+class MicrophoneLost(msgspec.Struct, frozen=True):
     """No microphone is in use (any more). Clips and text still work."""
 
 
@@ -78,8 +79,7 @@ class TurnStarted:
     """the turn whose place this one takes in the history"""
 
 
-@dataclass(frozen=True, slots=True)
-class Caption:
+class Caption(msgspec.Struct, frozen=True):
     """What the brain recognises of an utterance while it is spoken. The next one replaces it.
 
     It ends with the turn's UserWords, or with the turn. One that was on its way may come later.
@@ -99,8 +99,7 @@ class Captured:
     utterance: Utterance = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class UserWords:
+class UserWords(msgspec.Struct, frozen=True):
     """The user's words in this turn, spoken or typed."""
 
     turn: int
@@ -109,16 +108,14 @@ class UserWords:
     """the words of `text` that may be others, by number from 0"""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyText:
+class ReplyText(msgspec.Struct, frozen=True):
     """The next piece of the reply."""
 
     turn: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """The brain reads a long text: `done` of `total` new tokens."""
 
     done: int
@@ -131,31 +128,27 @@ class Reading:
         return self.done >= self.total
 
 
-@dataclass(frozen=True, slots=True)
-class SpokenUpTo:
+class SpokenUpTo(msgspec.Struct, frozen=True):
     """The heard part of a reply that was cut off. The history keeps that part."""
 
     turn: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(msgspec.Struct, frozen=True):
     """A sentence for the user."""
 
     message: str
     severity: Literal["information", "warning", "error"] = "warning"
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(msgspec.Struct, frozen=True):
     """A sentence about the last answer, which stays beside it."""
 
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Countdown:
+class Countdown(msgspec.Struct, frozen=True):
     """A timer or reminder that is set."""
 
     name: str
@@ -167,41 +160,35 @@ class Countdown:
     """set for a time of day: the time is shown, not what is left"""
 
 
-@dataclass(frozen=True, slots=True)
-class CountdownsChanged:
+class CountdownsChanged(msgspec.Struct, frozen=True):
     """The timers and reminders that are set, the next one first."""
 
     countdowns: tuple[Countdown, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Rang:
+class Rang(msgspec.Struct, frozen=True):
     """A timer or reminder is due. The engine speaks the sentence once neither side speaks."""
 
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFinished:
+class TurnFinished(msgspec.Struct, frozen=True):
     turn: Turn
 
 
-@dataclass(frozen=True, slots=True)
-class LoadFailed:
+class LoadFailed(msgspec.Struct, frozen=True):
     """Start-up failed for a reason that the user can change."""
 
     error: VoxtuiError
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeFailed:
+class ChangeFailed(msgspec.Struct, frozen=True):
     """A requested change failed. Every part is as before."""
 
     error: VoxtuiError
 
 
-@dataclass(frozen=True, slots=True)
-class Died:
+class Died(msgspec.Struct, frozen=True):
     """An unexpected exception on a thread of ours. The front end raises it."""
 
     error: BaseException
