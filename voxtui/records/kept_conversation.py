@@ -8,15 +8,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.interfaces import Past, PastTurn
 from voxtui.errors import strip_control_characters
 from voxtui.records.files import read_file, write_private
 from voxtui.settings.paths import user_folders
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 LARGEST = 4 << 20
 """Bytes. A history of 32,000 tokens and a given text have less than 1 MB."""
@@ -45,7 +48,7 @@ class KeptConversation:
     def __init__(self, file: Path, tell: Callable[[str], object]) -> None:
         self.file = file
         self._tell = tell
-        self._lock = FileLock(f"{file}.lock", timeout=0)
+        self._lock: BaseFileLock | None = None
         self._states: SimpleQueue[Past | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -58,8 +61,12 @@ class KeptConversation:
 
         Keeps nothing if the file belongs to another running voxtui, or cannot be used.
         """
+        # Imported here, because the first frame of the screen would wait for it.
+        from filelock import FileLock, Timeout
+
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = FileLock(f"{self.file}.lock", timeout=0)
             self._lock.acquire()
         except Timeout:
             self._tell("This conversation is not kept, because another voxtui keeps its own.")
@@ -100,7 +107,8 @@ class KeptConversation:
             self._states.put(None)
             self._thread.join(seconds)
             self._thread = None
-            self._lock.release()
+            if self._lock is not None:
+                self._lock.release()
 
     def _write(self) -> None:
         complained = False
