@@ -29,7 +29,8 @@ COMPARED = round(TRACK_RATE * 0.02)
 class Concealment:
     """Repeats the last period of the voice, fading, where frames are missing.
 
-    All samples are mono, float32, at TRACK_RATE.
+    The method is that of ITU-T G.711, Appendix I, without its overlap at the edges. All samples
+    are mono, float32, at TRACK_RATE.
     """
 
     def __init__(self) -> None:
