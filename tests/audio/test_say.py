@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +45,12 @@ def test_ctrl_c_silences_a_long_text_at_once(virtual_audio, tmp_path):
     (tmp_path / "long.txt").write_text("This sentence is spoken again and again. " * 1000)
     with virtual_audio.record() as recorder:
         command = [VOXTUI, "say", tmp_path / "long.txt"]
-        stacks = os.environ | {"PYTHONFAULTHANDLER": "1"}  # SIGABRT prints what each thread does
-        speaking = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=stacks)
+        stacks = os.environ | {"PYTHONFAULTHANDLER": "1"}  # SIGABRT: stacks, in native.log
+        speaking = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env=stacks,
+            # Tests that run in the background of a script have it ignored.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
         poll = threading.Event()
         while not np.any(np.abs(recorder.samples) > AUDIBLE):
             assert speaking.poll() is None, speaking.communicate()
