@@ -19,6 +19,7 @@ from voxtui.serve.announcing import Announcing
 from voxtui.serve.app import build_app
 from voxtui.serve.command import HEADER_BYTES, MESSAGE_BYTES
 from voxtui.serve.pool import Pool, WarmParts
+from voxtui.serve.stalled import HttpProtocol, WebSocketProtocol
 from voxtui.settings.schema import Config
 
 PATIENCE = SECONDS
@@ -69,7 +70,7 @@ def serving(
     with socket.create_server((config.serve.host, 0)) as listener:
         server = Announcing(
             uvicorn.Config(
-                app, ws="wsproto", http="h11", lifespan="off", log_level="error",
+                app, ws=WebSocketProtocol, http=HttpProtocol, lifespan="off", log_level="error",
                 ws_max_size=MESSAGE_BYTES, h11_max_incomplete_event_size=HEADER_BYTES,
             ),
             ready.set,

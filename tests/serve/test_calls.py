@@ -227,6 +227,19 @@ async def test_speech_over_an_answer_stops_it_although_its_response_is_done():
                 await asyncio.sleep(0.01)  # aiortc has no future for it
 
 
+@pytest.mark.slow
+async def test_a_stop_of_the_server_lets_the_answer_be_played_to_its_end():
+    with serving(brain=ScriptedBrain(["A second of sound. " * 5])) as server:
+        async with calling(server, PUSH_TO_TALK) as peer:
+            peer.send("conversation.item.create", item=TEXT)
+            peer.send("response.create")
+            await peer.until("output_audio_buffer.started")
+            server.stop()
+            await peer.until("output_audio_buffer.stopped")
+            while peer.connection.connectionState != "closed":
+                await asyncio.sleep(0.01)  # aiortc has no future for it
+
+
 def refused(answer, status: int) -> str:
     assert answer.status_code == status, answer.text
     return answer.json()["error"]["message"]

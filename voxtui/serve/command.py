@@ -53,6 +53,7 @@ def run(
         from voxtui.serve.announcing import Announcing
         from voxtui.serve.app import build_app, model_name
         from voxtui.serve.pool import warm_pool
+        from voxtui.serve.stalled import HttpProtocol, WebSocketProtocol
     except ImportError as error:
         raise InputError(
             f"The server's packages are not installed ({error.name}).", how_to_install("serve")
@@ -72,8 +73,8 @@ def run(
             server = Announcing(
                 uvicorn.Config(
                     app,
-                    ws="wsproto",
-                    http="h11",
+                    ws=WebSocketProtocol,
+                    http=HttpProtocol,
                     lifespan="off",
                     proxy_headers=False,
                     access_log=False,  # a URL may hold a key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
@@ -15,7 +16,7 @@ from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import StateChanged
 from voxtui.serve.guard import token_of
 from voxtui.serve.lent import LentBrain, LentVoice
-from voxtui.serve.realtime.line import WireMicrophone, WireSpeaker
+from voxtui.serve.realtime.line import MOST_WAITING, WireMicrophone, WireSpeaker
 from voxtui.serve.realtime.session import Session, SessionEvent
 from voxtui.serve.realtime.settings import SESSION_SECONDS, Json, Settings
 from voxtui.serve.shapes import SERVER, Refusal
@@ -43,11 +44,22 @@ IDLE_SECONDS = 300.0
 DRAIN_SECONDS = 8.0
 """After a request to stop, an answer that has begun gets so long. uvicorn waits 10 s in all."""
 
-NORMAL, GOING_AWAY, INTERNAL_ERROR, TRY_AGAIN = 1000, 1001, 1011, 1013
-"""Codes of RFC 6455 and its registry."""
+NORMAL, GOING_AWAY, TOO_SLOW, INTERNAL_ERROR, TRY_AGAIN = 1000, 1001, 1008, 1011, 1013
+"""Codes of RFC 6455 and its registry. 1008 is for a breach of a rule that has no code."""
 
-Out: TypeAlias = bytes | int
-"""A message, or the code that closes the connection."""
+MOST_QUEUED = 2 * MOST_WAITING
+"""Bytes of messages that wait for a slow client. Speech alone stays below half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Closes the connection, in the place of a message."""
+
+    code: int
+    reason: str = ""
+
+
+Out: TypeAlias = bytes | Close
 
 
 class Gone(Exception):
@@ -67,7 +79,7 @@ class Transport(Protocol):
 
     async def send(self, message: str) -> None: ...
 
-    async def close(self, code: int) -> None: ...
+    async def close(self, code: int, reason: str) -> None: ...
 
 
 class Sessions:
@@ -157,6 +169,8 @@ class Connection:
         """the engine is ready, or has failed"""
         self._drained = asyncio.Event()
         self._draining = False
+        self._closed = False
+        """a `Close` was put into the queue"""
         self._session = Session(
             lambda emit: engine(config, parts, emit, self._deliver, self._waiting),
             config, settings, self._send, self._deliver, self._failed, answered, transport.output,
@@ -178,7 +192,7 @@ class Connection:
                 if idle
                 else f"A session lasts {SESSION_SECONDS // 60} min."
             )
-            self._out.put_nowait(NORMAL)
+            self._close(NORMAL)
             await writer
         finally:
             writer.cancel()
@@ -186,10 +200,10 @@ class Connection:
             await asyncio.to_thread(self._session.close)
 
     async def drained(self) -> None:
-        """Close the connection once no answer is in progress, or after DRAIN_SECONDS."""
+        """Close the connection once each answer is made and played, or after DRAIN_SECONDS."""
         self._draining = True
-        if not self._session.answering:
-            self._out.put_nowait(GOING_AWAY)
+        if not self._speaking:
+            self._close(GOING_AWAY)
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self._drained.wait()
@@ -224,8 +238,24 @@ class Connection:
             while isinstance(out := await self._out.get(), bytes):
                 await self._transport.send(out.decode())
                 self._queued -= len(out)
-            await self._transport.close(out)
+            await self._transport.close(out.code, out.reason)
         self._drained.set()
+
+    def _drop_queue(self) -> None:
+        while not self._out.empty():
+            out = self._out.get_nowait()
+            self._queued -= len(out) if isinstance(out, bytes) else 0
+
+    def _close(self, code: int, reason: str = "") -> None:
+        """Close the connection after what waits. Nothing is sent afterwards."""
+        if not self._closed:
+            self._closed = True
+            self._out.put_nowait(Close(code, reason))
+
+    @property
+    def _speaking(self) -> bool:
+        output = self._transport.output
+        return self._session.answering or (output is not None and output.playing)
 
     def _waiting(self) -> int:
         """Return the bytes of speech that the client has not taken yet. Any thread."""
@@ -233,17 +263,23 @@ class Connection:
         return self._queued if output is None else output.waiting
 
     def _send(self, event: Json) -> None:
+        if self._closed:
+            return
         out = msgspec.json.encode(event)
+        if self._queued + len(out) > MOST_QUEUED:
+            self._drop_queue()
+            self._close(TOO_SLOW, "The client reads too slowly.")
+            return
         self._queued += len(out)
         self._out.put_nowait(out)
         self._active_at = self._loop.time()
         self._begun.set()
-        if self._draining and event["type"] == "response.done":
-            self._out.put_nowait(GOING_AWAY)
+        if self._draining and not self._speaking:
+            self._close(GOING_AWAY)
 
     def _failed(self, why: str) -> None:
         self._begun.set()
-        self._out.put_nowait(INTERNAL_ERROR)
+        self._close(INTERNAL_ERROR)
 
     def _deliver(self, event: SessionEvent) -> None:
         """Take an event of any thread.

@@ -55,6 +55,11 @@ class OutputBuffer:
         self._ready = np.zeros(0, np.float32)
         """of the first answer, at TRACK_RATE"""
 
+    @property
+    def playing(self) -> bool:
+        """Return whether something waits to be played, or may still be added."""
+        return bool(self._answers)
+
     def add(self, response_id: str, item: Item, sound: Sound) -> None:
         """Play the next piece of an answer."""
         if not self._answers or self._answers[-1].response_id != response_id:

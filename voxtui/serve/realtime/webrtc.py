@@ -81,6 +81,7 @@ class Call:
 
     def __init__(self, addresses: list[str] | None) -> None:
         self.output = OutputBuffer()
+        self._answers = _AnswerTrack(self.output)
         self._addresses = addresses
         self._loop = asyncio.get_running_loop()
         configuration = RTCConfiguration(iceServers=[], bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
@@ -112,7 +113,7 @@ class Call:
             raise Refusal(
                 400, "The offer must have one audio track and one data channel.", param="sdp"
             )
-        transceiver = self._peer.addTransceiver(_AnswerTrack(self.output), "sendrecv")
+        transceiver = self._peer.addTransceiver(self._answers, "sendrecv")
         codecs = RTCRtpSender.getCapabilities("audio").codecs
         transceiver.setCodecPreferences([c for c in codecs if c.mimeType == "audio/opus"])
         _tune(transceiver.receiver)
@@ -149,8 +150,8 @@ class Call:
         except InvalidStateError as closed:
             raise Gone from closed
 
-    async def close(self, code: int = 0) -> None:
-        """Send what is left, and hang up. `code` has no place in WebRTC."""
+    async def close(self, code: int = 0, reason: str = "") -> None:
+        """Send what is left, and hang up. `code` and `reason` have no place in WebRTC."""
         end = self._loop.time() + FLUSH_SECONDS
         while not self._left and self._unsent and self._loop.time() < end:
             await asyncio.sleep(0.01)  # aiortc reports an amount, not that all was sent
@@ -170,8 +171,10 @@ class Call:
             self._received.put_nowait(None)
 
     @property
-    def _unsent(self) -> int:
-        return self._channel.bufferedAmount if self._channel is not None else 0
+    def _unsent(self) -> bool:
+        """Return whether messages, or the end of an answer's sound, are still to be sent."""
+        messages = self._channel is not None and self._channel.bufferedAmount > 0
+        return messages or self._answers.sounding
 
     def _give_up(self) -> None:
         if not self._opened.is_set():
@@ -235,6 +238,11 @@ class _AnswerTrack(MediaStreamTrack):
         self._due = 0.0
         self._silent = 0
         """frames since the last sound"""
+
+    @property
+    def sounding(self) -> bool:
+        """Return whether an answer, or the silence after it, is being sent."""
+        return self._count > 0 and self._silent < SILENT_FRAMES
 
     async def recv(self) -> AudioFrame:
         loop = asyncio.get_running_loop()

@@ -69,6 +69,6 @@ class _Transport:
         except (WebSocketDisconnect, RuntimeError) as gone:
             raise Gone from gone
 
-    async def close(self, code: int) -> None:
+    async def close(self, code: int, reason: str) -> None:
         with suppress(WebSocketDisconnect, RuntimeError):
-            await self._websocket.close(code)
+            await self._websocket.close(code, reason)
