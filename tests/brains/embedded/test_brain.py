@@ -16,8 +16,9 @@ from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from tests.fakes import SECONDS, Flag, frames
 from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded import brain as embedded_module
-from voxtui.brains.embedded.brain import ChatReply, EmbeddedBrain
+from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.brains.embedded.chat import ASK, USER, chatml
+from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.recogniser import Heard, joined
 from voxtui.brains.prompting import EXAMPLES, examples
 from voxtui.dialogue.data import Token, UserTranscript, Utterance

@@ -15,8 +15,8 @@ import pytest
 
 from tests.brains.conftest import small
 from tests.fakes import SECONDS, Flag
-from voxtui.brains.embedded.brain import ChatReply
 from voxtui.brains.embedded.chat import ASK, FOLDER_PREFIX, SOCKET, STALE_SECONDS, Llama, chatml
+from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.prompting import SPEAKABLE
 from voxtui.errors import ModelError
 from voxtui.models.installed import model_file

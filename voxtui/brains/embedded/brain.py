@@ -8,24 +8,20 @@ exactly these words becomes the answer, any other one is dropped.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import takewhile
-from math import inf
 from pathlib import Path
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Protocol
-
-from msgspec.structs import replace
 
 from voxtui.brains.embedded.chat import ASK, BEAT_SECONDS, Llama, chatml
+from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply
+from voxtui.brains.embedded.live_transcription import (
+    LiveTranscription,
+    LiveUtterance,
+    Recogniser,
+)
 from voxtui.brains.embedded.recogniser import (
-    Heard,
     check_language,
-    joined,
     stretches,
 )
 from voxtui.brains.embedded.streaming_recogniser import embedded_recogniser
@@ -37,26 +33,17 @@ from voxtui.brains.prompting import (
     until_repeated,
     with_reminder,
 )
-from voxtui.brains.speculation import Speculation, SpeculationThread
-from voxtui.dialogue.data import FRAME_SECONDS, Origin, Token, UserTranscript, Utterance
+from voxtui.brains.speculation import SpeculationThread
+from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
 from voxtui.dialogue.marks import Mark, Marks
-from voxtui.dialogue.recording import Extent, Recording
+from voxtui.dialogue.recording import Recording
 from voxtui.errors import ForeignSpeech, ModelError, strip_control_characters
 from voxtui.models.catalogue import CHAT_MODELS, Model, Source, chat_model
 from voxtui.models.download import download, download_default
 from voxtui.models.installed import chat_model_name, check_content, model_file
 from voxtui.settings.paths import user_folders
-from voxtui.settings.schema import AUTO, Config, Sampling
-
-if TYPE_CHECKING:
-    from voxtui.dialogue.data import Samples
-
-PASS_SECONDS = 0.24
-"""New speech after which the utterance is transcribed again: two or three syllables."""
-
-FIRST_PASS_SECONDS = 0.4
-"""Speech before the first pass: less rarely contains a complete word."""
+from voxtui.settings.schema import AUTO, Config
 
 TYPING_PAUSE_SECONDS = 0.25
 """A reply to a typed text is drafted once no key was pressed for this time."""
@@ -66,166 +53,6 @@ SENTENCE_ENDS = (".", "?", "!")
 
 PROMPT_TOKENS = 1600
 """Room in the context for the instruction, the examples and an utterance of two minutes."""
-
-
-class Recogniser(Protocol):
-    """Speech to text. See Moonshine."""
-
-    def load(self) -> None: ...
-
-    def recognise(self, samples: Samples) -> Heard: ...
-
-    def close(self) -> None: ...
-
-
-class ChatModel(Protocol):
-    """A chat model. See Llama."""
-
-    def load(self, path: Path, beat: Callable[[], object]) -> None: ...
-
-    def run(
-        self,
-        prompt: str,
-        sampling: Sampling,
-        max_tokens: int,
-        on_prefilled: Callable[[int, int], bool],
-        on_token: Callable[[str], bool],
-        *,
-        ignore_end: bool = False,
-    ) -> bool: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(slots=True)
-class Work:
-    """A time (monotonic seconds) in which the chat model worked on a prompt."""
-
-    prompt: str
-    started: float
-    ended: float = inf
-    complete: bool = False
-    """the whole prompt was evaluated"""
-
-
-class ChatReply(Speculation[str]):
-    """The reply to a prompt: the text of each token. `max_tokens` 0 only prefills the prompt.
-
-    `settled`, a beginning of the prompt, is evaluated at once, the rest only from `due_at` on.
-    """
-
-    def __init__(
-        self,
-        chat: ChatModel,
-        prompt: str,
-        sampling: Sampling,
-        max_tokens: int,
-        cancelled: Flag,
-        settled: str = "",
-        due_at: float = 0.0,
-        progress: Callable[[int, int], object] = lambda done, total: None,
-    ) -> None:
-        super().__init__((prompt, max_tokens), cancelled, due_at=due_at)
-        self.prefilled_at: float | None = None
-        self._chat = chat
-        self._prompt = prompt
-        self._sampling = sampling
-        self._max_tokens = max_tokens
-        self._settled = settled
-        self._progress = progress
-        self._works: list[Work] = []
-
-    def follow(self, earlier: ChatReply) -> None:
-        """Count the work on `earlier` whose result this one uses."""
-        self._works = [work for work in earlier._works if self._prompt.startswith(work.prompt)]
-
-    @property
-    def _is_settled(self) -> bool:
-        """True once `settled` is evaluated, also by earlier work that ended after `follow`."""
-        done = (work.prompt for work in tuple(self._works) if work.complete)
-        return not self._settled or self._settled in done
-
-    @property
-    def due_at(self) -> float:
-        return super().due_at if self._is_settled else 0.0
-
-    def worked_before(self, at: float) -> float:
-        return sum(max(0.0, min(w.ended, at) - w.started) for w in tuple(self._works))
-
-    def advance(self, wanted: Callable[[], bool]) -> bool:
-        """Continue after the tokens so far. See Speculation."""
-
-        def on_prefilled(done: int, total: int) -> bool:
-            # A run that is stopped after its last batch has evaluated the prompt, too.
-            self._works[-1].complete = self._works[-1].complete or done >= total
-            if not self.computed:
-                self.prefilled_at = time.monotonic()
-            self._progress(done, total)
-            return not wanted()
-
-        def on_token(text: str) -> bool:
-            self.add(text)
-            return not wanted()
-
-        def run(prompt: str, max_tokens: int, ignore_end: bool = False) -> bool:
-            texts = self.computed
-            # Another seed, because the numbers of the first run have chosen the tokens so far.
-            sampling = replace(self._sampling, seed=self._sampling.seed + len(texts))
-            self._works.append(work := Work(prompt, time.monotonic()))
-            try:
-                ended = self._chat.run(
-                    prompt + "".join(texts),
-                    sampling,
-                    max_tokens,
-                    on_prefilled,
-                    on_token,
-                    ignore_end=ignore_end,
-                )
-            finally:
-                work.ended = time.monotonic()
-            work.complete = work.complete or ended
-            return ended
-
-        if not self._is_settled:
-            run(self._settled, 0)
-            return False
-        ended = run(self._prompt, self._max_tokens - len(self.computed))
-        missing = min(self._sampling.min_new_tokens, self._max_tokens) - len(self.computed)
-        if ended and missing > 0:
-            # once, though tokens may have no text
-            ended = wanted() and run(self._prompt, missing, ignore_end=True)
-        return ended
-
-
-@dataclass(frozen=True, slots=True)
-class PartialTranscript:
-    """The words of one pass of the recogniser."""
-
-    origin: Origin | None
-    """the frames that were transcribed"""
-    heard: Heard
-    started_at: float
-    ended_at: float
-
-
-@dataclass(slots=True)
-class LiveUtterance:
-    """An utterance while it is being spoken."""
-
-    past: Past
-    recording: Recording
-    cancelled: Flag
-    manner: Manner
-    on_words: OnWords | None
-    released: bool = False
-    partials: list[PartialTranscript] = field(default_factory=list[PartialTranscript])
-    """the latest two"""
-    transcribed_frames: int = 0
-    """frames that the latest pass covered"""
-    fixed: dict[tuple[int, int], Heard] = field(default_factory=dict[tuple[int, int], Heard])
-    """words of the stretches that can no longer change"""
-    bug: BaseException | None = None
-    """an unexpected exception (not a ModelError), raised again in `reply`"""
 
 
 class EmbeddedBrain:
@@ -269,12 +96,8 @@ class EmbeddedBrain:
         self._ahead: ChatReply | None = None
         """what was requested last for a turn that is not answered yet"""
         self._progress: Callable[[int, int], object] = lambda done, total: None
-        self._changed = threading.Condition()
-        self._live: LiveUtterance | None = None
-        self._transcribing = False
-        self._closed = False
-        self._listener = threading.Thread(
-            target=self._transcribe_ahead, name="voxtui-recogniser", daemon=True
+        self._live = LiveTranscription(
+            self._recogniser, lambda: self._loaded().pause(), self._prepare
         )
 
     @property
@@ -300,7 +123,7 @@ class EmbeddedBrain:
                 progress("warming up", None)
             for _ in reply.tokens():  # raises the error it ended with
                 pass
-        self._listener.start()
+        self._live.start()
 
     def _fetch(self, progress: Progress) -> None:
         """Download the chat model, unless it is here."""
@@ -333,12 +156,10 @@ class EmbeddedBrain:
         on_words: OnWords | None = None,
     ) -> None:
         self._request(self._prompt(past, "", manner), 0, cancelled)
-        with self._changed:
-            self._live = LiveUtterance(past, recording, cancelled, manner, on_words)
+        self._live.follow(LiveUtterance(past, recording, cancelled, manner, on_words))
 
     def wake(self) -> None:
-        with self._changed:
-            self._changed.notify()
+        self._live.wake()
 
     def read(
         self,
@@ -369,12 +190,12 @@ class EmbeddedBrain:
         manner: Manner = AS_CONFIGURED,
     ) -> Generator[UserTranscript | Token]:
         released = marks.at(Mark.RELEASED) or time.monotonic()
-        live = self._stop_listening()
+        live = self._live.stop()
         try:
             if isinstance(user_input, str):
                 words, doubtful = user_input, ()
             else:
-                heard = self._heard(user_input, live, marks, released)
+                heard = self._live.final(user_input, live, marks, released)
                 words, doubtful = heard.english(), heard.doubtful
             if not words:
                 return
@@ -400,34 +221,26 @@ class EmbeddedBrain:
         for number, (start, end) in enumerate(stretches(utterance)):
             if cancelled.is_set():
                 return
-            with self._recognising():
+            with self._live.exclusively():
                 text = self._recogniser.recognise(utterance.samples[start:end]).english()
             yield Token(f" {text}" if number else text)
 
-    @contextmanager
-    def _recognising(self) -> Generator[None]:
-        """Keep the recogniser from a pass, because the next utterance may have begun."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._transcribing)
-            self._transcribing = True
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._transcribing = False
-                self._changed.notify_all()
-
     def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        if self._listener.is_alive():
-            self._listener.join()
+        self._live.close()
         if self._replies is not None:
             self._replies.close()
             self._replies = None
         self._chat.close()
         self._recogniser.close()
+
+    def _prepare(self, live: LiveUtterance, text: str, complete: bool) -> None:
+        """Work on the reply to `text`, or on its beginning. On the thread of the transcription."""
+        if complete:
+            prompt = self._question(live.past, text, live.manner)
+            tokens = self._most_tokens(live.manner)
+        else:
+            prompt, tokens = self._prompt(live.past, text.rpartition(" ")[0], live.manner), 0
+        self._request(prompt, tokens, live.cancelled)
 
     def _request(
         self,
@@ -478,113 +291,3 @@ class EmbeddedBrain:
 
     def _most_tokens(self, manner: Manner) -> int:
         return manner.limit(self._sampling.max_new_tokens)
-
-    # The final pass.
-
-    def _stop_listening(self) -> LiveUtterance | None:
-        """End and return the live utterance: it starts no pass and no chat request any more."""
-        with self._changed:
-            live, self._live = self._live, None
-            if live is not None:
-                live.released = True
-            # A pass that is running may cover the final samples. If not, it still has to end.
-            self._changed.wait_for(lambda: not self._transcribing)
-        if live is not None and live.bug is not None:
-            raise live.bug
-        return live
-
-    def _heard(
-        self, utterance: Utterance, live: LiveUtterance | None, marks: Marks, released: float
-    ) -> Heard:
-        """Transcribe `utterance`, unless a pass has covered exactly its frames already."""
-        partials, fixed = (live.partials, live.fixed) if live is not None else ([], {})
-        ready = [p for p in partials if p.origin is not None and p.origin == utterance.origin]
-        final = ready[-1] if ready else self._pass(utterance, fixed)
-        marks.mark(Mark.TRANSCRIBED, final.ended_at)
-        marks.speculative_s += max(0.0, min(released, final.ended_at) - final.started_at)
-        return final.heard
-
-    def _pass(self, utterance: Utterance, fixed: dict[tuple[int, int], Heard]) -> PartialTranscript:
-        # One after the other, because two passes in parallel slow each other down.
-        self._loaded().pause()
-        started = time.monotonic()
-        parts = stretches(utterance)
-        found: list[Heard] = []
-        for part in parts:
-            heard = fixed.get(part)
-            if heard is None:
-                heard = self._recogniser.recognise(utterance.samples[part[0] : part[1]])
-            if part != parts[-1]:
-                fixed[part] = heard
-            found.append(heard)
-        return PartialTranscript(utterance.origin, joined(found), started, time.monotonic())
-
-    # Before the release, on the recogniser's thread.
-
-    def _transcribe_ahead(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._due() is not None)
-                due = self._due()
-                if self._closed or due is None:
-                    return
-                live, extent = due
-                live.transcribed_frames = extent.frames
-                self._transcribing = True
-            try:
-                self._advance(live, extent)
-            except ModelError:
-                pass  # the final pass raises it, if it fails too
-            except BaseException as error:  # noqa: BLE001 - raised again in `reply`
-                live.bug = error
-            finally:
-                with self._changed:
-                    self._transcribing = False
-                    self._changed.notify_all()
-
-    def _due(self) -> tuple[LiveUtterance, Extent] | None:
-        """Return the live utterance and its extent, if enough of it is new for another pass."""
-        live = self._live
-        if live is None or live.cancelled.is_set() or live.released or self._transcribing:
-            return None
-        extent = live.recording.extent
-        if extent.speech_seconds < FIRST_PASS_SECONDS:
-            return None
-        new = extent.frames - live.transcribed_frames
-        # A pause also counts as new, if the last pass ended at the very last frame of speech.
-        if not new or new < extent.quiet_frames:
-            return None
-        last = live.partials[-1] if live.partials else None
-        took = last.ended_at - last.started_at if last is not None else 0.0
-        if not extent.quiet_frames and new * FRAME_SECONDS < max(PASS_SECONDS, 1.5 * took):
-            return None
-        return live, extent
-
-    def _advance(self, live: LiveUtterance, extent: Extent) -> None:
-        utterance = live.recording.utterance(extent)
-        if utterance is None:
-            return
-        partial = self._pass(utterance, live.fixed)
-        text, before = partial.heard.text, live.partials[-1].heard.text if live.partials else None
-        live.partials = [*live.partials[-1:], partial]
-        if live.cancelled.is_set() or partial.heard.is_foreign:
-            return
-        paused = live.recording.extent.quiet_frames > 0
-        if paused or text == before:
-            prompt, tokens = (
-                self._question(live.past, text, live.manner),
-                self._most_tokens(live.manner),
-            )
-        else:
-            # The last word may still grow, and the full stop after it is a guess.
-            settled = text.rpartition(" ")[0]
-            prompt, tokens = self._prompt(live.past, settled, live.manner), 0
-        self._request(prompt, tokens, live.cancelled)
-        # Last, because the screen paints it at the cost of what else wants the interpreter.
-        if live.on_words is not None:
-            live.on_words(text, _shared(before or "", text))
-
-
-def _shared(one: str, other: str) -> int:
-    """Count the characters with which both begin."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

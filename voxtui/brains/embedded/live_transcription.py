@@ -1,0 +1,225 @@
+"""The words of an utterance while it is spoken, and its final words soon after the release."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import takewhile
+from threading import Event as Flag
+from typing import TYPE_CHECKING, Protocol
+
+from voxtui.brains.embedded.recogniser import Heard, joined, stretches
+from voxtui.dialogue.data import FRAME_SECONDS, Origin, Utterance
+from voxtui.dialogue.interfaces import Manner, OnWords, Past
+from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.recording import Extent, Recording
+from voxtui.errors import ModelError
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+
+PASS_SECONDS = 0.24
+"""New speech after which the utterance is transcribed again: two or three syllables."""
+
+FIRST_PASS_SECONDS = 0.4
+"""Speech before the first pass: less rarely contains a complete word."""
+
+
+class Recogniser(Protocol):
+    """Speech to text. See Moonshine."""
+
+    def load(self) -> None: ...
+
+    def recognise(self, samples: Samples) -> Heard: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartialTranscript:
+    """The words of one pass of the recogniser."""
+
+    origin: Origin | None
+    """the frames that were transcribed"""
+    heard: Heard
+    started_at: float
+    ended_at: float
+
+
+@dataclass(slots=True)
+class LiveUtterance:
+    """An utterance while it is being spoken."""
+
+    past: Past
+    recording: Recording
+    cancelled: Flag
+    manner: Manner
+    on_words: OnWords | None
+    released: bool = False
+    partials: list[PartialTranscript] = field(default_factory=list[PartialTranscript])
+    """the latest two"""
+    transcribed_frames: int = 0
+    """frames that the latest pass covered"""
+    fixed: dict[tuple[int, int], Heard] = field(default_factory=dict[tuple[int, int], Heard])
+    """words of the stretches that can no longer change"""
+    bug: BaseException | None = None
+    """an unexpected exception (not a ModelError), raised again in `reply`"""
+
+
+class LiveTranscription:
+    """Transcribes the utterance so far again and again, on a thread of its own.
+
+    `pause` is called before each pass and returns once the chat model rests, because two models at
+    work slow each other down. `on_partial(live, text, complete)` is called on the thread after a
+    pass. `complete` False: the last word may still grow, and the full stop after it is a guess.
+    """
+
+    def __init__(
+        self,
+        recogniser: Recogniser,
+        pause: Callable[[], object],
+        on_partial: Callable[[LiveUtterance, str, bool], object],
+    ) -> None:
+        self._recogniser = recogniser
+        self._pause = pause
+        self._on_partial = on_partial
+        self._changed = threading.Condition()
+        self._live: LiveUtterance | None = None
+        self._transcribing = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="voxtui-recogniser", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def follow(self, live: LiveUtterance) -> None:
+        """Transcribe this utterance from now on, and no other."""
+        with self._changed:
+            self._live = live
+
+    def wake(self) -> None:
+        """Look for new speech: the utterance has grown."""
+        with self._changed:
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End and join the thread. May be called twice."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @contextmanager
+    def exclusively(self) -> Generator[None]:
+        """Start no pass in this block, because the next utterance may have begun."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._transcribing)
+            self._transcribing = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._transcribing = False
+                self._changed.notify_all()
+
+    def stop(self) -> LiveUtterance | None:
+        """End and return the live utterance: it starts no pass and no chat request any more."""
+        with self._changed:
+            live, self._live = self._live, None
+            if live is not None:
+                live.released = True
+            # A pass that is running may cover the final samples. If not, it still has to end.
+            self._changed.wait_for(lambda: not self._transcribing)
+        if live is not None and live.bug is not None:
+            raise live.bug
+        return live
+
+    def final(
+        self, utterance: Utterance, live: LiveUtterance | None, marks: Marks, released: float
+    ) -> Heard:
+        """Transcribe `utterance`, unless a pass has covered exactly its frames already."""
+        partials, fixed = (live.partials, live.fixed) if live is not None else ([], {})
+        ready = [p for p in partials if p.origin is not None and p.origin == utterance.origin]
+        final = ready[-1] if ready else self._pass(utterance, fixed)
+        marks.mark(Mark.TRANSCRIBED, final.ended_at)
+        marks.speculative_s += max(0.0, min(released, final.ended_at) - final.started_at)
+        return final.heard
+
+    def _pass(self, utterance: Utterance, fixed: dict[tuple[int, int], Heard]) -> PartialTranscript:
+        self._pause()
+        started = time.monotonic()
+        parts = stretches(utterance)
+        found: list[Heard] = []
+        for part in parts:
+            heard = fixed.get(part)
+            if heard is None:
+                heard = self._recogniser.recognise(utterance.samples[part[0] : part[1]])
+            if part != parts[-1]:
+                fixed[part] = heard
+            found.append(heard)
+        return PartialTranscript(utterance.origin, joined(found), started, time.monotonic())
+
+    # On the thread.
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._due() is not None)
+                due = self._due()
+                if self._closed or due is None:
+                    return
+                live, extent = due
+                live.transcribed_frames = extent.frames
+                self._transcribing = True
+            try:
+                self._advance(live, extent)
+            except ModelError:
+                pass  # the final pass raises it, if it fails too
+            except BaseException as error:  # noqa: BLE001 - raised again in `reply`
+                live.bug = error
+            finally:
+                with self._changed:
+                    self._transcribing = False
+                    self._changed.notify_all()
+
+    def _due(self) -> tuple[LiveUtterance, Extent] | None:
+        """Return the live utterance and its extent, if enough of it is new for another pass."""
+        live = self._live
+        if live is None or live.cancelled.is_set() or live.released or self._transcribing:
+            return None
+        extent = live.recording.extent
+        if extent.speech_seconds < FIRST_PASS_SECONDS:
+            return None
+        new = extent.frames - live.transcribed_frames
+        # A pause also counts as new, if the last pass ended at the very last frame of speech.
+        if not new or new < extent.quiet_frames:
+            return None
+        last = live.partials[-1] if live.partials else None
+        took = last.ended_at - last.started_at if last is not None else 0.0
+        if not extent.quiet_frames and new * FRAME_SECONDS < max(PASS_SECONDS, 1.5 * took):
+            return None
+        return live, extent
+
+    def _advance(self, live: LiveUtterance, extent: Extent) -> None:
+        utterance = live.recording.utterance(extent)
+        if utterance is None:
+            return
+        partial = self._pass(utterance, live.fixed)
+        text, before = partial.heard.text, live.partials[-1].heard.text if live.partials else None
+        live.partials = [*live.partials[-1:], partial]
+        if live.cancelled.is_set() or partial.heard.is_foreign:
+            return
+        paused = live.recording.extent.quiet_frames > 0
+        self._on_partial(live, text, paused or text == before)
+        # Last, because the screen paints it at the cost of what else wants the interpreter.
+        if live.on_words is not None:
+            live.on_words(text, _shared(before or "", text))
+
+
+def _shared(one: str, other: str) -> int:
+    """Count the characters with which both begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
