@@ -111,11 +111,13 @@ class ScriptedBrain:
         """the language of the replies"""
         self.inferences = 0
         self.warmed = False
+        self.warmed_for: Manner | None = None
         self.closed = False
 
-    def warm_up(self, progress: Progress) -> None:
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
         progress("model", 0.5)
         self.warmed = True
+        self.warmed_for = manner
 
     def listen(
         self,

@@ -74,7 +74,7 @@ def test_stdout_holds_the_answer_only(ask):
 
 def test_a_notice_of_the_start_goes_to_stderr_and_the_exit_code_is_0(ask):
     class Talkative(ScriptedBrain):
-        def warm_up(self, progress):
+        def warm_up(self, progress, manner):
             ask.emit(Notice("Another voice speaks.", "information"))
 
     ran = ask("one.wav", "--json", brain=Talkative(["It is noon."]))
@@ -146,7 +146,7 @@ def test_quiet_prints_the_answer_only(ask):
     class Talkative(ScriptedBrain):
         sends_to = "example.org"
 
-        def warm_up(self, progress):
+        def warm_up(self, progress, manner):
             ask.emit(Notice("Another voice speaks.", "information"))
 
     assert ask("one.wav", "--quiet", brain=Talkative()).stderr == ""
@@ -245,7 +245,7 @@ def test_speak_writes_the_answers_of_all_turns_in_order(ask):
 
 
 class BrokenBrain(ScriptedBrain):
-    def warm_up(self, progress):
+    def warm_up(self, progress, manner):
         raise ModelError("The weights are gone.")
 
 

@@ -39,7 +39,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.interfaces import Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Progress
 from voxtui.dialogue.marks import Mark, Outcome
 from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.settings.schema import (
@@ -154,7 +154,7 @@ def test_a_new_conversation_or_part_ends_the_answer(end: str) -> None:
 
 def test_a_brain_that_does_not_load_fails_the_start_and_each_turn() -> None:
     class Missing(ScriptedBrain):
-        def warm_up(self, progress):  # type: ignore[no-untyped-def]
+        def warm_up(self, progress, manner):  # type: ignore[no-untyped-def]
             raise ModelError("The chat model is not here.", "voxtui models fetch")
 
     with talking(Missing(), loaded=False) as talk:
@@ -169,7 +169,7 @@ def test_a_server_that_is_missing_at_the_start_may_answer_later() -> None:
     down = RemoteError("Nothing listens there.")
 
     class Remote(ScriptedBrain):
-        def warm_up(self, progress):  # type: ignore[no-untyped-def]
+        def warm_up(self, progress, manner):  # type: ignore[no-untyped-def]
             raise down
 
     with talking(Remote([down], ["Yes."])) as talk:
@@ -182,7 +182,7 @@ def test_a_server_that_is_missing_at_the_start_may_answer_later() -> None:
 
 def test_a_change_that_fails_closes_all_its_parts() -> None:
     class Failing(ScriptedBrain):
-        def warm_up(self, progress: Progress) -> None:
+        def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
             raise OUT_OF_MEMORY
 
     new = FakeMicrophone(), FakeSpeaker(), BeepVoice(), Failing()
@@ -248,7 +248,7 @@ class LoadsWhenTold(ScriptedBrain):
         super().__init__()
         self.told, self._error = Flag(), error
 
-    def warm_up(self, progress: Progress) -> None:
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
         progress("a model", None)
         assert self.told.wait(SECONDS)
         if self._error:
@@ -287,7 +287,7 @@ def test_the_microphone_is_closed_where_no_model_could_be_loaded() -> None:
 
 def test_other_parts_can_be_loaded_after_a_start_that_failed() -> None:
     class Failing(ScriptedBrain):
-        def warm_up(self, progress: Progress) -> None:
+        def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
             raise OUT_OF_MEMORY
 
     failing, voice, microphone = Failing(), BeepVoice(), FakeMicrophone()
@@ -322,7 +322,7 @@ def test_other_parts_can_be_loaded_after_a_start_that_failed() -> None:
 
 
 class LoadsForever(ScriptedBrain):
-    def warm_up(self, progress: Progress) -> None:
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
         while True:
             progress("a large model", None)
 

@@ -29,7 +29,7 @@ from voxtui.dialogue.events import (
     StateChanged,
     TurnFinished,
 )
-from voxtui.dialogue.interfaces import Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Progress
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Outcome, Turn
 from voxtui.errors import ModelError, ModelLost, NoGpu
@@ -44,7 +44,7 @@ class Best(ScriptedBrain):
 
 
 class Damaged(Best):
-    def warm_up(self, progress: Progress) -> None:
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
         raise ModelError("Its file is damaged.", "Fetch it again.")
 
 
@@ -142,7 +142,7 @@ class LoadsWhenTold(ScriptedBrain):
         super().__init__()
         self.told = Flag()
 
-    def warm_up(self, progress: Progress) -> None:
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
         progress("the other brain", 0.5)
         assert self.told.wait(SECONDS)
 

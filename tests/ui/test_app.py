@@ -1,3 +1,4 @@
+import queue
 import threading
 import time
 from pathlib import Path
@@ -663,7 +664,26 @@ async def test_ctrl_q_quits_also_from_the_text_field():
         assert not s.app.is_running
 
 
+async def test_the_parts_begin_to_close_before_the_screen_is_left():
+    async with screen() as s:
+        s.app.exit()
+        assert s.engine.calls[-1] == ("close",)
+        assert s.app.is_running
+
+
 # Loading.
+
+
+async def test_the_library_for_markdown_is_not_imported_by_the_event_loop(monkeypatch):
+    importing = queue.SimpleQueue()
+    monkeypatch.setattr(
+        "voxtui.ui.app.rendered", lambda text: importing.put(threading.current_thread())
+    )
+    async with screen() as s:
+        assert importing.get(timeout=SECONDS) is not threading.main_thread()
+        s.engine.load()
+        await s.settle()
+        assert importing.empty()
 
 
 async def test_the_screen_is_usable_while_models_load():

@@ -148,7 +148,7 @@ async def test_the_level_of_the_microphone_is_shown_while_models_load(audio):
     loaded = Flag()
 
     class Waits(ScriptedBrain):
-        def warm_up(self, progress):
+        def warm_up(self, progress, manner):
             progress("a large model", 0.4)
             assert loaded.wait(SECONDS)
 

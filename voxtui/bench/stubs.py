@@ -28,7 +28,7 @@ class StubBrain:
     name = description = "stub"
     sends_to = ""
 
-    def warm_up(self, progress: Progress) -> None: ...
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None: ...
 
     def listen(
         self,

@@ -69,6 +69,10 @@ class Controls:
         """Load the models, on the engine's thread."""
         self.engine.start()
 
+    def begin_closing(self) -> None:
+        """Begin to end everything, and return at once. `close` must follow."""
+        self.engine.close(0)
+
     def close(self, seconds: float | None = None) -> None:
         """End everything. Wait for the parts no longer than `seconds`."""
         self.engine.close(seconds)

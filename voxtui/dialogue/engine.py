@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 from voxtui.dialogue.commands import (
@@ -108,6 +109,8 @@ class Engine:
             captions,
         )
         self._local = local
+        self._closing_at: float | None = None
+        """when `close` was called first (monotonic seconds)"""
         self._excepthook = threading.excepthook
         self._thread = threading.Thread(target=self._loop.run, name="voxtui-engine", daemon=True)
 
@@ -273,12 +276,16 @@ class Engine:
     def close(self, seconds: float | None = None) -> None:
         """End the turn in progress, or the loading; close every part and join the thread.
 
-        Waits `seconds` at most, because loading a model cannot be interrupted.
+        Waits `seconds` at most, because loading a model cannot be interrupted. They count from the
+        first call, so that a front end may begin with 0 and leave its screen meanwhile.
         """
-        self._loop.parts.closing = True
-        self._inbox.put_after_cancel(Quit())
+        if self._closing_at is None:
+            self._closing_at = time.monotonic()
+            self._loop.parts.closing = True
+            self._inbox.put_after_cancel(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(seconds)
+            waited = time.monotonic() - self._closing_at
+            self._thread.join(None if seconds is None else max(0.0, seconds - waited))
         if self._local:
             threading.excepthook = self._excepthook
 

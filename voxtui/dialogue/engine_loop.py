@@ -194,7 +194,7 @@ class EngineLoop:
             self.listener.warm_up()
             if self._barge_in is not None:
                 self._barge_in.warm_up()
-            self.parts.load()
+            self.parts.load(self.turns.first_manner)
         except VoxtuiError as error:
             self.parts.devices.close()
             self._emit(LoadFailed(error))

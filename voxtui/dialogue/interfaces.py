@@ -187,10 +187,11 @@ class Brain(Protocol):
         """The host that gets the user's voice and words; empty: they stay on this machine."""
         ...
 
-    def warm_up(self, progress: Progress) -> None:
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
         """Load and warm everything, so that the first turn is as fast as the tenth.
 
-        Called once. Raises ModelError.
+        A conversation that begins now is answered in `manner`, so what stands before its first
+        words may be read already. Called once. Raises ModelError.
         """
         ...
 

@@ -8,7 +8,7 @@ from voxtui.dialogue.commands import ReplaceParts
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.devices import SoundDevices
 from voxtui.dialogue.events import Event, Loaded, Loading, Notice
-from voxtui.dialogue.interfaces import Brain, Speaker, Voice
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, Speaker, Voice
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.speech import VoiceWorker
@@ -67,12 +67,15 @@ class Parts:
         """True if another brain may replace one that is lost."""
         return len(self._brains.makers) > 1
 
-    def load(self) -> None:
-        """Load the voice and the brain, unless they are loaded. Raises ModelError."""
+    def load(self, manner: Manner = AS_CONFIGURED) -> None:
+        """Load the voice and the brain, unless they are loaded. Raises ModelError.
+
+        `manner`: of the first answer.
+        """
         if self._voices is not None and self.voice is None:
             self.voice = self._load_voice(self._voices, self.config)
         if self._brain is None:
-            self._use_brain(self._brains, patient=True)
+            self._use_brain(self._brains, manner, patient=True)
 
     def loaded(self, changed: bool = False) -> Loaded:
         """Describe the parts in use."""
@@ -183,15 +186,17 @@ class Parts:
             self.voice.close()
         self._voices, self.voice = voices, worker
 
-    def _use_brain(self, brains: Loaders[Brain], patient: bool = False) -> None:
-        """Load one of `brains` and close the brain in use.
+    def _use_brain(
+        self, brains: Loaders[Brain], manner: Manner = AS_CONFIGURED, patient: bool = False
+    ) -> None:
+        """Load one of `brains` for answers in `manner`, and close the brain in use.
 
         `patient`: keep a remote brain whose server does not answer yet.
         """
 
         def warm_up(brain: Brain) -> None:
             try:
-                brain.warm_up(self._progress)
+                brain.warm_up(self._progress, manner)
             except RemoteError as error:
                 if not patient:
                     raise

@@ -111,6 +111,12 @@ class TurnTaking:
         """True while neither side speaks."""
         return self.state is State.READY and self._turn is None
 
+    @property
+    def first_manner(self) -> Manner:
+        """The manner of a conversation that begins now; without the time if one goes on."""
+        past = self._history.past
+        return self._manner if past else self.clock.told(self._manner, past)
+
     # Listening.
 
     def hear(self, frame: Frame) -> None:

@@ -32,7 +32,7 @@ class LentBrain(Brain):
     def sends_to(self) -> str:
         return self._brain.sends_to
 
-    def warm_up(self, progress: Progress) -> None: ...
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None: ...
 
     def listen(
         self,

@@ -17,6 +17,7 @@ from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.brains.embedded.chat import ASK
 from voxtui.dialogue.data import SKILL
+from voxtui.dialogue.interfaces import PastTurn
 from voxtui.settings.schema import HistoryConfig
 
 
@@ -40,3 +41,27 @@ def test_an_answer_of_a_rule_is_read_while_it_is_spoken(tmp_path: Path, most_tok
         talk.turn()
     assert ready.endswith("(13:04)\n")
     assert chat.prompts[chat.prompts.index(ready) + 1] == f"{ready}Thank you.{ASK}"
+
+
+def test_the_time_of_the_first_question_is_read_before_the_engine_is_ready(tmp_path: Path) -> None:
+    """Nothing but the question is left to read after READY."""
+    (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
+    chat = ScriptedChat("Hello.")
+    config = small(str(path))
+    brain: Any = EmbeddedBrain(config, recogniser=ScriptedRecogniser(), chat=chat)
+    with talking(brain, skills=ClockOnly(), config=config) as talk:
+        while_loading = list(chat.prompts)
+        talk.engine.send_text("Hi.")
+        talk.turn()
+        ready = while_loading[-1]
+        assert ready.endswith("(It is Sunday, 22 November 2026, 13:04.)\n")
+        assert chat.prompts[len(while_loading)] == f"{ready}Hi.{ASK}"
+
+
+def test_the_time_is_not_read_before_a_conversation_that_goes_on() -> None:
+    """It stands behind that conversation, which may take long to read."""
+    past = (PastTurn("Hi.", None, (), clock="(It is Sunday, 22 November 2026, 13:00.)"),)
+    for kept, clock in (((), "(It is Sunday, 22 November 2026, 13:04.)"), (past, "")):
+        with talking(skills=ClockOnly(), kept=kept) as talk:
+            assert talk.brain.warmed_for is not None
+            assert talk.brain.warmed_for.clock == clock

@@ -51,6 +51,9 @@ TYPING_PAUSE_SECONDS = 0.25
 SENTENCE_ENDS = (".", "?", "!")
 """A typed text that ends so is drafted at once, because Enter is the next key most of the time."""
 
+WARM_UP_TOKENS = 2
+"""Tokens generated before the first turn: the second is the first that takes the usual way."""
+
 PROMPT_TOKENS = 1600
 """Room in the context for the instruction, the examples and an utterance of two minutes."""
 
@@ -105,7 +108,7 @@ class EmbeddedBrain:
         name = self._model.removesuffix(".gguf").rpartition("/")[2]
         return f"embedded: {name} (small local model, English)"
 
-    def warm_up(self, progress: Progress) -> None:
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
         import numpy as np
 
         if self._fetches:
@@ -116,13 +119,15 @@ class EmbeddedBrain:
         progress("chat model", None)
         self._load_chat(lambda: progress("chat model", None))
         self._replies = SpeculationThread("voxtui-chat")
-        prompt = self._question((), "Hello, how are you?", AS_CONFIGURED)
-        for text, tokens in ((prompt, 4), (self._prompt((), ""), 0)):
-            reply = self._request(text, tokens, Flag())
+        # The prompt ends with the time. Its twenty tokens are read here, because the first question
+        # would wait for them. The last request is also that of the first `read`.
+        prompt = self._prompt((), "", manner)
+        for tokens in (WARM_UP_TOKENS, 0):
+            reply = self._loaded().request(self._reply(prompt, tokens, Flag()))
             while not reply.wait(BEAT_SECONDS):
                 progress("warming up", None)
-            for _ in reply.tokens():  # raises the error it ended with
-                pass
+            if reply.error is not None:
+                raise reply.error
         self._live.start()
 
     def _fetch(self, progress: Progress) -> None:
@@ -250,7 +255,21 @@ class EmbeddedBrain:
         settled: str = "",
         due_at: float = 0.0,
     ) -> ChatReply:
-        reply = ChatReply(
+        reply = self._reply(prompt, max_tokens, cancelled, settled, due_at)
+        if self._ahead is not None:
+            reply.follow(self._ahead)
+        self._ahead = self._loaded().request(reply)
+        return self._ahead
+
+    def _reply(
+        self,
+        prompt: str,
+        max_tokens: int,
+        cancelled: Flag,
+        settled: str = "",
+        due_at: float = 0.0,
+    ) -> ChatReply:
+        return ChatReply(
             self._chat,
             prompt,
             self._sampling,
@@ -260,10 +279,6 @@ class EmbeddedBrain:
             due_at,
             self._progress,
         )
-        if self._ahead is not None:
-            reply.follow(self._ahead)
-        self._ahead = self._loaded().request(reply)
-        return self._ahead
 
     def _loaded(self) -> SpeculationThread:
         if self._replies is None:

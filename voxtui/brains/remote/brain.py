@@ -89,7 +89,7 @@ class RemoteBrain:
     def sends_to(self) -> str:
         return self._config.hosts
 
-    def warm_up(self, progress: Progress) -> None:
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
         for endpoint in dict.fromkeys((self._chat, self._stt or self._chat)):
             if endpoint.unencrypted:
                 self._notify(

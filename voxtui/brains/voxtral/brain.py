@@ -175,7 +175,7 @@ class VoxtralBrain:
 
     # Start-up.
 
-    def warm_up(self, progress: Progress) -> None:
+    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
         if self._download is not None:
             self._fetch(self._download, progress)
         report_while(progress, "Voxtral", lambda stopping: self._load())
