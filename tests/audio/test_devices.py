@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from voxtui.audio.devices import Device, shown_name
+from voxtui.audio.devices import Device, formats, shown_name
 
 DEFAULT = Device(0, "default", "ALSA", 32, 32, 44_100, True, True)
 SINKS = [
@@ -47,3 +47,11 @@ def test_without_a_tool_or_for_a_true_name_nothing_is_asked(
     assert shown_name(DEFAULT, "input") == "default"
     headset = Device(1, "Headset (hw:1,0)", "ALSA", 1, 0, 48_000, False, False)
     assert shown_name(headset, "input") == "Headset (hw:1,0)"
+
+
+def test_the_rate_of_an_alsa_device_is_unknown_so_the_usual_one_is_tried_first() -> None:
+    assert formats(DEFAULT, "input")[:3] == [(48_000, 1), (44_100, 1), (48_000, 2)]
+    headset = Device(1, "Headset", "ALSA", 1, 2, 16_000, False, False)
+    assert formats(headset, "input") == [(16_000, 1)]
+    built_in = Device(2, "Built-in", "Core Audio", 0, 2, 44_100, False, True)
+    assert formats(built_in, "output") == [(44_100, 1), (44_100, 2)]

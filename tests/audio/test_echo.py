@@ -13,6 +13,7 @@ from tests.audio.sounds import correlation, question
 from voxtui.audio.echo import SETTLING_SECONDS, EchoCanceller
 from voxtui.audio.microphone import Framer
 from voxtui.audio.played import Played, Segment
+from voxtui.dialogue import level
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig, Config, VadConfig
@@ -118,6 +119,25 @@ def test_while_nothing_is_played_the_sound_is_only_delayed() -> None:
     heard = np.concatenate(passed)
     delay = round(canceller.delay_s * SAMPLE_RATE) + len(heard) - len(sound)
     assert heard[delay:] == pytest.approx(sound[: len(heard) - delay])
+
+
+def test_the_library_never_gets_digital_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    library, given = pytest.importorskip("pywebrtc_audio"), list[np.ndarray]()
+
+    class Noting:
+        def __init__(self, *about: object, **more: object) -> None:
+            self._canceller = library_canceller(*about, **more)
+
+        def process(self, near: np.ndarray, far: np.ndarray) -> np.ndarray:
+            given.extend((near, far))
+            return self._canceller.process(near, far)
+
+    library_canceller = library.EchoCanceller
+    monkeypatch.setattr(library, "EchoCanceller", Noting)
+    speech, muted = np.pad(answer()[:RATE], RATE // 2), np.zeros(2 * RATE, np.float32)
+    assert any(frame.samples.any() for frame in captured(muted, speech))
+    assert given and all(sound.any() for sound in given)
+    assert max(np.abs(near).max() for near in given[::2]) < level.SILENT
 
 
 def test_the_canceller_begins_to_work_without_a_click() -> None:

@@ -16,12 +16,15 @@ from tests.audio.sounds import edges, find, question, report
 from tests.fakes import SECONDS, Flag
 from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
 from voxtui.audio.devices import Device, streams
+from voxtui.audio.echo import EchoCanceller
 from voxtui.audio.microphone import (
+    BLOCK_SECONDS,
     KEPT_SECONDS,
     UNATTENDED_SECONDS,
     Framer,
     SounddeviceMicrophone,
 )
+from voxtui.audio.played import Played
 from voxtui.audio.resampling import DELAY_SECONDS, downsampler, resample
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.errors import DeviceError
@@ -189,15 +192,28 @@ def test_late_blocks_get_times_by_their_count_and_a_gap_restarts_the_clock(
     assert clicked_at(frames) == pytest.approx(101.0, abs=0.02)
 
 
-@pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])
-def test_a_frame_comes_with_the_block_that_completes_it(rate: int) -> None:
-    block, framer, late = rate // 100, Framer(rate), list[float]()
-    for number in range(300):
-        at = 100.0 + number / 100
+@pytest.mark.parametrize(("rate", "waits"), [(16_000, 0.0), (44_100, BLOCK_SECONDS), (48_000, 0.0)])
+def test_a_frame_comes_with_the_block_that_completes_it(rate: int, waits: float) -> None:
+    assert 0.0 <= max(lateness(rate, Framer(rate))) <= waits + DELAY_SECONDS
+
+
+@pytest.mark.parametrize("rate", [16_000, 48_000])
+def test_behind_a_canceller_each_frame_is_equally_late(rate: int) -> None:
+    pytest.importorskip("pywebrtc_audio")
+    late = lateness(rate, Framer(rate, EchoCanceller(Played())))
+    assert max(late) - min(late) < 0.001
+    assert max(late) < 0.02
+
+
+def lateness(rate: int, framer: Framer) -> list[float]:
+    """Return the seconds from the last sample of each frame to that of the block it comes with."""
+    block, late = round(BLOCK_SECONDS * rate), list[float]()
+    for number in range(200):
+        at = 100.0 + number * block / rate
         frames = framer.frames(np.zeros(block, np.float32), at)
         late += [at - frame.captured_at for frame in frames]
-    assert len(late) == pytest.approx(3.0 / FRAME_SECONDS, abs=1)
-    assert 0.0 <= max(late) < 0.01 + DELAY_SECONDS
+    assert len(late) == pytest.approx(200 * block / rate / FRAME_SECONDS, abs=1)
+    return late
 
 
 @pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])
@@ -265,11 +281,11 @@ def test_a_device_without_a_mono_stream_is_opened_in_stereo_and_a_busy_one_is_re
 ) -> None:
     import sounddevice
 
-    opened, tried = sounddevice.RawInputStream, list[int]()
+    opened, tried = sounddevice.RawInputStream, list[tuple[float, int]]()
 
     def stubborn(least: int):  # type: ignore[no-untyped-def]
         def stream(**options):  # type: ignore[no-untyped-def]
-            tried.append(options["channels"])
+            tried.append((options["samplerate"], options["channels"]))
             if options["channels"] < least:
                 raise sounddevice.PortAudioError("Device unavailable")
             return opened(**options)
@@ -281,7 +297,7 @@ def test_a_device_without_a_mono_stream_is_opened_in_stereo_and_a_busy_one_is_re
     microphone.open(capture.sink, capture.lost)
     capture.wait(0.1)
     microphone.close()
-    assert tried == [1, 2]
+    assert tried == [(48_000, 1), (44_100, 1), (48_000, 2)]
     monkeypatch.setattr(sounddevice, "RawInputStream", stubborn(999))
     with pytest.raises(DeviceError, match=f"'{MICROPHONE}' is in use by another program"):
         microphone.open(capture.sink, capture.lost)

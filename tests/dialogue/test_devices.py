@@ -72,6 +72,7 @@ def test_speech_captured_before_the_microphone_was_unplugged_is_answered() -> No
         talk.microphone.push(frames(SPEECH, LONG_AGO))
         talk.microphone.unplug()
         assert talk.events.until(MicrophoneLost)
+        assert talk.events.of(Notice)[0].severity == "error"
         assert talk.turn().outcome is Outcome.ANSWERED
         talk.engine.talk(LONG_AGO + 500)
         notice = talk.events.until(Notice, lambda e: "no microphone" in str(e))
@@ -90,7 +91,9 @@ def test_a_lost_microphone_is_replaced_and_the_speaker_stays() -> None:
         talk.microphone.unplug()
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.microphone.closed and talk.speaker.chunks
-        assert "Listening to fake microphone now." in str(talk.events.of(Notice)[1])
+        lost, found = talk.events.of(Notice)[:2]
+        assert lost.severity == "warning"  # no error, because another microphone is in use
+        assert found == Notice("Listening to fake microphone now.", "information")
         talk.engine.talk(LONG_AGO + 500)
         spare.push(frames(SPEECH, LONG_AGO + 500))
         talk.engine.release(LONG_AGO + 500 + len(SPEECH) * FRAME_SECONDS)

@@ -24,6 +24,10 @@ Direction = Literal["input", "output"]
 PERIODS = 4
 """PortAudio's default."""
 
+UNKNOWN_RATE, USUAL_RATE = 44_100.0, 48_000.0
+"""PortAudio says 44.1 kHz of each ALSA device that accepts it. Most sound servers and sound cards
+run at 48 kHz. At another rate they convert, and our own conversion costs four times as much."""
+
 PROBE_SECONDS = 20
 """Timeout of `probe`, because a sound server may hang."""
 
@@ -251,6 +255,15 @@ def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device
             f"{wanted!r} ({setting}) means more than one {kind}: {names}.", "Use the index."
         )
     return matches[0]
+
+
+def formats(device: Device, direction: Direction) -> list[tuple[float, int]]:
+    """Return the rates (Hz) and numbers of channels to open `device` with, the best first."""
+    most = device.channels(direction)
+    unknown = device.host == "ALSA" and device.rate == UNKNOWN_RATE
+    rates = (USUAL_RATE, device.rate) if unknown else (device.rate,)
+    channels = dict.fromkeys((1, min(2, most), most))
+    return [(rate, count) for count in channels for rate in rates]
 
 
 def opening_failed(device: Device, direction: Direction, error: Exception) -> DeviceError:

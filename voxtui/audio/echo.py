@@ -45,9 +45,10 @@ SETTLING_SECONDS = 1.8
 """After our speech has begun, or has paused, the echo has another delay, and the canceller needs up
 to this long to find it. Meanwhile a rest of the echo may be left."""
 
-FLOOR = 1e-6
-"""Noise in place of silence in the reference, -120 dB: in digital silence the filters of the
-canceller decay to denormal numbers, which cost ten times the processor time."""
+FLOOR = 1e-7
+"""Noise in place of digital silence: -140 dB, which counts as silence elsewhere. Without it the
+canceller's filters decay to denormal numbers. Then a silent reference costs ten times the
+processor time, and a silent microphone twice."""
 
 
 class EchoCanceller:
@@ -92,8 +93,9 @@ class EchoCanceller:
 
     def needs(self, wanted: int) -> int:
         """Return how many samples it has to take to return `wanted` ones."""
-        waiting = 0 if self._near is None else len(self._near)
-        return -(-wanted // BLOCK_SAMPLES) * BLOCK_SAMPLES - waiting
+        if self._near is None:  # the first ones are filled up to whole blocks
+            return wanted
+        return -(-wanted // BLOCK_SAMPLES) * BLOCK_SAMPLES - len(self._near)
 
     def process(self, samples: Samples, until: float) -> Samples:
         """Return the sound of whole blocks, without our speech.
@@ -102,7 +104,7 @@ class EchoCanceller:
         """
         import numpy as np
 
-        if self._near is None:  # the first block is complete at once
+        if self._near is None:  # the first blocks are complete at once
             self._near = np.zeros((SLACK_SAMPLES - len(samples)) % BLOCK_SAMPLES, np.float32)
         self._near = np.concatenate([self._near, samples], dtype=np.float32)
         whole = len(self._near) // BLOCK_SAMPLES * BLOCK_SAMPLES
@@ -116,8 +118,11 @@ class EchoCanceller:
         if far is None:
             return np.concatenate([before[-FILTER_SAMPLES:], near[:-FILTER_SAMPLES]])
         if rested:  # its filters hold the sound from before the rest
-            self._aec.process(before, np.zeros(RECENT_SAMPLES, np.float32))
-        return self._aec.process(np.ascontiguousarray(near), far)
+            self._cancel(before, np.zeros(RECENT_SAMPLES, np.float32))
+        return self._cancel(near, far)
+
+    def _cancel(self, near: Samples, far: Samples) -> Samples:
+        return self._aec.process(self._with_floor(near), self._with_floor(far))
 
     def _reference(self, count: int, until: float) -> Samples | None:
         """Return `count` samples of our speech, up to `until`, without a click at the joints.
@@ -150,6 +155,12 @@ class EchoCanceller:
         far, self._far = self._far[:count], self._far[count:]
         if len(far) < count:
             far = np.concatenate([far, np.zeros(count - len(far), np.float32)])
-        if far.any():
-            return far
-        return np.float32(FLOOR) * self._noise.standard_normal(count, np.float32)
+        return far
+
+    def _with_floor(self, sound: Samples) -> Samples:
+        """Return `sound`, or noise in place of digital silence."""
+        import numpy as np
+
+        if sound.any():
+            return sound
+        return np.float32(FLOOR) * self._noise.standard_normal(len(sound), np.float32)

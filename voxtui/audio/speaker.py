@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from voxtui.audio.devices import (
-    Device,
     find,
+    formats,
     list_devices,
     opening_failed,
     periods,
@@ -94,7 +94,8 @@ class SounddeviceSpeaker:
         self._playback: Playback | None = None
         self._resampler: Resampler | None = None
         self._stream: Any = None
-        self._device: Device | None = None
+        self._rate = 1.0
+        """Hz"""
         self._channels = 1
         self._drain = 0
         """samples of silence still to be written after the last words"""
@@ -114,15 +115,16 @@ class SounddeviceSpeaker:
 
     def _open(self) -> None:
         sounddevice: Any = portaudio()
-        self._device = device = find(list_devices(), self._wanted, "output")
+        device = find(list_devices(), self._wanted, "output")
         self._name = shown_name(device, "output")
-        for channels in dict.fromkeys((1, min(2, device.outputs), device.outputs)):
+        choices = formats(device, "output")
+        for rate, channels in choices:
             stream = None
             try:
                 with periods(round(DEEP_SECONDS / PERIOD_SECONDS)):
                     stream = sounddevice.OutputStream(
                         device=device.index,
-                        samplerate=device.rate,
+                        samplerate=rate,
                         channels=channels,
                         dtype="float32",
                         latency=DEEP_SECONDS,
@@ -131,14 +133,14 @@ class SounddeviceSpeaker:
             except sounddevice.PortAudioError as error:
                 if stream is not None:
                     stream.close(ignore_errors=True)
-                if channels == device.outputs:
+                if (rate, channels) == choices[-1]:
                     raise opening_failed(device, "output", error) from error
                 continue
-            self._stream, self._channels = stream, channels
+            self._stream, self._rate, self._channels = stream, rate, channels
             streams.opened()
             break
         self._lost, self._closing = None, False
-        self._drain, self._segment = 0, Segment(device.rate)
+        self._drain, self._segment = 0, Segment(self._rate)
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
         self._writer.start()
 
@@ -191,10 +193,6 @@ class SounddeviceSpeaker:
 
     def close(self) -> None:
         self._end_writer()
-
-    @property
-    def _rate(self) -> float:
-        return self._device.rate if self._device else 1.0
 
     def _over(self) -> bool:
         return self._lost is not None or (

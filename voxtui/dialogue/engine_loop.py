@@ -230,9 +230,10 @@ class EngineLoop:
         """Replace the lost microphone; answer the speech that it had captured."""
         if self.turns.state is State.LOADING or not self.parts.devices.is_in_use(opening):
             return
-        if not self.parts.devices.is_unproven:  # the loss of the one before was reported
-            self._emit(Notice(message, "error"))
-        self.parts.report(self.parts.devices.replace_microphone())
+        events = self.parts.devices.replace_microphone()
+        # With a replacement, the loss is no problem that stays in force.
+        self._emit(Notice(message, "warning" if self.parts.devices.microphone else "error"))
+        self.parts.report(events)
         if self.listener.source == MICROPHONE:
             self.turns.act_on(self.listener.finish())
 
