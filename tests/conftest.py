@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,13 @@ OURS = "voxtui"
 # Hypothesis fails a slow example by the clock, which says more about the machine than the code.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep records and logs of the tests, and of processes that they start, out of the user's."""
+    folder = tempfile.TemporaryDirectory(prefix="voxtui-tests-", ignore_cleanup_errors=True)
+    config.add_cleanup(folder.cleanup)
+    os.environ["XDG_STATE_HOME"] = folder.name
 
 
 @pytest.fixture(scope="module")
