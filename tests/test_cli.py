@@ -175,7 +175,7 @@ def test_a_config_toml_in_the_current_directory_is_ignored_with_one_notice(voxtu
                                      ""])  # fmt: skip
 def test_every_command_refuses_an_invalid_setting(voxtui, command):
     printed = sentence(voxtui("--set", "voice.speed=9", *command.split()))
-    assert printed == "--set: voice.speed = 9: Expected `float` <= 2.0."
+    assert printed == "--set: voice.speed = 9: must be a number, at least 0.5 and at most 2."
 
 
 def bad_inputs(folder):

@@ -132,15 +132,19 @@ def test_a_file_in_which_nothing_is_heard_is_an_exit_code_of_its_own(voxtui_tran
 
 
 def test_the_sound_on_stdin_is_transcribed(voxtui_transcribe, monkeypatch):
-    with open("clip.wav", "rb") as sound:
-        kept = os.dup(0)
-        os.dup2(sound.fileno(), 0)
-        try:
-            ran = voxtui_transcribe("-", "--json")
-        finally:
-            os.dup2(kept, 0)
-            os.close(kept)
+    def piped(file):
+        with open(file, "rb") as sound:
+            kept = os.dup(0)
+            os.dup2(sound.fileno(), 0)
+            try:
+                return voxtui_transcribe("-", "--json")
+            finally:
+                os.dup2(kept, 0)
+                os.close(kept)
+
+    ran = piped("clip.wav")
     assert (ran.exit_code, json.loads(ran.stdout)["file"]) == (0, "stdin")
+    assert str(piped(os.devnull).exception) == "stdin: is empty."
     assert not list(Path(tempfile.gettempdir()).glob("*/stdin"))
 
 

@@ -92,7 +92,7 @@ def test_a_port_in_use_is_refused_before_models_load():
         result = CliRunner().invoke(cli, ["serve", "--port", str(port)])
     assert isinstance(result.exception, InputError)
     assert f"127.0.0.1:{port}" in str(result.exception)
-    assert "in use" in str(result.exception)
+    assert "Address already in use. --port" in str(result.exception)
 
 
 def test_off_loopback_there_is_a_key(monkeypatch):
@@ -129,7 +129,8 @@ def test_the_address_of_a_server_on_all_addresses_is_one_that_others_reach():
         (["--tls-cert", "cert.pem"], "--tls-key"),
         (["--uds", "/nonexistent/socket"], "/nonexistent/socket"),
         (["--set", "serve.uds=/nonexistent/socket"], "/nonexistent/socket"),
-        (["--tls-cert", str(CLIP), "--tls-key", str(CLIP)], "PEM"),
+        (["--tls-cert", str(CLIP), "--tls-key", str(CLIP)], "for https. The certificate"),
+        (["--uds", str(CLIP)], "it exists and is not a socket"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(arguments, words, monkeypatch, capfd):

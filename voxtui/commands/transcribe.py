@@ -76,7 +76,10 @@ def sound_file(path: Path) -> Generator[Path]:
         sound = Path(folder, "stdin")
         with open(0, "rb", closefd=False) as source, sound.open("wb") as copy:
             shutil.copyfileobj(source, copy)
-        yield sound
+        try:
+            yield sound
+        except InputError as error:
+            raise InputError(str(error).replace(str(sound), "stdin")) from error
 
 
 def write(

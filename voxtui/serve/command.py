@@ -141,8 +141,9 @@ def bound(serve: ServeConfig) -> socket.socket:
         )
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
+        why = str(error.strerror).partition(" (while ")[0]  # Python adds the address again
         raise InputError(
-            f"voxtui cannot listen on {host}:{port}: {error.strerror}.",
+            f"voxtui cannot listen on {host}:{port}: {why}.",
             "--port and --host choose another address.",
         ) from error
 
@@ -164,9 +165,11 @@ def _unix_socket(path: Path) -> socket.socket:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket that no process listens on. Raises OSError if one does."""
-    if not path.is_socket():
+    """Remove a socket that no process listens on. Raises OSError if one does, or for a file."""
+    if not os.path.lexists(path):
         return
+    if not path.is_socket():
+        raise OSError("it exists and is not a socket")
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -189,8 +192,9 @@ def _tls_files(serve: ServeConfig) -> tuple[Path | None, Path | None]:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
     except OSError as error:  # SSLError is one
+        why = f" ({error.strerror})" if not isinstance(error, ssl.SSLError) else ""
         raise InputError(
-            f"{files[0]}: cannot be used for https: {error.strerror or error}.",
+            f"{files[0]}: cannot be used for https{why}.",
             "The certificate and its key are PEM files that belong together.",
         ) from error
     return files

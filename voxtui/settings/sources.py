@@ -229,7 +229,7 @@ def _variable(key: str, dot: str) -> str:
 
 def _from_option(option: str) -> tuple[str, str, str]:
     key, equals, text = option.partition("=")
-    if not equals:
+    if not equals or not key.strip():
         raise ConfigError(f"--set {option}: is not of the form section.key=value.")
     return "--set", key.strip(), text.strip()
 
@@ -252,30 +252,54 @@ def _from_text(place: str, key: str, text: str) -> Any:
 def _checked(place: str, key: str, value: Any) -> Any:
     """Convert `value` to the type of `key`. Raises ConfigError."""
     kind = _keys()[key]
+    reason = _requirement(inspect.type_info(kind))
     try:
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError("Expected a finite number")
+            reason = "must be a finite number"
+            raise ValueError(reason)
         if isinstance(value, str) and b"\0" in value.encode():
-            raise ValueError("Expected text without NUL characters")
+            reason = "must be text without NUL characters"
+            raise ValueError(reason)
         return msgspec.convert(value, kind)
     except UnicodeEncodeError as error:
-        reason, cause = "Expected valid Unicode", error
+        reason, cause = "must be valid Unicode", error
     except (ValueError, OverflowError) as error:
-        reason, cause = str(error), error
+        cause = error
     shown = _shortened(toml_value(value).encode(errors="backslashreplace").decode())
-    end = _did_you_mean(key, value) or "."
+    meant = _meant(key, value)
+    end = f"; did you mean {meant}?" if meant else "."
     raise ConfigError(f"{place}: {key} = {shown}: {reason}{end}") from cause
 
 
-def _did_you_mean(key: str, value: Any) -> str:
-    """Return the end of the message: the value that was probably meant, or all possible ones."""
+def _requirement(kind: inspect.Type) -> str:
+    """Say what a value must be."""
+    match kind:
+        case inspect.UnionType(types=(first, *_)):  # the rest is None
+            return _requirement(first)
+        case inspect.LiteralType():
+            options = ", ".join(str(value) or '""' for value in kind.values)
+            return f"must be one of {options}"
+        case inspect.BoolType():
+            return "must be true or false"
+        case inspect.StrType():
+            return "must be text" + ", and not empty" * bool(kind.min_length)
+        case inspect.IntType() | inspect.FloatType():
+            limits = {"above": kind.gt, "at least": kind.ge, "below": kind.lt, "at most": kind.le}
+            told = [f"{words} {limit:g}" if isinstance(limit, float) else f"{words} {limit}"
+                    for words, limit in limits.items() if limit is not None]  # fmt: skip
+            name = "a whole number" if isinstance(kind, inspect.IntType) else "a number"
+            return f"must be {', '.join([name, ' and '.join(told)] if told else [name])}"
+        case _:
+            raise AssertionError(kind)
+
+
+def _meant(key: str, value: Any) -> str:
+    """Return the value that was probably meant; empty if there is none."""
     match inspect.type_info(_keys()[key]), value:
-        case inspect.LiteralType(), _:
-            options = options_of(key)
-            near = difflib.get_close_matches(value, options, 1) if isinstance(value, str) else []
-            return f"; did you mean {near[0]}?" if near else f"; use one of {', '.join(options)}."
+        case inspect.LiteralType(), str():
+            return next(iter(difflib.get_close_matches(value, options_of(key), 1)), "")
         case inspect.StrType(), int() if not isinstance(value, bool):
-            return f'; did you mean "{value}"?'
+            return f'"{value}"'
         case _:
             return ""
 
@@ -284,7 +308,7 @@ def _unknown(place: str, key: str) -> ConfigError:
     section, _, name = key.rpartition(".")
     siblings = {k.rpartition(".")[2]: k for k in _keys() if k.rpartition(".")[0] == section}
     names = {k.rpartition(".")[2]: k for k in _keys()} | siblings
-    whole = {k: k for k in (*_keys(), *_sections())}
+    whole = {k: k for k in (*_keys(), *_sections()) if not key.startswith(f"{k}.")}
     shown = _shortened(key)
     for word, candidates, cutoff in ((name, siblings, 0.5), (key, whole, 0.7), (name, names, 0.7)):
         if len(word) > LONGEST_SHOWN:
@@ -292,9 +316,9 @@ def _unknown(place: str, key: str) -> ConfigError:
         if near := difflib.get_close_matches(word, candidates, 1, cutoff):
             meant = candidates[near[0]]
             return ConfigError(f"{place}: {shown}: unknown key; did you mean {meant}?")
+    these = f"the keys in {section}" if siblings else "the sections"
     known = ", ".join(siblings or _sections())
-    inside = f" in {section}" if siblings else ""
-    return ConfigError(f"{place}: {shown}: unknown key; the keys{inside} are: {known}.")
+    return ConfigError(f"{place}: {shown}: unknown key; {these} are: {known}.")
 
 
 def _is_section(place: str, key: str) -> ConfigError:
