@@ -6,7 +6,8 @@ Everything runs on a pseudo-terminal and the real terminal driver.
 
 - Idle: the CPU and the bytes to the terminal while only the noise of a room is heard.
 - Paint: a scripted engine emits `--rate` tokens per second after `--turns` turns, below captions
-  and beside the panel. A token is painted when its frame has been written and flushed.
+  and beside the panel. A token is painted when a process at the other end of the terminal has read
+  the bytes that contain it.
 - Loop: the delay of a 5 ms sleep while the real models load, while sample clips are answered, and
   for a while after that.
 """
@@ -20,13 +21,14 @@ import json
 import os
 import pty
 import random
+import re
+import select
 import struct
 import sys
 import termios
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,6 @@ from voxtui.commands.stderr import native_stderr_in
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.events import (
     Caption,
-    Event,
     ReplyText,
     State,
     StateChanged,
@@ -45,6 +46,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.prefetch import SWITCH_SECONDS
 from voxtui.records.metrics import percentile
 from voxtui.settings.schema import Config, UiConfig
 from voxtui.ui.app import VoxtuiApp
@@ -65,11 +67,22 @@ PAUSE_SECONDS = 0.2
 """Seconds between two answers, for Markdown rendering and garbage collection."""
 
 
+TOKEN = re.compile(rb"Q[a-z]{4}")
+"""A token of the measured answers. Nothing else on the screen looks like it."""
+
+
+def token_of(number: int) -> str:
+    """Return a word that stands for `number`. Each number has its own."""
+    letters = (number // 26**place % 26 for place in range(4))
+    return "Q" + "".join(chr(ord("a") + letter) for letter in letters)
+
+
 class MeasuredApp(VoxtuiApp):
     def __init__(self, rate: float, turns: int, seconds: float, panel: str) -> None:
         super().__init__(self._engine, Config(ui=UiConfig(panel=panel)))
         self._rate, self._turns, self._seconds = rate, turns, seconds
-        self.paints: list[float] = []
+        self.handed_over: dict[str, float] = {}
+        """monotonic seconds at which each token left the engine"""
         self.lateness: list[float] = []
         self.idle_cpu = self.busy_cpu = self.mib = 0.0
         self.idle_bytes = 0.0
@@ -77,16 +90,9 @@ class MeasuredApp(VoxtuiApp):
         self._noise = random.Random(1)
         self._idle = False
         self._written = 0
-        self._handed_over: deque[float] = deque()
-        self._appended = 0
 
     def _engine(self, emit):
-        def timed(event: Event) -> None:
-            if isinstance(event, ReplyText):
-                self._handed_over.append(time.monotonic())
-            emit(event)
-
-        return ScriptedEngine(timed)
+        return ScriptedEngine(emit)
 
     def on_ready(self) -> None:
         assert self._driver is not None
@@ -97,6 +103,7 @@ class MeasuredApp(VoxtuiApp):
             write(data)
 
         self._driver.write = counted
+        sys.setswitchinterval(SWITCH_SECONDS)  # as the real engine does
         self.run_worker(self._measure())
 
     def tick(self) -> None:
@@ -119,7 +126,6 @@ class MeasuredApp(VoxtuiApp):
         self._idle = False
         self.idle_cpu = (time.process_time() - before) / self._seconds
         self.idle_bytes = (self._written - written) / self._seconds
-        self.paints.clear()
         speaker = threading.Thread(target=self._stream)
         before = time.process_time()
         speaker.start()
@@ -153,7 +159,9 @@ class MeasuredApp(VoxtuiApp):
                 marks.speech_s = per_turn / self._rate
                 marks.spoken.append((per_turn * 5, marks.speech_s))
                 self.controls.engine.report(StateChanged(State.SPEAKING))
-            self.controls.engine.report(ReplyText(number, WORDS[n % len(WORDS)] + " "))
+            token = token_of(n)
+            self.handed_over[token] = time.monotonic()
+            self.controls.engine.report(ReplyText(number, f"{token} "))
 
     def _speak(self) -> tuple[int, Marks]:
         """Begin a turn with captions. Return its number and its marks after the release."""
@@ -168,20 +176,6 @@ class MeasuredApp(VoxtuiApp):
         engine.report(StateChanged(State.THINKING), UserWords(engine.turns, TEXT))
         marks.mark(Mark.FIRST_TOKEN)
         return engine.turns, marks
-
-    def take_event(self, event) -> None:
-        super().take_event(event)
-        if isinstance(event, ReplyText):
-            self._appended += event.text.count(" ")  # each piece is one word; several are merged
-
-    def post_display_hook(self) -> None:
-        super().post_display_hook()
-        view = self.turns.view
-        if view and view.latest and view.latest.painted and self._appended:
-            pieces = min(self._appended, len(self._handed_over))
-            handed_over = [self._handed_over.popleft() for _ in range(pieces)]
-            self._appended = 0
-            self.when_written(lambda at: self.paints.extend(at - then for then in handed_over))
 
 
 class LoadingApp(VoxtuiApp):
@@ -235,8 +229,7 @@ def paint(rate: float, turns: int, seconds: float, panel: str) -> dict[str, Any]
     return {
         "turns": turns,
         "panel": panel,
-        "tokens": len(app.paints),
-        "paint_ms": spread(app.paints),
+        "handed_over": app.handed_over,
         "loop_late_ms": spread(app.lateness),
         "busy_cpu": round(app.busy_cpu, 3),
         "idle_cpu": round(app.idle_cpu, 4),
@@ -258,7 +251,10 @@ def load() -> dict[str, Any]:
 
 
 def in_terminal(measure: Callable[[], dict[str, Any]], size: tuple[int, int]) -> dict[str, Any]:
-    """Run `measure` in a process on a pseudo-terminal and return its result."""
+    """Run `measure` in a process on a pseudo-terminal and return its result.
+
+    `paint_ms` is the time from each of its tokens `handed_over` to the bytes that show it here.
+    """
     answer, told = os.pipe()
     child, terminal = pty.fork()
     if child == 0:
@@ -269,19 +265,39 @@ def in_terminal(measure: Callable[[], dict[str, Any]], size: tuple[int, int]) ->
         os.write(told, json.dumps(found).encode())
         os._exit(0)
     os.close(told)
-    written = b""
-    try:
-        while piece := os.read(terminal, 65536):
-            written = (written + piece)[-20_000:]
-    except OSError:  # how the end of a process shows
-        pass
+    written, result, seen = b"", b"", dict[str, float]()
+    for source, piece in _read(terminal, answer):
+        if source == answer:
+            result += piece
+            continue
+        now, written = time.monotonic(), (written + piece)[-20_000 - len(piece) :]
+        for token in TOKEN.findall(written[-len(piece) - 4 :]):  # one may lie in two pieces
+            seen.setdefault(token.decode(), now)
     os.waitpid(child, 0)
-    found = os.read(answer, 65536)
     os.close(answer)
     os.close(terminal)
-    if not found:
+    if not result:
         sys.exit(written.decode(errors="replace"))
-    return json.loads(found)
+    found = json.loads(result)
+    if (handed_over := found.pop("handed_over", None)) is not None:
+        found["tokens"] = len(handed_over)
+        found["paint_ms"] = spread([seen[token] - at for token, at in handed_over.items()])
+    return found
+
+
+def _read(*files: int) -> Iterator[tuple[int, bytes]]:
+    """Yield each piece that can be read, with its file, until all files end."""
+    left = [*files]
+    while left:
+        for file in select.select(left, [], [])[0]:
+            try:
+                piece = os.read(file, 65536)
+            except OSError:  # how the end of a process shows on a terminal
+                piece = b""
+            if piece:
+                yield file, piece
+            else:
+                left.remove(file)
 
 
 def _resident_mib() -> float:

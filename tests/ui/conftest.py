@@ -74,7 +74,7 @@ def no_level_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def pieces_of_an_answer_wait_for_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Show each piece with the next round of the event loop, because most tests look for it."""
-    monkeypatch.setattr("voxtui.ui.event_queue.PIECE_SECONDS", 0.0)
+    monkeypatch.setattr("voxtui.ui.event_queue.pause_after", lambda seconds: 0.0)
 
 
 @pytest.fixture(autouse=True)

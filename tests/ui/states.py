@@ -320,8 +320,8 @@ async def silent_microphone(s: Screen) -> None:
     s.engine.level = 0.0
     await loaded(s)
     s.app.status.check_level(LOADED.microphone, False)
-    await listening(s, level=0.001)
-    s.engine.report(Notice(diagnose_level(LOADED.microphone, 0.001)))
+    await listening(s, level=0.0)
+    s.engine.report(Notice(diagnose_level(LOADED.microphone, 0.0)))
     s.engine.finish(Outcome.NO_SPEECH)
 
 
@@ -348,14 +348,6 @@ async def failed_start(s: Screen) -> None:
 
 async def no_microphone(s: Screen) -> None:
     await loaded(s, microphone=None)
-
-
-async def silent_while_loading(s: Screen) -> None:
-    await starting(s)
-    s.engine.level = 0.0
-    await s.settle()
-    s.app.status.level.loudest = 0.0
-    s.app.status.check_level(LOADED.microphone, False)
 
 
 async def lost_microphone(s: Screen) -> None:
@@ -425,7 +417,6 @@ STATES: dict[str, tuple[Act, Config]] = {
         (ready_toggle, Config()),
         (ready_hands_free, HANDS_FREE),
         (no_microphone, Config()),
-        (silent_while_loading, Config()),
         (silent_microphone, Config()),
         (listening_hold, Config()),
         (listening_toggle, Config()),

@@ -432,6 +432,21 @@ async def test_a_microphone_that_goes_away_ends_the_talking_and_offers_the_clips
 
 
 @pytest.mark.slow
+async def test_the_loss_of_a_microphone_is_shown_until_the_same_one_is_back():
+    async with screen(size=(120, 40)) as s:
+        s.engine.report(Notice("The microphone 'a microphone' stopped.", "error"))
+        await s.settle()
+        assert "✗ The microphone 'a microphone' stopped." in s.lines[1]
+        s.engine.load("a microphone")
+        await s.settle()
+        assert "stopped" not in s.text
+        s.engine.report(Notice("The server is down.", "error"))
+        s.engine.load("a microphone")
+        await s.settle()
+        assert "✗ The server is down." in s.lines[1]
+
+
+@pytest.mark.slow
 async def test_without_a_microphone_the_screen_shows_that_until_one_is_in_use():
     async with screen(size=(120, 40)) as s:
         s.engine.report(MicrophoneLost())

@@ -271,9 +271,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self.status.use_microphone(name)
             case MicrophoneLost():
                 self.status.use_microphone(None)
-            case TurnStarted():
+            case TurnStarted(_, source):
                 self._explained = False
-                self.status.begin_turn()
+                self.status.begin_turn(source)
                 self.turns.begin(event)
             case Caption(turn, text, settled):
                 if self.turns.caption(turn, text):

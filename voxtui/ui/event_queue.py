@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -11,14 +12,19 @@ from voxtui.dialogue.events import ReplyText
 CHARACTERS_AT_ONCE = 4000
 """Answer text shown before keys are looked at again: about 10 ms of wrapping."""
 
+LEAST_PAUSE_SECONDS = 0.003
 
-PIECE_SECONDS = 0.01
-"""Seconds between two looks at the pieces of an answer that grows. Each look and its painting cost
-milliseconds, so at 200 pieces a second they would take a whole core, and all pieces would be late.
 
-The bound is a time, and never a number of words, because a person reads the words as the model
-writes them. The first words of an answer and all other events are shown at once.
-"""
+def pause_after(seconds: float) -> float:
+    """Return the seconds between two looks at the pieces of an answer that grows.
+
+    `seconds`: the time for which the last look and its painting kept the event loop. The pause is
+    as long, so keys and the other widgets have half of the loop's time; and a fast model does not
+    take a whole core to show what nobody can see. The bound is a time, and never a number of words,
+    because a person reads the words as the model writes them. The first words of an answer and all
+    other events are shown at once.
+    """
+    return max(LEAST_PAUSE_SECONDS, seconds)
 
 
 class EventQueue:
@@ -55,6 +61,7 @@ class EventQueue:
         Wakes the UI again for the rest.
         """
         self._woken = False  # first, so that an event put from now on wakes again
+        began = time.monotonic()
         characters, shown = 0, None
         while self._events and characters < CHARACTERS_AT_ONCE:
             event = self._events.popleft()
@@ -68,7 +75,7 @@ class EventQueue:
         elif shown is not None:
             pauses, self._growing = self._growing is not None, shown
             if not pauses:
-                self._later(PIECE_SECONDS, self._resume)
+                self._later(pause_after(time.monotonic() - began), self._resume)
 
     def _resume(self) -> None:
         self._growing = None

@@ -9,7 +9,6 @@ from pathlib import Path
 from textual import events, on
 from textual.app import App
 from textual.binding import Binding, BindingsMap
-from textual.screen import Screen
 from textual.widgets import Input
 
 from voxtui.commands.text import clipboard_text
@@ -26,13 +25,14 @@ from voxtui.ui.startup import Samples
 from voxtui.ui.status import Status
 from voxtui.ui.talk import Talk
 from voxtui.ui.talkbar import TalkBar
+from voxtui.ui.terminal.painting import SteppedScreen
 from voxtui.ui.turns import Turns
 
 ENTER = ("enter", "ctrl+j")
 """Carriage return, and the line feed of a program that types."""
 
 
-class MainScreen(Screen[None]):
+class MainScreen(SteppedScreen):
     """Translates keys, texts and the mouse into commands of the controls.
 
     Its actions do nothing while another screen is open above it.

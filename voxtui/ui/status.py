@@ -11,8 +11,9 @@ from textual.widgets import Static
 
 from voxtui.controls.engine import Severity
 from voxtui.controls.local import LocalControls
+from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.events import Loaded, Reading, State
-from voxtui.dialogue.level import decibels, diagnose_level
+from voxtui.dialogue.level import MONITOR, decibels, diagnose_level
 from voxtui.dialogue.listening import ENDING_SECONDS
 from voxtui.errors import ModelMissing, VoxtuiError
 from voxtui.ui.banner import Banner
@@ -28,11 +29,12 @@ STEADY = 10 ** (3 / 20)
 """3 dB. A level that differs by less is not painted again: noise always changes a little."""
 
 LEVEL_CHECK_SECONDS = 3.0
-"""Seconds after which a microphone without any sound is reported."""
+"""Seconds after which a microphone without any sound counts as silent."""
+
+SILENT = "Only silence comes from the microphone: is it muted?"
+"""Short, because with its remedy it has to fit into a line of 80 columns."""
 
 NO_MICROPHONE = "No microphone is in use."
-
-STATE_CLASSES = (*(f"-{state}" for state in State), "-failed")
 
 
 class TopLine(Horizontal):
@@ -76,10 +78,12 @@ class MicrophoneLevel:
         self.shown: float | None = None
         """peak, 0..1, on display"""
         self.silent = False
-        """it delivered nothing but digital silence, which the banner says"""
+        """it delivered nothing but digital silence"""
+        self.used = False
+        """somebody has spoken to it, so the banner says that it is silent"""
 
     def use(self, name: str | None) -> None:
-        self.name, self.loudest, self.silent = name, 0.0, False
+        self.name, self.loudest, self.silent, self.used = name, 0.0, False, False
         self.peak = self.shown = None
 
     def hear(self, level: float) -> None:
@@ -185,11 +189,13 @@ class Status:
         else:
             self.banner.show(message)
 
-    def begin_turn(self) -> None:
-        """Withdraw a problem that no longer matters."""
+    def begin_turn(self, source: str) -> None:
+        """Withdraw a problem that no longer matters. Name a microphone that is silent and used."""
         self._reason = ""
-        if self.level.name is not None and not self.level.silent:
+        self.level.used |= source == MICROPHONE
+        if self.level.name is not None:
             self.banner.withdraw()
+            self._show_silence()
 
     # The microphone.
 
@@ -204,8 +210,8 @@ class Status:
                 self.top.set_timer(LEVEL_CHECK_SECONDS, check)
         if name is None:
             self._show_no_microphone()
-        elif mended and name != before:
-            self.banner.withdraw()
+        elif (mended and name != before) or repr(name) in self._reason:
+            self.banner.withdraw()  # it is back, maybe at once and under the same name
         self.samples.offer(name is None)
         self.show_mode()
 
@@ -217,7 +223,8 @@ class Status:
         self.level.hear(level)
         if self.level.silent and level:
             self.level.silent = False
-            self.banner.withdraw()
+            if not self._reason:
+                self.banner.withdraw()
             self.show_mode()
         if self._controls.state is State.LISTENING:
             self._bar.meter.show(loudness(level))
@@ -225,21 +232,28 @@ class Status:
                 self._show_peak()
 
     def check_level(self, microphone: str, announce: bool) -> None:
-        """Report a microphone without any sound; `announce`: report its level otherwise.
+        """Note a microphone without any sound; `announce`: report its level otherwise.
 
-        Only digital silence is reported, because the user may not have spoken yet.
+        Only digital silence is noted, because the user may not have spoken yet.
         """
         if self.level.name != microphone or not self._transcript.is_attached:
             return
         self.level.hear(self._controls.engine.level)  # a busy machine may have had no tick
         if not self.level.loudest:
-            if why := diagnose_level(microphone, 0.0):
-                self.level.silent = True
-                self.banner.show(why, "choose another", self._choose_microphone, error=False)
-                self.show_mode()
+            self.level.silent = True
+            self._show_silence()
+            self.show_mode()
         elif announce:
             level = f"{decibels(self.level.loudest)} at most in {LEVEL_CHECK_SECONDS:g} s"
             self._tell(f"Level of {microphone}: {level}.", "information")
+
+    def _show_silence(self) -> None:
+        """Name a microphone that is silent, once somebody speaks to it. Who types needs none."""
+        if self.level.silent and (self.level.used or self._mode() is Mode.HANDS_FREE):
+            name = self.level.name or ""
+            why = diagnose_level(name, 0.0) if MONITOR in name.lower() else SILENT
+            choose = self._choose_microphone
+            self.banner.show(why or SILENT, "choose another", choose, error=False)
 
     def show_level(self) -> None:
         """Show the loudest peak of the last second, in the meter and as a number."""
@@ -259,12 +273,7 @@ class Status:
     def show_state(self) -> None:
         if self._controls.state is not State.LISTENING:
             self._bar.caption("", 0)
-        shown = "-failed" if self._controls.failed is not None else f"-{self._controls.state}"
         self._bar.show_state(None if self._controls.failed else self._controls.state)
-        # The class is not set on the screen, because that would restyle the whole conversation.
-        if not self._bar.has_class(shown):
-            self._bar.remove_class(*STATE_CLASSES, update=False)
-            self._bar.add_class(shown)
         self.show_hint()
 
     def show_mode(self) -> None:

@@ -125,6 +125,9 @@ class TalkBar(Horizontal):
     def show_state(self, state: State | None) -> None:
         """Show the badge of `state`; None: no model is loaded."""
         badge = NOT_LOADED if state is None else BADGES[state]
+        # Not a class for each state: a change of classes styles all of the bar again, for 5 ms.
+        self.set_class(state is State.LOADING, "-loading")
+        self.set_class(state is None, "-failed")
         if badge != self._badge.content:
             self._badge.update(badge, layout=False)
 

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
+from math import ceil
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -17,6 +18,7 @@ from textual.content import Content
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
@@ -91,6 +93,8 @@ class Transcript(ScrollView, can_focus=True):
         """cache of drawn lines, by line number"""
         self._following = True
         """True while the end is in view and is kept there"""
+        self._thumb = (0, 0)
+        """begin and length of the thumb of the scroll bar, in eighths of a row, as painted"""
         self._selected_turn = 0
         """the number of the marked turn; 0: none"""
         self._dropped: list[Entry] = []
@@ -217,8 +221,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def paint(self) -> None:
         """Paint what has changed at once."""
-        bars = [self.vertical_scrollbar] if self.show_vertical_scrollbar else []
-        paint_now(self, *bars)
+        paint_now(self)
 
     def to_end(self) -> None:
         self._following = True
@@ -242,13 +245,34 @@ class Transcript(ScrollView, can_focus=True):
             self.to_end()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
+        self._move_thumb()
+        if round(old_value) != round(new_value):
+            self.refresh(self.size.region)
         self._following = new_value >= self.max_scroll_y
 
     def watch_show_vertical_scrollbar(self, shown: bool) -> None:
         """Set the position of a scroll bar that has just appeared: Textual leaves it at the top."""
         if shown:
-            self.vertical_scrollbar.position = self.scroll_y
+            self._move_thumb()
+
+    def _move_thumb(self) -> None:
+        """Move the thumb of the scroll bar. Paints it only if it looks different.
+
+        In a long conversation one line more does not show, and painting the bar takes longer than
+        painting the line.
+        """
+        if not self.show_vertical_scrollbar:
+            return
+        bar, height = self.vertical_scrollbar, self.virtual_size.height
+        rows = self.scrollable_content_region.height
+        cells = max(1.0, rows / max(1, height) * bar.size.height)
+        free = (bar.size.height - cells) / max(1, height - rows)
+        thumb = (int(self.scroll_y * free * 8), ceil(cells * 8))  # as Textual draws it
+        bar.set_reactive(ScrollBar.position, self.scroll_y)  # pyright: ignore[reportArgumentType]
+        bar.set_reactive(ScrollBar.window_virtual_size, height)  # pyright: ignore[reportArgumentType]
+        if thumb != self._thumb:
+            self._thumb = thumb
+            bar.refresh()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -311,7 +335,7 @@ class Transcript(ScrollView, can_focus=True):
             before = self.styles.padding.left
             entry = self._entry(number)
             margin = [Segment(" " * before, ground)]
-            if entry is not None and before and entry.turn and entry.turn == self._selected_turn:
+            if before and entry is not None and self._is_marked(entry, number):
                 mark = self.look.label("you").rich_style
                 margin = [Segment(SELECTED, mark), Segment(" " * (before - 1), ground)]
             figure = self._figure(number, entry, line.cell_length)
@@ -319,6 +343,12 @@ class Transcript(ScrollView, can_focus=True):
             segments = [*margin, *line, *figure, Segment(" " * after, ground)]
             self.drawn[number] = Strip(segments, width)
         return self.drawn[number]
+
+    def _is_marked(self, entry: Entry, number: int) -> bool:
+        """Return whether line `number` of `entry` has the mark of the selected turn."""
+        if not entry.turn or entry.turn != self._selected_turn:
+            return False
+        return not entry.spaced or self._entry(number - 1) is entry  # not the empty line above
 
     def _entry(self, number: int) -> Entry | None:
         """Return the entry of line `number`; None above and below the conversation."""
@@ -466,6 +496,7 @@ class Transcript(ScrollView, can_focus=True):
             self.to_end()
         elif anchor is not None and (at := self._index(anchor)) is not None and since <= at:
             self._scroll(self._tops[at] + min(line, max(0, anchor.height - 1)))
+        self._move_thumb()
         self.refresh()
 
     def _scroll(self, y: int) -> None:
@@ -477,8 +508,6 @@ class Transcript(ScrollView, can_focus=True):
             self.virtual_size = size
             return
         self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
-        if self.show_vertical_scrollbar:
-            self.vertical_scrollbar.window_virtual_size = size.height
 
 
 def lighted(line: Line, lit: int, look: Look) -> Line:

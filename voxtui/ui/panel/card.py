@@ -41,8 +41,8 @@ class Card(Vertical):
         else:
             found = f"{kept.sign} {kept}, ≤ {target:.0f}" if kept else f"  goal ≤ {target:.0f}"
         self._show_text(self._verdict, found)
-        self.set_class(kept is Verdict.WITHIN, "within")
-        self.set_class(kept is Verdict.OVER, "over")
+        self._digits.set_class(kept is Verdict.WITHIN, "within")
+        self._digits.set_class(kept is Verdict.OVER, "over")
 
     def _show_text(self, line: Static, text: str) -> None:
         if text != line.content:

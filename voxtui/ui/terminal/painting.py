@@ -1,37 +1,82 @@
-"""Paints one widget at once, where Textual would wait for its next tick and paint everything."""
+"""Paints single widgets, where Textual would wait for its next tick and paint everything."""
 
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from textual._compositor import Compositor, LayoutUpdate
 from textual.geometry import Region
+from textual.screen import UPDATE_PERIOD, Screen
+from textual.timer import Timer
 from textual.widget import Widget
 
+# For each changed line, Textual's compositor renders all lines of each widget around it, which
+# takes several times as long as the widget itself. So it paints only where it has to: a new layout,
+# a container, or a widget under another one, such as a toast. This module relies on private parts
+# of Textual 8.2, which pyproject.toml pins: the screen's compositor, changed widgets and update
+# timer, the changed regions of a widget, and `App._display`.
 
-def paint_now(*widgets: Widget) -> None:
-    """Paint what has changed of `widgets` and nothing else, if their screen is in view.
 
-    Other changes stay marked and are painted with the next tick. For each changed line, Textual's
-    compositor renders all lines of each widget around it, which takes several times as long. So it
-    paints only where something lies over a widget, such as a toast. Relies on private parts of
-    Textual 8.2, which pyproject.toml pins: the screen's compositor and dirty widgets, the changed
-    regions of a widget, and `App._display`.
+class SteppedScreen(Screen[None]):
+    """A screen that paints its changed widgets one by one.
+
+    Between two of them the event loop takes what waits. So a word of an answer waits for one widget
+    at most, and never for a frame.
     """
-    screen = widgets[0].screen
+
+    _timer: Timer | None = None
+
+    @property
+    def _update_timer(self) -> Timer:
+        if self._timer is None:
+            self._timer = self.set_interval(UPDATE_PERIOD, self._paint_in_steps, pause=True)
+        return self._timer
+
+    async def _paint_in_steps(self) -> None:
+        left = set[Widget]()
+        while changed := self._dirty_widgets - left:
+            if self._layout_required or self._scroll_required or self._repaint_required:
+                break
+            widget = changed.pop()
+            if _paint_alone(self, widget):
+                await asyncio.sleep(0)  # lets the event loop take what waits
+            else:
+                left.add(widget)
+        self._on_timer_update()
+
+
+def paint_now(widget: Widget) -> None:
+    """Paint what has changed of `widget` and nothing else, if its screen is in view.
+
+    Other changes stay marked and are painted with the next tick.
+    """
+    screen = widget.screen
+    app, compositor = screen.app, screen._compositor
+    if app.screen is not screen or app._batch_count or _paint_alone(screen, widget):
+        return
+    compositor.update_widgets({widget})
+    app._display(screen, compositor.render_update())
+    screen._dirty_widgets.discard(widget)
+
+
+def _paint_alone(screen: Screen[Any], widget: Widget) -> bool:
+    """Paint what has changed of `widget`. Return False if only the compositor can do that."""
     app, compositor = screen.app, screen._compositor
     if app.screen is not screen or app._batch_count:
-        return
-    for widget in widgets:
-        if (area := _uncovered(compositor, widget)) is None:
-            compositor.update_widgets({widget})
-            app._display(screen, compositor.render_update())
-        elif changes := widget._exchange_repaint_regions():
-            corner = compositor.visible_widgets[widget][0].offset
-            changed = Region.from_union([*changes]).translate(corner).intersection(area)
+        return False
+    if (area := _uncovered(compositor, widget)) is None:
+        return False
+    screen._dirty_widgets.discard(widget)
+    if changes := widget._exchange_repaint_regions():
+        corner = compositor.visible_widgets[widget][0].offset
+        changed = Region.from_union([*changes]).translate(corner).intersection(area)
+        if changed:
             lines = widget.render_lines(changed.translate(-corner))
             app._display(screen, LayoutUpdate([[line] for line in lines], changed))
-        screen._dirty_widgets.discard(widget)
+    return True
 
 
 def _uncovered(compositor: Compositor, widget: Widget) -> Region | None:
