@@ -28,8 +28,10 @@ from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.errors import InputError, ModelError
 from voxtui.settings.schema import Config, KeysConfig, UiConfig, VadConfig
+from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
+from voxtui.ui.panel.lab import Lab
 from voxtui.ui.panel.waterfall import Waterfall
 
 # The turn, as it is seen.
@@ -672,6 +674,22 @@ async def test_the_parts_begin_to_close_before_the_screen_is_left():
 
 
 # Loading.
+
+
+@pytest.mark.parametrize("size", [(120, 40), (59, 15)])
+async def test_widgets_are_mounted_on_a_screen_that_knows_its_size(monkeypatch, size):
+    """A class that came later would style all of them again, before the first frame."""
+    seen = []
+    mounted = VoxtuiApp.on_mount
+
+    def on_mount(app):
+        seen.append((set(app.main.classes), app.panel.chosen))
+        mounted(app)
+
+    monkeypatch.setattr(VoxtuiApp, "on_mount", on_mount)
+    async with screen(size) as s:
+        assert seen == [(set(s.app.main.classes), s.app.panel.chosen)]
+        assert not s.app.query(Lab)
 
 
 async def test_the_library_for_markdown_is_not_imported_by_the_event_loop(monkeypatch):

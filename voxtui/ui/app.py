@@ -186,6 +186,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         return AVAILABLE
 
     def compose(self) -> ComposeResult:
+        # What depends on the terminal is set first, because a change styles all widgets again.
+        self.panel.show_as(size_for(self.controls.config.ui.panel, self.size))
+        self._fit_screen(self.size)
         yield self.status.top
         yield self.status.banner
         with Horizontal(id="main"):
@@ -238,6 +241,14 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         size = size_for(self.controls.config.ui.panel, terminal)
         if size != self.panel.chosen:
             self.panel.show_as(size)
+
+    def _fit_screen(self, terminal: Size) -> None:
+        """Give the screen the classes that Textual gives it once its widgets are mounted."""
+        for breakpoints, length in (
+            (self.HORIZONTAL_BREAKPOINTS or (), terminal.width),
+            (self.VERTICAL_BREAKPOINTS or (), terminal.height),
+        ):
+            self.main.add_class(max(one for one in breakpoints if one[0] <= length)[1])
 
     # Events.
 

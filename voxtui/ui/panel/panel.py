@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.geometry import Size
+from textual.widget import Widget
 
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.records.metrics import PlaybackLead
@@ -54,6 +55,8 @@ class LatencyPanel(Container):
         self.line = TimesLine(self._times)
         self._glance = Glance()
         self._lab = Lab()
+        self._views: dict[PanelSize, Widget] = {"glance": self._glance, "lab": self._lab}
+        """mounted when they are shown first, because each widget delays the first frame"""
         self._live = self._finished = NO_TURN
         self._selected: Turn | None = None
         self._typed = False
@@ -61,24 +64,28 @@ class LatencyPanel(Container):
         self._lead = PlaybackLead()
 
     def compose(self) -> ComposeResult:
-        yield self._glance
-        yield self._lab
+        if view := self._views.get(self.chosen):
+            yield view
 
     def on_mount(self) -> None:
-        self.show_as(self.chosen)
+        self.call_after_refresh(self._show)
 
     def on_resize(self) -> None:
         self._show()
 
     def show_as(self, size: PanelSize) -> None:
-        """Show the panel in this size."""
+        """Show the panel in this size, also before it is mounted."""
         self.chosen = size
         self.display = size != "line"
         self.line.display = size == "line"
-        for name, view in (("glance", self._glance), ("lab", self._lab)):
+        for name, view in self._views.items():
             view.display = name == size
             self.set_class(name == size, f"-{name}")
-        self.call_after_refresh(self._show)
+        if self.is_mounted:
+            view = self._views.get(size, self)
+            if not view.is_attached:
+                self.mount(view)
+            view.call_after_refresh(self._show)
 
     def judge_by(self, targets: Targets) -> None:
         """Compare turns with `targets` from now on."""
