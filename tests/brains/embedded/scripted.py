@@ -18,8 +18,10 @@ class ScriptedRecogniser:
         self.passes = 0
         self.passed = Flag()
         self.before: Callable[[], object] = lambda: None
+        self.loading: Callable[[], object] = lambda: None
 
-    def load(self) -> None: ...
+    def load(self) -> None:
+        self.loading()
 
     def recognise(self, samples: object) -> Heard:
         self.passes += 1
@@ -42,8 +44,10 @@ class ScriptedChat:
         self.seeds: list[int] = []
         self.before: Callable[[str], object] = lambda prompt: None
         self.between: Callable[[str], object] = lambda text: None
+        self.loading: Callable[[Callable[[], object]], object] = lambda beat: None
 
-    def load(self, path: Path, beat: Callable[[], object]) -> None: ...
+    def load(self, path: Path, beat: Callable[[], object]) -> None:
+        self.loading(beat)
 
     def run(
         self,

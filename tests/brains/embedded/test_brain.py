@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Barrier
 
 import pytest
 
@@ -89,6 +90,45 @@ def test_a_chat_model_is_downloaded_at_warm_up_only_if_that_was_requested(
     assert downloaded == ["qwen2.5-coder-1.5b"]
     step = "fetching qwen2.5-coder-1.5b"
     assert steps == [("recogniser", None), (step, None), (step, 0.25), ("recogniser", None)]
+
+
+def test_both_models_load_at_once(tmp_path: Path) -> None:
+    (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
+    recogniser, chat, both = ScriptedRecogniser(), ScriptedChat(), Barrier(2)
+    recogniser.loading = lambda: both.wait(SECONDS)
+    chat.loading = lambda beat: both.wait(SECONDS)
+    brain = EmbeddedBrain(small(str(path)), recogniser=recogniser, chat=chat)
+    brain.warm_up(lambda step, fraction: None)
+    brain.close()
+
+
+@pytest.mark.parametrize("recogniser_fails", [True, False])
+def test_the_chat_model_loads_no_longer_than_somebody_waits(
+    tmp_path: Path, recogniser_fails: bool
+) -> None:
+    """Either the recogniser does not load, or the program ends."""
+    (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
+    recogniser, chat, begun = ScriptedRecogniser(), ScriptedChat(), Flag()
+
+    def loading(beat: Callable[[], object]) -> None:
+        begun.set()
+        while True:
+            beat()
+
+    def fail() -> None:
+        assert begun.wait(SECONDS)
+        if recogniser_fails:
+            raise ModelError("Enough.")
+
+    def progress(step: str, fraction: float | None) -> None:
+        if step == "chat model":
+            raise ModelError("Enough.")
+
+    recogniser.loading, chat.loading = fail, loading
+    brain = EmbeddedBrain(small(str(path)), recogniser=recogniser, chat=chat)
+    with pytest.raises(ModelError, match="Enough"):
+        brain.warm_up(progress)
+    brain.close()
 
 
 # One reply.

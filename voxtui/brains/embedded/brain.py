@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event as Flag
 
@@ -56,6 +57,10 @@ WARM_UP_TOKENS = 2
 
 PROMPT_TOKENS = 1600
 """Room in the context for the instruction, the examples and an utterance of two minutes."""
+
+
+class _Unwanted(Exception):
+    """Ends the loading of the chat model."""
 
 
 class EmbeddedBrain:
@@ -109,15 +114,9 @@ class EmbeddedBrain:
         return f"embedded: {name} (small local model, English)"
 
     def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
-        import numpy as np
-
         if self._fetches:
             self._fetch(progress)
-        progress("recogniser", None)
-        self._recogniser.load()
-        self._recogniser.recognise(np.zeros(32_000, np.float32))
-        progress("chat model", None)
-        self._load_chat(lambda: progress("chat model", None))
+        self._load(progress)
         self._replies = SpeculationThread("voxtui-chat")
         # The prompt ends with the time. Its twenty tokens are read here, because the first question
         # would wait for them. The last request is also that of the first `read`.
@@ -129,6 +128,28 @@ class EmbeddedBrain:
             if reply.error is not None:
                 raise reply.error
         self._live.start()
+
+    def _load(self, progress: Progress) -> None:
+        """Load both models at once, because each keeps only one core busy most of the time."""
+        import numpy as np
+
+        unwanted = Flag()
+
+        def beat() -> None:
+            if unwanted.is_set():
+                raise _Unwanted
+
+        with ThreadPoolExecutor(1, "voxtui-loading") as beside:
+            chat = beside.submit(self._load_chat, beat)
+            try:
+                progress("recogniser", None)
+                self._recogniser.load()
+                self._recogniser.recognise(np.zeros(32_000, np.float32))
+                while not wait((chat,), BEAT_SECONDS).done:
+                    progress("chat model", None)
+            finally:
+                unwanted.set()  # nobody waits for it if the recogniser failed, or at the end
+        chat.result()
 
     def _fetch(self, progress: Progress) -> None:
         """Download the chat model, unless it is here."""
