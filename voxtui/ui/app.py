@@ -50,7 +50,6 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.errors import strip_control_characters
-from voxtui.models.cuda import is_likely
 from voxtui.records.metrics import DeviceOffset
 from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
@@ -487,6 +486,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._fit_panel(self.size)
 
     def action_help(self) -> None:
+        from voxtui.models.cuda import is_likely
+
         self.clear_notifications()  # they would cover part of it
         quantization = self.controls.config.brain.voxtral.quantization
         verdict = partial(fast_paths, quantization) if is_likely() else None
