@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +27,11 @@ Flag = threading.Event
 KINDS = ["scripted", "embedded", "voxtral", "remote"]
 
 
-@contextmanager
-def warm(kind: str, tiny_voxtral: Path) -> Iterator[Brain]:
+@pytest.fixture(scope="module", params=KINDS)
+def brain(request: pytest.FixtureRequest, tiny_voxtral: Path) -> Iterator[Brain]:
     with serving() as server:
         brain: Brain
-        match kind:
+        match request.param:
             case "scripted":
                 brain = ScriptedBrain()
             case "embedded":
@@ -46,12 +45,7 @@ def warm(kind: str, tiny_voxtral: Path) -> Iterator[Brain]:
         brain.warm_up(lambda step, fraction: None)
         yield brain
         brain.close()
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def brain(request: pytest.FixtureRequest, tiny_voxtral: Path) -> Iterator[Brain]:
-    with warm(request.param, tiny_voxtral) as brain:
-        yield brain
+        brain.close()  # does nothing
 
 
 def test_a_reply_is_the_users_words_then_tokens(brain: Brain) -> None:
@@ -86,9 +80,3 @@ def test_transcribing_yields_tokens(brain: Brain) -> None:
     said = Utterance(np.zeros(16_000, np.float32), ((0.0, 1.0),), 0.0)
     tokens = list(brain.transcribe(said, Flag()))
     assert tokens and all(isinstance(token, Token) for token in tokens)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_closing_twice_is_fine(kind: str, tiny_voxtral: Path) -> None:
-    with warm(kind, tiny_voxtral) as brain:
-        brain.close()

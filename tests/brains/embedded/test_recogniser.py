@@ -32,6 +32,7 @@ def test_spoken_questions_are_recognised(questions: list[Question]) -> None:
     assert word_errors(zip([q.text for q in questions], heard, strict=True)) <= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.models
 def test_the_runtime_of_the_larger_recogniser_hears_the_same_words(
     questions: list[Question],
