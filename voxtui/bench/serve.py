@@ -129,9 +129,9 @@ def engine_directly(turns: int) -> list[Answer]:
 
 
 def spoken_second(rate: int) -> Samples:
-    """Return a second of sound and a tenth of silence, so that nothing is waited for after it.
+    """Return a second of sound and a tenth of silence, in whole frames of the engine.
 
-    The engine has whole frames of it.
+    So the engine waits for no more of it.
     """
     loud, quiet = 31 * FRAME_SECONDS, 3 * FRAME_SECONDS
     return np.concatenate([beep(loud, rate), np.zeros(round(quiet * rate), np.float32)])

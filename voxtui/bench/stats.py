@@ -37,7 +37,8 @@ class Group:
 def groups(lines: Sequence[Line]) -> list[Group]:
     """Return for each brain all its turns, then those of each day (local time), oldest first.
 
-    Typed turns are apart, because they have other targets; so are those of a faster path.
+    Typed turns form groups of their own, because they have other targets. So do the turns of each
+    faster path.
     """
     kinds: dict[tuple[str, str, bool], list[Line]] = {}
     for line in lines:

@@ -142,8 +142,8 @@ def _type(text: str) -> None:
 def _hand_over(text: str, command: Sequence[str], stays: bool = False) -> None:
     """Give `text` to the stdin of `command`. Raises InputError.
 
-    `stays`: it serves the clipboard in the background from now on. So it inherits no pipe, whose
-    end somebody would wait for.
+    `stays`: it serves the clipboard in the background from now on. It must inherit no pipe, because
+    the reader of that pipe would wait for its end.
     """
     name = " ".join(command[:2]) if command[0] == "tmux" else command[0]
     try:

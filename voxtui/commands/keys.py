@@ -15,10 +15,10 @@ Pressed = Callable[[], bytes]
 
 @contextmanager
 def terminal_keys() -> Generator[Pressed | None]:
-    """Read the keys of the controlling terminal, which echoes none of them meanwhile.
+    """Read the keys of the controlling terminal. Its echo is off meanwhile.
 
-    Yield None without one, or in the background, where a process may not read keys. Keys that
-    were not read are dropped at the end, so that the shell does not get them.
+    Yield None without a terminal, or in the background, where a process may not read keys. Unread
+    keys are dropped at the end, so that the shell does not get them.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)

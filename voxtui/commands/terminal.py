@@ -48,7 +48,7 @@ def grants_release(answer: bytes) -> bool:
 
 
 def _query(read_fd: int, write_fd: int, query: bytes) -> bytes:
-    """Return the answer up to the status. Nothing of it is echoed or left for the shell."""
+    """Return the answer up to the status. The terminal echoes no byte of it."""
     settings = termios.tcgetattr(read_fd)
     answer = b""
     deadline = time.monotonic() + ANSWER_SECONDS

@@ -1,4 +1,4 @@
-"""What a person can do with an engine, on any front end and without a device."""
+"""The commands of a person to an engine, for any front end and without a device."""
 
 from __future__ import annotations
 

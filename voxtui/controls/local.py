@@ -1,4 +1,4 @@
-"""What a person can do on this machine: talk, choose devices and models, play clips, save."""
+"""The commands of a person on this machine: talk, choose devices and models, play clips, save."""
 
 from __future__ import annotations
 

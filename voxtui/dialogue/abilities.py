@@ -1,4 +1,4 @@
-"""What Vox, the assistant of the default instruction, is called, can do and cannot do or know."""
+"""The name and the abilities of Vox, the assistant of the default instruction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person says of allergies and the like, which no answer may forget."""
+"""Find and keep what a person says of allergies and the like, because no answer may forget it."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ class TurnClock:
         self._parts = parts
 
     def local_time(self, begun: datetime | None = None) -> datetime | None:
-        """Return the time that the brain is told, or None if it is told none. Any thread.
+        """Return the time to tell the brain, or None for no time. Any thread.
 
-        That is `begun`, when the user began, if it is not long ago.
+        It is `begun`, the moment at which the user began, if that is not long ago.
         """
         if self._skills is None or not self._parts.config.brain.clock:
             return None

@@ -80,9 +80,9 @@ class TurnStarted:
 
 
 class Caption(msgspec.Struct, frozen=True):
-    """What the brain recognises of an utterance while it is spoken. The next one replaces it.
+    """The words so far of an utterance in progress. The next caption replaces it.
 
-    It ends with the turn's UserWords, or with the turn. One that was on its way may come later.
+    Ignore a caption that comes after the turn's UserWords, or after the turn.
     """
 
     turn: int

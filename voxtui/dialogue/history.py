@@ -11,12 +11,12 @@ from voxtui.dialogue.interfaces import PastTurn
 from voxtui.settings.schema import HistoryConfig
 
 ROOM = 0.75
-"""What is left of the most tokens when the oldest turns are dropped: some at once, so that most
-turns drop none."""
+"""Share of the most tokens that is kept when old turns are dropped. Several are dropped at once, so
+that most turns drop none."""
 
 DELAY = 1.1
-"""How far the most tokens may be exceeded after an answer of a rule. The brain has to read that
-answer. What it reads after a cut would come on top of it, in the same pause."""
+"""Factor by which an answer of a rule may exceed the most tokens. The brain has to read that
+answer; after a cut it would have to read more in the same pause."""
 
 
 class History:

@@ -60,7 +60,7 @@ Past = Sequence[PastTurn]
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How to answer, where that differs from the configuration. Part of every cache key."""
+    """The style of an answer, where it differs from the configuration. Part of every cache key."""
 
     instruction: str | None = None
     """None: that of the configuration, with its examples"""
@@ -85,7 +85,7 @@ AS_CONFIGURED = Manner()
 
 
 AUDIO_INPUT = "[User audio input - "
-"""What the text begins with that replaces audio without a transcript in the history."""
+"""The beginning of the text that replaces audio without a transcript in the history."""
 
 
 def placeholder(utterance: Utterance) -> str:

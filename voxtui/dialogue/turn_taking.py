@@ -58,7 +58,7 @@ SPOKEN_TURNS = 8
 """Finished turns of which may be said later how much was heard."""
 
 UNASKED = "Speak first, as you were told to."
-"""What the brain is asked where an answer is wanted and the user has said nothing."""
+"""The question to the brain where an answer is wanted and the user has said nothing."""
 
 
 class TurnTaking:

@@ -101,7 +101,7 @@ class Record:
     def finished(self) -> list[SessionTurn]:
         """Return the turns that are over, oldest first. Callable from any thread.
 
-        A turn in which nothing was said or answered is none of them.
+        Turns without a question and an answer are left out.
         """
         over = (turn for turn in list(self.turns.values()) if turn.result)
         return [turn for turn in over if turn.utterance or _words(turn) or _result(turn).reply]

@@ -99,7 +99,7 @@ class Options:
 
     @property
     def complete(self) -> bool:
-        """Whether no field lacks another one that it needs, and that may still come."""
+        """Return True if no field needs another one that may still arrive."""
         return not self.granularities or self.response_format == "verbose_json"
 
     def check(self) -> None:

@@ -76,7 +76,7 @@ async def small_body(receive: Receive, most: int) -> bytes:
 async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | FileData]:
     """Yield the fields of a form and the bytes of its file `file`, as they arrive.
 
-    Raises Refusal for a body that is no such form, and Disconnected.
+    Raises Refusal for any other body, and Disconnected.
     """
     content = Message()
     content["content-type"] = headers.get("content-type", "")

@@ -22,7 +22,7 @@ class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     model: Annotated[str, Meta(min_length=1)] = AUTO
     """a name of `voxtui models list`, or the path of a .gguf file"""
     recogniser: Literal["moonshine-tiny", "moonshine-small-streaming"] = "moonshine-tiny"
-    """what hears your words"""
+    """the model that turns speech into words"""
 
 
 class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

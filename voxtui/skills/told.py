@@ -35,7 +35,7 @@ _NO_NAME = re.compile(
     r"|protestant|hindu|not|hard|long|short|sorry|ok|okay",
     re.IGNORECASE,
 )
-"""What stands after `I am` with a capital letter and need not be a name: a German, a Catholic."""
+"""Words after `I am` that may have a capital letter and are no names: a German, a Catholic."""
 
 _TAKEN_BACK = re.compile(
     r"\b(?:no|not|n't|wrong|wait|meant|mean|sorry|actually|joking|kidding|instead|name)\b"
@@ -89,7 +89,7 @@ _KEY = re.compile(
 """Questions that a clause of the user's own may answer word by word."""
 
 _OWN = r"(?:^|[,;:] |\band )"
-"""A clause of the user's own begins here. After `He said` it would be somebody else's."""
+"""The beginning of a clause by the user. A clause after `He said` is by another person."""
 
 _CLAUSE_END = r"(?=[.?!;]|$|,(?! \d)| (?:and|but|because|so|when|while|if|which|who)\b)"
 _TURNED = {"i": "you", "i'm": "you're", "my": "your", "me": "you", "am": "are", "mine": "yours",

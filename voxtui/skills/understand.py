@@ -11,7 +11,7 @@ from voxtui.skills.meaning import Meaning
 from voxtui.skills.words import normalise, strip_courtesy
 
 LONGEST_REQUEST = 200
-"""Characters. A longer text is no request to a clock or a calculator."""
+"""Characters. Rules ignore a longer text."""
 
 
 def understand(sentence: str, now: datetime, past: Sequence[str] | None = None) -> Meaning | None:

@@ -49,7 +49,7 @@ _PUNCTUATION = re.compile(r"(?:\s*[;:,.!?¡¿—…\"“”()](?=\s|$|[;:,.!?—
 """Signs that Kokoro knows, at the edge of a word: the comma in 3,14 is none."""
 
 _OTHER_LANGUAGE = re.compile(r"\([a-z^-]+\)")
-"""What espeak-ng writes around a word that it reads in another language."""
+"""The marks of espeak-ng around a word that it reads in another language."""
 
 
 def find_program() -> str:

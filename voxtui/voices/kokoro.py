@@ -64,7 +64,7 @@ def check_installed() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """What one language needs."""
+    """The parts for one language."""
 
     phonemes: Callable[[str], str]
     styles: Any

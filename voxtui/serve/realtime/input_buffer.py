@@ -21,10 +21,10 @@ LEAD_FRAMES = 8
 
 
 class InputBuffer:
-    """Lets the engine work on the sound while more of it comes. Used by the event loop's thread.
+    """Gives sound to the engine while more of it arrives. Used by the event loop's thread.
 
-    `rate`: Hz of the sound. `live`: it comes from a microphone that never stops, so what is muted
-    is not kept, and the newest part of a long utterance is.
+    `rate`: Hz of the sound. `live`: it comes from a microphone that never stops. Then muted sound
+    is dropped, and a too long utterance keeps its newest part.
     """
 
     def __init__(self, controls: Controls, longest: float, rate: int, live: bool) -> None:
@@ -84,7 +84,7 @@ class InputBuffer:
             self._controls.push_frame(frame)
 
     def began(self, turn: int) -> bool:
-        """Tell whether a turn is one of this buffer, and not one that the engine began."""
+        """Return True if this buffer began the turn, and not the engine."""
         return turn in self._turns
 
     def _talk(self, frames: list[Frame]) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 LATER_PACKETS = 2
-"""So many later packets give a missing one up: one that was overtaken comes, one that was lost
-delays the sound by 20 ms, and none of the later ones is lost with it."""
+"""A packet counts as lost once so many later ones are there. A lost packet then delays the sound by
+20 ms, and one that was only overtaken is still played."""
 
 FAR = 100
 """A number so far from the expected one begins another stream."""

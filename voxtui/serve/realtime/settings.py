@@ -1,4 +1,4 @@
-"""What a client sets for its session: `session.update`, in the shapes of GA and of the beta.
+"""The settings of a session: `session.update`, in the shapes of GA and of the beta.
 
 Fields as in https://platform.openai.com/docs/api-reference/realtime (openai 3.54).
 """
@@ -35,7 +35,7 @@ class Format(msgspec.Struct, frozen=True):
 
 
 class TurnDetection(msgspec.Struct, frozen=True, omit_defaults=False):
-    """When speech begins and ends an utterance. None instead: the client commits it."""
+    """The detection of speech. None in its place: the client commits each utterance."""
 
     type: Literal["server_vad", "semantic_vad"] = "server_vad"
     threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
