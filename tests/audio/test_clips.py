@@ -221,7 +221,7 @@ def test_a_file_that_may_not_be_read_is_refused(
 ) -> None:
     # Continuous integration runs as root, who may read everything.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert "may not be read: permission denied" in refusal(written(tmp_path / "tone.wav"))
+    assert "cannot be read: Permission denied" in refusal(written(tmp_path / "tone.wav"))
 
 
 def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:

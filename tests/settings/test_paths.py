@@ -70,7 +70,7 @@ def test_dots_in_strings_and_comments_do_not_count(tmp_path):
 
 
 def test_an_unreadable_file_is_one_sentence(tmp_path):
-    assert error_of(tmp_path / "no.toml") == "file not found."
+    assert error_of(tmp_path / "no.toml") == "there is no such file."
     assert error_of(tmp_path) == "is a directory, not a file."
     path = tmp_path / "latin.toml"
     path.write_bytes(b"[audio]\ninput = '\xe9'\n")

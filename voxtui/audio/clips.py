@@ -84,7 +84,7 @@ def _check_file(path: Path) -> None:
     if not path.is_file():
         raise InputError(f"{path}: is a pipe or a device, not a sound file.", NOT_PIPED)
     if not os.access(path, os.R_OK):
-        raise InputError(f"{path}: may not be read: permission denied.")
+        raise InputError(f"{path}: cannot be read: Permission denied.")
     if path.stat().st_size == 0:
         raise InputError(f"{path}: is empty.")
 

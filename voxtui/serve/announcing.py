@@ -35,6 +35,6 @@ class Announcing(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
-            server.close()  # accept nobody any more
+            server.close()  # accept no more connections
         await self._drain()
         await super().shutdown(sockets=sockets)

@@ -58,7 +58,7 @@ def read_config(path: Path) -> str:
                 raise ConfigError(f"{path}: is not a regular file.")
             data = file.read(LARGEST_CONFIG + 1)
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: file not found.") from error
+        raise ConfigError(f"{path}: there is no such file.") from error
     except IsADirectoryError as error:
         raise ConfigError(f"{path}: is a directory, not a file.") from error
     except OSError as error:

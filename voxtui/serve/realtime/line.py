@@ -107,7 +107,7 @@ class WireSpeaker:
         while self._waiting() > MOST_WAITING:
             if stopped():
                 return
-            time.sleep(POLL_SECONDS)  # the buffer is the event loop's, and the flag wakes nobody
+            time.sleep(POLL_SECONDS)  # neither the buffer nor the flag can wake this thread
         sound = Sound(as_pcm(resample(chunk.samples, chunk.rate, RATE)))
         self._seconds += sound.seconds
         self._deliver(sound)
