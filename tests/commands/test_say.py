@@ -88,6 +88,7 @@ def test_the_speech_is_written_to_a_file(say):
         ((), b"ab\x00c", "stdin: is not text: byte 2 is NUL."),
         (("hello world",), b"", "hello world: there is no such file. To say words: voxtui say "
          "--text WORDS"),
+        ((".",), b"", ".: is a directory, not a text."),
         (("--text", "a", "file"), b"", "FILE, --text and --clipboard exclude each other."),
         (("--text", "a", "--set", "voice.engine=none"), b"",
          "There is no voice: voice.engine is none."),

@@ -65,8 +65,12 @@ def source(path: Path | None, text: str | None, clipboard: bool) -> Iterator[str
         return passages((text,))
     if clipboard:
         return passages((clipboard_text(),))
-    if path and path != STDIN and not path.exists():
-        raise InputError(f"{path}: there is no such file.", "To say words: voxtui say --text WORDS")
+    if path and path != STDIN:  # before the speaker opens and the voice loads
+        if path.is_dir():
+            raise InputError(f"{path}: is a directory, not a text.")
+        if not path.exists():
+            hint = "To say words: voxtui say --text WORDS"
+            raise InputError(f"{path}: there is no such file.", hint)
     typed = path in (None, STDIN) and sys.stdin.isatty()
     if typed:
         click.echo("Each line that you type is spoken. Ctrl+D ends.", err=True)
