@@ -61,7 +61,7 @@ DEVICES_SECONDS = 0.045
 DIRECT = 0.64
 """Share of an echo's energy that comes straight from the loudspeaker."""
 
-RULES = ((200, False), (130, False), (100, False), (130, True), (100, True), (64, True))
+RULES = ((130, False), (80, False), (42, False), (130, True), (80, True), (42, True), (32, True))
 """`vad.interrupt_ms`, and whether faint frames are left out, as voxtui does."""
 
 

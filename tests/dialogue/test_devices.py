@@ -72,7 +72,7 @@ def test_speech_captured_before_the_microphone_was_unplugged_is_answered() -> No
         talk.microphone.push(frames(SPEECH, LONG_AGO))
         talk.microphone.unplug()
         assert talk.events.until(MicrophoneLost)
-        assert talk.events.of(Notice)[0].severity == "error"
+        assert talk.events.until(Notice, lambda e: "there is no other" in str(e))
         assert talk.turn().outcome is Outcome.ANSWERED
         talk.engine.talk(LONG_AGO + 500)
         notice = talk.events.until(Notice, lambda e: "no microphone" in str(e))

@@ -42,17 +42,17 @@ def test_speech_ends_however_low_the_threshold_is() -> None:
 
 
 def test_the_voice_that_begins_a_turn_is_measured_to_the_nearest_frame() -> None:
-    endpointer = Endpointer(VadConfig(), 200)  # six frames are 192 ms
+    endpointer = Endpointer(VadConfig())  # six frames are 192 ms
     assert "".join(".b"[endpointer.starts(True)] for _ in range(7)) == ".....b."
 
 
 def test_only_voice_that_lasts_begins_a_turn_by_itself() -> None:
-    endpointer = Endpointer(VadConfig(), 90)
+    endpointer = Endpointer(VadConfig(start_ms=90))
     assert "".join(".b"[endpointer.starts(c == "x")] for c in "xx.xxxxxx.x") == ".....b..b.."
 
 
 def test_the_rest_of_a_discarded_utterance_begins_no_turn() -> None:
-    endpointer = Endpointer(VadConfig(end_ms=90), 90)
+    endpointer = Endpointer(VadConfig(start_ms=90, end_ms=90))
     endpointer.skip()
     found = "".join(".b"[endpointer.starts(c == "x")] for c in "xxxx..xxxx...xxx")
     assert found == "." * 15 + "b"
@@ -62,7 +62,7 @@ def test_the_rest_of_a_discarded_utterance_begins_no_turn() -> None:
     ("pattern", "ends"), [("....", False), ("x..", False), ("x...", True), ("x...x", False)]
 )
 def test_only_silence_that_lasts_after_speech_ends_it(pattern: str, ends: bool) -> None:
-    assert Endpointer(VadConfig(end_ms=90), 200).ends(record(pattern)) is ends
+    assert Endpointer(VadConfig(end_ms=90)).ends(record(pattern)) is ends
 
 
 def test_voice_over_the_end_of_one_answer_does_not_interrupt_the_next() -> None:
@@ -79,14 +79,33 @@ def test_voice_over_the_end_of_one_answer_does_not_interrupt_the_next() -> None:
     assert detector.resets == 2
 
 
-def test_the_faint_rest_of_an_echo_does_not_interrupt() -> None:
-    class Speech(LoudIsSpeech):
-        def probability(self, frame: Frame) -> float:
-            return 0.8
+@pytest.mark.parametrize(
+    ("heard", "interrupts"),
+    [
+        ([(0.8, 0.9)] * 9, False),  # faint
+        (
+            [(0.9, 1.1), (0.4, 1.1), (0.4, 1.1), (0.9, 1.1)],
+            False,
+        ),  # one doubtful frame after another
+        ([(0.8, 0.9), (0.7, 1.1), (0.7, 1.1)], True),
+        ([(0.55, 1.1), (0.55, 1.1)], False),
+        ([(0.55, 1.1), (0.55, 1.1), (0.55, 1.1)], True),
+    ],
+)
+def test_clear_speech_interrupts_sooner_than_doubtful_and_the_rest_of_an_echo_never(
+    heard: list[tuple[float, float]], interrupts: bool
+) -> None:
+    """`heard`: the probability of speech in each frame, and its level in multiples of FAINT."""
 
-    overhearing, sound = VoiceBargeIn(Speech(), VadConfig()), np.ones(FRAME_SAMPLES, np.float32)
-    heard = [Frame(level * sound, 0.0) for level in (*[0.9 * FAINT] * 9, *[1.1 * FAINT] * 3)]
-    assert [overhearing.interrupts(frame, 1) for frame in heard] == [False] * 11 + [True]
+    class Known(LoudIsSpeech):
+        def probability(self, frame: Frame) -> float:
+            return probabilities.pop(0)
+
+    probabilities = [probability for probability, _ in heard]
+    sound = FAINT * np.ones(FRAME_SAMPLES, np.float32)
+    barge_in = VoiceBargeIn(Known(), VadConfig())
+    found = [barge_in.interrupts(Frame(level * sound, 0.0), 1) for _, level in heard]
+    assert found == [False] * (len(heard) - 1) + [interrupts]
 
 
 def listener(**vad: object) -> Listener:

@@ -230,9 +230,14 @@ class EngineLoop:
         """Replace the lost microphone; answer the speech that it had captured."""
         if self.turns.state is State.LOADING or not self.parts.devices.is_in_use(opening):
             return
-        events = self.parts.devices.replace_microphone()
-        # With a replacement, the loss is no problem that stays in force.
-        self._emit(Notice(message, "warning" if self.parts.devices.microphone else "error"))
+        devices = self.parts.devices
+        lost = devices.microphone
+        if not devices.is_unproven:  # the loss of the one before was reported
+            self._emit(Notice(message))  # at once, because a sound server may hang
+        events = devices.replace_microphone()
+        if devices.microphone is None and lost is not None:
+            gone = f"The microphone {lost.name!r} is lost, and there is no other."
+            events.append(Notice(gone, "error"))
         self.parts.report(events)
         if self.listener.source == MICROPHONE:
             self.turns.act_on(self.listener.finish())

@@ -102,7 +102,7 @@ class Listener:
         self._detector = detector
         self._config = config
         self._gate = SpeechGate(config.vad.threshold)
-        self._endpointer = Endpointer(config.vad, config.vad.start_ms)
+        self._endpointer = Endpointer(config.vad)
         # Hands-free, a turn begins only after `start_ms` of speech.
         kept = 1 + config.vad.start_ms / 1000
         self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
@@ -148,7 +148,7 @@ class Listener:
         """Use another configuration from the next frame on."""
         if config.vad != self._config.vad:
             self._gate = SpeechGate(config.vad.threshold)
-            self._endpointer = Endpointer(config.vad, config.vad.start_ms)
+            self._endpointer = Endpointer(config.vad)
         self._config = config
 
     def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
@@ -327,11 +327,11 @@ class SpeechGate:
 
 
 class Endpointer:
-    """Hands-free turn taking: `start_ms` of speech begin a turn, `vad.end_ms` of silence end it."""
+    """Hands-free: `vad.start_ms` of speech begin a turn, `vad.end_ms` of silence end it."""
 
-    def __init__(self, vad: VadConfig, start_ms: int) -> None:
-        # To the nearest frame: rounded up, an interruption would be heard 32 ms later.
-        self._start = start_ms / 1000 - FRAME_SECONDS / 2
+    def __init__(self, vad: VadConfig) -> None:
+        # To the nearest frame: rounded up, a turn would begin 32 ms later.
+        self._start = vad.start_ms / 1000 - FRAME_SECONDS / 2
         self._end = vad.end_ms / 1000
         self._voiced = 0.0
         self._skipping = False
@@ -362,14 +362,16 @@ class Endpointer:
 class VoiceBargeIn:
     """Detects `vad.interrupt_ms` of speech over our own answer. Not thread-safe.
 
-    Faint frames are no speech, because the detector finds some in what is left of an echo.
+    Each frame counts by its probability, so two frames of clear speech interrupt, or three of
+    doubtful speech. Faint frames count as silence, because the detector finds speech in what is
+    left of an echo.
     """
 
     def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
         self._detector = detector
         self._vad = vad
-        self._gate = SpeechGate(vad.threshold)
-        self._endpointer = Endpointer(vad, vad.interrupt_ms)
+        self._spoken_s = 0.0
+        """seconds of speech up to the latest frame, by probability"""
         self._turn: int | None = None
 
     def warm_up(self) -> None:
@@ -377,18 +379,21 @@ class VoiceBargeIn:
         warm_up(self._detector)
 
     def use(self, vad: VadConfig) -> None:
-        """Use another configuration from the next turn on. Any thread."""
+        """Use another configuration from the next frame on. Any thread."""
         self._vad = vad
 
     def interrupts(self, frame: Frame, turn: int) -> bool:
         """Return True if this frame, captured during the answer of `turn`, completes a barge-in."""
         if turn != self._turn:
-            self._turn = turn
+            self._turn, self._spoken_s = turn, 0.0
             self._detector.reset()
-            self._gate = SpeechGate(self._vad.threshold)
-            self._endpointer = Endpointer(self._vad, self._vad.interrupt_ms)
-        speech = self._gate.verdict(self._detector.probability(frame))
-        return self._endpointer.starts(speech and not _is_faint(frame))
+        probability = self._detector.probability(frame)
+        speech = probability >= self._vad.threshold and not _is_faint(frame)
+        self._spoken_s = self._spoken_s + probability * FRAME_SECONDS if speech else 0.0
+        if self._spoken_s * 1000 < self._vad.interrupt_ms:
+            return False
+        self._spoken_s = 0.0
+        return True
 
 
 def warm_up(detector: SpeechDetector) -> None:
