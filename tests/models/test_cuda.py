@@ -257,3 +257,34 @@ def test_the_version_of_the_driver_is_read_from_the_monitor(driver):
     assert monitor.shut_down
     driver(Driver([("A", 1)]))
     assert cuda.driver_version() == ""
+
+
+NO_COMPILER = RuntimeError("Failed to find C compiler. Please specify via CC environment variable")
+
+
+@pytest.mark.parametrize(
+    ("error", "has_header", "said"),
+    [
+        (NO_COMPILER, True, "Triton needs a C compiler. Install gcc, then run `voxtui doctor gpu`"),
+        (subprocess.CalledProcessError(1, ["gcc"]), False, "Install python3-dev (Debian, Ubuntu)"),
+        (subprocess.CalledProcessError(1, ["gcc"]), True, "returned non-zero exit status 1"),
+        (RuntimeError("PassManager::run failed\nmore"), False, "PassManager::run failed"),
+    ],
+    ids=["no compiler", "no Python.h", "another failure of the compiler", "another failure"],
+)
+def test_what_triton_lacks_is_named_with_the_package_to_install(
+    monkeypatch, tmp_path, error, has_header, said
+):
+    monkeypatch.setattr(cuda.sysconfig, "get_path", lambda *_: str(tmp_path))
+    if has_header:
+        (tmp_path / "Python.h").touch()
+    assert said in cuda.why_not_compiled(error)
+
+
+@pytest.mark.parametrize("node", ["nvidiactl", "dxg"])
+def test_a_gpu_is_likely_with_the_driver_of_linux_or_of_windows(monkeypatch, tmp_path, node):
+    assert {path.name for path in cuda.DEVICE_NODES} == {"nvidiactl", "dxg"}
+    monkeypatch.setattr(cuda, "DEVICE_NODES", [tmp_path / path.name for path in cuda.DEVICE_NODES])
+    assert not cuda.is_likely()
+    (tmp_path / node).touch()
+    assert cuda.is_likely()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -23,8 +23,9 @@ from tests.fakes import Flag
 from tests.simulated_cuda import operations
 from voxtui import wiring
 from voxtui.brains.voxtral import brain as brain_module
-from voxtui.brains.voxtral import graphs, proving, trial
+from voxtui.brains.voxtral import fast_paths, graphs, proving, trial
 from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.fast_paths import FastPaths
 from voxtui.brains.voxtral.proving import Proving
 from voxtui.brains.voxtral.verdict import (
     PATHS,
@@ -87,8 +88,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cuda, "DEVICE_NODE", Path("/dev/null"))
-    monkeypatch.setattr(brain_module, "CAPTURED_CAPACITY", 1024)
+    monkeypatch.setattr(cuda, "DEVICE_NODES", (Path("/dev/null"),))
+    monkeypatch.setattr(fast_paths, "CAPTURED_CAPACITY", 1024)
     monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)
     monkeypatch.setattr(brain_module, "Proving", partial(Proving, start=few_trial))
 
@@ -134,19 +135,25 @@ def test_the_trial_finds_the_paths_with_kernels_equal_in_the_interpreter(path: F
     assert found.token and found.first and found.plain_token and found.plain_first
 
 
-class Switching(VoxtralBrain):
-    """Tells when an utterance begins and when a switch has ended."""
+class Listening(VoxtralBrain):
+    """Tells when an utterance begins."""
 
     def __init__(self, config: Config, checkpoint: Path) -> None:
         self.said: list[str] = []
         super().__init__(config, checkpoint, self.said.append)
-        self.listening, self.switched = Flag(), Flag()
-        self.switches: list[bool] = []
-        """what each switch returned"""
+        self.listening = Flag()
 
     def listen(self, *parts: Any, **more: Any) -> None:
         super().listen(*parts, **more)
         self.listening.set()
+
+
+class Switching(FastPaths):
+    """Tells when a switch has ended."""
+
+    switched = Flag()
+    switches: ClassVar[list[bool]] = []
+    """what each switch returned"""
 
     def switch(self, path: FastPath) -> bool:
         self.switches.append(super().switch(path))
@@ -162,7 +169,8 @@ def test_a_conversation_is_plain_until_the_trial_has_ended_and_fast_from_a_later
     known = tuple(Result(path, "failed", "No compiler.") for path in PATHS[1:])
     write_verdict(verdict_file(), Verdict(key_of("Simulated GPU", "none"), known))
     monkeypatch.setattr(proving, "run_trial", partial(trial.run_trial, seconds=1000))
-    brain = Switching(config, checkpoint)
+    monkeypatch.setattr(brain_module, "FastPaths", Switching)
+    brain = Listening(config, checkpoint)
     captures, pressed = 0, Flag()
 
     class Pressed(graphs.CudaRecorder):
@@ -184,8 +192,8 @@ def test_a_conversation_is_plain_until_the_trial_has_ended_and_fast_from_a_later
         turns = [talk.ask(), talk.ask()]
         assert pressed.wait(PATIENCE), brain.said
         turns.append(talk.turn())
-        assert not any(brain.switches)
-        assert brain.switched.wait(PATIENCE), brain.said
+        assert not any(Switching.switches)
+        assert Switching.switched.wait(PATIENCE), brain.said
         assert brain.path == "captured"
         before = operations.replays()
         turns += [talk.ask(), talk.ask()]
@@ -204,7 +212,7 @@ def test_full_memory_costs_one_turn_and_ends_a_fast_path(loaded: Any) -> None:
     plain = ids(answered(brain, (), short))
     for number, path in enumerate(("captured", None)):
         if path:
-            assert brain.switch(path)
+            assert brain.paths.switch(path)
         with no_memory():
             with pytest.raises(ModelError, match="Too little GPU memory for this turn") as full:
                 answered(brain, (), utterance(65.0, number))
@@ -241,7 +249,7 @@ def test_too_little_memory_for_a_fast_path_leaves_the_plain_one(loaded: Any) -> 
     free, _ = torch.cuda.mem_get_info()
     operations.take(free - 10**9)
     try:
-        assert brain.switch("captured")
+        assert brain.paths.switch("captured")
         assert brain.path is None
         assert "1.0 GB are free" in said[-1]
         assert answered(brain, (), utterance(1.0))
@@ -252,17 +260,17 @@ def test_too_little_memory_for_a_fast_path_leaves_the_plain_one(loaded: Any) -> 
 def test_a_capture_that_fails_leaves_the_plain_path(loaded: Any) -> None:
     brain, said = loaded()
     operations.refuse_captures(1)
-    assert brain.switch("captured")
+    assert brain.paths.switch("captured")
     assert brain.path is None
     assert "not permitted when stream is capturing" in said[-1]
     assert answered(brain, (), utterance(1.0))
-    assert brain.switch("captured")
+    assert brain.paths.switch("captured")
     assert brain.path == "captured"
 
 
 def test_a_lost_device_is_one_sentence_and_its_brain_can_be_closed(loaded: Any) -> None:
     brain, _ = loaded()
-    assert brain.switch("captured")
+    assert brain.paths.switch("captured")
     operations.lose(after=20)
     with pytest.raises(ModelLost, match="The GPU failed: CUDA error: unspecified launch failure"):
         answered(brain, (), utterance(1.0, 2))

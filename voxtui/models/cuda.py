@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import runpy
+import subprocess
+import sysconfig
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +36,8 @@ HOW_TO_MATCH = (
 
 VOXTRAL_PACKAGES = ("torch", "transformers", "mistral_common")
 
-DEVICE_NODE = Path("/dev/nvidiactl")
-"""exists where an NVIDIA driver is loaded"""
+DEVICE_NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
+"""One exists where an NVIDIA driver is loaded: on Linux, and on Linux within Windows (WSL 2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Gpu:
 
 def is_likely() -> bool:
     """Return True if `first_gpu` may find a GPU. Takes microseconds."""
-    return DEVICE_NODE.exists()
+    return any(node.exists() for node in DEVICE_NODES)
 
 
 def check_voxtral() -> None:
@@ -174,6 +176,23 @@ def check_torch() -> str:
         is_of = ".".join(map(str, known))
         raise ModelError(f"torch {found} needs a newer driver; this is for {is_of}.", HOW_TO_MATCH)
     return found
+
+
+def why_not_compiled(error: Exception) -> str:
+    """Return why Triton could not compile a kernel, and what to do; else the first line of `error`.
+
+    It compiles a piece of C on each machine: https://github.com/triton-lang/triton.
+    """
+    again = "then run `voxtui doctor gpu`"
+    if "Failed to find C compiler" in str(error):
+        return f"Triton needs a C compiler. Install gcc, {again}"
+    headers = Path(sysconfig.get_path("include", "posix_prefix"))
+    if isinstance(error, subprocess.CalledProcessError) and not (headers / "Python.h").exists():
+        return (
+            f"Triton needs Python.h, which {headers} lacks. Install python3-dev (Debian, Ubuntu) "
+            f"or python3-devel (Fedora), {again}"
+        )
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def why_unusable() -> str:

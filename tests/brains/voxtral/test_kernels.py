@@ -163,7 +163,7 @@ def test_kernels_that_fail_are_refused_with_the_first_line_of_the_error(
         raise RuntimeError("no compiler\nand much more")
 
     monkeypatch.setattr(step, "is_right", failing)
-    assert refused(monkeypatch, (9, 0)) == "The kernels failed: no compiler"
+    assert refused(monkeypatch, (9, 0)) == "The kernels failed: no compiler."
     monkeypatch.setattr(step, "is_right", lambda decoder, single: False)
     assert "wrong" in refused(monkeypatch, (9, 0))
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 import torch
 
+import voxtui
 from tests.brains.voxtral.scripted_child import ScriptedChild
+from tests.deadline import SECONDS
 from tests.fakes import Flag
 from voxtui.brains.voxtral import trial, trial_process
 from voxtui.brains.voxtral.generate import NotNumbers
 from voxtui.brains.voxtral.trial import Child, Found, Setup, Signal, run_trial
+from voxtui.brains.voxtral.trial_process import Budget, Gate, OutOfTime
 from voxtui.brains.voxtral.verdict import PATHS, FastPath, Result
 from voxtui.errors import ModelError
+from voxtui.models.cuda import Gpu
 
 EQUAL = Found(Result("captured", "equal"), 12.0)
 
@@ -128,6 +137,36 @@ def test_a_process_that_cannot_start_is_tried_again_later() -> None:
     assert "Resource temporarily unavailable" in found.why
 
 
+def test_a_path_is_tried_only_if_the_conversation_beside_it_keeps_enough_memory(
+    tried: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = iter((2_940_000_000, 3_100_000_000))
+    monkeypatch.setattr(trial, "first_gpu", lambda: Gpu("A Card", 12_600_000_000, next(free)))
+    found = tried(["attention", "captured"], ScriptedChild(EQUAL, code=None))
+    why = "It needs 3 GB of GPU memory, and 2.9 GB are free."
+    assert found == [Result("attention", "not tried", why), EQUAL.result]
+
+
+def test_a_process_finds_the_packages_that_are_on_the_search_path_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[dict[str, str]] = []
+
+    class Process:
+        kill = wait = int
+
+        def __init__(self, *_: object, env: dict[str, str], **__: object) -> None:
+            started.append(env)
+
+    monkeypatch.setattr(trial.subprocess, "Popen", Process)
+    monkeypatch.setenv("PYTHONPATH", "/packages/of/mine")
+    trial.start().pipe.close()
+    monkeypatch.delenv("PYTHONPATH")
+    trial.start().pipe.close()
+    ours = str(Path(voxtui.__file__).parents[1])
+    assert [env["PYTHONPATH"] for env in started] == [f"{ours}{os.pathsep}/packages/of/mine", ours]
+
+
 class Faulty:
     """Stands in for the measurement of a path."""
 
@@ -147,6 +186,7 @@ FULL = "It needs 2 GB of free GPU memory."
     ("error", "state", "why"),
     [
         (NotNumbers(), "different", "A logit is not a number."),
+        (OutOfTime(), "not tried", "It did not fit into 60 s of GPU time."),
         (RuntimeError("CUDA error: an illegal\nmore"), "failed", "CUDA error: an illegal."),
         (ModelError("The kernels are wrong."), "failed", "The kernels are wrong."),
         (torch.OutOfMemoryError("CUDA out of memory."), "not tried", FULL),
@@ -174,6 +214,65 @@ def test_an_error_before_the_path_is_reached_is_none_of_the_path(
     why = "The trial could not begin: CUDA unknown error."
     found = trial_process.judge(setup, setup)
     assert found == Result("all", "not tried", why, inconclusive=1)
+
+
+# The gate and the budget of a process.
+
+
+@pytest.fixture
+def gated(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Connection, Gate]]:
+    """Yield the other end of the pipe of a gate, and the gate."""
+    ended, codes = Flag(), list[int]()
+
+    def end(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    monkeypatch.setattr(trial_process.os, "_exit", end)
+    ours, theirs = Pipe()
+    with theirs:
+        with ours:
+            yield ours, Gate(theirs)
+        assert ended.wait(SECONDS)  # a process whose parent has gone ends itself
+        assert codes == [1]
+
+
+def test_a_measurement_that_a_key_press_disturbed_is_repeated(gated: Any) -> None:
+    pipe, gate = gated
+    pauses: list[int] = []
+
+    def work() -> int:
+        if not pauses:
+            pipe.send(Signal.PAUSE)
+            while not gate.pauses:
+                Flag().wait(0.001)
+            pipe.send(Signal.RESUME)
+        pauses.append(gate.pauses)
+        return len(pauses)
+
+    assert Budget(60, gate, lambda: None).measure(work) == 2
+    assert pauses == [1, 1]
+
+
+def test_no_work_begins_while_the_user_talks(gated: Any) -> None:
+    pipe, gate = gated
+    done: list[str] = []
+    pipe.send(Signal.PAUSE)
+    while not gate.pauses:
+        Flag().wait(0.001)
+    budget = Budget(60, gate, lambda: None)
+    working = Thread(target=lambda: budget.run(lambda: done.append("work")))
+    working.start()
+    done.append("resume")
+    pipe.send(Signal.RESUME)
+    working.join()
+    assert done == ["resume", "work"]
+
+
+def test_work_beyond_the_gpu_time_ends_the_trial_of_a_path(gated: Any) -> None:
+    _, gate = gated
+    with pytest.raises(OutOfTime):
+        Budget(-1, gate, lambda: None).run(lambda: None)
 
 
 # A real process, with the tiny shape and a tape in place of CUDA graphs.

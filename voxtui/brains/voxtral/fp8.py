@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.errors import ModelError
+from voxtui.models.cuda import why_not_compiled
 
 LARGEST = 448.0
 """The largest e4m3 number."""
@@ -144,9 +145,7 @@ def _kernel(device: torch.device) -> Product:
         mine, theirs = product(x, weight.values, weight.scales), weight.linear(x)
         good = torch.allclose(mine.float(), theirs.float(), rtol=2e-2, atol=2e-1)
     except Exception as error:
-        raise ModelError(
-            f"The kernel for fp8 failed: {str(error).splitlines()[0]}", HINT
-        ) from error
+        raise ModelError(f"The kernel for fp8 failed: {why_not_compiled(error)}.", HINT) from error
     if not good:
         raise ModelError("The kernel for fp8 is wrong on this GPU.", HINT)
     return product

@@ -21,6 +21,7 @@ from voxtui.brains.voxtral.decoder import Cache, Decoder
 from voxtui.brains.voxtral.fp8 import Fp8Weight
 from voxtui.brains.voxtral.verdict import FastPath
 from voxtui.errors import ModelError
+from voxtui.models.cuda import why_not_compiled
 from voxtui.settings.paths import user_folders
 
 CAPABILITY = (8, 0)
@@ -113,7 +114,7 @@ def enable(decoder: Decoder, which: Which) -> None:
     try:
         right = is_right(decoder, step)
     except Exception as error:
-        raise ModelError(f"The kernels failed: {str(error).splitlines()[0]}") from error
+        raise ModelError(f"The kernels failed: {why_not_compiled(error)}.") from error
     if not right:
         raise ModelError("The kernels are wrong on this GPU.")
     decoder.decode_step = step

@@ -6,6 +6,7 @@ side of the pipe.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -21,9 +22,15 @@ from threading import Event as Flag
 from typing import TypeAlias
 
 from voxtui.brains.voxtral.verdict import FastPath, Result
+from voxtui.errors import ModelError
+from voxtui.models.cuda import first_gpu
 
 SECONDS = 60.0
 """GPU time of all paths together, without compilation and loading."""
+
+FREE_MEMORY = 3e9
+"""Bytes of GPU memory that must be free: 2 GB for the tensors of a process, 0.6 GB for CUDA's own
+needs and its graphs, and a reserve, so that no turn beside the trial finds the memory full."""
 
 POLL_SECONDS = 0.05
 """Time after which a process pauses because the user began to talk."""
@@ -97,9 +104,15 @@ def start(serve: str = SERVE) -> Child:
             stderr=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             process_group=0,  # so that it gets no Ctrl-C
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            env={**os.environ, "PYTHONPATH": _search_path()},
         )
     return Child(pipe, process.kill, process.wait)
+
+
+def _search_path() -> str:
+    """Return where the process finds this package, and what its user put on the path beside it."""
+    ours, theirs = str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")
+    return os.pathsep.join((ours, theirs)) if theirs else ours
 
 
 def run_trial(
@@ -115,19 +128,32 @@ def run_trial(
     """Try each of `paths` and yield its result; end early, without the rest, once `stopped`.
 
     While `busy()` is true the processes pause. Paths that do not fit into `seconds` of GPU time are
-    yielded as not tried, and so are those whose process hung, was killed, or never came to its path
-    (see Result.inconclusive). `tiny`: see Setup. Blocks; beside a conversation it needs a thread.
+    yielded as not tried, and so are those for which too little memory is free, and those whose
+    process hung, was killed, or never came to its path (see Result.inconclusive). `tiny`: see
+    Setup. Blocks; beside a conversation it needs a thread.
     """
     stopped = stopped or Flag()
     for path in paths:
         if seconds <= 0:
             yield Result(path, "not tried", "The GPU time was used up by the other paths.")
             continue
+        if not tiny and (free := _free_memory()) < FREE_MEMORY:
+            needed = f"It needs {FREE_MEMORY / 1e9:g} GB of GPU memory"
+            yield Result(path, "not tried", f"{needed}, and {free / 1e9:.1f} GB are free.")
+            continue
         found = _try(Setup(path, fp8, seconds, tiny), busy, stopped, start)
         if found is None:
             return
         seconds -= found.seconds
         yield found.result
+
+
+def _free_memory() -> float:
+    """Return the free bytes of the GPU; infinity if there is no GPU to ask."""
+    try:
+        return first_gpu().free
+    except ModelError:
+        return math.inf
 
 
 def _try(setup: Setup, busy: Callable[[], bool], stopped: Flag, start: Start) -> Found | None:
