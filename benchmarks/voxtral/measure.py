@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import torch
 
 from benchmarks.voxtral.accuracy import difference, logits
+from benchmarks.voxtral.report import NOT_MEASURED
 from benchmarks.voxtral.shape import H200, Ceilings, Shape, counted, shape_of
 from benchmarks.voxtral.systems import (
     PREFIX,
@@ -78,6 +79,8 @@ CACHE_BYTES = 256e6
 """More than the cache of any GPU, so that repeated reads come from its memory."""
 
 Row: TypeAlias = "dict[str, Any]"
+
+NO_GPU: Row = {NOT_MEASURED: "needs a CUDA GPU"}
 
 Work: TypeAlias = "Callable[[torch.Tensor], torch.Tensor]"
 """Computes the attention over the keys and values of a layer."""
@@ -252,15 +255,19 @@ class Bench:
             kept = 0 if last else COMPILING_SECONDS
             rest = max(0.0, self._clock.rest - kept)
             self._clock.begin(name, min(seconds * self._clock.scale, rest))
+            empty = True
             for row in section():
+                empty = False
                 yield name, row
+            if empty:
+                yield name, {NOT_MEASURED: "none of its configurations was built"}
         self._clock.end()
 
     def _row(self, about: Row, work: Callable[[], Row], needs: float = 0) -> Row:
         """Return `about` with the results of `work`, or with its error."""
         self._clock.at(", ".join(str(value) for value in about.values()))
         if self._clock.left < needs:
-            return about | {"failed": "left out: no time"}
+            return about | {NOT_MEASURED: "left out: no time"}
         try:
             return about | work()
         except Exception as error:  # noqa: BLE001 - the other rows go on
@@ -268,7 +275,7 @@ class Bench:
             gc.collect()
             with suppress(RuntimeError):  # after the loss of the device every row reports it
                 torch.cuda.empty_cache()
-            return about | {"failed": said[:120]}
+            return about | {NOT_MEASURED: said[:120]}
 
     def _shape(self, name: str) -> Shape:
         return replace(self.shape, weight_bytes=1) if "fp8" in name else self.shape
@@ -314,6 +321,7 @@ class Bench:
         A path that fails or hangs there would end this process, so its configurations are left out.
         """
         if not self._cuda:
+            yield NO_GPU
             return
         for result in run_trial(PATHS, tiny=self._tiny):
             if result.state in ("different", "failed") or result.inconclusive:
@@ -591,7 +599,7 @@ class Bench:
             return {}
 
         row = self._row(about, work)
-        if "failed" in row:
+        if NOT_MEASURED in row:
             yield row
         found.sort(key=partial(own_time, cuda=self._cuda), reverse=True)
         for event in found[:6]:
@@ -602,6 +610,8 @@ class Bench:
         """Measure how rounding changes the logits of random weights. Says nothing about answers."""
 
         def work() -> Row:
+            if lacking := [name for name in (PLAIN, FP8) if name not in self.ours]:
+                raise RuntimeError(f"{lacking[0]} was not built")
             exact, small = (self.ours[name].loop.decoder for name in (PLAIN, FP8))
             ids = words(256)
             return difference(logits(exact, ids), logits(small, ids))
@@ -638,8 +648,9 @@ class Bench:
         return self.ours.get(GRAPHS, self.ours.get(PLAIN))
 
     def _compiled(self) -> Iterator[Row]:
-        """Return True if transformers compiles its step: with a static cache, on CUDA only."""
+        """Measure the step that transformers compiles: with a static cache, on CUDA only."""
         if not self._cuda:
+            yield NO_GPU
             return
         name = "generate, static cache, compiled"
         system = Generate(self._model, name, cache_implementation="static")
