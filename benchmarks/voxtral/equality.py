@@ -21,8 +21,7 @@ from tests.brains.voxtral import tiny_voxtral
 from tests.brains.voxtral.taped import TapeRecorder
 from tests.brains.voxtral.turns import Oracle, answered, computed, ids, instruction, made, sound
 from tests.fakes import Flag
-from voxtui.brains.voxtral import brain as brain_module
-from voxtui.brains.voxtral import graphs
+from voxtui.brains.voxtral import fast_paths, graphs
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.prompt import Clip, token_ids, transcription, without_trailing_zeros
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Token, Utterance
@@ -159,7 +158,7 @@ CASES: dict[str, Callable[[Check], None]] = {
 
 def captured(directory: Path) -> VoxtralBrain:
     graphs.CudaRecorder = TapeRecorder  # type: ignore[assignment,misc]
-    brain_module.CAPTURED_CAPACITY = CAPACITY
+    fast_paths.CAPTURED_CAPACITY = CAPACITY
     return made(directory, "captured")
 
 

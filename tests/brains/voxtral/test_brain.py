@@ -28,8 +28,9 @@ from tests.brains.voxtral.turns import (
 )
 from tests.fakes import Flag
 from voxtui.brains.voxtral.audio_tower import AudioTower
-from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
+from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.generate import ReplyGenerator
+from voxtui.brains.voxtral.live_utterance import SHARE
 from voxtui.brains.voxtral.prompt import (
     BEGIN_AUDIO,
     EOS,
@@ -610,7 +611,7 @@ def test_triton_keeps_its_compiled_kernels_in_the_users_cache_directory(
     monkeypatch.delenv("TRITON_CACHE_DIR")
     brain = VoxtralBrain(Config(), directory)
     brain.warm_up(lambda step, fraction: None)
-    brain.switch("all")
+    brain.paths.switch("all")
     brain.close()
     assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "voxtui" / "triton")
 

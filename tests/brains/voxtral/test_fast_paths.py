@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from tests.deadline import SECONDS
 from tests.fakes import Flag
 from voxtui.bench import command as bench
 from voxtui.brains.voxtral import brain as brain_module
-from voxtui.brains.voxtral import graphs, proving
+from voxtui.brains.voxtral import fast_paths, graphs, proving
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.proving import Proving
 from voxtui.brains.voxtral.trial import Found, Signal
@@ -188,7 +189,7 @@ def test_a_trial_that_cannot_be_kept_is_still_used(proved: Any, tmp_path: Path) 
 @pytest.fixture
 def brain(tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VoxtralBrain]:
     monkeypatch.setattr(graphs, "CudaRecorder", TapeRecorder)
-    monkeypatch.setattr(brain_module, "CAPTURED_CAPACITY", 512)
+    monkeypatch.setattr(fast_paths, "CAPTURED_CAPACITY", 512)
     monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)
     brain = made(tiny_voxtral)
     yield brain
@@ -199,17 +200,17 @@ def test_a_switch_happens_between_two_turns(brain: VoxtralBrain) -> None:
     said, marks = utterance(1.0), Marks()
     turn = brain.reply((), said, marks, Flag())
     plain = [next(turn)]
-    assert not brain.switch("captured")
+    assert not brain.paths.switch("captured")
     plain += turn
     assert marks.path == ""
     marks.mark(Mark.FIRST_AUDIO)
-    assert brain.busy
+    assert brain.paths.busy
     marks.mark(Mark.LAST_SOUND)
     cancelled = Flag()
     brain.listen((), Recording(), cancelled)
-    assert not brain.switch("captured")
+    assert not brain.paths.switch("captured")
     cancelled.set()
-    assert brain.switch("captured")
+    assert brain.paths.switch("captured")
     assert brain.description.endswith(", captured")
     marks = Marks()
     assert ids(answered(brain, (), said, marks)) == [t.id for t in plain if t.id is not None]
@@ -229,7 +230,7 @@ def test_a_key_press_ends_a_capture_at_once(
 
     plain = brain.generator
     monkeypatch.setattr(graphs, "CudaRecorder", Pressed)
-    assert not brain.switch("captured")
+    assert not brain.paths.switch("captured")
     assert (brain.path, brain.generator) == (None, plain)
     assert not brain.generator.embedder.graphs
     assert answered(brain, (), "hello")
@@ -238,7 +239,7 @@ def test_a_key_press_ends_a_capture_at_once(
 def test_another_fast_path_is_captured_only_once_the_graphs_of_the_first_are_gone(
     brain: VoxtralBrain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert brain.switch("captured")
+    assert brain.paths.switch("captured")
     first = weakref.ref(brain.generator)
     cancelled = Flag()
     left: list[object] = []
@@ -251,29 +252,29 @@ def test_another_fast_path_is_captured_only_once_the_graphs_of_the_first_are_gon
             return super().__call__(work)
 
     monkeypatch.setattr(graphs, "CudaRecorder", Pressed)
-    assert not brain.switch("captured")
+    assert not brain.paths.switch("captured")
     assert left == [None] * 5
     assert (brain.path, brain.generator.kv_buckets) == (None, [])
     assert answered(brain, (), "hello")
     cancelled.set()
     monkeypatch.setattr(graphs, "CudaRecorder", TapeRecorder)
-    assert brain.switch("captured")
+    assert brain.paths.switch("captured")
     assert brain.path == "captured"
 
 
 def test_a_token_in_use_is_compared_and_a_path_that_differs_is_dropped(
     brain: VoxtralBrain,
 ) -> None:
-    assert brain.switch("captured")
+    assert brain.paths.switch("captured")
     answered(brain, (), "hello")
-    assert brain.check()
+    assert brain.paths.check()
     assert brain.path == "captured"
     before = ids(answered(brain, (), "hello"))
     brain.generator.graphs.clear()  # so that the next change counts
     fast = brain.generator.decoder
     fast.layers = [replace(layer, down=layer.down * 0) for layer in fast.layers]
     answered(brain, (), "hello")
-    assert brain.check()
+    assert brain.paths.check()
     assert brain.path is None
     assert ids(answered(brain, (), "hello")) == before
 
@@ -281,7 +282,7 @@ def test_a_token_in_use_is_compared_and_a_path_that_differs_is_dropped(
 def test_a_fast_path_that_fails_twice_costs_two_turns_and_not_the_model(
     brain: VoxtralBrain,
 ) -> None:
-    assert brain.switch("captured")
+    assert brain.paths.switch("captured")
     for seed in range(2):
         brain.generator.cache.keys.fill_(torch.nan)
         brain.generator.embeddings.fill_(torch.nan)
@@ -290,6 +291,21 @@ def test_a_fast_path_that_fails_twice_costs_two_turns_and_not_the_model(
         assert type(caught.value) is ModelError
     assert brain.path is None
     assert answered(brain, (), "hello")
+
+
+@pytest.mark.slow
+def test_a_closed_brain_frees_its_memory_at_once(brain: VoxtralBrain, tmp_path: Path) -> None:
+    """The next model may need that memory before the garbage collector comes."""
+    brain.paths.proving = Proving(KEY, tmp_path / "trial.json", brain.paths, print)
+    assert brain.paths.switch("captured")
+    left = [weakref.ref(loop) for loop in (brain.generator, brain.transcriber)]
+    gc.collect()
+    gc.disable()
+    try:
+        brain.close()
+        assert [loop() for loop in left] == [None, None]
+    finally:
+        gc.enable()
 
 
 # The commands that are ready only after the trial.
@@ -303,8 +319,8 @@ class Provable(VoxtralBrain):
 
     def _load(self) -> None:
         super()._load()
-        self._proving = Proving(
-            KEY, self.file, self, self._notify, lambda: next(self.children).child()
+        self.paths.proving = Proving(
+            KEY, self.file, self.paths, self._notify, lambda: next(self.children).child()
         )
 
 
@@ -314,7 +330,7 @@ def test_only_who_asks_for_it_waits_for_the_trial(
     tiny_voxtral: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial_first: bool
 ) -> None:
     monkeypatch.setattr(graphs, "CudaRecorder", TapeRecorder)
-    monkeypatch.setattr(brain_module, "CAPTURED_CAPACITY", 512)
+    monkeypatch.setattr(fast_paths, "CAPTURED_CAPACITY", 512)
     monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)
     known = tuple(Result(path, "failed", "No compiler.") for path in PATHS[1:])
     write_verdict(tmp_path / "trial.json", Verdict(KEY, known))

@@ -13,8 +13,10 @@ from tests.brains.voxtral.tiny_voxtral import model
 from tests.brains.voxtral.turns import Oracle, answered, computed, ids, instruction, made, utterance
 from tests.fakes import Flag
 from voxtui.brains.voxtral import brain as brain_module
-from voxtui.brains.voxtral import graphs
+from voxtui.brains.voxtral import fast_paths, graphs
+from voxtui.brains.voxtral import model as model_room
 from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.failures import too_little_memory
 from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.graphs import Graphs
 from voxtui.brains.voxtral.prompt import PAD
@@ -34,7 +36,7 @@ def taped(tiny_voxtral: Path) -> Iterator[tuple[VoxtralBrain, TapeRecorder]]:
     recorder = TapeRecorder()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graphs, "CudaRecorder", lambda: recorder)
-        patch.setattr(brain_module, "CAPTURED_CAPACITY", CAPACITY)
+        patch.setattr(fast_paths, "CAPTURED_CAPACITY", CAPACITY)
         brain = made(tiny_voxtral, "captured")
     yield brain, recorder
     brain.close()
@@ -143,7 +145,7 @@ def test_sampled_replies_are_those_without_graphs(
     tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graphs, "CudaRecorder", TapeRecorder)
-    monkeypatch.setattr(brain_module, "CAPTURED_CAPACITY", 512)
+    monkeypatch.setattr(fast_paths, "CAPTURED_CAPACITY", 512)
     monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)  # 40 s would not fit
     sampling = {
         "temperature": 1.0, "top_p": 0.9, "top_k": 30, "repetition_penalty": 1.2,
@@ -165,7 +167,6 @@ def test_after_logits_that_were_not_numbers_the_next_reply_is_right(
 ) -> None:
     """Masked values are still multiplied, so no broken value may stay in memory."""
     said = utterance(1.0, 10)
-    monkeypatch.setattr(brain, "_failures", 0)
     brain.generator.cache.keys.fill_(torch.nan)
     brain.generator.embeddings.fill_(torch.nan)
     with pytest.raises(ModelError, match="not a number"):
@@ -216,7 +217,7 @@ def test_without_a_gpu_the_reason_is_shown_and_the_plain_path_answers(
 ) -> None:
     brain, said, _ = warmed(tiny_voxtral, Config())
     try:
-        assert brain.switch(path)
+        assert brain.paths.switch(path)
         assert said == [f"Voxtral answers without the path `{path}`: {why}."]
         assert brain.path is None
         assert path not in brain.description
@@ -251,7 +252,7 @@ def test_a_capture_that_fails_half_way_leaves_nothing_captured(
     monkeypatch.setattr(graphs, "CudaRecorder", Failing)
     brain, said, _ = warmed(tiny_voxtral, Config())
     try:
-        assert brain.switch("captured")
+        assert brain.paths.switch("captured")
         assert said == [f"Voxtral answers without the path `captured`: {sentence}"]
         assert not brain.generator.graphs and not brain.generator.embedder.graphs
         assert brain.generator.longest == brain.generator.decoder.longest
@@ -270,7 +271,7 @@ def test_a_device_that_is_unusable_after_the_capture_is_one_sentence(
     brain, _, _ = warmed(tiny_voxtral, Config())
     monkeypatch.setattr(ReplyGenerator, "forget", failing)
     with pytest.raises(ModelLost, match=r"illegal memory access.*Restart"):
-        brain.switch("captured")
+        brain.paths.switch("captured")
     brain.close()
 
 
@@ -280,9 +281,14 @@ def test_a_model_that_does_not_fit_is_one_sentence(
     def full(*rest: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
 
-    monkeypatch.setattr(brain_module.VoxtralBrain, "_loop", full)
+    monkeypatch.setattr(model_room, "reply_generator", full)
     with pytest.raises(ModelError, match=r"Too little free memory.*nvidia-smi"):
         VoxtralBrain(Config(), tiny_voxtral).warm_up(lambda step, fraction: None)
+
+
+def test_a_gpu_that_is_too_small_for_the_model_is_named_with_what_to_do() -> None:
+    assert "RTX 4050 has 6.2 GB. Set brain.name" in str(too_little_memory("RTX 4050", 6.2e9))
+    assert "nvidia-smi" in str(too_little_memory("RTX 4090", 24e9))
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def made(directory: Path, path: FastPath | None = None, **generation: object) ->
     brain = VoxtralBrain(config, directory)
     brain.warm_up(lambda step, fraction: None)
     if path is not None:
-        assert brain.switch(path)
+        assert brain.paths.switch(path)
         assert brain.path == path
     brain.took = 0.0  # however busy this machine is, it works ahead
     return brain

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxtui.errors import ModelError
+from voxtui.models.cuda import VOXTRAL_MEMORY
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +70,19 @@ def weights_unusable(directory: Path, error: Exception) -> ModelError:
     return ModelError(
         f"Voxtral in {directory} cannot be loaded: {first_line(error)}.",
         "Download it again, or set brain.voxtral.model to another one.",
+    )
+
+
+def too_little_memory(device: str, memory: float) -> ModelError:
+    """Return the error of a model that does not fit on `device`, which has so many bytes."""
+    if memory < VOXTRAL_MEMORY:
+        return ModelError(
+            f"Voxtral needs {VOXTRAL_MEMORY / 1e9:g} GB of GPU memory; {device} has "
+            f"{memory / 1e9:.1f} GB.",
+            'Set brain.name = "embedded", or a server that has it.',
+        )
+    return ModelError(
+        f"Too little free memory on {device} for Voxtral.", "`nvidia-smi` shows what uses it."
     )
 
 
