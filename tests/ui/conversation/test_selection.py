@@ -64,6 +64,7 @@ async def test_up_and_down_select_a_turn_whose_times_the_panel_shows_until_down_
         assert s.app.turns.selected == 2
         assert SELECTED in s.line("Question 2?") and SELECTED in s.line("Answer 2.")
         assert SELECTED not in s.line("Answer 3.")
+        assert sum(SELECTED in line for line in s.lines) == 2  # not the empty line above
         assert "first word 84 ms  ♪ 220 ms" in s.line("Answer 2.")
         assert s.app.panel.turn.number == 2 and "An earlier answer" in s.text
         await s.pilot.press("up", "up", "up")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
 from math import ceil
 from typing import ClassVar
 
@@ -25,6 +23,7 @@ from textual.style import Style
 from textual.timer import Timer
 from textual.widget import Widget
 
+from voxtui.ui.conversation.column import Column
 from voxtui.ui.conversation.entry import KINDS, NO_LOOK, Entry, Figure, Line, Look
 from voxtui.ui.terminal.painting import paint_now
 
@@ -80,12 +79,9 @@ class Transcript(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries: list[Entry] = []
+        self._column = Column()
         self._begun = False
         """something was said; until then, `entries` are the welcome"""
-        self._tops: list[int] = []
-        """the first line of each entry"""
-        self._total = 0
         self.look = NO_LOOK
         """what entries in view are wrapped for; the others follow in time slices"""
         self._wrapping: Timer | None = None
@@ -100,11 +96,16 @@ class Transcript(ScrollView, can_focus=True):
         self._dropped: list[Entry] = []
         """the entries that `restore` brings back"""
 
+    @property
+    def entries(self) -> list[Entry]:
+        """The entries from top to bottom."""
+        return self._column.entries
+
     def show_welcome(self, lines: Sequence[str]) -> None:
         """Show `lines` until the first entry is added, which removes them for good."""
         if self._begun:
             return
-        self.entries = [
+        self.entries[:] = [
             Entry("head", "", Content(line), muted=i > 0) for i, line in enumerate(lines)
         ]
         for entry in self.entries:
@@ -144,11 +145,11 @@ class Transcript(ScrollView, can_focus=True):
             self.change(entry, entry.content)
         before = entry.lit_lines()
         entry.lit = lit
-        if (index := self._index(entry)) is None:
+        if (index := self._column.index(entry)) is None:
             return
         for i, (old, new) in enumerate(zip(before, entry.lit_lines(), strict=True)):
             if old != new:
-                self._redraw(self._tops[index] + i)
+                self._redraw(self._column.top(index) + i)
 
     def show_figure(self, entry: Entry, figure: Figure | None) -> None:
         """Show a number at the end of `entry`, in a line of its own if there is no room."""
@@ -156,8 +157,8 @@ class Transcript(ScrollView, can_focus=True):
         before = entry.lines
         entry.wrap(self.look, self)
         self._show_lines(entry, 0, before)
-        if (index := self._index(entry)) is not None:
-            self._redraw(self._tops[index] + entry.height - 1)
+        if (index := self._column.index(entry)) is not None:
+            self._redraw(self._column.end(index) - 1)
 
     def select(self, turn: int) -> None:
         """Mark the entries of `turn` and bring them into view; 0: mark none and show the end."""
@@ -170,7 +171,7 @@ class Transcript(ScrollView, can_focus=True):
         if not turn:
             self.to_end()
         elif own:
-            top, end = self._tops[own[0]], self._tops[own[-1]] + self.entries[own[-1]].height
+            top, end = self._column.top(own[0]), self._column.end(own[-1])
             in_view = self.lines_in_view()
             if top < in_view.start or end > in_view.stop:
                 self._scroll(top)
@@ -194,18 +195,18 @@ class Transcript(ScrollView, can_focus=True):
         first, *rest = entries
         first.content = content
         first.wrap(self.look, self)
-        self.drop(rest, since=self._index(first) or 0)
+        self.drop(rest, since=self._column.index(first) or 0)
 
     def drop(self, entries: Sequence[Entry], since: int = 0) -> None:
         """Remove `entries`, none of which is before index `since`."""
         gone = {id(entry) for entry in entries}
         with self._rearranging(since):
-            self.entries = [entry for entry in self.entries if id(entry) not in gone]
+            self.entries[:] = [entry for entry in self.entries if id(entry) not in gone]
 
     def clear(self) -> None:
         """Drop the conversation. `restore` brings it back."""
-        self._dropped = self.entries or self._dropped
-        self.entries = []
+        self._dropped = [*self.entries] or self._dropped
+        self.entries.clear()
         self._following = True
         with self._rearranging():
             pass
@@ -306,11 +307,10 @@ class Transcript(ScrollView, can_focus=True):
 
     def _strip(self, number: int) -> Strip:
         """Return line `number` of the conversation."""
-        index = bisect_right(self._tops, number) - 1
-        if not 0 <= number < self._total or index < 0:
+        if (index := self._column.find(number)) is None:
             return Strip([])
         entry = self.entries[index]
-        line = number - self._tops[index]
+        line = number - self._column.top(index)
         if not entry.lines:
             entry.lines = entry.wrapped(self.look, self)
         if line >= len(entry.lines):  # not wrapped for this width yet
@@ -352,16 +352,15 @@ class Transcript(ScrollView, can_focus=True):
 
     def _entry(self, number: int) -> Entry | None:
         """Return the entry of line `number`; None above and below the conversation."""
-        index = bisect_right(self._tops, number) - 1
-        return self.entries[index] if 0 <= number < self._total and index >= 0 else None
+        index = self._column.find(number)
+        return None if index is None else self.entries[index]
 
     def _figure(self, number: int, entry: Entry | None, used: int) -> list[Segment]:
         """Return the figure of line `number`, moved right beside `used` cells of text."""
         if entry is None or entry.figure is None or not entry.lines:
             return []
-        index = bisect_right(self._tops, number) - 1
         room = self.look.width - 1 - used - cell_len(entry.figure.text)
-        if number != self._tops[index] + entry.height - 1 or room < 0:
+        if self._entry(number + 1) is entry or room < 0:  # not its last line
             return []
         style = self.look.attention if entry.figure.bad else self.look.muted
         gap = Segment(" " * room, self.look.ground.rich_style)
@@ -392,15 +391,8 @@ class Transcript(ScrollView, can_focus=True):
 
         A conversation stands at the bottom, the welcome in the middle.
         """
-        room = max(0, self.scrollable_content_region.height - self._total)
+        room = max(0, self.scrollable_content_region.height - self._column.height)
         return room if self._begun else room // 2
-
-    def _index(self, entry: Entry) -> int | None:
-        """Return the place of `entry`, or None if it was dropped. Searches from the end."""
-        for index in range(len(self.entries) - 1, -1, -1):
-            if self.entries[index] is entry:
-                return index
-        return None
 
     def _wrap_all(self) -> None:
         """Wrap for the present look: what is in view now, the rest in time slices."""
@@ -436,13 +428,11 @@ class Transcript(ScrollView, can_focus=True):
     def in_view(self) -> Sequence[Entry]:
         """Return the entries in view."""
         top = 0 if self._space_above() else self.scroll_offset.y
-        first = max(0, bisect_right(self._tops, top) - 1)
-        last = bisect_right(self._tops, top + self.scrollable_content_region.height)
-        return self.entries[first:last]
+        return self._column.between(top, top + self.scrollable_content_region.height)
 
     def _show_lines(self, entry: Entry, first: int, before: Sequence[Line]) -> None:
         """Draw the lines of `entry` from `first` on that differ from `before`."""
-        index = self._index(entry)
+        index = self._column.index(entry)
         if index is None:
             return
         lines = entry.lines[first:]
@@ -450,7 +440,7 @@ class Transcript(ScrollView, can_focus=True):
             with self._rearranging(index):
                 pass
             return
-        top = self._tops[index] + first
+        top = self._column.top(index) + first
         for i, (old, new) in enumerate(zip(before, lines, strict=True)):
             if old != new:
                 self._redraw(top + i)
@@ -481,21 +471,18 @@ class Transcript(ScrollView, can_focus=True):
         Keeps the same line in view: the end, or the line that the user scrolled to.
         """
         top = self.scroll_offset.y
-        at = bisect_right(self._tops, top) - 1
-        anchor = None if self._following or at < 0 else self.entries[at]
-        line = top - self._tops[at] if anchor else 0
+        at = None if self._following else self._column.find(top)
+        anchor = None if at is None else self.entries[at]
+        line = 0 if at is None else top - self._column.top(at)
         yield
-        start = self._tops[since] if since < len(self._tops) else self._total
-        heights = [entry.height for entry in self.entries[since:]]
-        tops = [start, *accumulate(heights, initial=start)]
-        self._tops[since:], self._total = tops[1:-1], tops[-1]
+        start = self._column.arrange(since)
         for number in [number for number in self.drawn if number >= start]:
             del self.drawn[number]
-        self._grow(Size(self.look.width, self._total))
+        self._grow(Size(self.look.width, self._column.height))
         if self._following:
             self.to_end()
-        elif anchor is not None and (at := self._index(anchor)) is not None and since <= at:
-            self._scroll(self._tops[at] + min(line, max(0, anchor.height - 1)))
+        elif anchor and (at := self._column.index(anchor)) is not None and since <= at:
+            self._scroll(self._column.top(at) + min(line, max(0, anchor.height - 1)))
         self._move_thumb()
         self.refresh()
 
