@@ -53,7 +53,8 @@ class TopLine(Horizontal):
 
     def show_model(self, loaded: Loaded) -> None:
         there = loaded.sends_to
-        self._model.update(f"{there} gets your voice and words" if there else model_name(loaded))
+        shown = f"{there} gets your voice and words" if there else model_name(loaded)
+        self._model.update(shown, layout=False)  # its width is fixed; a layout paints everything
         self._model.set_class(bool(loaded.sends_to), "remote")
 
     def show_muted(self, muted: bool) -> None:

@@ -25,10 +25,11 @@ def resume() -> None:
 def freeze() -> None:
     """Exempt all live objects, modules and models, from collection.
 
-    A collection over them would stop every thread for 60 ms in the middle of an answer. Call it
-    once, because frozen cyclic garbage is never freed, and Textual's drawings are cyclic.
+    A collection over them would stop every thread for 60 ms. That is as true now, because somebody
+    may be speaking already, so only young garbage is collected. Older cyclic garbage is frozen and
+    never freed; it is little, and Textual's drawings are young. Call it once.
     """
-    gc.collect()
+    gc.collect(YOUNG)
     gc.freeze()
     gc.set_threshold(*SELDOM_FULL)
 
