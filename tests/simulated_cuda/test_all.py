@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(
         not (LIBRARIES / "libcuda.so.1").exists(),
         reason="the simulated CUDA device is not built: python -m tests.simulated_cuda.build",
@@ -30,6 +30,7 @@ PARTS = {
     "trials": ("simulated_cuda/on_device.py", "trial_finds"),
     "conversation": ("simulated_cuda/on_device.py", "not trial_finds"),
     "gpu": ("brains/voxtral/test_gpu.py", TESTED),
+    "benchmark": ("simulated_cuda/on_device_benchmark.py", ""),
 }
 """Each takes minutes in a process of its own."""
 
