@@ -71,6 +71,19 @@ def test_an_event_put_while_events_are_taken_wakes_the_screen_again() -> None:
     assert screen.drain()[-1] in ([], [ReplyText(1, "later")])
 
 
+def test_pieces_that_come_while_others_are_shown_wait_for_the_next_look() -> None:
+    screen = Screen()
+    screen.queue.put(ReplyText(1, "a"))
+    shown = []
+    for event in screen.queue.take():
+        shown.append(event)
+        screen.queue.put(ReplyText(1, "b"))
+        screen.queue.put(ReplyText(1, "c"))
+    assert shown == [ReplyText(1, "a")]
+    assert screen.wakes == 1 and len(screen.later) == 1
+    assert screen.drain()[-1] == [ReplyText(1, "bc")]
+
+
 def test_an_event_put_without_a_screen_is_taken_with_the_next_one() -> None:
     there = False
     queue = EventQueue(lambda: there, lambda seconds, call: call())

@@ -56,34 +56,39 @@ class EventQueue:
             self._wake_up()
 
     def take(self) -> Iterator[ControlEvent]:
-        """Yield the events that wait, up to CHARACTERS_AT_ONCE of answer text. UI thread.
+        """Yield the events that wait by now, up to CHARACTERS_AT_ONCE of answer text. UI thread.
 
-        Wakes the UI again for the rest.
+        Events that come while these are shown are taken later, so keys are looked at between.
         """
         self._woken = False  # first, so that an event put from now on wakes again
         began = time.monotonic()
-        characters, shown = 0, None
-        while self._events and characters < CHARACTERS_AT_ONCE:
+        characters, left, begins = 0, len(self._events), False
+        while left > 0 and characters < CHARACTERS_AT_ONCE:
             event = self._events.popleft()
+            left -= 1
             if isinstance(event, ReplyText):
-                event = self._merged(event, CHARACTERS_AT_ONCE - characters)
+                event, more = self._merged(event, CHARACTERS_AT_ONCE - characters)
+                left -= more
                 characters += len(event.text)
-                shown = event.turn if event.text.strip() else shown
+                if event.text.strip():
+                    begins |= self._growing is None
+                    self._growing = event.turn
             yield event
-        if self._events:
+        if characters >= CHARACTERS_AT_ONCE and self._events:
             self._wake_up()
-        elif shown is not None:
-            pauses, self._growing = self._growing is not None, shown
-            if not pauses:
-                self._later(pause_after(time.monotonic() - began), self._resume)
+        if begins:
+            self._later(pause_after(time.monotonic() - began), self._resume)
 
     def _resume(self) -> None:
         self._growing = None
         if self._events:
             self._wake_up()
 
-    def _merged(self, first: ReplyText, most: int) -> ReplyText:
-        """Return `first` with the pieces behind it, at most `most` characters. The rest waits."""
+    def _merged(self, first: ReplyText, most: int) -> tuple[ReplyText, int]:
+        """Return `first` with the pieces behind it, and their number.
+
+        At most `most` characters; the rest waits.
+        """
         pieces, characters = [first.text], len(first.text)
         while characters < most and self._events:
             piece = self._events[0]
@@ -95,7 +100,7 @@ class EventQueue:
         text = "".join(pieces)
         if len(text) > most:
             self._events.appendleft(ReplyText(first.turn, text[most:]))
-        return ReplyText(first.turn, text[:most])
+        return ReplyText(first.turn, text[:most]), len(pieces) - 1
 
     def _wake_up(self) -> None:
         if not self._woken:
