@@ -370,7 +370,7 @@ def test_a_rehearsal_reports_every_measure(tmp_path):
     command = [sys.executable, "-m", "benchmarks.voxtral", "--tiny", "--repeats", "1"]
     ran = subprocess.run([*command, "--json", out], capture_output=True, text=True, check=True)
     measured = json.loads(out.read_text())
-    assert {row["seconds"] for row in measured["ttft"]} == {2, 5, 15, 40}
+    assert {row["seconds"] for row in measured["ttft"] if "seconds" in row} == {2, 5, 15, 40}
     assert {row["turn"] for row in measured["turns"]} == {1, 5, 10}
     assert {row["stage"] for row in measured["kernels"]} == {"encoder", "prefill", "step"}
     assert all(row.get(PLAIN, 1) > 0 for row in measured["ratios"])
@@ -383,6 +383,7 @@ def test_a_rehearsal_reports_every_measure(tmp_path):
     reasons = {why for why in failed if why != LEFT_OUT and "not installed" not in why}
     assert {why.partition(" Set")[0] for why in reasons} == {
         "there is no CUDA device", "There is no GPU for kernels.", "needs a CUDA GPU",
+        "none of its configurations was built",
     }  # fmt: skip
     for title in report.TITLES.values():
         assert title in ran.stdout
@@ -406,7 +407,8 @@ def test_no_row_fails_with_captured_graphs(monkeypatch):
     monkeypatch.setattr(measure, "TURNS", (1, 10))
     rows = list(Bench(CPU, tiny=True, repeats=1, clock=Clock(600)).run())
     failed = [row[report.NOT_MEASURED] for _, row in rows if report.NOT_MEASURED in row]
-    assert [why for why in failed if why != LEFT_OUT and "not installed" not in why] == []
+    fine = LEFT_OUT, measure.NO_GPU[report.NOT_MEASURED]
+    assert [why for why in failed if why not in fine and "not installed" not in why] == []
     kinds = {kind.name for kind in (*SAFE, *VARIANTS)}
     assert {kind.name for kind in LAST} <= {r["system"] for n, r in rows if n == "decode"}
     for wanted in ("ttft", "turns", "decode", "speculation", "stages"):
