@@ -34,7 +34,7 @@ def test_devices_are_a_table_that_marks_the_used_ones(listed):
     printed = [re.sub(" +", " ", line).strip() for line in (first, second)]
     assert printed == [
         "0 Headset ALSA 48000 Hz 1 in, 0 out used as microphone",
-        "1 Loud speaker ALSA 44100 Hz 0 in, 2 out used as speaker",
+        "1 Loud speaker ALSA 48000 Hz 0 in, 2 out used as speaker",
     ]
     assert level == "Level: −20 dBFS at most in 0.05 s from 'fake microphone'."
 

@@ -56,9 +56,15 @@ class Device:
     outputs: int
     """channels"""
     rate: float
-    """Hz, the device's default"""
+    """Hz, as PortAudio says"""
     default_input: bool
     default_output: bool
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Rates (Hz) to open it with, the best first."""
+        unknown = self.host == "ALSA" and self.rate == UNKNOWN_RATE
+        return (USUAL_RATE, self.rate) if unknown else (self.rate,)
 
     def channels(self, direction: Direction) -> int:
         return self.inputs if direction == "input" else self.outputs
@@ -260,10 +266,8 @@ def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device
 def formats(device: Device, direction: Direction) -> list[tuple[float, int]]:
     """Return the rates (Hz) and numbers of channels to open `device` with, the best first."""
     most = device.channels(direction)
-    unknown = device.host == "ALSA" and device.rate == UNKNOWN_RATE
-    rates = (USUAL_RATE, device.rate) if unknown else (device.rate,)
     channels = dict.fromkeys((1, min(2, most), most))
-    return [(rate, count) for count in channels for rate in rates]
+    return [(rate, count) for count in channels for rate in device.rates]
 
 
 def opening_failed(device: Device, direction: Direction, error: Exception) -> DeviceError:

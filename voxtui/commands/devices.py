@@ -119,7 +119,7 @@ def _row(device: Device, used: dict[Direction, Device]) -> str:
             name = shown_name(device, direction)
             uses.append(f"used as {kind}" + (f" ({name})" if name != device.name else ""))
     channels = f"{device.inputs} in, {device.outputs} out"
-    line = f"{device.index:>3}  {device.name:<32} {device.host:<12} {device.rate:>6g} Hz"
+    line = f"{device.index:>3}  {device.name:<32} {device.host:<12} {device.rates[0]:>6g} Hz"
     return f"{line}  {channels:<16} {', '.join(uses)}".rstrip()
 
 

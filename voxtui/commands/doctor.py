@@ -300,7 +300,8 @@ def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
             if problem:
                 yield Finding("note", f"{kind}: {problem}", SHOWS_LEVEL.strip())
             else:
-                yield Finding("ok", f"{kind}: {device.name} ({device.host}, {device.rate:g} Hz)")
+                at = f"{device.host}, {device.rates[0]:g} Hz"
+                yield Finding("ok", f"{kind}: {device.name} ({at})")
         except DeviceError as error:
             fix = f"{HELD} Text and sample clips work without."
             yield Finding("note", f"{kind}: {error.message}", fix)
