@@ -128,6 +128,6 @@ async def test_a_microphone_that_is_lost_is_one_sentence_and_typing_goes_on():
     microphone = FakeMicrophone()
     async with live(ScriptedBrain(["Still here."]), microphone, FakeSpeaker()) as s:
         microphone.unplug()
-        await s.until("✗ The microphone was unplugged.")
+        await s.until(f"✗ The microphone {microphone.name!r} is lost, and there is no other.")
         s.app.controls.say("there?")
         await s.until("there?", "Still here.")
