@@ -87,9 +87,9 @@ def test_voice_over_the_end_of_one_answer_does_not_interrupt_the_next() -> None:
             [(0.9, 1.1), (0.4, 1.1), (0.4, 1.1), (0.9, 1.1)],
             False,
         ),  # one doubtful frame after another
-        ([(0.8, 0.9), (0.7, 1.1), (0.7, 1.1)], True),
-        ([(0.55, 1.1), (0.55, 1.1)], False),
-        ([(0.55, 1.1), (0.55, 1.1), (0.55, 1.1)], True),
+        ([(0.8, 0.9), (0.95, 1.1), (0.95, 1.1)], True),
+        ([(0.7, 1.1), (0.7, 1.1)], False),
+        ([(0.7, 1.1), (0.7, 1.1), (0.7, 1.1)], True),
     ],
 )
 def test_clear_speech_interrupts_sooner_than_doubtful_and_the_rest_of_an_echo_never(

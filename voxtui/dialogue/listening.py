@@ -362,8 +362,8 @@ class Endpointer:
 class VoiceBargeIn:
     """Detects `vad.interrupt_ms` of speech over our own answer. Not thread-safe.
 
-    Each frame counts by its probability, so two frames of clear speech interrupt, or three of
-    doubtful speech. Faint frames count as silence, because the detector finds speech in what is
+    Each frame counts by its probability, so two frames of clear speech interrupt, or three or four
+    of doubtful speech. Faint frames count as silence, because the detector finds speech in what is
     left of an echo.
     """
 

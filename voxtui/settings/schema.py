@@ -122,7 +122,7 @@ class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hands_free: bool = False
     start_ms: Annotated[int, Meta(ge=32, le=5000)] = 200
     end_ms: Annotated[int, Meta(ge=64, le=10_000)] = 800
-    interrupt_ms: Annotated[int, Meta(ge=32, le=5000)] = 42
+    interrupt_ms: Annotated[int, Meta(ge=32, le=5000)] = 60
     """of speech, each frame of 32 ms by its probability"""
     listen_while_speaking: bool = False
 
