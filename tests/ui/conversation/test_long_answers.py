@@ -61,6 +61,7 @@ async def test_an_entry_that_grew_looks_like_one_that_was_wrapped_at_once() -> N
 
         @settings(max_examples=50, deadline=None)
         @example(["aa", "a" * 7, "a" * 7 + "\u0301", "\ta", ""], 1)
+        @example(["\t\taaaaa", "aaa\t\t"], None)
         @given(st.lists(PIECE, max_size=12), st.none() | st.integers(0, 60))
         def same(pieces: list[str], lit: int | None) -> None:
             at_once = written(transcript, "".join(pieces), lit)

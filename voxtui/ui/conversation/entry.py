@@ -132,11 +132,13 @@ class Entry:
         """Add unstyled `text` at the end; return the first changed line, and the lines it replaces.
 
         Wraps the last line again, not the lines above: lines break at the first place that fits,
-        so later text cannot move a break. An answer thus costs its length, not its square.
+        so later text cannot move a break. An answer thus costs its length, not its square. Tabs at
+        the end of a line are wrapped in another way than the spaces that they expand to, so an
+        entry with tabs is wrapped as a whole.
         """
         expanded = self._add(text)
         before = self.lines
-        if not before or self.look is not look:
+        if not before or self.look is not look or self._tabbed:
             self.wrap(look, widget)
             return 0, before
         first = len(before)
