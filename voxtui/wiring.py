@@ -327,13 +327,12 @@ def recogniser(config: Config, notify: Notify) -> Generator[SpeechToText]:
 
     The embedded brain transcribes by Moonshine alone, without its chat model. Raises ModelError.
     """
-    from voxtui.brains.embedded.recogniser import check_language
-    from voxtui.brains.embedded.streaming_recogniser import embedded_recogniser
+    from voxtui.brains.embedded.recogniser import Moonshine, check_language
 
     brain = _transcribing_brain(config, notify)
     if brain is None:
         check_language(config.brain)
-        moonshine = embedded_recogniser(config.brain.embedded.recogniser)
+        moonshine = Moonshine()
         moonshine.load()
         with closing(moonshine):
             yield SpeechToText(

@@ -215,7 +215,7 @@ def test_auto_without_voxtral_transcribes_by_the_embedded_recogniser(transcribe,
         def warm_up(self, progress):
             raise ModelError("The weights are gone.")
 
-    monkeypatch.setattr("voxtui.brains.embedded.streaming_recogniser.Moonshine", Recogniser)
+    monkeypatch.setattr("voxtui.brains.embedded.recogniser.Moonshine", Recogniser)
     assert transcribe(Broken(), "auto").out == "Recognised.\n"
 
 

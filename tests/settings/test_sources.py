@@ -416,3 +416,11 @@ def test_a_retired_key_is_ignored_wherever_it_stands(sets, environ, place):
     loaded = load_config(None, sets, environ)
     assert loaded.config == Config()
     assert loaded.notice.startswith(f"{place}: brain.voxtral.kernels: ignored")
+
+
+def test_a_retired_key_without_a_successor_says_what_is_there_instead():
+    path = write("own.toml", '[brain.embedded]\nrecogniser = "moonshine-small-streaming"\n')
+    assert load_config(path, (), {}).notice == (
+        "own.toml: brain.embedded.recogniser: ignored, because Moonshine Tiny is the only "
+        "recogniser."
+    )

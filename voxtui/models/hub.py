@@ -102,8 +102,7 @@ def _request(url: str, method: str = "GET", **headers: str) -> Request:
 
 
 def _url(file: ModelFile) -> str:
-    folder = file.folder or f"{_endpoint()}/{file.repository}/resolve/{file.commit}"
-    return f"{folder}/{quote(file.path)}"
+    return f"{_endpoint()}/{file.repository}/resolve/{file.commit}/{quote(file.path)}"
 
 
 def _endpoint() -> str:
@@ -164,20 +163,14 @@ def _blocks(partial: BinaryIO, file: ModelFile) -> Iterator[bytes]:
             while block := response.read(BLOCK):
                 yield block
     except HTTPError as error:
-        raise _status_error(error, file.repository, file.name, _server(file)) from error
+        raise _status_error(error, file.repository, file.name) from error
     except URLError as error:
-        raise _connection_error(error, _server(file)) from error
+        raise _connection_error(error) from error
     except (OSError, HTTPException) as error:
         raise _broken(file) from error
 
 
-def _server(file: ModelFile) -> str:
-    return file.repository.partition("/")[0] if file.folder else "The hub"
-
-
-def _status_error(
-    error: HTTPError, repository: str, name: str, server: str = "The hub"
-) -> HubError:
+def _status_error(error: HTTPError, repository: str, name: str) -> HubError:
     """Translate the status of a request for `name` of `repository`."""
     error.close()  # it is the response too, with its connection
     match error.headers.get("X-Error-Code"), error.code:
@@ -199,12 +192,12 @@ def _status_error(
             )
         case _:
             text = str(error.reason).partition("\n")[0].rstrip(".")  # of a redirect: three lines
-            return HubError(f"{server} refuses to send {name} (HTTP {error.code}, {text}).")
+            return HubError(f"The hub refuses to send {name} (HTTP {error.code}, {text}).")
 
 
-def _connection_error(error: URLError, server: str = "The hub") -> HubError:
+def _connection_error(error: URLError) -> HubError:
     text = reason(error.reason) if isinstance(error.reason, OSError) else error.reason
-    return HubError(f"{server} cannot be reached: {text}.", "Check the network.")
+    return HubError(f"The hub cannot be reached: {text}.", "Check the network.")
 
 
 def _broken(file: ModelFile) -> HubError:

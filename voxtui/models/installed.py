@@ -13,7 +13,6 @@ from voxtui.models.catalogue import (
     GENERAL,
     KOKORO_MODEL,
     PACKAGED,
-    RECOGNISERS,
     Model,
     chat_model,
     kokoro,
@@ -103,25 +102,6 @@ def voxtral_directory(model: str, rehash: bool = False) -> Path:
             _check_unchanged(files, named, rehash)
             return directory
     raise missing(named)
-
-
-@access_errors()
-def recogniser_directory(name: str) -> Path:
-    """Return the directory with all files of a recogniser of RECOGNISERS. Raises ModelError.
-
-    Hashes files that changed since their last check.
-    """
-    model = RECOGNISERS[name]
-    for file in model.files:
-        path = model.directory / file.path
-        if not path.exists():
-            raise missing(model)
-        if not has_size(path, file) or not is_released(path, file):
-            raise ModelError(
-                f"{path} is damaged: it is not the released file.",
-                f"Run `voxtui models fetch {model.name}`.",
-            )
-    return model.directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ AUTO = "auto"
 class EmbeddedBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(min_length=1)] = AUTO
     """a name of `voxtui models list`, or the path of a .gguf file"""
-    recogniser: Literal["moonshine-tiny", "moonshine-small-streaming"] = "moonshine-tiny"
-    """the model that turns speech into words"""
 
 
 class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -43,10 +43,11 @@ PROJECT_KEYS = frozenset(
 """Keys that PROJECT_FILE may set. They send no data elsewhere, load no model and write no file."""
 
 RETIRED_KEYS = {
-    "brain.voxtral.graphs": "brain.voxtral.fast",
-    "brain.voxtral.kernels": "brain.voxtral.fast",
+    "brain.embedded.recogniser": "Moonshine Tiny is the only recogniser",
+    "brain.voxtral.graphs": "brain.voxtral.fast replaces it",
+    "brain.voxtral.kernels": "brain.voxtral.fast replaces it",
 }
-"""Keys of older versions, which are ignored, and the key that replaces each."""
+"""Keys of older versions, which are ignored, and the reason."""
 
 IGNORED_FILE = Path("config.toml")
 """Not read from the current directory, because many programs use this name."""
@@ -138,10 +139,10 @@ def _notice() -> str:
 
 
 def _retired_notice(retired: Sequence[Setting]) -> str:
-    """Return a sentence that names the keys that replace `retired` ones; empty for none."""
+    """Return a sentence that says why `retired` is ignored; empty for none."""
     if not retired:
         return ""
-    places, keys, successors = (
+    places, keys, reasons = (
         " and ".join(dict.fromkeys(names))
         for names in (
             [setting.source for setting in retired],
@@ -149,7 +150,7 @@ def _retired_notice(retired: Sequence[Setting]) -> str:
             [RETIRED_KEYS[setting.key] for setting in retired],
         )
     )
-    return f"{places}: {keys}: ignored, because {successors} replaces it."
+    return f"{places}: {keys}: ignored, because {reasons}."
 
 
 def _shipped() -> Mapping[str, Any]:

@@ -84,7 +84,6 @@ def part_choices(config: Config) -> Iterator[Choice]:
         yield Choice(title, "brain.name", name, MODEL, about, question)
     if config.brain.name in ("auto", "embedded"):
         yield from _chat_models()
-        yield from _recognisers()
     for name in options_of("generation.preset"):
         yield Choice(PRESETS.get(name, name), "generation.preset", name, MODEL)
 
@@ -96,17 +95,6 @@ def _chat_models() -> Iterator[Choice]:
     here = [model for model in CHAT_MODELS.values() if model.path.is_file()]
     for model in here if len(here) > 1 else ():
         yield Choice(f"Chat: {model.name}", "brain.embedded.model", model.name, MODEL, model.note)
-
-
-def _recognisers() -> Iterator[Choice]:
-    """Yield the recognisers of the embedded brain, if a second one is here."""
-    from voxtui.models.catalogue import RECOGNISERS
-
-    key = "brain.embedded.recogniser"
-    files = [model.path / file.path for model in RECOGNISERS.values() for file in model.files]
-    if all(path.is_file() for path in files):
-        for name in options_of(key):
-            yield Choice(f"Recogniser: {name}", key, name, MODEL)
 
 
 def device_choices(found: Sequence[Device]) -> Iterator[Choice]:

@@ -16,9 +16,7 @@ from voxtui.brains.embedded.recogniser import (
     read_pieces,
     read_tokens,
     stretches,
-    weights,
 )
-from voxtui.brains.embedded.streaming_recogniser import StreamingMoonshine, embedded_recogniser
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.errors import ModelError
 
@@ -30,32 +28,6 @@ def test_spoken_questions_are_recognised(questions: list[Question]) -> None:
     heard = [recogniser.recognise(q.utterance().samples).text for q in questions]
     recogniser.close()
     assert word_errors(zip([q.text for q in questions], heard, strict=True)) <= 0.05
-
-
-@pytest.mark.slow
-@pytest.mark.models
-def test_the_runtime_of_the_larger_recogniser_hears_the_same_words(
-    questions: list[Question],
-) -> None:
-    """With the small weights, because the larger ones are in no package."""
-    recogniser = StreamingMoonshine(weights, "TINY")
-    recogniser.load()
-    heard = [recogniser.recognise(q.utterance().samples) for q in questions]
-    silence = recogniser.recognise(np.zeros(SAMPLE_RATE, np.float32))
-    recogniser.close()
-    texts = [one.text for one in heard]
-    assert word_errors(zip([q.text for q in questions], texts, strict=True)) <= 0.05
-    assert not any(one.is_foreign or one.doubtful for one in [*heard, silence])
-
-
-def test_a_larger_recogniser_that_does_not_load_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"did not load: .*\. Is there memory"):
-        StreamingMoonshine(lambda: tmp_path).load()
-
-
-def test_the_recogniser_of_the_configuration_is_used() -> None:
-    assert isinstance(embedded_recogniser("moonshine-tiny"), Moonshine)
-    assert isinstance(embedded_recogniser("moonshine-small-streaming"), StreamingMoonshine)
 
 
 def test_weights_that_do_not_load_are_one_sentence(

@@ -21,11 +21,7 @@ from voxtui.brains.embedded.live_transcription import (
     LiveUtterance,
     Recogniser,
 )
-from voxtui.brains.embedded.recogniser import (
-    check_language,
-    stretches,
-)
-from voxtui.brains.embedded.streaming_recogniser import embedded_recogniser
+from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
 from voxtui.brains.prompting import (
     SPEAKABLE,
     after_clock,
@@ -91,7 +87,7 @@ class EmbeddedBrain:
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
         self._examples = examples(config)
-        self._recogniser = recogniser or embedded_recogniser(config.brain.embedded.recogniser)
+        self._recogniser = recogniser or Moonshine()
         read = config.history.tokens(self.name) + config.input.tokens(self.name)
         context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
         self._chat = chat or Llama(
