@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import soundfile
 
+from benchmarks.word_errors import word_errors
 from tests.audio.sounds import QUESTIONS
 from voxtui.audio.clips import Clip
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
-from voxtui.bench.word_errors import word_errors
 from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.commands.headless import headless
 from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance

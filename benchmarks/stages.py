@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.stubs import StubBrain
 from voxtui.audio.microphone import Framer
 from voxtui.audio.resampling import Resampler
 from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import PIECE_SECONDS
 from voxtui.bench.machine import machine
-from voxtui.bench.stubs import StubBrain
 from voxtui.dialogue import engine as engine_module
 from voxtui.dialogue.chunker import Chunker
 from voxtui.dialogue.clauses import clauses

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from voxtui.bench.server import Server, started
+from benchmarks.serve.process import Server, started
 
 HERE = Path(__file__).absolute().parent
 
@@ -45,7 +45,7 @@ def main() -> None:
     results: list[str] = []
     failed = False
     with (
-        started("voxtui.bench.scripted_server", [str(SESSIONS)]) as server,
+        started("benchmarks.serve.scripted_server", [str(SESSIONS)]) as server,
         TemporaryDirectory() as folder,  # for what the programs keep
     ):
         for name, command in commands(asked.programs.absolute(), server).items():

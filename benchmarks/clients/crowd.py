@@ -24,10 +24,10 @@ from typing import Any
 
 import psutil
 
+from benchmarks.serve.load import NUMBERS, spoken_second
+from benchmarks.serve.process import Server, started
+from benchmarks.serve.realtime_client import RATE, Answer, Busy, Line, messages
 from voxtui.bench.machine import machine
-from voxtui.bench.realtime_client import RATE, Answer, Busy, Line, messages
-from voxtui.bench.serve import NUMBERS, spoken_second
-from voxtui.bench.server import Server, started
 from voxtui.bench.tables import number, spread_json
 from voxtui.errors import RemoteError
 from voxtui.records.metrics import spread
@@ -184,7 +184,7 @@ def main() -> None:
     asked = parser.parse_args()
     random.seed(0)
     crowd, about = Crowd(), machine()
-    with started("voxtui.bench.scripted_server", [str(asked.clients)]) as server:
+    with started("benchmarks.serve.scripted_server", [str(asked.clients)]) as server:
         process, began = psutil.Process(server.pid), time.monotonic()
         samples = [sample(process, began, 0)]
         asyncio.run(talk(server, asked.clients, began + asked.seconds, crowd, samples))

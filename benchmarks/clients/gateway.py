@@ -28,10 +28,10 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
+from benchmarks.serve.process import ON_LOOPBACK, Server, started
+from benchmarks.serve.realtime_client import PIECE_SECONDS, RATE, Answer, Line, messages
 from voxtui.audio.clips import load_clip
 from voxtui.audio.resampling import resample
-from voxtui.bench.realtime_client import PIECE_SECONDS, RATE, Answer, Line, messages
-from voxtui.bench.server import ON_LOOPBACK, Server, started
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.records.metrics import spread
 from voxtui.wiring import target_clips
@@ -220,7 +220,9 @@ def main() -> None:
     with ExitStack() as stack:
         url = asked.url
         if url is None:
-            url = stack.enter_context(started("voxtui.bench.scripted_server", [str(CLIENTS)])).url
+            url = stack.enter_context(
+                started("benchmarks.serve.scripted_server", [str(CLIENTS)])
+            ).url
         make = partial(gateway, url, asked.model, asked.serve)
         memory(make)
         cost(make, long)

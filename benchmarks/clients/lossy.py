@@ -29,10 +29,10 @@ from aiortc import (
 from av import AudioFrame
 
 from benchmarks.accuracy import questions
+from benchmarks.serve.process import ON_LOOPBACK, Server, started
+from benchmarks.word_errors import word_errors
 from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import resample
-from voxtui.bench.server import ON_LOOPBACK, Server, started
-from voxtui.bench.word_errors import word_errors
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.serve.realtime.calls import CALLS_PATH
 from voxtui.serve.realtime.webrtc import CHANNEL, FRAME_SAMPLES, TRACK_RATE, offer_only

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from threading import Event as Flag
 
-from voxtui.bench.scripted_server import serve
-from voxtui.bench.stubs import StubBrain, WaitingVoice
+from benchmarks.serve.scripted_server import serve
+from benchmarks.stubs import StubBrain, WaitingVoice
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
 from voxtui.dialogue.marks import Mark, Marks

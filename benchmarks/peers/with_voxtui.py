@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks.peers import common
+from benchmarks.stubs import Script, StubBrain, WaitingBrain, WaitingVoice
 from voxtui.audio.silero import PySilero
-from voxtui.bench.stubs import Script, StubBrain, WaitingBrain, WaitingVoice
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,

@@ -259,3 +259,9 @@ def test_check_is_one_command_with_an_exit_code(bench, monkeypatch):
     assert ran.stdout.splitlines()[-1] == "PASS"
     failing = bench("--check", "--runs", "1", "--set", "targets.total_ms=0.001", files=())
     assert (failing.exit_code, failing.stdout.splitlines()[-1]) == (1, "FAIL: 2 of 9")
+
+
+def test_a_benchmark_that_moved_says_where_it_is():
+    ran = CliRunner().invoke(voxtui.cli.cli, ["bench", "serve", "--scripted"])
+    assert ran.exit_code == 2
+    assert "python -m benchmarks.serve" in ran.output

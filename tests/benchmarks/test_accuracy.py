@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import accuracy
-from voxtui.bench.word_errors import word_errors
+from benchmarks.word_errors import word_errors
 from voxtui.dialogue.data import SAMPLE_RATE
 
 

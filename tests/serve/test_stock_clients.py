@@ -17,11 +17,11 @@ import psutil
 import pytest
 from openai import OpenAI
 
+from benchmarks.serve.process import started
+from benchmarks.serve.realtime_client import RATE, Line, messages
+from benchmarks.stubs import beep
 from tests.serve.conftest import PATIENCE, serving, spoken
 from tests.serve.test_transcriptions import wav
-from voxtui.bench.realtime_client import RATE, Line, messages
-from voxtui.bench.server import started
-from voxtui.bench.stubs import beep
 
 pytestmark = pytest.mark.slow
 
@@ -161,7 +161,7 @@ def test_sessions_of_killed_clients_are_given_back_and_the_others_notice_nothing
         clients = [converse(url, until, n % 4 == 0) for n in range(CLIENTS)]
         return await asyncio.gather(*clients)
 
-    with started("voxtui.bench.scripted_server", [str(SESSIONS)]) as server:
+    with started("benchmarks.serve.scripted_server", [str(SESSIONS)]) as server:
         process = psutil.Process(server.pid)
         before = process.num_fds()
         turns = asyncio.run(everyone(server.url))

@@ -20,7 +20,7 @@ from voxtui.cli.options import (
 
 @click.group(cls=FirstIsDefault)
 def bench() -> None:
-    """Measure turns, transcription, or the server."""
+    """Measure turns."""
 
 
 @bench.command()
@@ -50,58 +50,6 @@ def turns(
 
     wanted = BenchOptions(runs, warm_up, play, as_json, compare, budgets, check)
     raise SystemExit(0 if run(config, files, wanted) else FAILED_TURN)
-
-
-@bench.command(name="transcribe")
-@click.argument("clips", nargs=-1, required=True, type=FILE_PATH)
-@click.option("--against", default="", metavar="URL",
-              help="Measure this server, too, such as https://api.openai.com/v1.")  # fmt: skip
-@click.option("--model", default="", metavar="NAME", help="The model of --against.")
-@click.option("--runs", type=click.IntRange(1, 1000), default=3, metavar="N", show_default=True,
-              help="Times that each clip is sent to each server.")  # fmt: skip
-@click.option("--compare", type=FILE_PATH, metavar="OLD.json",
-              help="Exit with 1 if word errors rose over a point since this --json.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True,
-              help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
-@brain_option
-@global_options
-def bench_transcribe(
-    options: Options, clips: tuple[Path, ...], against: str, model: str, runs: int,
-    compare: Path | None, as_json: bool, brain: str | None,
-) -> None:  # fmt: skip
-    """Measure transcription of CLIPS, beside another server.
-
-    Ours is a voxtui serve that is started for it. The words of CLIP.wav are expected in CLIP.txt.
-    VOXTUI_AGAINST_KEY is the key of --against.
-    """
-    config = with_brain(options.load().config, brain)
-    from voxtui.bench.transcribe import TranscribeOptions, run
-
-    arguments = [*options.arguments, *(["--brain", brain] if brain else [])]
-    wanted = TranscribeOptions(against, model, runs, compare, as_json)
-    raise SystemExit(0 if run(config, arguments, clips, wanted) else FAILED_TURN)
-
-
-@bench.command(name="serve")
-@click.option("--turns", type=click.IntRange(1, 1000), default=5, metavar="N", show_default=True,
-              help="Turns of each client.")  # fmt: skip
-@click.option("--scripted", is_flag=True, help="Leave out the real models.")
-@click.option("--json", "as_json", is_flag=True,
-              help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
-@brain_option
-@global_options
-def bench_serve(
-    options: Options, turns: int, scripted: bool, as_json: bool, brain: str | None
-) -> None:
-    """Measure conversations with voxtui serve, by 1 to 64 clients at once.
-
-    Scripted parts show the cost of the server, and the real models how many people they carry.
-    """
-    with_brain(options.load().config, brain)
-    from voxtui.bench.serve import BenchServeOptions, run
-
-    arguments = [*options.arguments, *(["--brain", brain] if brain else [])]
-    run(arguments, BenchServeOptions(turns, scripted, as_json))
 
 
 @click.command()

@@ -22,6 +22,9 @@ FAILED_TURN, UNUSABLE, NOTHING_HEARD, INTERRUPTED = 1, 2, 3, 130
 FILE_PATH = click.Path(readable=False, path_type=Path)
 """Without click's own check: reading the file gives the better error message."""
 
+MOVED_BENCHMARKS = ("serve", "transcribe")
+"""Commands of `voxtui bench` in older versions, for the makers of voxtui."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -102,6 +105,8 @@ class FirstIsDefault(InOrder):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         default, *_ = self.commands
+        if args[:1] and args[0] in MOVED_BENCHMARKS:
+            raise click.UsageError(f"In a clone of voxtui: python -m benchmarks.{args[0]}")
         named = args[:1] and args[0] in (*self.commands, *self.get_help_option_names(ctx))
         if not named and not (ctx.resilient_parsing and not args):  # completion: of the commands
             args = [default, *args]

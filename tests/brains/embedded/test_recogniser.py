@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.word_errors import word_errors
 from tests.brains.conftest import Question
-from voxtui.bench.word_errors import word_errors
 from voxtui.brains.embedded.recogniser import (
     LONG_SECONDS,
     Moonshine,

@@ -1,4 +1,4 @@
-"""`voxtui bench serve`: its clients against our server on scripted parts."""
+"""`python -m benchmarks.serve`: its clients against our server on scripted parts."""
 
 import json
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import voxtui.cli
+from benchmarks.serve import load as serve
+from benchmarks.serve.__main__ import serve as command
+from benchmarks.serve.process import Server, started
+from benchmarks.serve.realtime_client import RATE, Answer, messages
+from benchmarks.stubs import beep
 from tests.fakes import ScriptedBrain
 from tests.serve.conftest import serving
-from voxtui.bench import serve
-from voxtui.bench.realtime_client import RATE, Answer, messages
-from voxtui.bench.server import Server, started
-from voxtui.bench.stubs import beep
 from voxtui.errors import ModelError, RemoteError
 from voxtui.settings.schema import Config, GenerationConfig
 
@@ -87,9 +87,7 @@ def test_a_server_that_does_not_start_is_one_sentence(capfd):
 @pytest.mark.slow
 def test_the_scripted_server_runs_as_a_process_and_costs_little(monkeypatch):
     monkeypatch.setattr(serve, "SCRIPTED_CLIENTS", (1, 2))
-    ran = CliRunner().invoke(
-        voxtui.cli.cli, ["bench", "serve", "--scripted", "--turns", "1", "--json"]
-    )
+    ran = CliRunner().invoke(command, ["--scripted", "--turns", "1", "--json"])
     assert ran.exit_code == 0, ran.output
     whole = json.loads(ran.stdout)
     one, two = whole["measured"][0]["loads"][:2]

@@ -1,4 +1,4 @@
-"""`voxtui bench serve`: conversations of several clients at once, and what they wait for."""
+"""Conversations of several clients at once, and what they wait for."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from benchmarks.serve.process import ON_LOOPBACK, Server, started
+from benchmarks.serve.realtime_client import RATE, Answer, Busy, Line, messages
+from benchmarks.serve.scripted_server import IDEAL_MS, scripted_parts
+from benchmarks.stubs import beep
 from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.audio.resampling import resample
 from voxtui.bench.machine import machine
 from voxtui.bench.measure import Plan, measure
-from voxtui.bench.realtime_client import RATE, Answer, Busy, Line, messages
-from voxtui.bench.scripted_server import IDEAL_MS, scripted_parts
-from voxtui.bench.server import ON_LOOPBACK, Server, started
-from voxtui.bench.stubs import beep
 from voxtui.bench.tables import number, spread_json
 from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE
 from voxtui.dialogue.engine import Engine
@@ -48,7 +48,7 @@ NUMBERS = ("first_text_ms", "first_sound_ms", "total_ms")
 
 
 @dataclass(frozen=True, slots=True)
-class BenchServeOptions:
+class LoadOptions:
     turns: int = 5
     """of each client, without the first of each session"""
     scripted: bool = False
@@ -88,7 +88,7 @@ class Measured:
     loads: Sequence[Load]
 
 
-def run(arguments: Sequence[str], options: BenchServeOptions) -> None:
+def run(arguments: Sequence[str], options: LoadOptions) -> None:
     """Measure and print the report. Raises VoxtuiError.
 
     `arguments`: the options with which the server of the real models is started.
@@ -141,7 +141,7 @@ def scripted(turns: int) -> Measured:
     """Measure our server alone: its parts only wait."""
     spoken = messages(spoken_second(RATE))
     sessions = max(SCRIPTED_CLIENTS)
-    with started("voxtui.bench.scripted_server", [str(sessions)]) as server:
+    with started("benchmarks.serve.scripted_server", [str(sessions)]) as server:
         loads = [under_load(server, Load(n, sessions), spoken, turns) for n in SCRIPTED_CLIENTS]
     return Measured("parts that only wait", [server.start_seconds], loads)
 

@@ -1,4 +1,4 @@
-"""`voxtui bench transcribe`: recognise clips with our server and another, in turn."""
+"""`python -m benchmarks.transcribe`: recognise clips with our server and another, in turn."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ from typing import Any
 import click
 import msgspec
 
+from benchmarks.serve.process import ON_LOOPBACK, started
+from benchmarks.word_errors import word_errors
 from voxtui.audio.clips import load_clip
 from voxtui.bench.machine import machine
-from voxtui.bench.server import ON_LOOPBACK, started
 from voxtui.bench.tables import number, spread_json
-from voxtui.bench.word_errors import word_errors
 from voxtui.brains.remote.brain import find_model
 from voxtui.brains.remote.connection import error_text
 from voxtui.brains.remote.endpoint import Endpoint, StatusError
-from voxtui.errors import InputError, RemoteError, one_line
+from voxtui.cli.options import (
+    FAILED_TURN,
+    FILE_PATH,
+    Options,
+    brain_option,
+    global_options,
+    with_brain,
+)
+from voxtui.errors import InputError, RemoteError, VoxtuiError, one_line
 from voxtui.records.metrics import spread
 from voxtui.settings.schema import Config
 from voxtui.settings.urls import check_url
@@ -369,7 +377,9 @@ def _baseline(path: Path, samples: Sequence[Sample]) -> float:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
     except (msgspec.MsgspecError, ValueError) as error:
-        raise InputError(f"{path}: is not a report of `voxtui bench transcribe --json`.") from error
+        raise InputError(
+            f"{path}: is not a report of `python -m benchmarks.transcribe --json`."
+        ) from error
     for one in samples:
         if one.words is None:
             raise InputError(
@@ -382,3 +392,38 @@ def _baseline(path: Path, samples: Sequence[Sample]) -> float:
         differing = sorted(name for name in known | here if known.get(name) != here.get(name))
         raise InputError(f"{path}: is of other clips or words: {', '.join(differing)}.")
     return _points(old.servers[0].answers, samples)
+
+
+@click.command()
+@click.argument("clips", nargs=-1, required=True, type=FILE_PATH)
+@click.option("--against", default="", metavar="URL",
+              help="Measure this server, too, such as https://api.openai.com/v1.")  # fmt: skip
+@click.option("--model", default="", metavar="NAME", help="The model of --against.")
+@click.option("--runs", type=click.IntRange(1, 1000), default=3, metavar="N", show_default=True,
+              help="Times that each clip is sent to each server.")  # fmt: skip
+@click.option("--compare", type=FILE_PATH, metavar="OLD.json",
+              help="Exit with 1 if word errors rose over a point since this --json.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True,
+              help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
+@brain_option
+@global_options
+def transcribe(
+    options: Options, clips: tuple[Path, ...], against: str, model: str, runs: int,
+    compare: Path | None, as_json: bool, brain: str | None,
+) -> None:  # fmt: skip
+    """Measure transcription of CLIPS, beside another server.
+
+    Ours is a voxtui serve that is started for it. The words of CLIP.wav are expected in CLIP.txt.
+    VOXTUI_AGAINST_KEY is the key of --against.
+    """
+    config = with_brain(options.load().config, brain)
+    arguments = [*options.arguments, *(["--brain", brain] if brain else [])]
+    wanted = TranscribeOptions(against, model, runs, compare, as_json)
+    raise SystemExit(0 if run(config, arguments, clips, wanted) else FAILED_TURN)
+
+
+if __name__ == "__main__":
+    try:
+        transcribe()
+    except VoxtuiError as error:
+        sys.exit(str(error))

@@ -1,4 +1,4 @@
-"""`python -m voxtui.bench.scripted_server SESSIONS`: voxtui serve with parts that only wait."""
+"""`python -m benchmarks.serve.scripted_server SESSIONS`: voxtui serve with parts that only wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from voxtui.bench.stubs import LoudnessDetector, Script, WaitingBrain, WaitingVoice
+from benchmarks.stubs import LoudnessDetector, Script, WaitingBrain, WaitingVoice
 from voxtui.errors import VoxtuiError
 from voxtui.serve.command import run
 from voxtui.serve.pool import Pool, WarmParts
