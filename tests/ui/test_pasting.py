@@ -109,7 +109,7 @@ async def test_earlier_texts_of_the_conversation_count():
     async with screen(config=ROOMY) as s:
         s.engine.past = (PastTurn("x" * 3600, None, (Token("Read."),), given=True),)
         await pasted(s)
-        assert "Not pasted" in s.text and "100 of 1,000 tokens are left. /new forgets" in s.text
+        assert "Not pasted" in s.text and "the most is 1,000, of which 900 are taken." in s.text
 
 
 async def test_a_short_paste_is_one_line_in_the_field():

@@ -42,11 +42,10 @@ def at_least_tokens(characters: int) -> int:
 
 def too_long(characters: int, tokens: int, room: int, most: int) -> str:
     """Return the sentence for a paste that does not fit into the `room` of `most` tokens."""
-    fit = f"{room:,} of {most:,} tokens are left" if room < most else f"the most is {most:,}"
-    forget = "/new forgets the earlier texts, or paste" if room < most else "Paste"
+    taken = f", of which {most - room:,} are taken" if room < most else ""
     return (
-        f"Not pasted: {characters:,} characters are at least {tokens:,} tokens, and {fit}. "
-        f"{forget} a part of it, or raise input.max_tokens."
+        f"Not pasted: {characters:,} characters are at least {tokens:,} tokens, and the most is "
+        f"{most:,}{taken}. Paste a part of it, or raise input.max_tokens."
     )
 
 
