@@ -131,6 +131,37 @@ def test_the_brain_answers_what_no_skill_takes():
         assert skills.asked == [("hello", False)]
 
 
+class Raising(ClockOnly):
+    """FakeSkills: raises in everything that it is asked, with the user's words in the message."""
+
+    def start(self, emit) -> None:
+        raise ValueError("start")
+
+    def now(self) -> datetime:
+        raise OverflowError("now")
+
+    def answer(self, words: str, again: bool, past: Past) -> str | None:
+        raise ValueError(words)
+
+    def doubt(self, reply: str) -> str | None:
+        raise KeyError(reply)
+
+    def close(self) -> None:
+        self.closed = True
+        raise OSError("close")
+
+
+def test_the_brain_answers_if_a_skill_raises_and_the_log_does_not_hold_the_words(caplog):
+    with with_skills(AbandonedBrain(heard="secret"), Raising()) as t:
+        turn = t.ask()
+        assert (turn.outcome, turn.brain, turn.reply) == (Outcome.ANSWERED, "scripted", "Yes.")
+        t.engine.send_text("secret")
+        assert t.turn().outcome is Outcome.ANSWERED
+    lines = [record.getMessage() for record in caplog.records]
+    assert sum("A skill failed with ValueError at test_skills.py:" in line for line in lines) >= 2
+    assert not any("secret" in line or "Yes" in line for line in lines)
+
+
 def test_a_skill_knows_that_an_utterance_is_answered_again():
     skills = ClockOnly()
     with with_skills(AbandonedBrain(heard="what time is it"), skills) as t:

@@ -140,8 +140,19 @@ def reminders_file(folder: Path) -> Path:
 
 
 def utc(local: datetime) -> datetime:
-    """Return a naive local time as an aware one."""
-    return local.astimezone(UTC)
+    """Return a naive local time as an aware one; at the ends of the calendar without a zone."""
+    try:
+        return local.astimezone(UTC)
+    except (OverflowError, ValueError):
+        return local.replace(tzinfo=UTC)
+
+
+def local(moment: datetime) -> datetime:
+    """Return an aware time as a naive local one; at the ends of the calendar without a zone."""
+    try:
+        return moment.astimezone().replace(tzinfo=None)
+    except (OverflowError, ValueError):
+        return moment.replace(tzinfo=None)
 
 
 def _read(path: Path, kind: type[list[T]]) -> list[T]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang
+from voxtui.dialogue.safe_skills import log_failure
 from voxtui.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,7 +130,14 @@ class LocalSkills:
             import_module(f"voxtui.{module}")
         while self._rings and not self._closed:
             self._changed.clear()
-            self._changed.wait(self._look())
+            try:
+                wait_s = self._look()
+            except Exception as error:  # noqa: BLE001 - other timers still ring
+                wait_s = LOOK_SECONDS
+                if repr(error) != self._failure:
+                    self._failure = repr(error)
+                    log_failure(error)
+            self._changed.wait(wait_s)
 
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds until the next look."""

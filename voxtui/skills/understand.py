@@ -23,10 +23,13 @@ def understand(sentence: str, now: datetime, past: Sequence[str] | None = None) 
     if len(sentence) > LONGEST_REQUEST or re.fullmatch(r"\d+-\d+", sentence.strip()):
         return None  # `10-4` is no sum
     text = strip_courtesy(normalise(sentence))
+    try:
+        dated = reminder_words.understand(text, now) or clock.understand(text, now)
+    except (ValueError, OverflowError):
+        return None  # a day that no calendar of Python's has
     return (
-        reminder_words.understand(text, now)
+        dated
         or timer_words.understand(text)
-        or clock.understand(text, now)
         or sums.understand(text)
         or units.understand(text)
         or (told.understand(sentence, past) if past is not None else None)
