@@ -223,12 +223,12 @@ def test_a_timer_is_shown_at_once_and_spoken_after_the_answer():
 def test_a_timer_waits_while_the_user_speaks():
     skills = ClockOnly()
     with with_skills(ScriptedBrain(), skills) as t:
-        t.engine.talk(1000.0)
-        t.microphone.push(frames("..xxxxxxxxxx", 1000.0))
+        t.engine.talk(10.0)
+        t.microphone.push(frames("..xxxxxxxxxx", 10.0))
         t.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
         skills.emit(RANG)
-        t.microphone.push(frames("...", 1000.5))
-        t.engine.release(1000.6)
+        t.microphone.push(frames("...", 10.5))
+        t.engine.release(10.6)
         t.turn()
         t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
         assert spoken(t.voice.clauses)[0] == "Yes."
