@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pyte
 
-from tools.animation import lines_of, picture_of, reduced
 from tests.ui.pseudo_terminal import PseudoTerminal
 from tests.virtual_audio import VirtualAudio
+from tools.animation import lines_of, picture_of, reduced
 
 HERE = Path(__file__).parents[1]
 CLIPS = HERE / "assets/clips"

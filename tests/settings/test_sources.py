@@ -147,9 +147,7 @@ def test_the_allow_list_names_keys_of_the_screen_the_audio_and_the_turn_only():
 
 def test_a_file_of_a_stranger_does_not_turn_the_microphone_on():
     write("voxtui.toml", "[vad]\nhands_free = true\n")
-    assert error_of() == (
-        "voxtui.toml: vad.hands_free: cannot be set by a file in the current directory."
-    )
+    assert error_of().startswith("voxtui.toml: vad.hands_free: cannot be set by a file in ")
     assert not {"vad.hands_free", "vad.listen_while_speaking"} & project_keys()
 
 
