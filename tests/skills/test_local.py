@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes import Events
 from voxtui.dialogue.events import CountdownsChanged, Notice, Rang
+from voxtui.dialogue.interfaces import SkillRequest
 from voxtui.skills.kept import Kept, reminders_file, timers_file
 from voxtui.skills.local import LocalSkills
 
@@ -38,7 +39,7 @@ def skills(tmp_path, clock) -> LocalSkills:
 
 
 def ask(skills: LocalSkills, words: str, again: bool = False) -> str | None:
-    return skills.answer(words, again)
+    return skills.answer(SkillRequest(words, again))
 
 
 def test_several_named_timers_are_set_read_paused_resumed_and_cancelled(skills, clock):

@@ -16,7 +16,7 @@ from voxtui.errors import InputError
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-    from voxtui.dialogue.interfaces import Past
+    from voxtui.dialogue.interfaces import SkillRequest
     from voxtui.skills.kept import Entries, Reminder, Timer
 
 LOOK_SECONDS = 1.0
@@ -74,15 +74,18 @@ class LocalSkills:
         if lock is not None:
             lock.release()
 
-    def answer(self, words: str, again: bool, past: Past = ()) -> str | None:
-        """Return the answer to `words`, or None. See Skills."""
+    def answer(self, request: SkillRequest) -> str | None:
+        """Return the answer to the user's words, or None. See Skills."""
+        from voxtui.skills.about import about_itself
         from voxtui.skills.meaning import Fact, Question
         from voxtui.skills.requests import acts, carry_out
         from voxtui.skills.understand import understand
 
         retry, self._retry = self._retry, ""
-        now = self.now()
-        meaning = understand(words, now, _said(past))
+        words, now = request.words, self.now()
+        if itself := about_itself(words, request.sends_to, request.config):
+            return itself
+        meaning = understand(words, now)
         if meaning is None and retry:
             meaning = understand(retry.format(words.strip(" .?!")), now)
         match meaning:
@@ -93,11 +96,11 @@ class LocalSkills:
             case Question(sentence, retry):
                 self._retry = retry
                 return sentence
-            case request if again and acts(request):
+            case change if request.again and acts(change):
                 return _QUIET_AGAIN
-            case request:
+            case change:
                 try:
-                    said = carry_out(request, self._kept, now)
+                    said = carry_out(change, self._kept, now)
                     return f"{said} {_RINGS_IF_OPEN}" if self._unheard(said) else said
                 except InputError as error:
                     return f"That cannot be kept. {error}"
@@ -126,7 +129,7 @@ class LocalSkills:
             "skills.understand",
             "skills.requests",
             "skills.claims",
-            "dialogue.about",
+            "skills.about",
         ):
             import_module(f"voxtui.{module}")
         while self._rings and not self._closed:
@@ -190,12 +193,3 @@ class LocalSkills:
         self._kept.change(take)
         for entry, late in rung:
             self._emit(Rang(due_sentence(entry, late)))
-
-
-def _said(past: Past) -> list[str] | None:
-    """Return what the user said; None if a part of it is sound only, or a given text."""
-    from voxtui.dialogue.interfaces import AUDIO_INPUT
-
-    said = [turn.user_text for turn in past]
-    known = not any(turn.given for turn in past)
-    return said if known and not any(text.startswith(AUDIO_INPUT) for text in said) else None
