@@ -42,11 +42,11 @@ from voxtui.settings.schema import Config
 
 Flag = threading.Event
 
-LONG_AGO = time.monotonic() - 1000.0
+LONG_AGO = time.monotonic() - 10.0
 """For times that the engine compares with its clock: the machine may have been started just now."""
 
 
-def frames(pattern: str, start: float = 1000.0, source: str = "microphone") -> list[Frame]:
+def frames(pattern: str, start: float = 10.0, source: str = "microphone") -> list[Frame]:
     """Return a frame per character: `x` is speech for LoudIsSpeech, anything else is silence."""
     return [
         Frame(

@@ -53,7 +53,7 @@ class Talk:
     microphone: FakeMicrophone
     events: Events
 
-    def speak(self, pattern: str = SPEECH, at: float = 1000.0) -> None:
+    def speak(self, pattern: str = SPEECH, at: float = 10.0) -> None:
         """Hold the key from `at` while `pattern` is heard, and let go at its end."""
         self.engine.talk(at)
         self.microphone.push(frames(pattern, at))
@@ -64,7 +64,7 @@ class Talk:
         assert isinstance(event, TurnFinished)
         return event.turn
 
-    def ask(self, pattern: str = SPEECH, at: float = 1000.0) -> Turn:
+    def ask(self, pattern: str = SPEECH, at: float = 10.0) -> Turn:
         self.speak(pattern, at)
         return self.turn()
 

@@ -48,11 +48,11 @@ def typed(talk: Talk, text: str) -> None:
 def test_a_spoken_turn_has_the_time_of_the_key_and_keeps_it() -> None:
     skills = at_noon()
     with talking(skills=skills) as talk:
-        talk.engine.talk(1000.0)
+        talk.engine.talk(10.0)
         until(lambda: bool(talk.brain.listened))
         skills.time += timedelta(minutes=3)
-        talk.microphone.push(frames(SPEECH, 1000.0))
-        talk.engine.release(1000.0 + len(SPEECH) * FRAME_SECONDS)
+        talk.microphone.push(frames(SPEECH, 10.0))
+        talk.engine.release(10.0 + len(SPEECH) * FRAME_SECONDS)
         talk.turn()
         talk.ask(at=2000.0)
         assert [turn.clock for turn in talk.brain.pasts[-1]] == [FULL]

@@ -147,7 +147,7 @@ def test_a_replacement_that_delivers_no_frame_is_not_replaced_again() -> None:
     with talking(fallback_devices=fallback_devices) as talk:
         talk.microphone.unplug()
         talk.events.until(Notice, lambda e: "Listening to" in str(e))
-        talk.engine.talk(1000.0, source="clip.wav")
+        talk.engine.talk(10.0, source="clip.wav")
         talk.engine.push_frame(*frames("x", source="clip.wav"))  # which proves nothing
         made[0].unplug()
         assert talk.events.until(MicrophoneLost)

@@ -112,7 +112,7 @@ def test_only_the_newest_of_the_texts_that_were_typed_over_an_answer_is_worked_o
 
 def test_nothing_is_worked_on_for_a_text_while_one_talks() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0)
+        talk.engine.talk(10.0)
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
         talk.engine.typing("How")
         talk.engine.send_text("How?")
@@ -351,7 +351,7 @@ def test_close_answers_nothing_that_is_still_in_the_inbox() -> None:
     with talking(speaker=speaker, config=HANDS_FREE) as talk:
         talk.engine.send_text("first")
         assert speaker.playing.wait(SECONDS)
-        talk.microphone.push(frames("." + "x" * 10 + "." * 30, 1000.0))
+        talk.microphone.push(frames("." + "x" * 10 + "." * 30, 10.0))
         talk.engine.close()
         assert talk.brain.said == ["first"]
 
@@ -394,7 +394,7 @@ def test_send_text_returns_the_number_by_which_its_turn_is_cancelled() -> None:
 def test_the_state_of_the_engine_is_the_one_last_reported() -> None:
     with talking() as talk:
         assert talk.engine.state is State.READY
-        talk.engine.talk(1000.0)
+        talk.engine.talk(10.0)
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
         assert talk.engine.state is State.LISTENING
 

@@ -17,7 +17,7 @@ from voxtui.dialogue.turn_taking import UNASKED
 from voxtui.settings.schema import HistoryConfig
 
 
-def keep(talk: Talk, at: float = 1000.0, pattern: str = SPEECH) -> int:
+def keep(talk: Talk, at: float = 10.0, pattern: str = SPEECH) -> int:
     number = talk.engine.talk(at)
     talk.microphone.push(frames(pattern, at))
     talk.engine.release(at + len(pattern) * FRAME_SECONDS, number, answers=False)
@@ -56,7 +56,7 @@ def test_an_answer_that_is_asked_for_at_once_needs_no_transcription() -> None:
 def test_two_kept_utterances_both_enter_the_history_with_their_words() -> None:
     with talking(ScriptedBrain(heard="words")) as talk:
         keep(talk)
-        keep(talk, 1001.0)
+        keep(talk, 11.0)
         talk.engine.answer()
         talk.turn()
         assert said(talk.brain.pasts[0]) == [("words", "")]

@@ -112,7 +112,7 @@ def listener(**vad: object) -> Listener:
     return Listener(LoudIsSpeech(), Config(vad=VadConfig(**vad)))  # type: ignore[arg-type]
 
 
-def push(listener: Listener, pattern: str, start: float = 1000.0) -> list[Found]:
+def push(listener: Listener, pattern: str, start: float = 10.0) -> list[Found]:
     """Push the frames of `pattern` and return the results but `Recorded`."""
     found = [listener.push(frame) for frame in frames(pattern, start)]
     return [one for one in found if one is not None and not isinstance(one, Recorded)]
@@ -120,30 +120,30 @@ def push(listener: Listener, pattern: str, start: float = 1000.0) -> list[Found]
 
 def test_a_listener_returns_the_utterance_of_a_released_key() -> None:
     ears = listener()
-    assert ears.begin(MICROPHONE, 1000.0) == []
+    assert ears.begin(MICROPHONE, 10.0) == []
     assert push(ears, "xxxxxxxxxx...") == []
-    found = ears.release(1000.0 + 13 * FRAME_SECONDS)
+    found = ears.release(10.0 + 13 * FRAME_SECONDS)
     assert isinstance(found, Finished) and not found.too_long
-    assert found.utterance.ended_at == pytest.approx(1000.0 + 10 * FRAME_SECONDS)
+    assert found.utterance.ended_at == pytest.approx(10.0 + 10 * FRAME_SECONDS)
     assert ears.recording is None
 
 
 def test_a_complete_recording_ends_at_its_release_although_its_last_frame_is_speech() -> None:
     for complete in (False, True):
         ears = listener()
-        ears.begin(MICROPHONE, 1000.0)
+        ears.begin(MICROPHONE, 10.0)
         push(ears, "x" * 10)
-        found = ears.release(1000.0 + 10 * FRAME_SECONDS, complete)
+        found = ears.release(10.0 + 10 * FRAME_SECONDS, complete)
         assert isinstance(found, Finished) is complete
 
 
 def test_a_listener_returns_a_tap_and_gives_its_frames_back_as_preroll() -> None:
     ears = listener()
-    ears.begin(MICROPHONE, 1000.0)
+    ears.begin(MICROPHONE, 10.0)
     push(ears, "....")
-    found = ears.release(1000.0 + 3.5 * FRAME_SECONDS)
+    found = ears.release(10.0 + 3.5 * FRAME_SECONDS)
     assert isinstance(found, TooQuiet) and found.tap and found.peak is None
-    assert len(ears.begin(MICROPHONE, 1000.0 + 4 * FRAME_SECONDS)) == 4
+    assert len(ears.begin(MICROPHONE, 10.0 + 4 * FRAME_SECONDS)) == 4
 
 
 def test_hands_free_a_listener_reports_speech_and_begins_nothing_itself() -> None:
@@ -157,7 +157,7 @@ def test_hands_free_a_listener_reports_speech_and_begins_nothing_itself() -> Non
 def test_frames_without_an_echo_are_heard_during_our_own_speech() -> None:
     ears = listener(hands_free=True)
     spoken = Marks()
-    spoken.mark(Mark.FIRST_SOUND, 1000.0)
+    spoken.mark(Mark.FIRST_SOUND, 10.0)
     spoken.mark(Mark.LAST_SOUND, 1010.0)
     ears.note_speech(spoken)
     assert push(ears, "." * 20 + "x" * 7) == []
@@ -177,13 +177,13 @@ def test_only_frames_without_an_echo_end_an_answer_and_only_hands_free() -> None
 
 def test_a_release_that_is_older_than_the_recording_returns_nothing() -> None:
     ears = listener()
-    ears.begin(MICROPHONE, 1000.0)
+    ears.begin(MICROPHONE, 10.0)
     assert ears.release(999.0) is None and ears.recording is not None
 
 
 def test_an_abandoned_recording_returns_nothing() -> None:
     ears = listener()
-    ears.begin(MICROPHONE, 1000.0)
+    ears.begin(MICROPHONE, 10.0)
     push(ears, "xxxxxxxxxx")
     ears.abandon()
     assert ears.finish() is None
@@ -194,15 +194,15 @@ def test_a_frame_of_the_microphone_ends_a_clip_whose_source_has_stopped(
     released: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ears = listener()
-    ears.begin("clip.wav", 1000.0)
-    for frame in frames("xxxxxxxxxx", 1000.0, "clip.wav"):
+    ears.begin("clip.wav", 10.0)
+    for frame in frames("xxxxxxxxxx", 10.0, "clip.wav"):
         ears.push(frame)
     if released:
-        assert ears.release(1000.0 + 12 * FRAME_SECONDS) is None
+        assert ears.release(10.0 + 12 * FRAME_SECONDS) is None
     assert push(ears, "..") == []
     monkeypatch.setattr("voxtui.dialogue.listening.RELEASED_SOURCE_SECONDS", -1.0)
     monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", -1.0)
-    (found,) = push(ears, ".", 1001.0)
+    (found,) = push(ears, ".", 11.0)
     assert isinstance(found, Finished)
 
 
@@ -210,8 +210,8 @@ def test_a_clip_is_not_over_because_the_process_was_suspended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ears = listener()
-    ears.begin("clip.wav", 1000.0)
-    for frame in frames("xxxxxxxxxx", 1000.0, "clip.wav"):
+    ears.begin("clip.wav", 10.0)
+    for frame in frames("xxxxxxxxxx", 10.0, "clip.wav"):
         ears.push(frame)
     later = time.monotonic() + 60.0
     monkeypatch.setattr("voxtui.dialogue.listening.time.monotonic", lambda: later)
@@ -224,5 +224,5 @@ def test_a_microphone_that_pauses_before_the_release_is_waited_for(
 ) -> None:
     monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", -1.0)
     ears = listener()
-    ears.begin(MICROPHONE, 1000.0)
+    ears.begin(MICROPHONE, 10.0)
     assert push(ears, "xxxxxxxxxx") == [] and ears.patience_s is None

@@ -156,10 +156,10 @@ def test_a_lost_brain_is_replaced_after_its_turn_and_key_presses_meanwhile_are_s
         assert (turn.outcome, turn.error) == (Outcome.FAILED, str(LOST))
         assert events.until(Loading) == Loading("the other brain", 0.5)
         assert engine.state is State.LOADING and not best.closed
-        number = engine.talk(1000.0, "clip")
+        number = engine.talk(10.0, "clip")
         for frame in frames("..xxxxxxxxxx...", source="clip"):
             engine.push_frame(frame)
-        engine.release(1000.0 + 15 * 0.032, number)
+        engine.release(10.0 + 15 * 0.032, number)
         other.told.set()
         assert loaded(events).brain == "scripted brain"
         answered = finished(events)
@@ -181,10 +181,10 @@ def test_a_brain_that_is_lost_while_it_transcribes_is_replaced_too() -> None:
     best = Best(["Yes."], heard=None, transcript=[LOST])
     with running(brain=Loaders((lambda: best, ScriptedBrain))) as (engine, events):
         until_ready(events)
-        engine.talk(1000.0, "clip")
+        engine.talk(10.0, "clip")
         for frame in frames("..xxxxxxxxxx...", source="clip"):
             engine.push_frame(frame)
-        engine.release(1000.4)
+        engine.release(10.4)
         assert finished(events).outcome is Outcome.ANSWERED
         assert loaded(events).brain == "scripted brain"
 

@@ -9,7 +9,7 @@ from tests.dialogue.talking import talking, text
 from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
-from voxtui.dialogue.interfaces import Past
+from voxtui.dialogue.interfaces import SkillRequest
 from voxtui.dialogue.marks import Outcome
 from voxtui.settings.schema import Config, HistoryConfig
 
@@ -29,10 +29,10 @@ class ClockOnly:
     def now(self) -> datetime:
         return self.time
 
-    def answer(self, words: str, again: bool, past: Past) -> str | None:
-        self.asked.append((words, again))
-        self.past = [turn.user_text for turn in past]
-        return "It is ten past one." if "time" in words else None
+    def answer(self, request: SkillRequest) -> str | None:
+        self.asked.append((request.words, request.again))
+        self.past = [turn.user_text for turn in request.past]
+        return "It is ten past one." if "time" in request.words else None
 
     def doubt(self, reply: str) -> str | None:
         return "It did nothing." if "I have set" in reply else None
@@ -131,6 +131,37 @@ def test_the_brain_answers_what_no_skill_takes():
         assert skills.asked == [("hello", False)]
 
 
+class Raising(ClockOnly):
+    """FakeSkills: raises in everything that it is asked, with the user's words in the message."""
+
+    def start(self, emit) -> None:
+        raise ValueError("start")
+
+    def now(self) -> datetime:
+        raise OverflowError("now")
+
+    def answer(self, request: SkillRequest) -> str | None:
+        raise ValueError(request.words)
+
+    def doubt(self, reply: str) -> str | None:
+        raise KeyError(reply)
+
+    def close(self) -> None:
+        self.closed = True
+        raise OSError("close")
+
+
+def test_the_brain_answers_if_a_skill_raises_and_the_log_does_not_hold_the_words(caplog):
+    with with_skills(AbandonedBrain(heard="secret"), Raising()) as t:
+        turn = t.ask()
+        assert (turn.outcome, turn.brain, turn.reply) == (Outcome.ANSWERED, "scripted", "Yes.")
+        t.engine.send_text("secret")
+        assert t.turn().outcome is Outcome.ANSWERED
+    lines = [record.getMessage() for record in caplog.records]
+    assert sum("A skill failed with ValueError at test_skills.py:" in line for line in lines) >= 2
+    assert not any("secret" in line or "Yes" in line for line in lines)
+
+
 def test_a_skill_knows_that_an_utterance_is_answered_again():
     skills = ClockOnly()
     with with_skills(AbandonedBrain(heard="what time is it"), skills) as t:
@@ -192,12 +223,12 @@ def test_a_timer_is_shown_at_once_and_spoken_after_the_answer():
 def test_a_timer_waits_while_the_user_speaks():
     skills = ClockOnly()
     with with_skills(ScriptedBrain(), skills) as t:
-        t.engine.talk(1000.0)
-        t.microphone.push(frames("..xxxxxxxxxx", 1000.0))
+        t.engine.talk(10.0)
+        t.microphone.push(frames("..xxxxxxxxxx", 10.0))
         t.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
         skills.emit(RANG)
-        t.microphone.push(frames("...", 1000.5))
-        t.engine.release(1000.6)
+        t.microphone.push(frames("...", 10.5))
+        t.engine.release(10.6)
         t.turn()
         t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
         assert spoken(t.voice.clauses)[0] == "Yes."

@@ -140,7 +140,7 @@ def test_history_holds_audio_then_a_placeholder() -> None:
     config = Config(history=HistoryConfig(turns=1), brain=WITHOUT_TRANSCRIPTS)
     with talking(ScriptedBrain(heard=None), config=config) as talk:
         for i in range(3):
-            talk.ask(at=1000.0 + 100 * i)
+            talk.ask(at=10.0 + 100 * i)
         oldest, newest = talk.brain.pasts[-1]
         assert isinstance(newest.user_input, Utterance)
         samples = len(newest.user_input.samples)

@@ -71,8 +71,8 @@ def test_a_tap_stops_the_answer_and_the_history_keeps_the_heard_part() -> None:
     with talking(brain, voice=voice, speaker=speaker) as talk:
         talk.engine.send_text("tell me")
         assert speaker.playing.wait(SECONDS) and third.wait(SECONDS)
-        turn = talk.engine.talk(1000.0)
-        talk.engine.release(1000.1, turn)
+        turn = talk.engine.talk(10.0)
+        talk.engine.release(10.1, turn)
         assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED] * 2
         speaker.held = False
         talk.ask(at=2000.0)
@@ -81,7 +81,7 @@ def test_a_tap_stops_the_answer_and_the_history_keeps_the_heard_part() -> None:
 
 def test_the_words_so_far_are_reported_while_one_speaks_and_not_after_a_discard() -> None:
     with talking(captions=True) as talk:
-        turn = talk.engine.talk(1000.0)
+        turn = talk.engine.talk(10.0)
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
         on_words = talk.brain.on_words
         assert on_words is not None
@@ -103,10 +103,10 @@ def test_a_client_that_asks_for_no_captions_gets_none() -> None:
 
 def test_sound_lost_during_speech_is_reported() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0)
+        talk.engine.talk(10.0)
         for count, frame in enumerate(frames(SPEECH)):
             talk.microphone.push([replace(frame, overflow=count in (2, 5))])
-        talk.engine.release(1000.0 + len(SPEECH) * FRAME_SECONDS)
+        talk.engine.release(10.0 + len(SPEECH) * FRAME_SECONDS)
         assert talk.turn().outcome is Outcome.ANSWERED
         assert "was lost: the microphone was not read in time (2 times)" in notices(talk.events)
         talk.ask(at=2000.0)
@@ -134,7 +134,7 @@ def test_the_brain_gets_the_trimmed_utterance_and_the_same_frames_ahead() -> Non
 
 def test_sound_from_before_the_key_is_kept() -> None:
     with talking() as talk:
-        early = frames("....................xxxxxxxxx", 1000.0)
+        early = frames("....................xxxxxxxxx", 10.0)
         talk.microphone.push(early)
         pressed = early[-1].captured_at
         talk.engine.talk(pressed)
@@ -148,9 +148,9 @@ def test_sound_from_before_the_key_is_kept() -> None:
 
 def test_a_release_that_is_older_than_the_talk_does_not_end_it() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0)
+        talk.engine.talk(10.0)
         talk.engine.release(999.9)
-        spoken = frames(SPEECH, 1000.0)
+        spoken = frames(SPEECH, 10.0)
         talk.microphone.push(spoken)
         talk.engine.release(spoken[-1].captured_at)
         assert talk.turn().outcome is Outcome.ANSWERED
@@ -161,11 +161,11 @@ def test_a_release_that_is_older_than_the_talk_does_not_end_it() -> None:
 
 def test_a_release_that_is_meant_for_the_clip_before_does_not_end_the_talk() -> None:
     with talking() as talk:
-        clip = talk.engine.talk(1000.0, source="clip.wav")
-        spoken = talk.engine.talk(1000.5)
-        talk.engine.release(1000.6, clip)
-        talk.microphone.push(frames(SPEECH, 1000.5))
-        talk.engine.release(1000.5 + len(SPEECH) * FRAME_SECONDS, spoken)
+        clip = talk.engine.talk(10.0, source="clip.wav")
+        spoken = talk.engine.talk(10.5)
+        talk.engine.release(10.6, clip)
+        talk.microphone.push(frames(SPEECH, 10.5))
+        talk.engine.release(10.5 + len(SPEECH) * FRAME_SECONDS, spoken)
         assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED, Outcome.ANSWERED]
         assert len(talk.brain.frames) >= len(SPEECH) - 1
 
@@ -179,10 +179,10 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("patient")
 def test_speech_that_goes_on_past_the_release_is_heard() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0)
-        spoken = frames("xxxxxxxxxxxx.....", 1000.0)
+        talk.engine.talk(10.0)
+        spoken = frames("xxxxxxxxxxxx.....", 10.0)
         talk.microphone.push(spoken[:8])
-        talk.engine.release(1000.0 + 8 * FRAME_SECONDS)
+        talk.engine.release(10.0 + 8 * FRAME_SECONDS)
         talk.microphone.push(spoken[8:])
         talk.turn()
         said = talk.brain.said[0]
@@ -193,8 +193,8 @@ def test_speech_that_goes_on_past_the_release_is_heard() -> None:
 @pytest.mark.usefixtures("patient")
 def test_listening_past_the_release_ends_after_200_ms() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0)
-        spoken = frames("x" * 40, 1000.0)
+        talk.engine.talk(10.0)
+        spoken = frames("x" * 40, 10.0)
         released = spoken[9].captured_at
         talk.microphone.push(spoken[:10])
         talk.engine.release(released)
@@ -241,7 +241,7 @@ def last_sound(events: Events) -> float:
 
 def test_a_discarded_utterance_is_not_answered() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0)
+        talk.engine.talk(10.0)
         talk.microphone.push(frames(SPEECH))
         talk.engine.cancel()
         assert talk.turn().outcome is Outcome.CANCELLED
@@ -253,7 +253,7 @@ def test_the_longest_utterance_ends_a_held_key() -> None:
     from voxtui.settings.schema import AudioConfig
 
     with talking(config=Config(audio=AudioConfig(max_utterance_s=1.0))) as talk:
-        talk.engine.talk(1000.0)
+        talk.engine.talk(10.0)
         talk.microphone.push(frames("x" * 60))
         assert talk.turn().outcome is Outcome.ANSWERED
         said = [str(notice) for notice in talk.events.of(Notice)]
@@ -309,11 +309,11 @@ def test_hands_free_a_click_starts_nothing() -> None:
 
 def test_a_clip_is_heard_instead_of_the_microphone() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0, source="clip.wav", paced=False)
-        talk.microphone.push(frames("xxxxxxxxxxxx", 1000.0))
-        for frame in frames(SPEECH, 1000.0, source="clip.wav"):
+        talk.engine.talk(10.0, source="clip.wav", paced=False)
+        talk.microphone.push(frames("xxxxxxxxxxxx", 10.0))
+        for frame in frames(SPEECH, 10.0, source="clip.wav"):
             talk.engine.push_frame(frame)
-        talk.engine.release(1000.0 + len(SPEECH) * FRAME_SECONDS)
+        talk.engine.release(10.0 + len(SPEECH) * FRAME_SECONDS)
         turn = talk.turn()
         assert (turn.clip, turn.paced) == ("clip.wav", False)
         said = talk.brain.said[0]
@@ -322,10 +322,10 @@ def test_a_clip_is_heard_instead_of_the_microphone() -> None:
 
 def test_a_short_silent_clip_does_not_count_as_a_tap() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0, source="clip.wav")
-        for frame in frames("....", 1000.0, source="clip.wav"):
+        talk.engine.talk(10.0, source="clip.wav")
+        for frame in frames("....", 10.0, source="clip.wav"):
             talk.engine.push_frame(frame)
-        talk.engine.release(1000.0 + 4 * FRAME_SECONDS)
+        talk.engine.release(10.0 + 4 * FRAME_SECONDS)
         assert talk.turn().outcome is Outcome.NO_SPEECH
 
 
@@ -336,8 +336,8 @@ def spoken_frames(said: Utterance | str) -> int:
 
 def test_a_late_release_cuts_off_the_words_that_came_after_it() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0)
-        spoken = frames("x" * 10 + "...." + "x" * 20, 1000.0)
+        talk.engine.talk(10.0)
+        spoken = frames("x" * 10 + "...." + "x" * 20, 10.0)
         talk.microphone.push(spoken)
         talk.engine.release(spoken[11].captured_at)
         talk.turn()
@@ -347,8 +347,8 @@ def test_a_late_release_cuts_off_the_words_that_came_after_it() -> None:
 
 def test_a_late_release_keeps_200_ms_of_speech_that_continues() -> None:
     with talking() as talk:
-        talk.engine.talk(1000.0)
-        spoken = frames("x" * 40, 1000.0)
+        talk.engine.talk(10.0)
+        spoken = frames("x" * 40, 10.0)
         talk.microphone.push(spoken)
         released = spoken[9].captured_at
         talk.engine.release(released)
@@ -360,10 +360,10 @@ def test_a_late_release_keeps_200_ms_of_speech_that_continues() -> None:
 
 def test_a_word_that_begins_between_a_tap_and_the_press_after_it_is_whole() -> None:
     with talking() as talk:
-        spoken = frames("...." + "xx" + "x" * 10 + "....", 1000.0)
-        tap = talk.engine.talk(1000.0)
+        spoken = frames("...." + "xx" + "x" * 10 + "....", 10.0)
+        tap = talk.engine.talk(10.0)
         talk.microphone.push(spoken[:5])
-        talk.engine.release(1000.0 + 2 * FRAME_SECONDS, tap)
+        talk.engine.release(10.0 + 2 * FRAME_SECONDS, tap)
         talk.microphone.push(spoken[5:6])
         began = spoken[5].captured_at + FRAME_SECONDS / 2
         turn = talk.engine.talk(began)
@@ -377,7 +377,7 @@ def test_a_word_that_begins_between_a_tap_and_the_press_after_it_is_whole() -> N
 
 def test_frames_that_a_tap_gives_back_keep_their_order() -> None:
     with talking() as talk:
-        spoken = frames("." * 20 + "x" * 10 + "....", 1000.0)
+        spoken = frames("." * 20 + "x" * 10 + "....", 10.0)
         talk.microphone.push(spoken[:20])
         at = spoken[19].captured_at
         talk.engine.release(at, talk.engine.talk(at))
@@ -506,7 +506,7 @@ def test_hands_free_does_not_cancel_a_text_that_was_typed_meanwhile() -> None:
     with talking(ScriptedBrain([go_on, "One."]), silent=True, config=HANDS_FREE) as talk:
         talk.engine.send_text("first")
         talk.events.until(UserWords)
-        talk.microphone.push(frames("." + "x" * 10, 1000.0))
+        talk.microphone.push(frames("." + "x" * 10, 10.0))
         talk.engine.send_text("second")
         go_on.set()
         talk.turn()
@@ -584,8 +584,8 @@ def test_a_clip_whose_source_stopped_without_a_release_ends_too(
 ) -> None:
     monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", 0.05)
     with talking() as talk:
-        talk.engine.talk(1000.0, source="clip.wav")
-        for frame in frames("xxxxxxxxxx", 1000.0, "clip.wav"):
+        talk.engine.talk(10.0, source="clip.wav")
+        for frame in frames("xxxxxxxxxx", 10.0, "clip.wav"):
             talk.engine.push_frame(frame)
         assert talk.turn().outcome is Outcome.ANSWERED
 
@@ -594,10 +594,10 @@ def test_a_clip_that_was_stopped_before_it_began_begins_no_turn() -> None:
     stopped = Flag()
     stopped.set()
     with talking() as talk:
-        turn = talk.engine.talk(1000.0)
+        turn = talk.engine.talk(10.0)
         speak(Clip("clip.wav", np.zeros(1600, np.float32)), talk.engine, stopped)
-        talk.microphone.push(frames(SPEECH, 1000.0))
-        talk.engine.release(1000.0 + len(SPEECH) * FRAME_SECONDS, turn)
+        talk.microphone.push(frames(SPEECH, 10.0))
+        talk.engine.release(10.0 + len(SPEECH) * FRAME_SECONDS, turn)
         assert talk.turn().outcome is Outcome.ANSWERED
 
 
