@@ -30,7 +30,7 @@ from voxtui.dialogue.about import about_itself
 from voxtui.dialogue.clock import clock_line
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Brain, Manner, Skills
+from voxtui.dialogue.interfaces import Brain, Manner, Skills, TurnRequest
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.skills.local import LocalSkills
@@ -129,7 +129,9 @@ def judge(
             items = (
                 [Token(told)]
                 if told
-                else brain.reply(history.past, turn.says, Marks(), threading.Event(), manner)
+                else brain.reply(
+                    TurnRequest(history.past, turn.says, Marks(), threading.Event(), manner)
+                )
             )
             for item in items:
                 if isinstance(item, Token):
