@@ -9,7 +9,7 @@ from tests.dialogue.talking import talking, text
 from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
-from voxtui.dialogue.interfaces import Past, TurnRequest
+from voxtui.dialogue.interfaces import SkillRequest, TurnRequest
 from voxtui.dialogue.marks import Outcome
 from voxtui.settings.schema import Config, HistoryConfig
 
@@ -29,10 +29,10 @@ class ClockOnly:
     def now(self) -> datetime:
         return self.time
 
-    def answer(self, words: str, again: bool, past: Past) -> str | None:
-        self.asked.append((words, again))
-        self.past = [turn.user_text for turn in past]
-        return "It is ten past one." if "time" in words else None
+    def answer(self, request: SkillRequest) -> str | None:
+        self.asked.append((request.words, request.again))
+        self.past = [turn.user_text for turn in request.past]
+        return "It is ten past one." if "time" in request.words else None
 
     def doubt(self, reply: str) -> str | None:
         return "It did nothing." if "I have set" in reply else None
@@ -129,6 +129,37 @@ def test_the_brain_answers_what_no_skill_takes():
         assert turn.brain == "scripted" and turn.reply == "Yes."
         assert "skill" not in turn.marks
         assert skills.asked == [("hello", False)]
+
+
+class Raising(ClockOnly):
+    """FakeSkills: raises in everything that it is asked, with the user's words in the message."""
+
+    def start(self, emit) -> None:
+        raise ValueError("start")
+
+    def now(self) -> datetime:
+        raise OverflowError("now")
+
+    def answer(self, request: SkillRequest) -> str | None:
+        raise ValueError(request.words)
+
+    def doubt(self, reply: str) -> str | None:
+        raise KeyError(reply)
+
+    def close(self) -> None:
+        self.closed = True
+        raise OSError("close")
+
+
+def test_the_brain_answers_if_a_skill_raises_and_the_log_does_not_hold_the_words(caplog):
+    with with_skills(AbandonedBrain(heard="secret"), Raising()) as t:
+        turn = t.ask()
+        assert (turn.outcome, turn.brain, turn.reply) == (Outcome.ANSWERED, "scripted", "Yes.")
+        t.engine.send_text("secret")
+        assert t.turn().outcome is Outcome.ANSWERED
+    lines = [record.getMessage() for record in caplog.records]
+    assert sum("A skill failed with ValueError at test_skills.py:" in line for line in lines) >= 2
+    assert not any("secret" in line or "Yes" in line for line in lines)
 
 
 def test_a_skill_knows_that_an_utterance_is_answered_again():

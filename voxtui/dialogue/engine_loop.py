@@ -42,6 +42,7 @@ from voxtui.dialogue.listening import Listener, VoiceBargeIn
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.parts import Closing, Parts
 from voxtui.dialogue.ringing import Ringer
+from voxtui.dialogue.safe_skills import SafeSkills
 from voxtui.dialogue.turn_taking import TurnTaking
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
@@ -72,6 +73,7 @@ class EngineLoop:
         local: bool,
         captions: bool,
     ) -> None:
+        skills = SafeSkills(skills) if skills is not None else None
         self.parts = Parts(devices, brain, voice, config, emit)
         self.listener = Listener(detector, config)
         self.history = History(config.history, lambda: self.parts.brain_name)

@@ -12,6 +12,7 @@ from voxtui.dialogue.data import Frame, SpeechChunk, Token, UserTranscript, Utte
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.recording import Recording
+from voxtui.settings.schema import Config
 
 Progress = Callable[[str, float | None], None]
 """Reports a step of loading as text, and its fraction done (0..1) if that is known.
@@ -293,8 +294,24 @@ class Voice(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SkillRequest:
+    """What a skill may know of a turn."""
+
+    words: str
+    """the user's final words"""
+    again: bool = False
+    """the same utterance was answered before, so nothing is done twice"""
+    past: Past = ()
+    """the turns before, also those that no brain gets any more"""
+    sends_to: str = ""
+    """the host that gets the user's voice and words; empty: none"""
+    config: Config = field(default_factory=Config)
+    """the configuration in force"""
+
+
 class Skills(Protocol):
-    """Answers what needs no model: the clock, sums, timers, what the user told.
+    """Answers what needs no model: the clock, sums, timers, questions about the program itself.
 
     An engine may have none.
     The rules belong to the person at this machine, so the engine of a server has none.
@@ -311,12 +328,10 @@ class Skills(Protocol):
         """Return the local time. A brain is told the same. Any thread."""
         ...
 
-    def answer(self, words: str, again: bool, past: Past) -> str | None:
+    def answer(self, request: SkillRequest) -> str | None:
         """Return the answer to the user's final words, or None if the brain is to answer.
 
-        `past`: the turns before, because some questions are about the user's own words.
-        What was asked for has then been done. `again`: the same utterance was answered before,
-        so nothing is done twice. Called on a worker thread; takes about a millisecond.
+        What was asked for has then been done. Called on a worker thread; takes about a millisecond.
         """
         ...
 

@@ -38,6 +38,7 @@ from voxtui.dialogue.interfaces import (
     OnWords,
     Past,
     PastTurn,
+    SkillRequest,
     Skills,
     TurnRequest,
 )
@@ -257,12 +258,10 @@ def _answer_without_brain(
     """Set `turn.answer`, a token a word, if a rule answers in place of the brain."""
     if turn.cancelled or not turn.local:
         return
-    # Imported here, because its patterns compile for long. The skills do it on their thread.
-    from voxtui.dialogue.about import about_itself
-
-    answer = about_itself(words, parts.brain.sends_to, parts.config)
-    if answer is None and skills is not None:
-        answer = skills.answer(words, turn.source == REPLAY, past)
+    if skills is None:
+        return
+    again = turn.source == REPLAY
+    answer = skills.answer(SkillRequest(words, again, past, parts.brain.sends_to, parts.config))
     if answer is None:
         return
     turn.brain = SKILL

@@ -144,7 +144,10 @@ def _between(found: re.Match[str], now: datetime) -> Fact | None:
     if first is None:
         return None
     if second < first:
-        second = second.replace(year=second.year + 1)
+        try:
+            second = second.replace(year=second.year + 1)
+        except ValueError:
+            return None  # 29 February
     days = (second - first).days
     today = now.date()
     between = f"between {say_day(first, today)} and {say_day(second, today)}"

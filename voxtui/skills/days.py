@@ -8,6 +8,8 @@ from datetime import date, timedelta
 
 from voxtui.skills.words import ordinal
 
+FIRST_GREGORIAN_YEAR = 1583
+
 WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 MONTHS = [
     "january",
@@ -131,19 +133,23 @@ def _feast(text: str, today: date, backwards: bool) -> date | None:
         year = _year(found[3]) if found[3] else today.year + (found[2] == "next year")
         return _feast_of(found[1], year)
     this, step = _feast_of(found[1], today.year), -1 if backwards else 1
+    if this is None:
+        return None
     passed = this > today if backwards else this < today
     return _feast_of(found[1], today.year + step) if passed else this
 
 
-def _feast_of(name: str, year: int) -> date:
+def _feast_of(name: str, year: int) -> date | None:
     if name.startswith("easter"):
         return _easter(year)
     month, day = _FIXED[name]
     return date(year, month, day)
 
 
-def _easter(year: int) -> date:
+def _easter(year: int) -> date | None:
     """Return the Western Easter Sunday, by the rule of Meeus, Jones and Butcher."""
+    if year < FIRST_GREGORIAN_YEAR:
+        return None
     a, (b, c) = year % 19, divmod(year, 100)
     d, e = divmod(b, 4)
     g = (8 * b + 13) // 25

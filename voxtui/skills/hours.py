@@ -115,6 +115,8 @@ def _read_clock(text: str, wanted: _Wanted) -> None:
     found = re.fullmatch(r"(.*?)(?: ?([ap])m)?", text)
     assert found is not None
     clock, half = found[1], found[2]
+    if clock in ("noon", "midday", "midnight"):
+        raise Ambiguous("At what time?")
     if relative := re.fullmatch(
         r"(?:a )?(half|quarter|\d{1,2})(?: minutes?)? (past|to|after) (\d{1,2})", clock
     ):
@@ -126,7 +128,7 @@ def _read_clock(text: str, wanted: _Wanted) -> None:
         hour_text, _, minute_text = clock.replace(" ", ":").partition(":")
         hour, minute = int(hour_text), int(minute_text or 0)
         wanted.certain = hour > 12 or hour_text.startswith("0")
-    if hour > 24 or minute > 59 or (half and not 0 < hour <= 12):
+    if hour > 24 or not 0 <= minute <= 59 or (half and not 0 < hour <= 12):
         raise Ambiguous("There is no such time. At what time?")
     if half:
         hour, wanted.certain = hour % 12 + (12 if half == "p" else 0), True

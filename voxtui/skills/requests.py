@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 import msgspec
 
 from voxtui.skills.hours import say_moment
-from voxtui.skills.kept import MOST_ENTRIES, Entries, Kept, Reminder, Timer, utc
+from voxtui.skills.kept import MOST_ENTRIES, Entries, Kept, Reminder, Timer, local, utc
 from voxtui.skills.meaning import (
     CancelReminder,
     Do,
@@ -63,6 +63,8 @@ def carry_out(request: Request, kept: Kept, now: datetime) -> str:
         kept.change(change)
     except _Refused as refused:
         return str(refused)
+    except OverflowError:
+        return "That is too late: a calendar ends with the year 9999."
     return said
 
 
@@ -177,7 +179,7 @@ def _no_timer(which: Which) -> str:
 def _remind(request: NewReminder, entries: Entries, now: datetime) -> tuple[Entries, str]:
     if len(entries.reminders) >= MOST_ENTRIES:
         raise _Refused(f"There are already {MOST_ENTRIES} reminders. Cancel some first.")
-    reminder = Reminder(request.at.astimezone(UTC), request.about[:200])
+    reminder = Reminder(utc(request.at), request.about[:200])
     after = msgspec.structs.replace(entries, reminders=(*entries.reminders, reminder))
     when = say_moment(request.at, now)
     if not request.about:
@@ -190,7 +192,7 @@ def _list(entries: Entries, now: datetime) -> str:
     if not entries.reminders:
         return "There are no reminders."
     told = [
-        f"{say_moment(one.at.astimezone().replace(tzinfo=None), now)}: {one.about or 'alarm'}"
+        f"{say_moment(local(one.at), now)}: {one.about or 'alarm'}"
         for one in sorted(entries.reminders, key=lambda one: one.at)
     ]
     return f"{'. '.join(part[0].upper() + part[1:] for part in told)}."

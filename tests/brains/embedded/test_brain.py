@@ -446,22 +446,6 @@ def asked(brain: EmbeddedBrain, chat: ScriptedChat, past: Sequence[PastTurn], wo
     return chat.prompts[-1]
 
 
-def test_a_question_about_food_ends_with_the_allergies_that_the_user_told(brain: Scripted) -> None:
-    past = past_turns("Hi. My aunt Rosa is allergic to eggs.", "Who wrote Faust?")
-    question = "Can I bake her an omelette?"
-    prompt = asked(brain.brain, brain.chat, past, question)
-    assert prompt.endswith(f"{question}\n(Remember: My aunt Rosa is allergic to eggs.){ASK}")
-    # It stays with the question, so the model goes on where it was.
-    later = (*past, PastTurn(question, question, (Token("No."),)))
-    assert asked(brain.brain, brain.chat, later, "Why is that?").startswith(
-        f"{prompt}No.<|im_end|>"
-    )
-    for other in ("Who wrote Faust?", "Is Rosa older than I am?"):
-        assert asked(brain.brain, brain.chat, past, other).endswith(f"{other}{ASK}")
-    nobody = past_turns("My aunt Rosa likes eggs.", "Is somebody allergic to eggs?")
-    assert asked(brain.brain, brain.chat, nobody, question).endswith(f"{question}{ASK}")
-
-
 def test_each_reply_of_a_model_that_would_think_first_opens_with_no_thoughts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,6 @@ from voxtui.brains.prompting import (
     examples,
     instruction,
     until_repeated,
-    with_reminder,
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
@@ -287,13 +286,7 @@ class EmbeddedBrain:
         return self._replies
 
     def _prompt(self, past: Past, words: str, manner: Manner = AS_CONFIGURED) -> str:
-        texts = [turn.user_text for turn in past]
-        if manner.instruction is None and self._examples:
-            texts = [with_reminder(text, texts[:place]) for place, text in enumerate(texts)]
-        said = [
-            (after_clock(turn.clock, text), turn.reply_text)
-            for turn, text in zip(past, texts, strict=True)
-        ]
+        said = [(after_clock(turn.clock, turn.user_text), turn.reply_text) for turn in past]
         if manner.instruction is None:
             said = [*self._examples, *said]
         front = self._instruction if manner.instruction is None else manner.instruction
@@ -301,8 +294,6 @@ class EmbeddedBrain:
 
     def _question(self, past: Past, words: str, manner: Manner) -> str:
         """Return the prompt for a reply to the complete `words`."""
-        if manner.instruction is None and self._examples:
-            words = with_reminder(words, [turn.user_text for turn in past])
         return self._prompt(past, words, manner) + ASK + self._opening
 
     def _most_tokens(self, manner: Manner) -> int:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from voxtui.dialogue.abilities import ability
-from voxtui.dialogue.sentences import plain_words, sentence
+from voxtui.skills.abilities import ability
+from voxtui.skills.sentences import plain_words, sentence
 
 if TYPE_CHECKING:
     from voxtui.settings.schema import Config, VadConfig
