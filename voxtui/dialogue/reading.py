@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from voxtui.dialogue.events import Event, Notice, Reading
-from voxtui.dialogue.given import GivenText, estimated_tokens, fit
+from voxtui.dialogue.given import GivenText, fit, tokens_given
 from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Manner, Past, TurnRequest
 from voxtui.dialogue.parts import Parts
@@ -60,7 +60,7 @@ class PastReader:
 
     def give(self, given: GivenText) -> None:
         """Add what fits of a text to the history, and say what does not."""
-        used = sum(estimated_tokens(turn.user_text) for turn in self._history.past if turn.given)
+        used = tokens_given(self._history.past)
         most = self._parts.config.input.tokens(self._parts.brain_name)
         kept, said = fit(given, most - used)
         if kept is not None:
