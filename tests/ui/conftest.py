@@ -180,7 +180,9 @@ async def screen(
     parts=None,
     given=(),
 ) -> AsyncIterator[Screen]:
-    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, parts, given=given)
+    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, parts)
+    for text in given:
+        app.controls.give(text)
     engine = app.controls.engine
     assert isinstance(engine, ScriptedEngine)
     async with app.run_test(size=size) as pilot:

@@ -59,7 +59,7 @@ class Reload:
 
 
 async def entries(s: Screen) -> list[Entry]:
-    return [*await s.app.menu.devices(), *s.app.menu.entries()]
+    return [*await s.app.menu.devices(), *s.app.commands(), *s.app.menu.entries()]
 
 
 async def titles(s: Screen) -> list[str]:

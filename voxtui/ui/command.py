@@ -28,8 +28,9 @@ def run(config: Config, given: Sequence[GivenText] = ()) -> int:
             sample_clips(),
             clip_opener(config),
             part_makers(),
-            given=given,
         )
+        for text in given:
+            app.controls.give(text)
         app.event_display.device_offset = device_offset
         try:
             app.run()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from textual.message import Message
 from textual.timer import Timer
 
 from voxtui.dialogue.data import TYPED, Utterance
@@ -32,10 +33,10 @@ PANEL_WAITS_SECONDS = 0.5
 class Turns:
     """The view of the newest turn, and the marks that the panel follows."""
 
-    def __init__(
-        self, transcript: Transcript, panel: LatencyPanel, show_rest: Callable[[], object]
-    ) -> None:
-        """`show_rest` paints what waited for the first words."""
+    class RestIsDue(Message):
+        """The first words did not come in time: what waited for them is to be painted."""
+
+    def __init__(self, transcript: Transcript, panel: LatencyPanel) -> None:
         self.view: TurnView | None = None
         self.marks: Marks | None = None
         """of the turn in progress"""
@@ -48,7 +49,6 @@ class Turns:
         self._selected: int | None = None
         self.transcript = transcript
         self.panel = panel
-        self._show_rest = show_rest
         self._lead = PlaybackLead()
         """of the turn in progress"""
         self._replaces: int | None = None
@@ -127,13 +127,17 @@ class Turns:
         if self.view:
             self.view.expect_reply()
         self._words_due = time.monotonic() + PANEL_WAITS_SECONDS
-        self._words_first = self.transcript.set_timer(WORDS_FIRST_SECONDS, self.paint_rest)
+        self._words_first = self.transcript.set_timer(WORDS_FIRST_SECONDS, self._stop_waiting)
 
-    def paint_rest(self) -> None:
+    def wait_no_more(self) -> None:
+        """Let everything be painted again."""
         if self._words_first is not None:
             self._words_first.stop()
             self._words_first = None
-        self._show_rest()
+
+    def _stop_waiting(self) -> None:
+        self.wait_no_more()
+        self.transcript.post_message(self.RestIsDue())
 
     def stop_waiting_for_words(self) -> None:
         """Let the panel show marks before the first words are painted."""
