@@ -24,10 +24,7 @@ WRAPPED_ENTRIES = 200
 
 
 class Transcript(DrawnEntries, can_focus=True):
-    """Entries from top to bottom, the newest in view. A short conversation stands at the bottom.
-
-    The cost of a change depends on what is in view, not on the length of the conversation.
-    """
+    """The entries of the welcome, then of the turns. Up, Down and the mouse select a turn."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "step(-1)", show=False),
