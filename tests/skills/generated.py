@@ -1,9 +1,10 @@
 """Sentences with answers that Python computes by itself: fractions, decimal, datetime, zoneinfo.
-# ruff: noqa: E501
 
 Written before the rules of November 2026 and not changed to suit them. Each sentence is `right`,
 `silent` (no answer, or a question back) or `wrong`.
 """
+
+# ruff: noqa: E501 - the sentences stand one beside the other
 
 from __future__ import annotations
 
