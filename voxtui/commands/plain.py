@@ -46,7 +46,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.marks import Mark, Outcome, Turn
+from voxtui.dialogue.marks import NO_WORDS, Mark, Outcome, Turn
 from voxtui.errors import ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.records.device_offset import device_offset
 from voxtui.records.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
@@ -293,6 +293,8 @@ class Plain:
                 self._refuse(turn.error or "The turn failed.")
             case Outcome.CANCELLED if not turn.reply:
                 self._status("Dropped.")
+            case Outcome.ANSWERED if not turn.reply.strip():
+                self._complain(NO_WORDS)
             case _:
                 self._end_reply()
 

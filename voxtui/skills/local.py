@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -15,6 +14,8 @@ from voxtui.dialogue.safe_skills import log_failure
 from voxtui.errors import InputError
 
 if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
     from voxtui.dialogue.interfaces import SkillRequest
     from voxtui.skills.kept import Entries, Reminder, Timer
 
@@ -49,7 +50,7 @@ class LocalSkills:
         self.now = now
         self._retry = ""
         """the request that the user's next words complete"""
-        self._lock: int | None = None
+        self._lock: BaseFileLock | None = None
         """held by the one process that rings"""
         self._entries = Entries()
         self._seen: object = (None, None)
@@ -71,7 +72,7 @@ class LocalSkills:
             self._thread.join(CLOSE_SECONDS)
         lock, self._lock = self._lock, None
         if lock is not None:
-            os.close(lock)
+            lock.release()
 
     def answer(self, request: SkillRequest) -> str | None:
         """Return the answer to the user's words, or None. See Skills."""
@@ -118,7 +119,7 @@ class LocalSkills:
             return False
         lock = self._kept.try_to_ring()
         if lock is not None:
-            os.close(lock)
+            lock.release()
         return lock is not None
 
     # Runs on the thread of the skills.

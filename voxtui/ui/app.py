@@ -49,7 +49,6 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.given import GivenText
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
-from voxtui.errors import strip_control_characters
 from voxtui.records.metrics import DeviceOffset
 from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
@@ -62,6 +61,7 @@ from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu import MICROPHONE, SETTINGS, Menu
 from voxtui.ui.palette import Entry
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
+from voxtui.ui.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk import Talk
 from voxtui.ui.talkbar import TalkBar
@@ -303,7 +303,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case Notice(text, "error"):
                 self.status.show_problem(text)
             case Notice(text, severity):
-                self._explained = True
+                self._explained |= severity != "information"
                 self.tell(text, severity)
             case Remark(sentence):
                 self.transcript.add_line("!", sentence)
@@ -401,6 +401,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         here = len(self.screen_stack) == 1
         match event:
             case events.Key(is_forwarded=False) if here and self.main.talks(event):
+                self.main.give_pasted()
                 self.talk.press(event.time, isinstance(event, Key) and event.repeated)
                 return
             case events.Key(is_forwarded=False, key=key) if (
@@ -410,10 +411,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case events.Key(is_forwarded=False) if here and await self.main.take_key(event):
                 return
             case events.Paste(is_forwarded=False):
-                event.text = strip_control_characters(" ".join(event.text.splitlines()))
                 if here:
-                    self.bar.write(event.text)
+                    self.main.take_paste(event)
                     return
+                event.text = joined_lines(event.text[:FIELD_CHARACTERS])
             case _:
                 pass
         await super().on_event(event)

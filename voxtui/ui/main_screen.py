@@ -15,16 +15,27 @@ from voxtui.commands.text import clipboard_text
 from voxtui.controls.engine import Refused, Severity
 from voxtui.controls.local import LocalControls
 from voxtui.dialogue.events import Event, Notice, State
-from voxtui.dialogue.given import GivenText
+from voxtui.dialogue.given import GivenText, estimated_tokens
 from voxtui.errors import InputError, ModelMissing, VoxtuiError
 from voxtui.slash_commands import number, parse
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.menu import CONVERSATION
 from voxtui.ui.palette import Entry
+from voxtui.ui.pasted import (
+    FIELD_CHARACTERS,
+    FIELD_LINES,
+    PastedTexts,
+    PastedView,
+    at_least_tokens,
+    joined_lines,
+    pasted_lines,
+    too_long,
+)
 from voxtui.ui.startup import Samples
 from voxtui.ui.status import Status
 from voxtui.ui.talk import Talk
 from voxtui.ui.talkbar import TalkBar
+from voxtui.ui.terminal.keyboard import Paste
 from voxtui.ui.terminal.painting import SteppedScreen
 from voxtui.ui.turns import Turns
 
@@ -83,7 +94,7 @@ class MainScreen(SteppedScreen):
         """Write, send or edit. Return False if `key` does none of it."""
         if key.character is not None and key.is_printable:
             self._bar.write(key.character)
-        elif key.key in ENTER and self._bar.typing:
+        elif key.key in ENTER and (self._bar.typing or self._bar.pasted.waiting):
             corrected = self._bar.corrected
             await self._send(self._bar.take(), corrected)
         else:
@@ -92,6 +103,7 @@ class MainScreen(SteppedScreen):
 
     @on(TalkBar.Held)
     def _mouse_down(self, event: TalkBar.Held) -> None:
+        self.give_pasted()
         self._talk.mouse_down(event.time)
 
     @on(TalkBar.LetGo)
@@ -138,6 +150,35 @@ class MainScreen(SteppedScreen):
     def action_type(self) -> None:
         self._bar.write("/")
 
+    def take_paste(self, paste: events.Paste) -> None:
+        """Fold a long paste, write a short one into the field, and refuse one that does not fit."""
+        bar = self._bar
+        if not isinstance(paste, Paste):  # typed by a program
+            bar.write(joined_lines(paste.text))
+            return
+        most, room = self._controls.text_room
+        left = room - bar.pasted.tokens
+        tokens = at_least_tokens(paste.characters)
+        if tokens <= left:  # else it is too long to be looked at
+            text = pasted_lines(paste.text)
+            folded = text.count("\n") >= FIELD_LINES or paste.characters > FIELD_CHARACTERS
+            if not folded or bar.corrected is not None:
+                bar.write(joined_lines(text))
+                return
+            if (tokens := estimated_tokens(text)) <= left:
+                bar.paste(text, room, self._status.tokens_per_second)
+                return
+        self._tell(too_long(paste.characters, tokens, left, most), "warning")
+
+    def give_pasted(self) -> None:
+        """Add the pasted texts to the conversation."""
+        for text in self._bar.pasted.take():
+            self._controls.give(text)
+
+    @on(PastedTexts.Opened)
+    def _open_pasted(self) -> None:
+        self._program.push_screen(PastedView(self._bar.pasted.newest))
+
     def leave_field(self) -> None:
         self._bar.close_field()
         self._transcript.focus()
@@ -150,15 +191,21 @@ class MainScreen(SteppedScreen):
         self.offer_keys()
         # A slash begins a command, and a correction follows another history than the newest.
         ahead = self._bar.corrected is None and not event.value.startswith("/")
+        ahead = ahead and not self._bar.pasted.waiting  # it is not in the history yet
         self._controls.typing(event.value if ahead else "")
 
     async def _send(self, text: str, corrected: int | None) -> None:
         """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
-        if not (text := text.strip()):
-            self.action_mend()
-            return
+        text = text.strip()
         try:
             command = parse(text)
+            if command is None and self._bar.pasted.waiting:
+                self.give_pasted()
+                if not text:
+                    return
+            elif not text:
+                self.action_mend()
+                return
             if command is None and corrected is not None:
                 self._correct(corrected, text)
             elif command is None:
