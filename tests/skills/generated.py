@@ -452,6 +452,7 @@ FIGURE = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 
 def spoken_number(sentence: str) -> Fraction | None:
     """Return the last number of an answer: the result."""
+    sentence = re.sub(r"(is|are|about) minus ", r"\1 -", sentence)
     power = re.search(r"(-?\d+(?:\.\d+)?) times 10 to the power of (minus )?(\d+)", sentence)
     if power:
         exponent = int(power[3]) * (-1 if power[2] else 1)

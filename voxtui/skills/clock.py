@@ -11,12 +11,14 @@ from voxtui.skills.days import (
     DAY,
     FEAST,
     MONTHS,
+    WEEKDAY,
     WEEKDAYS,
+    YEAR,
     Ambiguous,
     read_day,
     say_day,
 )
-from voxtui.skills.hours import CLOCK, read_moment, say_time
+from voxtui.skills.hours import CLOCK, read_moment, say_time, utc
 from voxtui.skills.meaning import Fact, Question
 from voxtui.skills.spans import say_span
 from voxtui.skills.words import ordinal
@@ -133,30 +135,27 @@ def _since(found: re.Match[str], now: datetime) -> Fact | None:
 
 
 def _between(found: re.Match[str], now: datetime) -> Fact | None:
-    second = read_day(found["second"], now.date())
+    today = now.date()
+    first, second = (read_day(found[name], today) for name in ("first", "second"))
+    if re.fullmatch(_NTH_ONLY, found["first"], re.IGNORECASE) and second is not None:
+        number = re.sub(r"\D", "", found["first"])
+        first = read_day(f"{number} {MONTHS[second.month - 1]} {second.year}", today)
+    if first is None or second is None:
+        return None
+    if re.fullmatch(WEEKDAY, found["second"], re.IGNORECASE):
+        second = read_day(found["second"], first)  # the next one after the first day
+    elif second < first and not re.search(rf"{YEAR}$|day$", found["second"], re.IGNORECASE):
+        second = read_day(found["second"], first)  # a date without a year
     if second is None:
         return None
-    if re.fullmatch(_NTH_ONLY, found["first"], re.IGNORECASE):
-        number = re.sub(r"\D", "", found["first"])
-        first = read_day(f"{number} {MONTHS[second.month - 1]} {second.year}", now.date())
-    else:
-        first = read_day(found["first"], now.date())
-    if first is None:
-        return None
-    if second < first:
-        try:
-            second = second.replace(year=second.year + 1)
-        except ValueError:
-            return None  # 29 February
-    days = (second - first).days
-    today = now.date()
+    days = abs((second - first).days)
     between = f"between {say_day(first, today)} and {say_day(second, today)}"
     return Fact("days", days, f"{_days(days)} {between}.")
 
 
 def _until_time(found: re.Match[str], now: datetime) -> Fact:
     moment = read_moment(found["clock"], now)
-    seconds = (moment - now) // timedelta(seconds=1)
+    seconds = (utc(moment) - utc(now)) // timedelta(seconds=1)
     sentence = f"It is {say_span(seconds)} until {say_time(moment)}."
     return Fact("seconds", seconds, sentence)
 

@@ -159,7 +159,7 @@ def _evaluate(tokens: list[str]) -> Fraction:
             if not rest or rest.pop() != ")":
                 raise _Unclear
             return value
-        if not token or not token[0].isdigit():
+        if not token or not token.isascii() or not token[0].isdigit():
             raise _Unclear
         return Fraction(token)
 

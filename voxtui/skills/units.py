@@ -49,7 +49,7 @@ volume  floz       0.0295735295625   US_fluid_ounce US_fluid_ounces fluid_ounce 
 volume  pint       0.473176473       US_pint        US_pints        pint pints
 volume  quart      0.946352946       US_quart       US_quarts       quart quarts
 volume  gallon     3.785411784       US_gallon      US_gallons      gallon gallons
-speed   km/h   5/18     kilometre_per_hour kilometres_per_hour kilometers_per_hour km_/_h kph kmh
+speed   km/h   5/18     kilometre_per_hour kilometres_per_hour kilometers_per_hour km/h kph kmh
 speed   mph    0.44704  mile_per_hour      miles_per_hour      mph
 speed   m/s    1        metre_per_second   metres_per_second   meters_per_second
 speed   knot   463/900  knot               knots

@@ -187,8 +187,8 @@ def figure(value: Fraction) -> tuple[str, bool]:
         if size >= MOST_DIGITS or size < -6:
             text = f"{exact:.2e}"
             digits, _, power = text.partition("e")
-            said = f"{digits.rstrip('0').rstrip('.')} times 10 to the {int(power)}"
-            return said.replace("the -", "the minus "), Fraction(Decimal(text)) == value
+            said = f"{digits.rstrip('0').rstrip('.')} times 10 to the power of {int(power)}"
+            return said.replace("of -", "of minus "), Fraction(Decimal(text)) == value
         short = exact.quantize(Decimal("0.001"), ROUND_HALF_UP)
         if Fraction(short) != value:
             places = Decimal("0.01") if size >= 0 else Decimal(1).scaleb(size - 2)
