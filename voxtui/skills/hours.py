@@ -96,7 +96,8 @@ def _after(span: str, rest: str, now: datetime) -> datetime:
     # A day ends at the same time on the clock, also in the nights when the clock changes.
     days = int(seconds // 86_400) if re.search(r"\b(?:day|week)s?\b", span) else 0
     if not rest:
-        return local(utc(now + timedelta(days)) + timedelta(seconds=float(seconds - 86_400 * days)))
+        begun = now + timedelta(days) if days else now
+        return local(utc(begun) + timedelta(seconds=seconds - 86_400 * days))
     if seconds % 86_400:
         raise Ambiguous("When exactly?")
     wanted = _Wanted(now.date() + timedelta(days))
@@ -204,8 +205,8 @@ def utc(local: datetime) -> datetime:
 def local(moment: datetime) -> datetime:
     """Return an aware time as a naive local one; at the ends of the calendar without a zone."""
     try:
-        return moment.astimezone().replace(tzinfo=None)
-    except (OverflowError, ValueError):
+        return datetime.fromtimestamp(moment.timestamp())  # which tells the two times of a night
+    except (OverflowError, OSError, ValueError):
         return moment.replace(tzinfo=None)
 
 

@@ -34,7 +34,8 @@ _WITHOUT_TIME = re.compile(
     re.IGNORECASE,
 )
 _CONDITION = re.compile(
-    r"\b(?:every|each|daily|weekly|whenever|next time|when|once|until|unless|if|another|list|again)\b"
+    r"\b(?:every|each|daily|weekly|whenever|next time|when|once|until|unless|if|another|list"
+    r"|again)\b"
 )
 """With one of these in it, a reminder comes more than once, or at no certain time."""
 _LISTED = (
@@ -43,7 +44,8 @@ _LISTED = (
 )
 _LIST = re.compile(
     rf"(?:what is (?:now |currently )?on {_LISTED}|what are (?:in )?{_LISTED}"
-    rf"|(?:list|show|read|repeat|go through|check|see)(?: me| back| out)* {_LISTED}(?: back)?(?: to me)?"
+    rf"|(?:list|show|read|repeat|go through|check|see)(?: me| back| out)* {_LISTED}(?: back)?"
+    rf"(?: to me)?"
     rf"|what (?:do i have|did i put) (?:on|in) {_LISTED}|(?:{_LISTED})(?<!alarms)(?<!the reminder)"
     r"|(?:what|which) (?:reminders|alarms) (?:do i have|are set|are there|have i(?: set| got)?)"
     r"|(?:list|show|read)(?: me)? (?:all )?(?:my |the )?(?:reminders|alarms)"

@@ -22,8 +22,9 @@ _ASKED = re.compile(
 _ENDING = re.compile(r" (?:equals?|makes?|is|in total|=)$")
 _MONEY = r"(?: (?P<unit>euros?|dollars?|pounds?|cents?|francs?|yen|people|grams?))?"
 _PERCENT = re.compile(
-    rf"(?:an? )?(?P<a>{_N}) (?:%|percent) (?P<how>of|off|off of|tip on|tip of|tip for) (?P<b>{_N}){_MONEY}"
-)  # fmt: skip
+    rf"(?:an? )?(?P<a>{_N}) (?:%|percent) (?P<how>of|off|off of|tip (?:on|of|for)) (?P<b>{_N})"
+    rf"{_MONEY}"
+)
 
 _PHRASES = tuple(
     (re.compile(pattern), replacement)
@@ -56,7 +57,7 @@ _WORDS = (
 _EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?= |$)[-+*/^()²³ ]*)+")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/^()²³]")
 _CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
-"""`3 - 2` and `16 / 9` alone may be a score or a ratio. With a word or one of these they are sums."""
+"""`3 - 2` and `16 / 9` alone may be a score or a ratio. With one of these they are sums."""
 
 _POWERS = "^²³"
 

@@ -71,8 +71,8 @@ _MORE = re.compile(r"\b(?:another|extra|additional|more) ", re.IGNORECASE)
 
 _SET = (
     r"(?:(?:please )?(?:set|start|begin|create|make|run|launch|add|give me|get|get me|put on|i need"
-    r"|i want|i would like|i (?:really )?need to set|i must set|i gotta (?:set|have)|let's (?:set|get)"
-    r"|lets (?:set|get)|let us have|set up|start up)(?: up)? )"
+    r"|i want|i would like|i (?:really )?need to set|i must set|i gotta (?:set|have)"
+    r"|let's (?:set|get)|lets (?:set|get)|let us have|set up|start up)(?: up)? )"
 )
 _NO_NAMES = (
     r"(?!(?:an?|the|my|your|his|her|their|this|that|i|you|he|she|it|we|they|who|what|why|how|when"

@@ -34,20 +34,20 @@ _SHORT = (
     (re.compile(r"\b(i)'ll need\b", re.IGNORECASE), r"\1 need"),
     (re.compile(r"\bo'clock\b", re.IGNORECASE), ""),
     (re.compile(r"\bper cent\b", re.IGNORECASE), "percent"),
-    (re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d,])"), lambda found: found[1].replace(",", "")),
     (re.compile(r"(?<![\w.])\.(?=\d)"), "0."),
     (re.compile(r"\$ ?(\d[\d.]*\d|\d)"), r"\1 dollars"),
     (re.compile(r"€ ?(\d[\d.]*\d|\d)"), r"\1 euros"),
     (re.compile(r"£ ?(\d[\d.]*\d|\d)"), r"\1 pounds"),
     (re.compile(r"(?<=\d) ?° ?([CF])\b"), r" degrees \1"),
     (re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])|(?<=\d)-(?=[^\W\d_])"), " "),
-    (re.compile(r"(?<=\d)(?=(?:am|pm|km|kg|cm|mm|ml|mi|lbs?|oz|ft|min|h|m|g|l)\b)", re.IGNORECASE), " "),
+    (re.compile(r"(?i)(?<=\d)(?=(?:am|pm|km|kg|cm|mm|ml|mi|lbs?|oz|ft|min|h|m|g|l)\b)"), " "),
     (re.compile(r"(?<=\d)%"), " %"),
     (re.compile(r"(?<=[^\W\d_])[.?!;:]+(?=\s)|[,;:…\"“”]+(?=\s|$)|(?<=\s)[\"“”]"), " "),
     (re.compile(r"(?<=[^\W\d_])[!.?]+\s*$|(?<=[\d)=%])[.?]+\s*$"), ""),
     (re.compile(r"\ban? (?=(?:hundred|thousand|million|billion)\b)", re.IGNORECASE), "one "),
 )  # fmt: skip
 
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?")
 _PLAIN = re.compile(r"\d+(?:\.\d+)?|[-+*/%()×÷^=]")
 _SIGNED = re.compile(r"[\d.+*/^()×÷=-]*[+*×÷^()=][\d.+*/^()×÷=-]*|-\d+(?:\.\d+)?")
@@ -57,7 +57,8 @@ _BEFORE = re.compile(
     r"(?:(?:hey|hi|hello|ok|okay|so|well|and|now|um|uh|please|vox) )*"
     r"(?:(?:can|could|would|will) (?:you|u) (?:please )?)?(?:please )?"
     r"(?:i (?:need|want|would like) you to |help me |go ahead and )?"
-    r"(?:(?:tell|give) me |do you know |let me know |i (?:would like|want|need|wanna) (?:to )?know )?",
+    r"(?:(?:tell|give) me |do you know |let me know "
+    r"|i (?:would like|want|need|wanna) (?:to )?know )?",
     re.IGNORECASE,
 )
 _AFTER = re.compile(r"(?: (?:please|thanks|thank you|for me|vox))+$", re.IGNORECASE)
@@ -68,6 +69,7 @@ def normalise(sentence: str) -> str:
 
     Letters keep their case. `2nd` stays an ordinal.
     """
+    sentence = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), sentence)
     for pattern, replacement in _SHORT:
         sentence = pattern.sub(replacement, sentence)
     chunks: list[str] = []
