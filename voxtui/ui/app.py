@@ -17,11 +17,11 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.message import Message
 
-from voxtui.controls.clips import OpenClip
-from voxtui.controls.engine import ControlEvent, MakeEngine
-from voxtui.controls.local import LocalControls, PartMakers
 from voxtui.dialogue.events import Died, State
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.timestamps import Milestone, Timestamps
+from voxtui.session.clip_player import OpenClip
+from voxtui.session.local_session import Factories, LocalSession
+from voxtui.session.user_session import MakeEngine, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
@@ -44,7 +44,7 @@ from voxtui.ui.terminal.terminal_app import TerminalApp
 from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
 from voxtui.ui.themes import AUTO, AVAILABLE, theme_named
 from voxtui.ui.timers import Timers
-from voxtui.ui.turns import Turns
+from voxtui.ui.turn_views import TurnViews
 
 TICK_SECONDS = 1 / 20
 
@@ -59,9 +59,9 @@ class EventsWaiting(Message):
 class Shown(Message):
     """The first word of a reply has been painted, as its marks say."""
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, timestamps: Timestamps) -> None:
         super().__init__()
-        self.marks = marks
+        self.timestamps = timestamps
 
 
 class VoxtuiApp(TerminalApp, inherit_bindings=False):
@@ -80,7 +80,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         config: Config,
         clips: Sequence[tuple[str, Path]] = (),
         open_clip: OpenClip | None = None,
-        parts: PartMakers | None = None,
+        factories: Factories | None = None,
     ) -> None:
         # Before anything is styled, because a change would style everything once more.
         self.set_reactive(App.theme, theme_named(config.ui.theme))
@@ -90,15 +90,15 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             lambda: self.post_message(EventsWaiting()),
             lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call),
         )
-        self.controls = LocalControls(
-            make_engine, self._events.put, config, clips, open_clip, parts
+        self.controls = LocalSession(
+            make_engine, self._events.put, config, clips, open_clip, factories
         )
         self.transcript = Transcript()
         self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
         self.timers = Timers()
         self.bar = TalkBar()
         self.talk = Talk(self.controls, self.bar)
-        self.turns = Turns(self.transcript, self.panel)
+        self.turns = TurnViews(self.transcript, self.panel)
         self.status = Status(self.controls, self.talk, self.turns)
         self.keys = bindings(config.ui)
         self._bindings = BindingsMap(key for key in self.keys if key.action.startswith("app."))
@@ -176,7 +176,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             self.take_event(event)
         self._keep_pace()
 
-    def take_event(self, event: ControlEvent) -> None:
+    def take_event(self, event: UserSessionEvent) -> None:
         """Follow what the engine reports, and show it."""
         if self._is_taken_down and not isinstance(event, Died):
             return
@@ -191,17 +191,17 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def post_display_hook(self) -> None:
         """Write the time of the first word once the output thread has written this frame."""
-        if (marks := self.turns.painted()) is None:
+        if (timestamps := self.turns.painted()) is None:
             return
-        self.when_written(partial(self._first_shown, marks))
+        self.when_written(partial(self._first_shown, timestamps))
         self.wait_written()
 
-    def _first_shown(self, marks: Marks, at: float) -> None:
-        marks.mark(Mark.FIRST_SHOWN, at)
-        self.post_message(Shown(marks))
+    def _first_shown(self, timestamps: Timestamps, at: float) -> None:
+        timestamps.record(Milestone.FIRST_SHOWN, at)
+        self.post_message(Shown(timestamps))
 
     def on_shown(self, shown: Shown) -> None:
-        self.turns.first_shown(shown.marks)
+        self.turns.first_shown(shown.timestamps)
 
     def tick(self) -> None:
         """Show values that change without events: the level, the marks, the seconds of speech."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from textual import on
 
-from voxtui.commands.text import clipboard_text
-from voxtui.controls.engine import Refused
-from voxtui.dialogue.given import GivenText
+from voxtui.commands.text_input import clipboard_text
+from voxtui.dialogue.attachments import Attachment
 from voxtui.errors import InputError, VoxtuiError
+from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.menu import CONVERSATION
@@ -46,7 +46,7 @@ class MainScreen(PromptScreen):
                 self.action_edit(command[1])
             elif not await self.program.run_action(command[0], self):
                 await self.program.run_action(command[0])
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         self.talk.follow()
 
@@ -59,11 +59,11 @@ class MainScreen(PromptScreen):
     def _paste(self) -> None:
         """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
         try:
-            given = GivenText("the clipboard", clipboard_text())
-            self.program.call_from_thread(self.controls.give, given)
+            attachment = Attachment("the clipboard", clipboard_text())
+            self.program.call_from_thread(self.controls.attach, attachment)
         except InputError as error:
             self.program.call_from_thread(self.status.show_problem, str(error))
-        except Refused as refused:
+        except NotAllowed as refused:
             self.program.call_from_thread(self._refuse, refused)
 
     # Actions.
@@ -94,7 +94,7 @@ class MainScreen(PromptScreen):
     def action_undo(self) -> None:
         try:
             self.controls.undo()
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         else:
             self.transcript.restore()
@@ -106,7 +106,7 @@ class MainScreen(PromptScreen):
         """Answer `text` in place of `turn`; if that is refused, let it be edited again."""
         try:
             self.controls.correct(turn, text)
-        except Refused:
+        except NotAllowed:
             self.bar.correct(turn, text)
             raise
 
@@ -121,7 +121,7 @@ class MainScreen(PromptScreen):
                 self._correct(turn, text)
             else:
                 self.bar.correct(turn, words)
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         self.offer_keys()
 
@@ -168,7 +168,7 @@ class MainScreen(PromptScreen):
         """Save the session. Runs on a thread of its own, because a disk may be slow."""
         try:
             place = self.controls.save()
-        except Refused as refused:
+        except NotAllowed as refused:
             self.program.call_from_thread(self._refuse, refused)
         except InputError as error:
             self.program.call_from_thread(self.status.show_problem, str(error))
@@ -193,7 +193,7 @@ class MainScreen(PromptScreen):
         """Call `act`; show the sentence if it is refused."""
         try:
             act()
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         except VoxtuiError as error:  # the models' files were not even found
             self.status.show_failed(error)

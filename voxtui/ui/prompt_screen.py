@@ -9,10 +9,10 @@ from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.widgets import Input
 
-from voxtui.controls.engine import Refused
-from voxtui.controls.local import LocalControls
+from voxtui.dialogue.attachments import estimated_tokens
 from voxtui.dialogue.events import State
-from voxtui.dialogue.given import estimated_tokens
+from voxtui.session.local_session import LocalSession
+from voxtui.session.user_session import NotAllowed
 from voxtui.ui.pasted import (
     FIELD_CHARACTERS,
     FIELD_LINES,
@@ -28,7 +28,7 @@ from voxtui.ui.talk import Talk
 from voxtui.ui.talkbar import TalkBar
 from voxtui.ui.terminal.keyboard import Paste
 from voxtui.ui.terminal.painting import SteppedScreen
-from voxtui.ui.turns import Turns
+from voxtui.ui.turn_views import TurnViews
 
 ENTER = ("enter", "ctrl+j")
 """Carriage return, and the line feed of a program that types."""
@@ -43,9 +43,9 @@ class PromptScreen(SteppedScreen):
     def __init__(
         self,
         keys: Sequence[Binding],
-        controls: LocalControls,
+        controls: LocalSession,
         talk: Talk,
-        turns: Turns,
+        turns: TurnViews,
         status: Status,
     ) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class PromptScreen(SteppedScreen):
         self.status.show_state()
         self.offer_keys()
 
-    @on(Turns.RestIsDue)
+    @on(TurnViews.RestIsDue)
     def _show_rest(self) -> None:
         self.show_state()
 
@@ -183,7 +183,7 @@ class PromptScreen(SteppedScreen):
     def give_pasted(self) -> None:
         """Add the pasted texts to the conversation."""
         for text in self.bar.pasted.take():
-            self.controls.give(text)
+            self.controls.attach(text)
 
     @on(PastedTexts.Opened)
     def _open_pasted(self) -> None:
@@ -223,5 +223,5 @@ class PromptScreen(SteppedScreen):
         self.talk.follow()
         return stopped
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: NotAllowed) -> None:
         self.notify(str(refused), severity=refused.severity)

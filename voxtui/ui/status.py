@@ -8,19 +8,19 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from voxtui.controls.local import LocalControls
 from voxtui.dialogue.data import MICROPHONE
-from voxtui.dialogue.events import Loaded, Reading, State
+from voxtui.dialogue.events import Loaded, PrefillProgress, State
 from voxtui.dialogue.level import MONITOR, decibels, diagnose_level
 from voxtui.dialogue.listening import ENDING_SECONDS
 from voxtui.errors import ModelMissing, VoxtuiError
+from voxtui.session.local_session import LocalSession
 from voxtui.ui.banner import Banner
 from voxtui.ui.menu import MICROPHONE as MICROPHONES
 from voxtui.ui.startup import Samples, welcome
 from voxtui.ui.talk import Talk
 from voxtui.ui.talkbar import loudness
 from voxtui.ui.talkkey import Mode
-from voxtui.ui.turns import Turns
+from voxtui.ui.turn_views import TurnViews
 
 LEVEL_SECONDS = 1.0
 """Seconds between two values of the level; each is the loudest since the one before."""
@@ -112,7 +112,7 @@ class MicrophoneLevel:
 class Status:
     """Keeps the widgets around the conversation in step with the controls."""
 
-    def __init__(self, controls: LocalControls, talk: Talk, turns: Turns) -> None:
+    def __init__(self, controls: LocalSession, talk: Talk, turns: TurnViews) -> None:
         self.top = TopLine()
         self.banner = Banner()
         self.samples = Samples(controls.clips.names)
@@ -280,7 +280,7 @@ class Status:
         hint = self._hint()
         self._bar.hint(hint, progress=bool(hint) and hint == self._reading)
 
-    def show_reading(self, reading: Reading) -> None:
+    def show_reading(self, reading: PrefillProgress) -> None:
         """Show how much of a long text the brain has read."""
         self._reading = "" if reading.ended else describe_reading(reading)
         if reading.seconds_left:
@@ -330,6 +330,6 @@ class Status:
         return f"{known}  " if known else ""
 
 
-def describe_reading(reading: Reading) -> str:
+def describe_reading(reading: PrefillProgress) -> str:
     left = "" if reading.seconds_left is None else f", {reading.seconds_left:.0f} s left"
     return f"{reading.done:,} of {reading.total:,} tokens read{left}"

@@ -9,8 +9,8 @@ from functools import partial
 from textual.message import Message
 from textual.timer import Timer
 
-from voxtui.controls.engine import Refused
-from voxtui.controls.local import LocalControls
+from voxtui.session.local_session import LocalSession
+from voxtui.session.user_session import NotAllowed
 from voxtui.ui.talkbar import TalkBar
 from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
 
@@ -21,7 +21,7 @@ class Talk:
     class Changed(Message):
         """Talking or its mode may differ. Comes from the bar."""
 
-    def __init__(self, controls: LocalControls, bar: TalkBar) -> None:
+    def __init__(self, controls: LocalSession, bar: TalkBar) -> None:
         self.bar = bar
         self._controls = controls
         self._key = TalkKey()
@@ -83,7 +83,7 @@ class Talk:
             return
         try:
             self._controls.begin_talking(at)
-        except Refused as refused:
+        except NotAllowed as refused:
             self.bar.notify(str(refused), severity=refused.severity)
         if self._controls.talking is None:  # refused, or it ended what began hands-free
             self._key.abandon()

@@ -20,8 +20,8 @@ from textual.style import Style
 from textual.timer import Timer
 from textual.widget import Widget
 
-from voxtui.ui.conversation.column import Column
-from voxtui.ui.conversation.entry import KINDS, NO_LOOK, Entry, Line, Look
+from voxtui.ui.conversation.line_index import LineIndex
+from voxtui.ui.conversation.paragraph import KINDS, NO_LOOK, Line, Look, Paragraph
 from voxtui.ui.terminal.painting import paint_now
 
 DRAWN_SCREENS = 2
@@ -48,7 +48,7 @@ class DrawnEntries(ScrollView):
 
     def __init__(self) -> None:
         super().__init__()
-        self._column = Column()
+        self._column = LineIndex()
         self._begun = False
         """something was said; until then, `entries` are the welcome"""
         self.look = NO_LOOK
@@ -64,7 +64,7 @@ class DrawnEntries(ScrollView):
         """the number of the marked turn; 0: none"""
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[Paragraph]:
         """The entries from top to bottom."""
         return self._column.entries
 
@@ -192,18 +192,18 @@ class DrawnEntries(ScrollView):
             self.drawn[number] = Strip(segments, width)
         return self.drawn[number]
 
-    def _is_marked(self, entry: Entry, number: int) -> bool:
+    def _is_marked(self, entry: Paragraph, number: int) -> bool:
         """Return whether line `number` of `entry` has the mark of the selected turn."""
         if not entry.turn or entry.turn != self._selected_turn:
             return False
         return not entry.spaced or self._entry(number - 1) is entry  # not the empty line above
 
-    def _entry(self, number: int) -> Entry | None:
+    def _entry(self, number: int) -> Paragraph | None:
         """Return the entry of line `number`; None above and below the conversation."""
         index = self._column.find(number)
         return None if index is None else self.entries[index]
 
-    def _figure(self, number: int, entry: Entry | None, used: int) -> list[Segment]:
+    def _figure(self, number: int, entry: Paragraph | None, used: int) -> list[Segment]:
         """Return the figure of line `number`, moved right beside `used` cells of text."""
         if entry is None or entry.figure is None or not entry.lines:
             return []
@@ -273,12 +273,12 @@ class DrawnEntries(ScrollView):
             self._wrapping.stop()
         self._wrapping = self.set_timer(WRAP_PAUSE_SECONDS, self._wrap_more)
 
-    def in_view(self) -> Sequence[Entry]:
+    def in_view(self) -> Sequence[Paragraph]:
         """Return the entries in view."""
         top = 0 if self._space_above() else self.scroll_offset.y
         return self._column.between(top, top + self.scrollable_content_region.height)
 
-    def _show_lines(self, entry: Entry, first: int, before: Sequence[Line]) -> None:
+    def _show_lines(self, entry: Paragraph, first: int, before: Sequence[Line]) -> None:
         """Draw the lines of `entry` from `first` on that differ from `before`."""
         index = self._column.index(entry)
         if index is None:

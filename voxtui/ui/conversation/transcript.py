@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.message import Message
 
 from voxtui.ui.conversation.drawn_entries import DrawnEntries
-from voxtui.ui.conversation.entry import Entry, Figure
+from voxtui.ui.conversation.paragraph import Figure, Paragraph
 
 KEPT_ENTRIES = 2500
 """Bounds memory: about a thousand turns. Older entries are dropped."""
@@ -47,7 +47,7 @@ class Transcript(DrawnEntries, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._dropped: list[Entry] = []
+        self._dropped: list[Paragraph] = []
         """the entries that `restore` brings back"""
 
     def show_welcome(self, lines: Sequence[str]) -> None:
@@ -55,14 +55,14 @@ class Transcript(DrawnEntries, can_focus=True):
         if self._begun:
             return
         self.entries[:] = [
-            Entry("head", "", Content(line), muted=i > 0) for i, line in enumerate(lines)
+            Paragraph("head", "", Content(line), muted=i > 0) for i, line in enumerate(lines)
         ]
         for entry in self.entries:
             entry.wrap(self.look, self)
         with self._rearranging():
             pass
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Paragraph) -> None:
         if not self._begun:
             self._begun = True
             self.clear()
@@ -78,16 +78,16 @@ class Transcript(DrawnEntries, can_focus=True):
 
     def add_line(self, label: str, sentence: str) -> None:
         """Add a sentence that neither side said."""
-        self.add(Entry("vox", label, Content(sentence)))
+        self.add(Paragraph("vox", label, Content(sentence)))
 
-    def change(self, entry: Entry, content: Content) -> None:
+    def change(self, entry: Paragraph, content: Content) -> None:
         """Replace the content of `entry`. Draws nothing if the entry was dropped."""
         entry.content = content
         before = entry.lines
         entry.wrap(self.look, self)
         self._show_lines(entry, 0, before)
 
-    def light(self, entry: Entry, lit: int) -> None:
+    def light(self, entry: Paragraph, lit: int) -> None:
         """Draw the first `lit` characters of an unstyled `entry` brighter than the rest."""
         if not entry.muted:
             entry.muted = True
@@ -100,7 +100,7 @@ class Transcript(DrawnEntries, can_focus=True):
             if old != new:
                 self._redraw(self._column.top(index) + i)
 
-    def show_figure(self, entry: Entry, figure: Figure | None) -> None:
+    def show_figure(self, entry: Paragraph, figure: Figure | None) -> None:
         """Show a number at the end of `entry`, in a line of its own if there is no room."""
         entry.figure = figure
         before = entry.lines
@@ -134,19 +134,19 @@ class Transcript(DrawnEntries, can_focus=True):
         if entry is not None and entry.turn and not self.text_selection:
             self.post_message(self.Picked(entry.turn))
 
-    def append(self, entry: Entry, text: str) -> None:
+    def append(self, entry: Paragraph, text: str) -> None:
         """Add unstyled `text` at the end of `entry`. Draws nothing if the entry was dropped."""
         first, before = entry.append(text, self.look, self)
         self._show_lines(entry, first, before)
 
-    def join(self, entries: Sequence[Entry], content: Content) -> None:
+    def join(self, entries: Sequence[Paragraph], content: Content) -> None:
         """Merge `entries` into the first of them, with this content."""
         first, *rest = entries
         first.content = content
         first.wrap(self.look, self)
         self.drop(rest, since=self._column.index(first) or 0)
 
-    def drop(self, entries: Sequence[Entry], since: int = 0) -> None:
+    def drop(self, entries: Sequence[Paragraph], since: int = 0) -> None:
         """Remove `entries`, none of which is before index `since`."""
         gone = {id(entry) for entry in entries}
         with self._rearranging(since):
