@@ -42,7 +42,7 @@ from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.errors import ModelMissing
 from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.talkbar import TalkBar
+from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.terminal.keyboard import KeyboardAnswer
 from voxtui.ui.themes import AUTO, DARK, LIGHT
 

@@ -20,7 +20,7 @@ from voxtui.dialogue.engine import Engine
 from voxtui.session.local_session import Factories
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.menu import LOOK_AGAIN
+from voxtui.ui.menu.menu import LOOK_AGAIN
 
 pytestmark = [pytest.mark.audio, pytest.mark.slow]
 

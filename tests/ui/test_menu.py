@@ -38,8 +38,8 @@ from voxtui.settings.schema import (
     VoxtralBrainConfig,
 )
 from voxtui.settings.sources import load_config
-from voxtui.ui.menu import Choice, part_choices
-from voxtui.ui.palette import Entry
+from voxtui.ui.menu.menu import Choice, part_choices
+from voxtui.ui.menu.palette import Entry
 from voxtui.ui.themes import AUTO, DARK
 
 
@@ -140,7 +140,7 @@ async def test_a_large_download_begins_only_after_a_yes(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 async def test_a_theme_is_previewed_and_left_with_escape(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.palette.PREVIEW_SECONDS", 0.001)
+    monkeypatch.setattr("voxtui.ui.menu.palette.PREVIEW_SECONDS", 0.001)
     async with screen(size=(100, 30)) as s:
         await opened(s, "theme nord")
         await until(s, lambda: s.app.theme == "nord")

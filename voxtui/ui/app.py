@@ -25,26 +25,26 @@ from voxtui.session.user_session import MakeEngine, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
+from voxtui.ui.conversation.turn_views import TurnViews
 from voxtui.ui.event_display import EventDisplay
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.footer import Footer
 from voxtui.ui.help import Help
 from voxtui.ui.keys import bindings, shown
 from voxtui.ui.main_screen import MainScreen
-from voxtui.ui.menu import SETTINGS, Menu
-from voxtui.ui.palette import Entry
+from voxtui.ui.menu.menu import SETTINGS, Menu
+from voxtui.ui.menu.palette import Entry
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
-from voxtui.ui.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.status import LEVEL_SECONDS, Status
-from voxtui.ui.talk import Talk
-from voxtui.ui.talkbar import TalkBar
+from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
+from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.terminal import gc_tuning
 from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
 from voxtui.ui.terminal.terminal_app import TerminalApp
 from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
 from voxtui.ui.themes import AUTO, AVAILABLE, theme_named
 from voxtui.ui.timers import Timers
-from voxtui.ui.turn_views import TurnViews
 
 TICK_SECONDS = 1 / 20
 

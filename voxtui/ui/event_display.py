@@ -12,7 +12,7 @@ from voxtui.session.event_view import EventView
 from voxtui.session.user_session import Severity
 from voxtui.storage.turn_metrics import DeviceOffset
 from voxtui.ui.main_screen import MainScreen
-from voxtui.ui.menu import Menu
+from voxtui.ui.menu.menu import Menu
 from voxtui.ui.terminal import gc_tuning
 from voxtui.ui.terminal.notification import TerminalNotification
 from voxtui.ui.timers import Timers

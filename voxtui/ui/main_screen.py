@@ -14,8 +14,8 @@ from voxtui.errors import InputError, VoxtuiError
 from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
 from voxtui.ui.conversation.transcript import Transcript
-from voxtui.ui.menu import CONVERSATION
-from voxtui.ui.palette import Entry
+from voxtui.ui.menu.menu import CONVERSATION
+from voxtui.ui.menu.palette import Entry
 from voxtui.ui.prompt_screen import PromptScreen
 from voxtui.ui.startup import Samples
 

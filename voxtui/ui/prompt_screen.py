@@ -13,7 +13,9 @@ from voxtui.dialogue.attachments import estimated_tokens
 from voxtui.dialogue.events import State
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
-from voxtui.ui.pasted import (
+from voxtui.ui.conversation.turn_views import TurnViews
+from voxtui.ui.status import Status
+from voxtui.ui.talk.pasted import (
     FIELD_CHARACTERS,
     FIELD_LINES,
     PastedTexts,
@@ -23,12 +25,10 @@ from voxtui.ui.pasted import (
     pasted_lines,
     too_long,
 )
-from voxtui.ui.status import Status
-from voxtui.ui.talk import Talk
-from voxtui.ui.talkbar import TalkBar
+from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.terminal.keyboard import Paste
 from voxtui.ui.terminal.painting import SteppedScreen
-from voxtui.ui.turn_views import TurnViews
 
 ENTER = ("enter", "ctrl+j")
 """Carriage return, and the line feed of a program that types."""

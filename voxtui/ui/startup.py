@@ -11,7 +11,7 @@ from textual.widgets import OptionList, Static
 
 from voxtui.settings.schema import Config
 from voxtui.ui.keys import shown
-from voxtui.ui.talkkey import Mode
+from voxtui.ui.talk.talkkey import Mode
 
 
 def welcome(mode: Mode | None, config: Config, sends_to: str) -> Sequence[str]:

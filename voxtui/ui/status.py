@@ -15,12 +15,12 @@ from voxtui.dialogue.listening import ENDING_SECONDS
 from voxtui.errors import ModelMissing, VoxtuiError
 from voxtui.session.local_session import LocalSession
 from voxtui.ui.banner import Banner
-from voxtui.ui.menu import MICROPHONE as MICROPHONES
+from voxtui.ui.conversation.turn_views import TurnViews
+from voxtui.ui.menu.menu import MICROPHONE as MICROPHONES
 from voxtui.ui.startup import Samples, welcome
-from voxtui.ui.talk import Talk
-from voxtui.ui.talkbar import loudness
-from voxtui.ui.talkkey import Mode
-from voxtui.ui.turn_views import TurnViews
+from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talkbar import loudness
+from voxtui.ui.talk.talkkey import Mode
 
 LEVEL_SECONDS = 1.0
 """Seconds between two values of the level; each is the loudest since the one before."""

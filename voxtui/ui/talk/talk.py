@@ -11,8 +11,8 @@ from textual.timer import Timer
 
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
-from voxtui.ui.talkbar import TalkBar
-from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
+from voxtui.ui.talk.talkbar import TalkBar
+from voxtui.ui.talk.talkkey import Act, Begin, End, Mode, TalkKey
 
 
 class Talk:

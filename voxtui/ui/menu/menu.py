@@ -21,7 +21,7 @@ from voxtui.session.user_session import NotAllowed
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import found_file, options_of, value_of
 from voxtui.ui.keys import shown
-from voxtui.ui.palette import Entry, Palette
+from voxtui.ui.menu.palette import Entry, Palette
 from voxtui.ui.themes import AUTO, theme_names
 
 if TYPE_CHECKING:

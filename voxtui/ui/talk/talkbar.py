@@ -20,8 +20,8 @@ from textual.widgets import Static
 from voxtui.dialogue.events import State
 from voxtui.slash_commands import matching
 from voxtui.ui.bars import bar
-from voxtui.ui.field import Field
-from voxtui.ui.pasted import PastedTexts
+from voxtui.ui.talk.field import Field
+from voxtui.ui.talk.pasted import PastedTexts
 
 QUIETEST_DB = -60.0
 
