@@ -307,7 +307,7 @@ def test_text_is_kept_while_a_part_that_was_chosen_is_loaded():
     local.controls.choose("voice.engine", "none")  # the engine has not begun to load it
     assert [local.controls.say(text) for text in ("one", "two")] == [None, None]
     local.engine.report(StateChanged(State.READY))  # of the turn before
-    assert list(local.controls.kept) == ["one", "two"]
+    assert list(local.controls.queued) == ["one", "two"]
     local.engine.load(changed=True)
     local.engine.begin("typed")
     local.engine.finish()

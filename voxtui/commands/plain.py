@@ -83,7 +83,7 @@ class Plain(EventView):
     ) -> None:
         """`typed_live` False: the lines come from a file or pipe, and each waits for the last.
 
-        `quiet`: print no status.
+        Print no status if `quiet`.
         """
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.controls = LocalSession(
@@ -262,7 +262,6 @@ class Plain(EventView):
             self._refuse(error)
 
     def _numbers(self, turn: Turn) -> str:
-        """Return the headlines in words."""
         known = [
             self._number(headline, name, turn)
             for headline, name in SPOKEN_NAMES.items()
@@ -273,11 +272,11 @@ class Plain(EventView):
     def _number(self, headline: Headline, name: str, turn: Turn) -> str:
         targets = self.controls.config.targets.resolved(turn.brain)
         value, target = headline.of(turn), headline.goal(turn, targets)
-        kept = headline.verdict(turn, targets)
+        verdict = headline.verdict(turn, targets)
         devices = ""
         if headline is FIRST_SOUND and self._offset is not None:
             devices = f" and {self._offset:.0f} in the devices"
-        return f"{name} {value:.0f} ms{devices}, {kept} {target:.0f}" if kept else name
+        return f"{name} {value:.0f} ms{devices}, {verdict} {target:.0f}" if verdict else name
 
     # Lines.
 

@@ -99,7 +99,7 @@ class LocalSession(UserSession):
         """the turn for which a key or a mouse button is down"""
         self.turn: TurnStarted | None = None
         """the newest turn that the engine began"""
-        self.kept: deque[str] = deque()
+        self.queued: deque[str] = deque()
         """texts that wait until the models are loaded"""
         self.muted = False
         self._forgot = False
@@ -109,7 +109,7 @@ class LocalSession(UserSession):
         self._trying: dict[str, Any] = {}
         """values whose parts are being loaded, by key"""
         self.models_are_new = False
-        """whether the newest Loaded brought models that were not in use before"""
+        """True if the newest Loaded brought models that were not in use before"""
         self._loaded: Loaded | None = None
         self._factories = factories
         self._may_download = False
@@ -119,7 +119,6 @@ class LocalSession(UserSession):
         )
 
     def start(self) -> None:
-        """Load the models, and go on with the conversation that was kept."""
         if self.config.session.keep and (past := self.conversation.begin()):
             self.engine.resume(past)
             hosts = self.config.brain.remote.hosts if self.config.brain.name == "remote" else ""
@@ -161,7 +160,7 @@ class LocalSession(UserSession):
             case StateChanged(State.THINKING) if self.turn and self.talking == self.turn.turn:
                 self.talking = None
             case StateChanged(State.READY):
-                self._send_kept()
+                self._send_queued()
             case TurnFinished(turn) if self.talking == turn.number:
                 self.talking = None
             case _:
@@ -169,7 +168,6 @@ class LocalSession(UserSession):
 
     @property
     def busy(self) -> bool:
-        """True while a turn or a clip that was begun here has not finished."""
         return super().busy or self.clips.playing
 
     # Talking.
@@ -215,7 +213,6 @@ class LocalSession(UserSession):
 
     @property
     def can_stop(self) -> bool:
-        """True while there is an utterance or an answer that `stop` ends."""
         return self.busy or self.state in (State.LISTENING, State.THINKING, State.SPEAKING)
 
     def stop(self) -> bool:
@@ -229,7 +226,7 @@ class LocalSession(UserSession):
     def say(self, text: str, at: float | None = None) -> int | None:
         """Answer `text`, or keep it until the models are loaded and return None."""
         if self.failed or self.state is State.LOADING or self._trying:
-            self.kept.append(text)
+            self.queued.append(text)
             return None
         self._let_go()
         return self.send_text(text, at)
@@ -302,7 +299,6 @@ class LocalSession(UserSession):
         return self.clips.names[number - 1]
 
     def toggle_mute(self) -> bool:
-        """Turn the voice off or on. Return whether it is off."""
         self.muted = not self.muted
         self.engine.mute(self.muted)
         return self.muted
@@ -435,10 +431,10 @@ class LocalSession(UserSession):
         self.clips.stop()
         self.talking = None
 
-    def _send_kept(self) -> None:
+    def _send_queued(self) -> None:
         ready = self.state is State.READY and not self._trying
-        if self.kept and self.talking is None and ready and not self.busy:
-            self.say(self.kept.popleft())
+        if self.queued and self.talking is None and ready and not self.busy:
+            self.say(self.queued.popleft())
 
     def _start_again(self, config: Config, **devices: Any) -> None:
         """Load the models of `config` after a failed start. Raises VoxtuiError."""

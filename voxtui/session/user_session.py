@@ -54,7 +54,7 @@ class UserSession:
         """`deliver` gets every event, on several threads, and returns at once."""
         self.engine = make_engine(deliver)
         self.failed: VoxtuiError | None = None
-        """why no model is loaded"""
+        """the error that prevented the loading of the models"""
         self._unfinished: set[int] = set()
         self._inserted = itertools.count(-1, -1)
 
@@ -64,7 +64,6 @@ class UserSession:
 
     @property
     def busy(self) -> bool:
-        """True while a turn that was begun here has not finished."""
         return bool(self._unfinished)
 
     def start(self) -> None:
@@ -187,7 +186,6 @@ class UserSession:
         return self.engine.silence()
 
     def new_conversation(self) -> None:
-        """End an answer in progress and empty the history."""
         self.engine.new_conversation()
 
     def _began(self, turn: int) -> int:

@@ -88,7 +88,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         factories: Factories | None = None,
         attachments: Sequence[Attachment] = (),
     ) -> None:
-        """`attachments`: texts to talk about."""
         # Before anything is styled, because a change would style everything once more.
         self.set_reactive(App.theme, theme_named(config.ui.theme))
         # Without `ansi_color`, Textual writes greys where NO_COLOR forbids all colours.
@@ -229,7 +228,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.take_event(event)
 
     def take_event(self, event: UserSessionEvent) -> None:
-        """Follow what the engine reports, and show it."""
         if self._is_taken_down and not isinstance(event, Died):
             return
         self.controls.take(event)
@@ -348,7 +346,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.notify(text, severity=severity, markup=False)
 
     def refuse(self, refused: NotAllowed) -> None:
-        """Show the sentence of `refused`."""
         self.tell(str(refused), refused.severity)
 
     # Actions.
@@ -360,12 +357,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.menu.rescan()
 
     def _commands(self) -> Iterable[Entry]:
-        """Yield the entries of the menu that choose nothing."""
         yield from self.main.commands()
         yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")
 
     def apply(self, key: str, value: str) -> None:
-        """Show a value of a key of [ui]."""
         if key == "ui.theme":
             self.theme = theme_named(value)
         else:
