@@ -9,9 +9,9 @@ import pytest
 
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import PastTurn, SkillRequest, placeholder
+from voxtui.dialogue.protocols import PastTurn, SkillRequest, placeholder
 from voxtui.settings.schema import HistoryConfig
-from voxtui.skills.local import LocalSkills
+from voxtui.skills.assistant_skills import AssistantSkills
 from voxtui.skills.zones import time_in
 
 SAID = ("My sister is Anna.", "Who wrote Faust?", "I like tea.", "And when?", "Thank you.")
@@ -27,7 +27,7 @@ def history() -> History:
 
 
 def ask(tmp_path, words: str, past=()) -> str | None:
-    skills = LocalSkills(tmp_path, rings=False, now=lambda: datetime(2026, 11, 22, 13, 4))
+    skills = AssistantSkills(tmp_path, rings=False, now=lambda: datetime(2026, 11, 22, 13, 4))
     return skills.answer(SkillRequest(words, past=past))
 
 
@@ -55,7 +55,7 @@ def test_what_was_said_is_known_word_for_word(tmp_path, history, words, answer):
 def test_nothing_is_recalled_of_an_empty_or_unheard_history(tmp_path):
     sound = Utterance(np.zeros(512, np.float32), (), 0.0)
     unheard = PastTurn(placeholder(sound), None, (Token("Yes."),))
-    attached = PastTurn("A text", None, (Token("Read."),), given=True)
+    attached = PastTurn("A text", None, (Token("Read."),), attached=True)
     for past in ((), (unheard,), (attached,)):
         for words in ("What did I just say?", "What did I ask you first?"):
             assert ask(tmp_path, words, past) is None

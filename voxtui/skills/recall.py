@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from voxtui.dialogue.interfaces import AUDIO_INPUT, Past, PastTurn
-from voxtui.skills.meaning import Fact
-from voxtui.skills.words import patterns
+from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
+from voxtui.skills.intents import Fact
+from voxtui.skills.normalise import patterns
 
 _LATEST = patterns(
     r"what (?:did i|have i) (?:just |last )?(?:say|said)(?: (?:to you|just now|last))?",
@@ -43,9 +43,9 @@ _QUESTION = re.compile(
 
 def understand(text: str, past: Past) -> Fact | None:
     """Return what was said in `past` (oldest first), if `text` asks for it and it is known."""
-    said = [turn for turn in past if turn.user_input != "" and not turn.given]
+    said = [turn for turn in past if turn.user_input != "" and not turn.attached]
     if _asks(_REPEAT, text):
-        replies = [turn.reply_text.strip() for turn in past if turn.reply and not turn.given]
+        replies = [turn.reply_text.strip() for turn in past if turn.reply and not turn.attached]
         return Fact("said", replies[-1], replies[-1]) if replies and replies[-1] else None
     if _asks(_LATEST, text):
         return _quoted("You said", said[-1:])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from voxtui.skills.meaning import Fact
-from voxtui.skills.words import patterns
+from voxtui.skills.intents import Fact
+from voxtui.skills.normalise import patterns
 
 _NO_WORD = (
     r"(?!(?:it|that|this|these|those|them|my|your|his|her|its|our|their|the|an?|all|me|you|check|out"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from voxtui.dialogue.interfaces import Past
+from voxtui.dialogue.protocols import Past
 from voxtui.skills import clock, recall, reminder_words, spelling, sums, timer_words, units
-from voxtui.skills.meaning import Meaning
-from voxtui.skills.words import normalise, strip_courtesy
+from voxtui.skills.intents import Meaning
+from voxtui.skills.normalise import normalise, strip_courtesy
 
 LONGEST_REQUEST = 200
 """Characters. Rules ignore a longer text."""
