@@ -30,6 +30,7 @@ from voxtui.dialogue.clock import clock_line
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.history import History
 from voxtui.dialogue.interfaces import Brain, Manner, SkillRequest, Skills, TurnRequest
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.skills.local import LocalSkills
@@ -117,7 +118,7 @@ def judge(
     brain: Brain, skills: Skills, talks: Sequence[Conversation], config: Config
 ) -> Iterator[Judged]:
     for talk in talks:
-        history = History(config.history)
+        history = History(LiveConfig(config))
         for turn in talk.turns:
             started, first = time.monotonic(), None
             manner = Manner(clock=clock_line(NOW, history.past))

@@ -20,6 +20,7 @@ from voxtui.commands.text import clipboard_text
 from voxtui.controls.clips import OpenClip
 from voxtui.controls.engine import ClipEnded, ControlEvent, MakeEngine, Refused
 from voxtui.controls.local import LocalControls, PartMakers
+from voxtui.dialogue.commands import Give, Silence
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import (
@@ -131,7 +132,7 @@ class Plain:
         """
         self.controls.start()
         for text in given:
-            self.controls.give(text)
+            self.controls.post(Give(text))
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()
         try:
             while not self._over():
@@ -331,7 +332,7 @@ class Plain:
 
     def _do(self, text: str, at: float) -> None:
         controls = self.controls
-        if controls.silence() and not text:
+        if controls.post(Silence()) and not text:
             return
         if command := parse(text):
             self._command(*command, at)
@@ -366,7 +367,7 @@ class Plain:
             case "look":
                 controls.rescan_devices()
             case "paste":
-                controls.give(GivenText("the clipboard", clipboard_text()))
+                controls.post(Give(GivenText("the clipboard", clipboard_text())))
             case "mute":
                 self._print("The voice is off." if controls.toggle_mute() else "The voice is on.")
             case "new":

@@ -8,16 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from voxtui.dialogue.data import MICROPHONE, Frame, Token
+from voxtui.dialogue.commands import Command, Give, InsertTurn, NewTurn
+from voxtui.dialogue.data import Frame, Token
 from voxtui.dialogue.events import Event, Loaded, LoadFailed, State, TurnFinished
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.interfaces import Past, PastTurn
 from voxtui.errors import VoxtuiError
 
 if TYPE_CHECKING:
     from voxtui.dialogue.engine import Engine
-    from voxtui.dialogue.given import GivenText
-    from voxtui.dialogue.interfaces import Manner
-    from voxtui.settings.schema import VadConfig
 
 Severity: TypeAlias = Literal["information", "warning", "error"]
 
@@ -65,9 +63,9 @@ class Controls:
         """True while a turn that was begun here has not finished."""
         return bool(self._unfinished)
 
-    def start(self) -> None:
-        """Load the models, on the engine's thread."""
-        self.engine.start()
+    def start(self, past: Past = ()) -> None:
+        """Load the models, on the engine's thread. The conversation begins with `past`."""
+        self.engine.start(past)
 
     def begin_closing(self) -> None:
         """Begin to end everything, and return at once. `close` must follow."""
@@ -91,45 +89,23 @@ class Controls:
             case _:
                 pass
 
-    def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
-        """Begin an utterance whose frames come from `source`. Returns the number of its turn.
+    def post(self, command: Command) -> int:
+        """Have the engine do `command`. Returns the number of the turn that it begins or ends.
 
-        It ends an answer in progress. `at`: in monotonic seconds, as everywhere here. `paced`
-        False: the frames come faster than in real time. Raises Refused.
+        Raises Refused where a turn cannot begin now, or a text to talk about is empty.
         """
-        self._require_model()
-        return self._began(self.engine.talk(at, source, paced))
+        if isinstance(command, NewTurn):
+            self._require_model()
+            turn = self.engine.post(command)
+            self._unfinished.add(turn)
+            return turn
+        if isinstance(command, Give) and not command.given.text.strip():
+            raise Refused(f"There is no text in {command.given.name}.")
+        return self.engine.post(command)
 
-    def push_frame(self, frame: Frame) -> None:
+    def push(self, frame: Frame) -> None:
         """Add the next frame of any source. Any thread."""
-        self.engine.push_frame(frame)
-
-    def release(
-        self, at: float | None = None, turn: int | None = None, answers: bool = True
-    ) -> None:
-        """End the utterance of `turn`, or the one in progress, at `at`, and answer it.
-
-        `answers` False: it only enters the conversation, at once and with the frames it has.
-        """
-        self.engine.release(at, turn, answers)
-
-    def answer(self, manner: Manner | None = None) -> int:
-        """Answer the conversation as it stands, `manner` being of this answer only.
-
-        Returns the number of the turn, which is that of an utterance that was kept just before.
-        Raises Refused.
-        """
-        self._require_model()
-        return self._began(self.engine.answer(manner))
-
-    def use_manner(
-        self, manner: Manner, answers: bool = True, vad: VadConfig | None = None
-    ) -> None:
-        """Answer in this manner from now on, and listen as `vad` says; None: as before.
-
-        `answers` False: hands-free speech is only kept.
-        """
-        self.engine.use_manner(manner, answers, vad)
+        self.engine.push(frame)
 
     def insert_text(self, user: bool, text: str, after: int | None, first: bool = False) -> int:
         """Put a text of the user, or a reply, into the conversation. Returns its number.
@@ -139,58 +115,8 @@ class Controls:
         number = next(self._inserted)
         said, reply = (text, ()) if user else ("", (Token(text),))
         turn = PastTurn(said, None, reply, number=number)
-        self.engine.edit(lambda history: history.insert(turn, after, first))
+        self.engine.post(InsertTurn(turn, after, first))
         return number
-
-    def delete(self, turn: int, user: bool) -> None:
-        """Remove the part of the user, or the reply, of a turn from the conversation."""
-        self.engine.edit(
-            lambda history: history.remove_input(turn) if user else history.cut(turn, None)
-        )
-
-    def truncate(self, turn: int, seconds: float) -> None:
-        """Keep of a finished reply what was heard in the first `seconds` of its speech."""
-        self.engine.truncate(turn, seconds)
-
-    def cancel(self, turn: int | None = None) -> None:
-        """Discard the utterance of `turn` or end its answer; None: of the newest turn."""
-        self.engine.cancel(turn)
-
-    def send_text(self, text: str, at: float | None = None) -> int:
-        """Answer `text`. Returns the number of its turn. Raises Refused."""
-        self._require_model()
-        return self._began(self.engine.send_text(text, at))
-
-    def give(self, given: GivenText) -> None:
-        """Add a text to the conversation, to talk about. Raises Refused if it is empty."""
-        if not given.text.strip():
-            raise Refused(f"There is no text in {given.name}.")
-        self.engine.give(given)
-
-    def typing(self, text: str) -> None:
-        """Let the brain prepare for `text`, which is being typed; empty: for none."""
-        self.engine.typing(text)
-
-    def redo(self, turn: int, text: str | None = None, at: float | None = None) -> int:
-        """Answer the input of `turn` once more, or `text` instead of it.
-
-        The newest exchange is replaced; an older one is asked again at the end. Returns the new
-        turn's number. Raises Refused.
-        """
-        self._require_model()
-        return self._began(self.engine.redo(turn, text, at))
-
-    def silence(self) -> bool:
-        """End the sentence of a timer or reminder. Return False if none is spoken."""
-        return self.engine.silence()
-
-    def new_conversation(self) -> None:
-        """End an answer in progress and empty the history."""
-        self.engine.new_conversation()
-
-    def _began(self, turn: int) -> int:
-        self._unfinished.add(turn)
-        return turn
 
     def _require_model(self) -> None:
         if self.failed:

@@ -13,6 +13,17 @@ from msgspec.structs import replace
 
 from voxtui.controls.clips import ClipPlayer, OpenClip
 from voxtui.controls.engine import ClipEnded, ControlEvent, Controls, MakeEngine, Refused
+from voxtui.dialogue.commands import (
+    Cancel,
+    Mute,
+    NewConversation,
+    RecallConversation,
+    Redo,
+    Release,
+    RescanDevices,
+    SendText,
+    Talk,
+)
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import (
@@ -38,7 +49,7 @@ from voxtui.settings.sources import with_value
 if TYPE_CHECKING:
     from voxtui.audio.devices import Device
     from voxtui.dialogue.commands import ReplaceParts
-    from voxtui.dialogue.interfaces import Brain, Microphone, Speaker, Voice
+    from voxtui.dialogue.interfaces import Brain, Microphone, Past, Speaker, Voice
     from voxtui.dialogue.loaders import Loaders
     from voxtui.settings.schema import Config
 
@@ -112,16 +123,15 @@ class LocalControls(Controls):
             conversation_file(), lambda sentence: deliver(Notice(sentence))
         )
 
-    def start(self) -> None:
+    def start(self, past: Past = ()) -> None:
         """Load the models, and go on with the conversation that was kept."""
         if self.config.session.keep and (past := self.conversation.begin()):
-            self.engine.resume(past)
             hosts = self.config.brain.remote.hosts if self.config.brain.name == "remote" else ""
             leaving = f" It goes to {hosts} with your next words." if hosts else ""
             self._notify(
                 f"The last conversation goes on.{leaving} /new begins another, and deletes it."
             )
-        super().start()
+        super().start(past)
 
     def close(self, seconds: float | None = None) -> None:
         super().close(seconds)
@@ -191,7 +201,7 @@ class LocalControls(Controls):
         Raises Refused.
         """
         if self.listens_by_itself and self.turn is not None:
-            self.release(at, self.turn.turn)
+            self.post(Release(at, self.turn.turn))
             return
         self._require_model()
         if self.microphone is None:
@@ -199,12 +209,12 @@ class LocalControls(Controls):
             others = f"Type, or play a sample clip (1 to {count})." if count else "Type instead."
             raise Refused(f"There is no microphone. {others}")
         self.clips.stop()
-        self.talking = self.talk(at)
+        self.talking = self.post(Talk(at))
 
     def end_talking(self, at: float) -> None:
         """End the utterance that a key or button began. Do nothing if there is none."""
         if self.talking is not None:
-            self.release(at, self.talking)
+            self.post(Release(at, self.talking))
             self.talking = None
 
     @property
@@ -217,7 +227,7 @@ class LocalControls(Controls):
         if not self.can_stop:
             return False
         self._let_go()
-        self.cancel()
+        self.post(Cancel())
         return True
 
     def say(self, text: str, at: float | None = None) -> int | None:
@@ -226,7 +236,7 @@ class LocalControls(Controls):
             self.kept.append(text)
             return None
         self._let_go()
-        return self.send_text(text, at)
+        return self.post(SendText(text, at))
 
     def answer_again(self, at: float | None = None, turn: int | None = None) -> None:
         """Answer `turn`, or the newest turn, once more; after a failed start, try it again.
@@ -244,7 +254,7 @@ class LocalControls(Controls):
         if turn is None:
             raise Refused("Nothing has been said yet that could be answered again.")
         self._let_go()
-        self.redo(turn, at=at)
+        self.post(Redo(turn, at=at))
 
     def words_of(self, turn: int | None = None) -> tuple[int, str]:
         """Return the number and the user's words of `turn`, or of the newest turn with words.
@@ -265,11 +275,11 @@ class LocalControls(Controls):
         """
         self._require_model()
         self._let_go()
-        return self.redo(turn, text, at)
+        return self.post(Redo(turn, text, at))
 
     def new_conversation(self) -> None:
         self._let_go()
-        super().new_conversation()
+        self.post(NewConversation())
         self._forgot = True
         self._store()
 
@@ -278,7 +288,7 @@ class LocalControls(Controls):
         if not self._forgot:
             raise Refused("A new conversation can be undone only until its first turn.")
         self._forgot = False
-        self.engine.recall_conversation()
+        self.engine.post(RecallConversation())
 
     @property
     def text_room(self) -> tuple[int, int]:
@@ -298,7 +308,7 @@ class LocalControls(Controls):
     def toggle_mute(self) -> bool:
         """Turn the voice off or on. Return whether it is off."""
         self.muted = not self.muted
-        self.engine.mute(self.muted)
+        self.engine.post(Mute(self.muted))
         return self.muted
 
     def save(self) -> Path:
@@ -350,7 +360,7 @@ class LocalControls(Controls):
         """Find devices that were plugged in. Raises Refused."""
         self.check_rescan()
         self._let_go()
-        self.engine.rescan_devices()
+        self.engine.post(RescanDevices())
 
     @property
     def can_choose_parts(self) -> bool:
@@ -375,7 +385,7 @@ class LocalControls(Controls):
                 change = self._change(key, config)
                 self._let_go()
                 self._trying[key] = value
-                self.engine.replace_parts(change)
+                self.engine.post(change)
         except VoxtuiError as error:
             raise Refused(str(error), "error") from error
 
@@ -407,7 +417,7 @@ class LocalControls(Controls):
 
         if not self.failed:
             self._require_model()
-            self.engine.replace_parts(ReplaceParts(config))
+            self.engine.post(ReplaceParts(config))
         save_values({"session.keep": keeps})
         self.config = config
         file = self.conversation.file
@@ -439,7 +449,7 @@ class LocalControls(Controls):
         assert self._parts is not None
         change = self._parts.reload(config, self._notify, self._may_download)
         self.failed = None
-        self.engine.replace_parts(replace(change, **devices))
+        self.engine.post(replace(change, **devices))
 
     def _change(self, key: str, config: Config) -> ReplaceParts:
         """Make the parts that another value of `key` needs. Raises VoxtuiError."""

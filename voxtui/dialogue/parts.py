@@ -9,6 +9,7 @@ from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.devices import SoundDevices
 from voxtui.dialogue.events import Event, Loaded, Loading, Notice
 from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, Speaker, Voice
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.loaders import Loaders
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.speech import VoiceWorker
@@ -30,11 +31,11 @@ class Parts:
         devices: SoundDevices,
         brain: Brain | Loaders[Brain],
         voice: Voice | Loaders[Voice] | None,
-        config: Config,
+        config: LiveConfig,
         emit: Callable[[Event], object],
     ) -> None:
         self.devices = devices
-        self.config = config
+        self._config = config
         self.closing = False
         """the program ends, so the loading stops; any thread may set it"""
         self.muted = False
@@ -44,6 +45,11 @@ class Parts:
         self._brains = _brain_loaders(brain)
         self._voices = None if voice is None else _voice_loaders(voice)
         self._emit = emit
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._config.current
 
     @property
     def brain(self) -> Brain:
@@ -122,12 +128,12 @@ class Parts:
         if change.voice is not None:
             self._use_voice(voices, worker)
         self.devices.use(change.microphone, change.speaker)
-        self.config = change.config
+        self._config.current = change.config
         return marks
 
     def adopt(self, change: ReplaceParts) -> None:
         """After a load that failed: close the parts that `change` replaces, and `load` it next."""
-        self.config = change.config
+        self._config.current = change.config
         self.devices.use(change.microphone, change.speaker)
         if change.voice is not None:
             self._use_voice(_voices(change), None)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from voxtui.dialogue.chunker import Chunker
-from voxtui.dialogue.commands import TurnHandle
 from voxtui.dialogue.data import (
     OWN_SOURCES,
     REPLAY,
@@ -46,6 +45,7 @@ from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.dialogue.parts import Parts
 from voxtui.dialogue.prefetch import Prefetched, prefetch
 from voxtui.dialogue.speech import Speech, VoiceFailed
+from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import DeviceError, ModelError
 
 CHARACTERS_PER_TOKEN = 32

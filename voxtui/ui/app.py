@@ -24,6 +24,7 @@ from textual.theme import Theme
 from voxtui.controls.clips import OpenClip
 from voxtui.controls.engine import ClipEnded, ControlEvent, MakeEngine, Refused, Severity
 from voxtui.controls.local import LocalControls, PartMakers
+from voxtui.dialogue.commands import Give, Silence
 from voxtui.dialogue.events import (
     Caption,
     Captured,
@@ -224,7 +225,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
         for text in self._given:
-            self.controls.give(text)
+            self.controls.post(Give(text))
 
     def on_unmount(self) -> None:
         self.controls.clips.stop()
@@ -404,9 +405,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
                 self.main.give_pasted()
                 self.talk.press(event.time, isinstance(event, Key) and event.repeated)
                 return
-            case events.Key(is_forwarded=False, key=key) if (
-                self.controls.silence() and not key.startswith("ctrl+")
-            ):
+            case events.Key(is_forwarded=False, key=key) if self.controls.post(
+                Silence()
+            ) and not key.startswith("ctrl+"):
                 return  # it ended the sentence of a timer
             case events.Key(is_forwarded=False) if here and await self.main.take_key(event):
                 return

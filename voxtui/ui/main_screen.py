@@ -14,6 +14,7 @@ from textual.widgets import Input
 from voxtui.commands.text import clipboard_text
 from voxtui.controls.engine import Refused, Severity
 from voxtui.controls.local import LocalControls
+from voxtui.dialogue.commands import Give, Typing
 from voxtui.dialogue.events import Event, Notice, State
 from voxtui.dialogue.given import GivenText, estimated_tokens
 from voxtui.errors import InputError, ModelMissing, VoxtuiError
@@ -173,7 +174,7 @@ class MainScreen(SteppedScreen):
     def give_pasted(self) -> None:
         """Add the pasted texts to the conversation."""
         for text in self._bar.pasted.take():
-            self._controls.give(text)
+            self._controls.post(Give(text))
 
     @on(PastedTexts.Opened)
     def _open_pasted(self) -> None:
@@ -192,7 +193,7 @@ class MainScreen(SteppedScreen):
         # A slash begins a command, and a correction follows another history than the newest.
         ahead = self._bar.corrected is None and not event.value.startswith("/")
         ahead = ahead and not self._bar.pasted.waiting  # it is not in the history yet
-        self._controls.typing(event.value if ahead else "")
+        self._controls.post(Typing(event.value if ahead else ""))
 
     async def _send(self, text: str, corrected: int | None) -> None:
         """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
@@ -231,7 +232,7 @@ class MainScreen(SteppedScreen):
         """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
         try:
             given = GivenText("the clipboard", clipboard_text())
-            self._program.call_from_thread(self._controls.give, given)
+            self._program.call_from_thread(self._controls.post, Give(given))
         except InputError as error:
             self._report(Notice(str(error), "error"))
         except Refused as refused:
