@@ -95,7 +95,7 @@ def other() -> Iterator[VirtualAudio]:
 @pytest.fixture
 def talk(first: VirtualAudio, request: pytest.FixtureRequest) -> Iterator[EngineTest]:
     """Start the engine on `first`; its answers are STORY, or the parameter."""
-    talk = Talk(first, getattr(request, "param", STORY))
+    talk = EngineTest(first, getattr(request, "param", STORY))
     yield talk
     talk.engine.close()
 

@@ -103,7 +103,7 @@ def test_a_deleted_text_and_the_talk_key_end_the_work_ahead_at_once() -> None:
             talk.engine.post(Typing("How"))
             typed_ahead(talk.brain, number)
             assert not talk.brain.typed[-1][2].is_set()
-            end()
+            talk.engine.post(end)
             assert talk.brain.typed[-1][2].is_set()
             talk.engine.post(Cancel())
             talk.events.drain()
@@ -438,7 +438,7 @@ def test_a_turn_that_cannot_begin_is_over() -> None:
     microphone = FakeMicrophone(DeviceError("The microphone is gone."))
     with talking(microphone=microphone) as talk:
         for begin in (Talk(), Redo(1)):
-            turn = begin()
+            turn = talk.engine.post(begin)
             over = talk.turn()
             assert (over.number, over.outcome) == (turn, Outcome.CANCELLED)
         assert talk.engine.state is State.READY
