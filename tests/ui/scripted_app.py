@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.fakes import ScriptedEngine, noted
 from voxtui.commands.stderr import native_stderr_in
-from voxtui.dialogue.commands import Cancel, Command, Release, Talk, Typing
+from voxtui.dialogue.commands import Cancel, Command, Release, Silence, Talk, Typing
 from voxtui.dialogue.events import (
     Died,
     Event,
@@ -61,7 +61,7 @@ class NotingEngine(ScriptedEngine):
                 self.release(at)
             case Cancel():
                 self.cancel()
-            case Typing():
+            case Typing() | Silence():
                 return super().post(command)
             case _:
                 self.note(*noted(command))
