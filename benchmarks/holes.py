@@ -34,8 +34,8 @@ from voxtui.dialogue.commands import NewConversation, SendText
 from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, TurnFinished
-from voxtui.dialogue.interfaces import Progress, Voice
-from voxtui.dialogue.pace import Pace
+from voxtui.dialogue.protocols import Progress, Voice
+from voxtui.dialogue.speech_pacing import SpeechPacing
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 from voxtui.voices.hibari import HibariVoice
 from voxtui.wiring import build_brain
@@ -68,7 +68,7 @@ EVERYDAY = (
 )
 
 
-class Unhurried(Pace):
+class Unhurried(SpeechPacing):
     """Waits for the end of each sentence, however little speech lies ahead."""
 
     def patience(self, characters: int, now: float) -> float | None:
@@ -200,7 +200,7 @@ class Asker:
         self._until(Loaded)
 
     def ask(self, question: str, paced: bool = True) -> Spoken:
-        speech.Pace = Pace if paced else Unhurried
+        speech.SpeechPacing = SpeechPacing if paced else Unhurried
         self.engine.post(NewConversation())
         self._voice.chunks = []
         sent = time.monotonic()

@@ -29,7 +29,7 @@ from voxtui.audio.resampling import resample
 from voxtui.dialogue.commands import Cancel, Command, Release, Talk
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
-from voxtui.dialogue.marks import Outcome
+from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import InputError
 
 LIMIT = 10.0

@@ -13,7 +13,7 @@ from voxtui.commands.headless import headless
 from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
-from voxtui.dialogue.marks import Turn
+from voxtui.dialogue.timestamps import Turn
 
 MakeEngine = Callable[[Callable[[Event], object]], Engine]
 

@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.data import MICROPHONE
-from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.interfaces import Brain, Manner, Microphone, PastTurn, Speaker, Voice
-from voxtui.dialogue.loaders import Loaders
+from voxtui.dialogue.fallbacks import Fallbacks
+from voxtui.dialogue.protocols import Brain, Microphone, PastTurn, ReplyOptions, Speaker, Voice
 from voxtui.settings.schema import Config, VadConfig
 
 
@@ -44,11 +44,11 @@ class Release(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """Answer the history as it stands: what was said last, else without being asked.
 
-    The turn is that of the utterance, if that was only kept just before. `manner`: of this answer
+    The turn is that of the utterance, if that was only kept just before. `options`: of this answer
     only.
     """
 
-    manner: Manner | None = None
+    options: ReplyOptions | None = None
 
 
 class SendText(msgspec.Struct, frozen=True):
@@ -89,20 +89,20 @@ class Typing(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Give(msgspec.Struct, frozen=True):
+class Attach(msgspec.Struct, frozen=True):
     """Add a text to the conversation. The brain reads it before the next turn."""
 
-    given: GivenText
+    attachment: Attachment
 
 
-class UseManner(msgspec.Struct, frozen=True):
+class UseReplyOptions(msgspec.Struct, frozen=True):
     """Answer in this manner from now on, and read its instruction at once.
 
     `answers` False: hands-free speech enters the history without an answer. `vad`: listen in
     another way; None: as before.
     """
 
-    manner: Manner
+    options: ReplyOptions
     answers: bool = True
     vad: VadConfig | None = None
 
@@ -137,7 +137,7 @@ class RecallConversation(msgspec.Struct, frozen=True):
     """Bring back the history that NewConversation emptied, if no turn was added since."""
 
 
-class ReplaceParts(msgspec.Struct, frozen=True):
+class ReplaceComponents(msgspec.Struct, frozen=True):
     """End the answer in progress and use these parts; a part that is None stays.
 
     After a start that failed, brain and voice are loaded in place of the others.
@@ -146,8 +146,8 @@ class ReplaceParts(msgspec.Struct, frozen=True):
     config: Config
     microphone: Microphone | None = None
     speaker: Speaker | None = None
-    brain: Brain | Loaders[Brain] | None = None
-    voice: Voice | Loaders[Voice] | Literal["none"] | None = None
+    brain: Brain | Fallbacks[Brain] | None = None
+    voice: Voice | Fallbacks[Voice] | Literal["none"] | None = None
 
 
 class RescanDevices(msgspec.Struct, frozen=True):
@@ -187,14 +187,14 @@ Command: TypeAlias = (
     | Cancel
     | Silence
     | Typing
-    | Give
-    | UseManner
+    | Attach
+    | UseReplyOptions
     | InsertTurn
     | RemovePart
     | Truncate
     | NewConversation
     | RecallConversation
-    | ReplaceParts
+    | ReplaceComponents
     | RescanDevices
     | Mute
     | DeviceLost

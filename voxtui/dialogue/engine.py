@@ -13,11 +13,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty
 
+from voxtui.dialogue.announcements import Announcer
 from voxtui.dialogue.commands import (
+    Attach,
     Cancel,
     Command,
     DeviceLost,
-    Give,
     InsertTurn,
     Mute,
     NewConversation,
@@ -26,20 +27,24 @@ from voxtui.dialogue.commands import (
     RecallConversation,
     Release,
     RemovePart,
-    ReplaceParts,
+    ReplaceComponents,
     RescanDevices,
     Ring,
     Talk,
     Truncate,
     Typing,
-    UseManner,
+    UseReplyOptions,
 )
+from voxtui.dialogue.components import Closing, Components
 from voxtui.dialogue.data import MICROPHONE, Frame
-from voxtui.dialogue.devices import LOOK_SECONDS, FallbackDevices, SoundDevices
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
+from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history import History
 from voxtui.dialogue.inbox import Inbox, Posted
-from voxtui.dialogue.interfaces import (
+from voxtui.dialogue.listening import Listener, VoiceBargeIn
+from voxtui.dialogue.live_config import LiveConfig
+from voxtui.dialogue.prefetch import SWITCH_SECONDS
+from voxtui.dialogue.protocols import (
     Brain,
     Microphone,
     Past,
@@ -48,13 +53,8 @@ from voxtui.dialogue.interfaces import (
     SpeechDetector,
     Voice,
 )
-from voxtui.dialogue.listening import Listener, VoiceBargeIn
-from voxtui.dialogue.live_config import LiveConfig
-from voxtui.dialogue.loaders import Loaders
-from voxtui.dialogue.parts import Closing, Parts
-from voxtui.dialogue.prefetch import SWITCH_SECONDS
-from voxtui.dialogue.ringing import Ringer
 from voxtui.dialogue.safe_skills import SafeSkills
+from voxtui.dialogue.sound_devices import LOOK_SECONDS, FallbackDevices, SoundDevices
 from voxtui.dialogue.turn_taking import TurnTaking
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
@@ -89,8 +89,8 @@ class Engine:
         microphone: Microphone | None,
         speaker: Speaker | None,
         detector: SpeechDetector,
-        brain: Brain | Loaders[Brain],
-        voice: Voice | Loaders[Voice] | None,
+        brain: Brain | Fallbacks[Brain],
+        voice: Voice | Fallbacks[Voice] | None,
         config: Config,
         emit: Callable[[Event], object],
         fallback_devices: FallbackDevices | None = None,
@@ -107,13 +107,13 @@ class Engine:
         devices = SoundDevices(
             microphone, speaker, fallback_devices, self.push, self._microphone_lost, sound_system
         )
-        self._parts = Parts(devices, brain, voice, self._config, emit)
+        self._components = Components(devices, brain, voice, self._config, emit)
         self._listener = Listener(detector, self._config)
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
-        self._history = History(self._config, lambda: self._parts.brain_name)
+        self._history = History(self._config, lambda: self._components.brain_name)
         self._turns = TurnTaking(
             self._inbox,
-            self._parts,
+            self._components,
             self._listener,
             self._history,
             self._config,
@@ -123,7 +123,9 @@ class Engine:
             captions,
         )
         self._skills = safe_skills
-        self._ringer = Ringer(self._inbox, self._parts, self._listener, emit, self._turns.set_state)
+        self._ringer = Announcer(
+            self._inbox, self._components, self._listener, emit, self._turns.set_state
+        )
         self._local = local
         self._closing_at: float | None = None
         """When `close` was called first (monotonic seconds)."""
@@ -145,7 +147,7 @@ class Engine:
     @property
     def level(self) -> float:
         """The microphone's peak, 0..1."""
-        return self._parts.devices.level
+        return self._components.devices.level
 
     @property
     def seconds_left(self) -> float | None:
@@ -175,14 +177,14 @@ class Engine:
         silenced, the microphone is attended.
         """
         if isinstance(command, Mute):
-            self._parts.muted = command.muted
+            self._components.muted = command.muted
         begun = None
         if isinstance(command, Typing):
             typed = self._inbox.typing
             begun = self._turns.clock.local_time(typed.begun if typed.text else None)
         number = self._inbox.post(command, begun)
         if isinstance(command, Talk):
-            self._parts.devices.attend(True)
+            self._components.devices.attend(True)
         return number
 
     def push(self, frame: Frame) -> None:
@@ -207,7 +209,7 @@ class Engine:
         """
         if self._closing_at is None:
             self._closing_at = time.monotonic()
-            self._parts.closing = True
+            self._components.closing = True
             self.post(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             waited = time.monotonic() - self._closing_at
@@ -218,7 +220,7 @@ class Engine:
     def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
         """Report an exception of one of our threads; it ends the program. Runs on that thread."""
         ours = bug.thread is not None and bug.thread.name.startswith(OUR_THREADS)
-        if self._parts.closing or bug.exc_value is None or not ours:
+        if self._components.closing or bug.exc_value is None or not ours:
             self._excepthook(bug)
         else:
             self._emit(Died(bug.exc_value))
@@ -234,7 +236,7 @@ class Engine:
             if self._skills is not None:
                 self._skills.start(self._ringer.report)
             self._load()
-            while not self._parts.closing:
+            while not self._components.closing:
                 item = self._next()
                 if isinstance(item, Posted) and isinstance(item.command, Quit):
                     break
@@ -242,9 +244,9 @@ class Engine:
                     self._turns.act_on(self._listener.finish())
                 else:
                     self._take(item)
-                self._parts.devices.attend(self._listener.attentive or self._inbox.turn_waits)
-                if self._parts.devices.speaker_lost:
-                    self._parts.report(self._parts.devices.replace_speaker())
+                self._components.devices.attend(self._listener.attentive or self._inbox.turn_waits)
+                if self._components.devices.speaker_lost:
+                    self._components.report(self._components.devices.replace_speaker())
                 if self._turns.is_quiet and not self._inbox.turn_waits:
                     self._ring()
         except Closing:
@@ -255,7 +257,7 @@ class Engine:
             self._turns.idle.end()
             if self._skills is not None:
                 self._skills.close()
-            self._parts.close()
+            self._components.close()
 
     def _next(self) -> Frame | Posted | None:
         """Return the next item; None once the source of the recording has stopped.
@@ -272,9 +274,9 @@ class Engine:
                 self._turns.idle.step()
         waited, patience = 0.0, self._listener.patience_s
         while patience is None or waited < patience:
-            if self._turns.is_quiet and (events := self._parts.devices.look()):
-                self._parts.report(events)
-            idle_s = LOOK_SECONDS if self._parts.devices.watched else None
+            if self._turns.is_quiet and (events := self._components.devices.look()):
+                self._components.report(events)
+            idle_s = LOOK_SECONDS if self._components.devices.watched else None
             try:
                 return self._inbox.get(timeout=idle_s if patience is None else WAIT_SECONDS)
             except Empty:
@@ -286,7 +288,7 @@ class Engine:
             self._turns.hear(item)
             return
         command, turns = item.command, self._turns
-        if isinstance(command, NewTurn | NewConversation | ReplaceParts | RescanDevices):
+        if isinstance(command, NewTurn | NewConversation | ReplaceComponents | RescanDevices):
             turns.abandon_utterance()
         if item.turn is not None and isinstance(command, NewTurn):
             self._inbox.taken = item.turn
@@ -301,8 +303,8 @@ class Engine:
                 # A later one, or a turn, is already in the inbox unless both are the newest.
                 if item.typed is self._inbox.typing and not self._inbox.turn_waits:
                     turns.read_ahead(item.typed)
-            case Give(given):
-                turns.reader.give(given)
+            case Attach(attachment):
+                turns.reader.attach(attachment)
                 turns.read_past()
             case NewConversation():
                 self._history.forget()
@@ -316,9 +318,9 @@ class Engine:
                 self._history.remove(number, user)
             case Truncate(number, seconds):
                 turns.truncate(number, seconds)
-            case UseManner():
+            case UseReplyOptions():
                 turns.use_manner(command)
-            case ReplaceParts():
+            case ReplaceComponents():
                 self._replace_parts(command)
             case RescanDevices():
                 self._rescan_devices()
@@ -332,37 +334,37 @@ class Engine:
     def _load(self) -> None:
         self._turns.set_state(State.LOADING)
         # Before the models, so that a silent microphone is noticed while they load.
-        for event in self._parts.devices.open():
+        for event in self._components.devices.open():
             self._emit(event)
         try:
             self._listener.warm_up()
             if self._barge_in is not None:
                 self._barge_in.warm_up()
-            self._parts.load(self._turns.first_manner)
+            self._components.load(self._turns.first_manner)
         except VoxtuiError as error:
-            self._parts.devices.close()
+            self._components.devices.close()
             self._emit(LoadFailed(error))
             return
-        self._emit(self._parts.loaded())
+        self._emit(self._components.loaded())
         self._turns.set_state(State.READY)
         self._turns.read_past()
 
-    def _replace_parts(self, change: ReplaceParts) -> None:
+    def _replace_parts(self, change: ReplaceComponents) -> None:
         """Use the parts of `change`; if one of them fails, keep all present parts."""
         self._turns.idle.end()  # it uses the brain, which may be closed
         if self._turns.state is State.LOADING:  # the start failed
-            self._parts.adopt(change)
+            self._components.adopt(change)
             self._load()
             return
         self._turns.set_state(State.LOADING)
         newest, changed = self._inbox.newest, False
         try:
-            tone = self._parts.replace(change, lambda: self._inbox.newest is not newest)
+            tone = self._components.replace(change, lambda: self._inbox.newest is not newest)
             self._listener.note_speech(tone)
             changed = True
         except VoxtuiError as error:
             self._emit(ChangeFailed(error))
-        self._emit(self._parts.loaded(changed))
+        self._emit(self._components.loaded(changed))
         self._turns.set_state(State.READY)
         if change.brain is not None:
             self._turns.reader.warn_of_leaving()
@@ -370,9 +372,9 @@ class Engine:
 
     def _replace_microphone(self, opening: object, message: str) -> None:
         """Replace the lost microphone; answer the speech that it had captured."""
-        if self._turns.state is State.LOADING or not self._parts.devices.is_in_use(opening):
+        if self._turns.state is State.LOADING or not self._components.devices.is_in_use(opening):
             return
-        devices = self._parts.devices
+        devices = self._components.devices
         lost = devices.microphone
         if not devices.is_unproven:  # the loss of the one before was reported
             self._emit(Notice(message))  # at once, because a sound server may hang
@@ -380,7 +382,7 @@ class Engine:
         if devices.microphone is None and lost is not None:
             gone = f"The microphone {lost.name!r} is lost, and there is no other."
             events.append(Notice(gone, "error"))
-        self._parts.report(events)
+        self._components.report(events)
         if self._listener.source == MICROPHONE:
             self._turns.act_on(self._listener.finish())
 
@@ -389,7 +391,7 @@ class Engine:
             self._turns.refuse()
             return
         self._turns.set_state(State.LOADING)
-        self._parts.report(self._parts.devices.rescan_devices())
+        self._components.report(self._components.devices.rescan_devices())
         self._turns.set_state(State.READY)
 
     def _ring(self) -> None:

@@ -23,14 +23,14 @@ from voxtui.dialogue.commands import (
     Quit,
     Redo,
     Release,
-    ReplaceParts,
+    ReplaceComponents,
     SendText,
     Silence,
     Talk,
     Typing,
 )
 from voxtui.dialogue.data import Frame
-from voxtui.dialogue.marks import Mark
+from voxtui.dialogue.timestamps import Milestone
 from voxtui.dialogue.turn_handle import TurnHandle
 
 
@@ -89,7 +89,7 @@ class Inbox:
         match command:
             case Silence():
                 return self._silence()
-            case Cancel() | NewConversation() | ReplaceParts() | Quit():
+            case Cancel() | NewConversation() | ReplaceComponents() | Quit():
                 silenced = self._silence()
                 if silenced and isinstance(command, Cancel):
                     return silenced
@@ -109,10 +109,10 @@ class Inbox:
                 typed.cancelled.set()
             case SendText(at=at):
                 turn = self._create()
-                turn.marks.mark(Mark.RELEASED, at)
+                turn.timestamps.record(Milestone.RELEASED, at)
             case Redo(at=at):
                 turn = self._create()
-                turn.marks.mark(Mark.RELEASED, at)
+                turn.timestamps.record(Milestone.RELEASED, at)
                 typed.cancelled.set()
             case Answer():
                 turn = self._answered()
@@ -125,7 +125,7 @@ class Inbox:
                 turn.cancel()
             case Typing(text=text):
                 typed = self._typed(text.strip(), begun)
-            case NewConversation() | ReplaceParts() | Quit():
+            case NewConversation() | ReplaceComponents() | Quit():
                 self.newest.cancel()
                 typed.cancelled.set()
             case _:
@@ -145,7 +145,7 @@ class Inbox:
         turn = self.newest
         if not turn.kept or turn.asked:
             turn = self._create()
-            turn.marks.mark(Mark.RELEASED)
+            turn.timestamps.record(Milestone.RELEASED)
         turn.asked = True
         return turn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 
 
 @dataclass(slots=True)
@@ -14,7 +14,7 @@ class TurnHandle:
 
     number: int
     cancelled: threading.Event = field(default_factory=threading.Event)
-    marks: Marks = field(default_factory=Marks)
+    timestamps: Timestamps = field(default_factory=Timestamps)
     over: bool = False
     """the turn has finished; only its idle transcript may still run"""
     kept: bool = False
@@ -29,5 +29,5 @@ class TurnHandle:
         """
         if not self.cancelled.is_set() and (self.asked or not self.kept):
             if not self.over:
-                self.marks.mark(Mark.CANCELLED)
+                self.timestamps.record(Milestone.CANCELLED)
             self.cancelled.set()

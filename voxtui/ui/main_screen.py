@@ -11,13 +11,13 @@ from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.widgets import Input
 
-from voxtui.commands.text import clipboard_text
-from voxtui.controls.engine import Refused, Severity
-from voxtui.controls.local import LocalControls
-from voxtui.dialogue.commands import Give, Typing
+from voxtui.commands.text_input import clipboard_text
+from voxtui.dialogue.attachments import Attachment, estimated_tokens
+from voxtui.dialogue.commands import Attach, Typing
 from voxtui.dialogue.events import Event, Notice, State
-from voxtui.dialogue.given import GivenText, estimated_tokens
 from voxtui.errors import InputError, ModelMissing, VoxtuiError
+from voxtui.session.local_session import LocalSession
+from voxtui.session.user_session import NotAllowed, Severity
 from voxtui.slash_commands import number, parse
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.menu import CONVERSATION
@@ -38,7 +38,7 @@ from voxtui.ui.talk import Talk
 from voxtui.ui.talkbar import TalkBar
 from voxtui.ui.terminal.keyboard import Paste
 from voxtui.ui.terminal.painting import SteppedScreen
-from voxtui.ui.turns import Turns
+from voxtui.ui.turn_views import TurnViews
 
 ENTER = ("enter", "ctrl+j")
 """Carriage return, and the line feed of a program that types."""
@@ -54,9 +54,9 @@ class MainScreen(SteppedScreen):
         self,
         program: App[None],
         keys: Sequence[Binding],
-        controls: LocalControls,
+        controls: LocalSession,
         transcript: Transcript,
-        turns: Turns,
+        turns: TurnViews,
         bar: TalkBar,
         talk: Talk,
         status: Status,
@@ -180,7 +180,7 @@ class MainScreen(SteppedScreen):
     def give_pasted(self) -> None:
         """Add the pasted texts to the conversation."""
         for text in self._bar.pasted.take():
-            self.controls.post(Give(text))
+            self.controls.post(Attach(text))
 
     @on(PastedTexts.Opened)
     def _open_pasted(self) -> None:
@@ -224,7 +224,7 @@ class MainScreen(SteppedScreen):
                 self.action_edit(command[1])
             elif not await self.program.run_action(command[0], self):
                 await self.program.run_action(command[0])
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         self._talk.follow()
 
@@ -237,11 +237,11 @@ class MainScreen(SteppedScreen):
     def _paste(self) -> None:
         """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
         try:
-            given = GivenText("the clipboard", clipboard_text())
-            self.program.call_from_thread(self.controls.post, Give(given))
+            attachment = Attachment("the clipboard", clipboard_text())
+            self.program.call_from_thread(self.controls.post, Attach(attachment))
         except InputError as error:
             self._report(Notice(str(error), "error"))
-        except Refused as refused:
+        except NotAllowed as refused:
             self.program.call_from_thread(self._refuse, refused)
 
     # Actions.
@@ -290,7 +290,7 @@ class MainScreen(SteppedScreen):
     def action_undo(self) -> None:
         try:
             self.controls.undo()
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         else:
             self._transcript.restore()
@@ -302,7 +302,7 @@ class MainScreen(SteppedScreen):
         """Answer `text` in place of `turn`; if that is refused, let it be edited again."""
         try:
             self.controls.correct(turn, text)
-        except Refused:
+        except NotAllowed:
             self._bar.correct(turn, text)
             raise
 
@@ -317,7 +317,7 @@ class MainScreen(SteppedScreen):
                 self._correct(turn, text)
             else:
                 self._bar.correct(turn, words)
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         self.offer_keys()
 
@@ -364,7 +364,7 @@ class MainScreen(SteppedScreen):
         """Save the session. Runs on a thread of its own, because a disk may be slow."""
         try:
             place = self.controls.save()
-        except Refused as refused:
+        except NotAllowed as refused:
             self.program.call_from_thread(self._refuse, refused)
         except InputError as error:
             self._report(Notice(str(error), "error"))
@@ -389,7 +389,7 @@ class MainScreen(SteppedScreen):
         """Call `act`; show the sentence if it is refused."""
         try:
             act()
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         except VoxtuiError as error:  # the models' files were not even found
             self.show_failed(error)
@@ -400,5 +400,5 @@ class MainScreen(SteppedScreen):
         fetch = isinstance(error, ModelMissing)
         self.status.show_failed(error, self.action_fetch if fetch else self.action_again)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: NotAllowed) -> None:
         self.tell(str(refused), refused.severity)

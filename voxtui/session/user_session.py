@@ -1,0 +1,127 @@
+"""The commands of a person to an engine, for any front end and without a device."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from voxtui.dialogue.commands import Attach, Command, InsertTurn, NewTurn
+from voxtui.dialogue.data import Frame, Token
+from voxtui.dialogue.events import Event, Loaded, LoadFailed, State, TurnFinished
+from voxtui.dialogue.protocols import Past, PastTurn
+from voxtui.errors import VoxtuiError
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.engine import Engine
+
+Severity: TypeAlias = Literal["information", "warning", "error"]
+
+MakeEngine: TypeAlias = Callable[[Callable[[Event], object]], "Engine"]
+"""Makes an engine that reports its events to the given function."""
+
+
+class NotAllowed(Exception):
+    """Something cannot be done now. The message is one sentence or two for the user."""
+
+    def __init__(self, message: str, severity: Severity = "warning") -> None:
+        super().__init__(message)
+        self.severity: Severity = severity
+
+
+@dataclass(frozen=True, slots=True)
+class ClipEnded:
+    """A sample clip was spoken, was stopped, or could not be read."""
+
+    clip: threading.Event = field(repr=False)
+    """the flag that would have stopped it"""
+    error: str = ""
+
+
+UserSessionEvent: TypeAlias = Event | ClipEnded
+
+
+class UserSession:
+    """Drives an engine for any front end, also without a microphone, clips or a screen."""
+
+    def __init__(
+        self, make_engine: MakeEngine, deliver: Callable[[UserSessionEvent], object]
+    ) -> None:
+        """`deliver` gets every event, on several threads, and returns at once."""
+        self.engine = make_engine(deliver)
+        self.failed: VoxtuiError | None = None
+        """why no model is loaded"""
+        self._unfinished: set[int] = set()
+        self._inserted = itertools.count(-1, -1)
+
+    @property
+    def state(self) -> State:
+        return self.engine.state
+
+    @property
+    def busy(self) -> bool:
+        """True while a turn that was begun here has not finished."""
+        return bool(self._unfinished)
+
+    def start(self, past: Past = ()) -> None:
+        """Load the models, on the engine's thread. The conversation begins with `past`."""
+        self.engine.start(past)
+
+    def begin_closing(self) -> None:
+        """Begin to end everything, and return at once. `close` must follow."""
+        self.engine.close(0)
+
+    def close(self, seconds: float | None = None) -> None:
+        """End everything. Wait for the parts no longer than `seconds`."""
+        self.engine.close(seconds)
+
+    def take(self, event: UserSessionEvent) -> None:
+        """Update the state from an event of the engine. Call it before the event is shown."""
+        match event:
+            case LoadFailed(error):
+                self.failed = error
+            case Loaded():
+                self.failed = None
+            case TurnFinished(turn):
+                # A turn finishes before the next one begins.
+                older = {number for number in tuple(self._unfinished) if number <= turn.number}
+                self._unfinished -= older
+            case _:
+                pass
+
+    def post(self, command: Command) -> int:
+        """Have the engine do `command`. Returns the number of the turn that it begins or ends.
+
+        Raises NotAllowed where a turn cannot begin now, or a text to talk about is empty.
+        """
+        if isinstance(command, NewTurn):
+            self._require_model()
+            turn = self.engine.post(command)
+            self._unfinished.add(turn)
+            return turn
+        if isinstance(command, Attach) and not command.attachment.text.strip():
+            raise NotAllowed(f"There is no text in {command.attachment.name}.")
+        return self.engine.post(command)
+
+    def push(self, frame: Frame) -> None:
+        """Add the next frame of any source. Any thread."""
+        self.engine.push(frame)
+
+    def insert_text(self, user: bool, text: str, after: int | None, first: bool = False) -> int:
+        """Put a text of the user, or a reply, into the conversation. Returns its number.
+
+        It follows turn `after`; None: it is the last, or the `first`.
+        """
+        number = next(self._inserted)
+        said, reply = (text, ()) if user else ("", (Token(text),))
+        turn = PastTurn(said, None, reply, number=number)
+        self.engine.post(InsertTurn(turn, after, first))
+        return number
+
+    def _require_model(self) -> None:
+        if self.failed:
+            raise NotAllowed("No model is loaded. Text is kept until one is.", "error")
+        if self.state is State.LOADING:
+            raise NotAllowed("Still loading. Text is kept until that is done.", "information")
