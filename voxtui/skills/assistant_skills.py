@@ -85,7 +85,7 @@ class AssistantSkills:
         words, now = request.words, self.now()
         if itself := about_itself(words, request.sends_to, request.config):
             return itself
-        meaning = understand(words, now)
+        meaning = understand(words, now, request.past)
         if meaning is None and retry:
             meaning = understand(retry.format(words.strip(" .?!")), now)
         match meaning:
