@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import click
 
 from voxtui.audio.clips import Clip, speak
+from voxtui.dialogue.commands import SendText
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, Loading, Notice, TurnFinished
 from voxtui.dialogue.timestamps import Turn
@@ -50,7 +51,8 @@ class Headless:
         return turn
 
     def ask_text(self, text: str, on_event: Callable[[Event], object]) -> Turn:
-        self.engine.send_text(text)
+        """Send `text` and return the finished turn, as `ask` does."""
+        self.engine.post(SendText(text))
         return self._finished(on_event)
 
     def _finished(self, on_event: Callable[[Event], object]) -> Turn:

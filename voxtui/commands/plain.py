@@ -18,6 +18,7 @@ import click
 from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.commands.text_input import clipboard_text
 from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.commands import Attach, Silence
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import Loaded, PrefillProgress, State
@@ -112,7 +113,7 @@ class Plain(EventView):
         """
         self.controls.start()
         for text in attachments:
-            self.controls.attach(text)
+            self.controls.post(Attach(text))
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()
         try:
             while not self._over():
@@ -293,7 +294,7 @@ class Plain(EventView):
 
     def _do(self, text: str, at: float) -> None:
         controls = self.controls
-        if controls.silence() and not text:
+        if controls.post(Silence()) and not text:
             return
         if command := parse(text):
             self._command(*command, at)
@@ -328,7 +329,7 @@ class Plain(EventView):
             case "look":
                 controls.rescan_devices()
             case "paste":
-                controls.attach(Attachment("the clipboard", clipboard_text()))
+                controls.post(Attach(Attachment("the clipboard", clipboard_text())))
             case "mute":
                 self._print("The voice is off." if controls.toggle_mute() else "The voice is on.")
             case "new":

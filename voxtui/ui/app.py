@@ -22,6 +22,7 @@ from textual.message import Message
 from textual.theme import Theme
 
 from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.commands import Attach, Silence
 from voxtui.dialogue.events import Died, State
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.session.clip_player import OpenClip
@@ -196,7 +197,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
         for text in self._attachments:
-            self.controls.attach(text)
+            self.controls.post(Attach(text))
 
     def on_unmount(self) -> None:
         self.controls.clips.stop()
@@ -311,7 +312,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.main.give_pasted()
             self.talk.press(key.time, isinstance(key, Key) and key.repeated)
             return True
-        if self.controls.silence() and not key.key.startswith("ctrl+"):
+        if self.controls.post(Silence()) and not key.key.startswith("ctrl+"):
             return True
         return here and await self.main.take_key(key)
 

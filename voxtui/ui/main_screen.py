@@ -13,6 +13,7 @@ from textual.widgets import Input
 
 from voxtui.commands.text_input import clipboard_text
 from voxtui.dialogue.attachments import Attachment, estimated_tokens
+from voxtui.dialogue.commands import Attach, Typing
 from voxtui.dialogue.events import Event, Notice, State
 from voxtui.errors import InputError, ModelMissing, VoxtuiError
 from voxtui.session.local_session import LocalSession
@@ -176,7 +177,7 @@ class MainScreen(SteppedScreen):
 
     def give_pasted(self) -> None:
         for text in self._bar.pasted.take():
-            self.controls.attach(text)
+            self.controls.post(Attach(text))
 
     @on(PastedTexts.Opened)
     def _open_pasted(self) -> None:
@@ -195,7 +196,7 @@ class MainScreen(SteppedScreen):
         # A slash begins a command, and a correction follows another history than the newest.
         ahead = self._bar.corrected is None and not event.value.startswith("/")
         ahead = ahead and not self._bar.pasted.waiting  # it is not in the history yet
-        self.controls.typing(event.value if ahead else "")
+        self.controls.post(Typing(event.value if ahead else ""))
 
     async def _send(self, text: str, corrected: int | None) -> None:
         """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
@@ -234,7 +235,7 @@ class MainScreen(SteppedScreen):
         """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
         try:
             attachment = Attachment("the clipboard", clipboard_text())
-            self.program.call_from_thread(self.controls.attach, attachment)
+            self.program.call_from_thread(self.controls.post, Attach(attachment))
         except InputError as error:
             self._report(Notice(str(error), "error"))
         except NotAllowed as refused:
