@@ -32,10 +32,10 @@ ALLOWED = {
     "Gone": "serve",
     "_Asked": "serve",
     "_GivenItem": "serve",
-    "keep": "dialogue and serve",
+    "keep": "serve",
     "keep_compiled_kernels": "voxtral",
     "keep_for_good": "voxtral",
-    "told": "dialogue and serve",
+    "told": "serve",
 }
 """Name -> why it may hold such a word."""
 

@@ -97,7 +97,6 @@ class Speculation(ABC, Generic[T]):
 
     @property
     def computed(self) -> list[T]:
-        """Copy the tokens so far."""
         return list(self._tokens)
 
     def serves(self, other: Speculation[Any]) -> bool:
@@ -176,7 +175,6 @@ class SpeculationThread:
 
     @property
     def newest(self) -> Speculation[Any] | None:
-        """The speculation that is worked on, or was last."""
         return self._newest
 
     def abandon_newest(self) -> None:

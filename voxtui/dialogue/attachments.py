@@ -10,7 +10,7 @@ from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import PastTurn
 
 BYTES_PER_TOKEN = 4
-"""Of words. A digit, a sign and a line end are a token each."""
+"""Bytes of a token of words. A digit, a sign and a line end are a token each."""
 
 READ = "I have read it. What would you like to know?"
 
@@ -20,7 +20,7 @@ class Attachment:
     """A text from elsewhere. It is never an instruction."""
 
     name: str
-    """what it is called to the user, such as `stdin` or a file"""
+    """the name that the user knows, such as `stdin` or a file"""
     text: str
 
     def as_turn(self) -> PastTurn:

@@ -48,7 +48,6 @@ class Components:
 
     @property
     def config(self) -> Config:
-        """The configuration in force."""
         return self._config.current
 
     @property
@@ -76,7 +75,7 @@ class Components:
     def load(self, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         """Load the voice and the brain, unless they are loaded. Raises ModelError.
 
-        `options`: of the first answer.
+        `options` are those of the first answer.
         """
         if self._voices is not None and self.voice is None:
             self.voice = self._load_voice(self._voices, self.config)
@@ -84,7 +83,6 @@ class Components:
             self._use_brain(self._brains, options, patient=True)
 
     def loaded(self, changed: bool = False) -> Loaded:
-        """Describe the parts in use."""
         microphone, speaker = self.devices.microphone, self.devices.speaker
         return Loaded(
             brain=self.brain.description,
@@ -200,7 +198,7 @@ class Components:
     ) -> None:
         """Load one of `brains` for answers in `options`, and close the brain in use.
 
-        `patient`: keep a remote brain whose server does not answer yet.
+        Keep a remote brain whose server does not answer yet if `patient`.
         """
 
         def warm_up(brain: Brain) -> None:
@@ -238,7 +236,6 @@ def _voices(change: ReplaceComponents) -> Fallbacks[Voice] | None:
 
 
 def _close_given(change: ReplaceComponents) -> None:
-    """Close the parts of `change` that are made already."""
     for part in (change.microphone, change.speaker, change.voice, change.brain):
         if not isinstance(part, str | Fallbacks | None):
             part.close()

@@ -141,7 +141,6 @@ class Engine:
 
     @property
     def past(self) -> Past:
-        """The past turns, as the brain gets them."""
         return self._history.past
 
     @property

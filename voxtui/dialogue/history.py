@@ -34,7 +34,6 @@ class History:
 
     @property
     def newest(self) -> int | None:
-        """The number of the last turn of `past`."""
         return self.past[-1].number if self.past else None
 
     @property
@@ -55,7 +54,7 @@ class History:
     ) -> None:
         """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard.
 
-        `by_rule`: the reply is not the brain's own.
+        The reply is not the brain's own if `by_rule`.
         """
         kept = _tokens_within(reply, len(heard))
         if any(token.text for token in kept):
@@ -167,7 +166,6 @@ def _divided(
 
 
 def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:
-    """Return the whole tokens within the first `length` characters."""
     total = 0
     for count, token in enumerate(tokens):
         total += len(token.text)

@@ -73,7 +73,6 @@ class Inbox:
 
     @property
     def turn_waits(self) -> bool:
-        """True while a newer turn is in the queue."""
         return self.newest is not self.taken
 
     # On any thread.
@@ -178,7 +177,6 @@ class Inbox:
         self._replayed.extendleft(reversed(frames))
 
     def replayed(self) -> Frame | None:
-        """Return the next frame of the pre-roll."""
         return self._replayed.popleft() if self._replayed else None
 
     def empty(self) -> bool:

@@ -110,18 +110,16 @@ class Listener:
         self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
         self._live: _LiveRecording | None = None
         self._echo = (0.0, 0.0)
-        """when our own speech began and ended (monotonic seconds)"""
+        """begin and end of our own speech (monotonic seconds)"""
         self._spoken = ("", 0.0)
         """our latest words, and when they ended (monotonic seconds)"""
 
     @property
     def recording(self) -> Recording | None:
-        """The recording in progress."""
         return self._live.recording if self._live else None
 
     @property
     def source(self) -> str | None:
-        """The source of the recording in progress."""
         return self._live.source if self._live else None
 
     @property
@@ -157,7 +155,6 @@ class Listener:
         return recent
 
     def push(self, frame: Frame) -> Found:
-        """Take the next frame of any source."""
         self._follow_config()
         live = self._live
         if live is not None and frame.source == live.source:
@@ -184,7 +181,6 @@ class Listener:
         return self._release(live, at) or (self.finish() if complete else None)
 
     def finish(self) -> Found:
-        """End the recording with the frames it has."""
         live, self._live = self._live, None
         if live is None:
             return None
@@ -204,7 +200,6 @@ class Listener:
         return TooQuiet(released_at, live.too_long, overflows, tap, peak)
 
     def abandon(self) -> None:
-        """Drop the recording in progress."""
         self._live = None
 
     def may_interrupt(self, frame: Frame) -> bool:
@@ -220,7 +215,7 @@ class Listener:
     def note_speech(self, timestamps: Timestamps, words: str = "") -> None:
         """Drop frames that were captured while our own speech was audible.
 
-        `words`: what was spoken; empty for another sound.
+        `words` were spoken; they are empty for another sound.
         """
         first = timestamps.at(Milestone.FIRST_SOUND)
         if first is None:

@@ -21,7 +21,7 @@ class PrefillTracker:
 
     def __init__(self) -> None:
         self._began: tuple[float, int] | None = None
-        """when (monotonic seconds) the prompt in progress began, and the tokens known then"""
+        """begin of the prompt in progress (monotonic seconds), and the tokens known then"""
 
     def take(self, done: int, total: int) -> PrefillProgress | None:
         """Take note that `done` of `total` tokens were evaluated; None: there is nothing to say."""

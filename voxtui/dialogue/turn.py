@@ -70,7 +70,7 @@ class LiveTurn:
     local: bool = True
     """the user sits at this machine"""
     spoken: str = ""
-    """what we said while the utterance was recorded; empty: nothing"""
+    """our words while the utterance was recorded; empty: none"""
     user_input: Utterance | str = ""
     words: str | None = None
     """the user's words, where the brain knows them"""
@@ -105,7 +105,6 @@ class LiveTurn:
         return PastTurn(said, self.words, self.answer, number=self.number, clock=clock)
 
     def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
-        """End the turn and return its result."""
         self.handle.over = True
         timestamps = self.handle.timestamps
         return Turn(

@@ -29,7 +29,7 @@ class TurnClock:
         now = self._skills.now()
         return begun if begun is not None and abs(now - begun) < BEGUN_RECENTLY else now
 
-    def told(
+    def with_time(
         self, options: ReplyOptions, past: Past, begun: datetime | None = None
     ) -> ReplyOptions:
         """Return `options` with the time of a turn after `past` that the user began at `begun`."""

@@ -114,17 +114,16 @@ class TurnTaking:
 
     @property
     def is_quiet(self) -> bool:
-        """True while neither side speaks."""
         return self.state is State.READY and self._turn is None
 
     @property
     def first_manner(self) -> ReplyOptions:
         """The manner of a conversation that begins now; without the time if one goes on."""
         past = self._history.past
-        return self._options if past else self.clock.told(self._options, past)
+        return self._options if past else self.clock.with_time(self._options, past)
 
     def take(self, command: NewTurn, handle: TurnHandle, typed: TypedText) -> None:
-        """Begin the turn of `command`, or answer it to its end. `typed`: the text before it."""
+        """Begin the turn of `command`, or answer it to its end. The text before it is `typed`."""
         match command:
             case Talk(at, source, paced):
                 assert at is not None  # the inbox has set it
@@ -139,7 +138,6 @@ class TurnTaking:
     # Listening.
 
     def hear(self, frame: Frame) -> None:
-        """Take the next frame of any source."""
         if self.state is State.LOADING:
             return
         if frame.source == MICROPHONE and (events := self._components.devices.delivered()):
@@ -184,7 +182,7 @@ class TurnTaking:
             self._finish(turn, Outcome.CANCELLED)
             return
         self._turn = turn
-        turn.options = self.clock.told(self._options, self._history.past)
+        turn.options = self.clock.with_time(self._options, self._history.past)
         self._emit(TurnStarted(handle.number, source, handle.timestamps))
         self.set_state(State.LISTENING)
         preroll = self._listener.begin(source, at, hands_free)
@@ -249,7 +247,7 @@ class TurnTaking:
     def answer_text(self, handle: TurnHandle, text: str, begun: datetime | None) -> None:
         """Answer a typed text, which was begun at that local time."""
         turn = self._live(handle, TYPED)
-        turn.options = self.clock.told(self._options, self._history.past, begun)
+        turn.options = self.clock.with_time(self._options, self._history.past, begun)
         self._take_input(turn, text)
         self._emit(TurnStarted(turn.number, TYPED, handle.timestamps))
         if text:
@@ -263,11 +261,11 @@ class TurnTaking:
         self.idle.end()
         self._history.insert(PastTurn(utterance, None, (), number=turn.number))
         turn.handle.kept = True
-        self.idle.keep(turn, utterance)
+        self.idle.begin_unanswered(turn, utterance)
         self.set_state(State.READY)
 
     def answer_history(self, handle: TurnHandle, options: ReplyOptions | None) -> None:
-        """Answer what the user said last, else speak unasked. `options`: of this answer only."""
+        """Answer what the user said last, else speak unasked. `options` apply to this answer only."""
         turn = self._live(handle, TYPED)
         if handle.over:  # nothing was said in the utterance
             self._finish(turn, Outcome.NO_SPEECH)
@@ -300,7 +298,7 @@ class TurnTaking:
         before = self._history.past
         self._history.take_back(again)
         past = self._history.past
-        turn.options = self.clock.told(self._options, past)
+        turn.options = self.clock.with_time(self._options, past)
         if isinstance(user_input, str):
             self._emit(UserWords(turn.number, user_input))
         else:
@@ -350,7 +348,6 @@ class TurnTaking:
         self.read_past()
 
     def _finish(self, turn: LiveTurn, outcome: Outcome, error: str | None = None) -> None:
-        """Report the end of a turn that was not answered."""
         self._emit(TurnFinished(turn.finished(outcome, error)))
         self.set_state(State.LOADING if self.state is State.LOADING else State.READY)
 
@@ -386,13 +383,13 @@ class TurnTaking:
 
     def _read(self, past: Past) -> None:
         """Let the brain read `past`, and the time of a next turn that would begin now."""
-        self.reader.read(past, self.clock.told(self._options, past))
+        self.reader.read(past, self.clock.with_time(self._options, past))
 
     def read_ahead(self, typing: TypedText) -> None:
         """Let the brain prepare for a text that is being typed."""
         if self.state is State.READY and typing.text:
             past = self._history.past
-            options = self.clock.told(self._options, past, typing.begun)
+            options = self.clock.with_time(self._options, past, typing.begun)
             self._components.brain.read_ahead(
                 TurnRequest(past, typing.text, cancelled=typing.cancelled, options=options)
             )
@@ -405,5 +402,4 @@ class TurnTaking:
         self.read_past()
 
     def refuse(self) -> None:
-        """Report that no model is loaded."""
         self._emit(Notice("No model is loaded. `voxtui doctor` says what is missing."))

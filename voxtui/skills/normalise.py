@@ -173,7 +173,7 @@ def ordinal(number: int) -> str:
 
 
 MOST_DIGITS = 15
-"""Of a whole number that is said digit by digit."""
+"""Most digits of a whole number that is said digit by digit."""
 
 
 def figure(value: Fraction) -> tuple[str, bool]:

@@ -104,7 +104,7 @@ class EmbeddedBrain:
         )
         self._replies: SpeculationThread | None = None
         self._ahead: ChatReply | None = None
-        """what was requested last for a turn that is not answered yet"""
+        """the newest request for a turn that is not answered yet"""
         self._progress: Callable[[int, int], object] = lambda done, total: None
         self._live = LiveTranscription(
             self._recogniser, lambda: self._loaded().pause(), self._prepare

@@ -402,9 +402,9 @@ class _Content(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     delta: _Content | None = None
-    """in a stream"""
+    """the message in a stream"""
     message: _Content | None = None
-    """in an answer that is not streamed"""
+    """the message in an answer that is not streamed"""
     finish_reason: Any = None
 
 
