@@ -41,7 +41,7 @@ class PastTurn:
     attached: bool = False
     """a text to talk about, which stays until the conversation ends"""
     number: int = 0
-    """the number of the turn; negative for a text that a client put into the history; 0 where unknown"""
+    """number of the turn; negative: a text that a client put into the history; 0: unknown"""
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
 

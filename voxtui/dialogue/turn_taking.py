@@ -265,7 +265,7 @@ class TurnTaking:
         self.set_state(State.READY)
 
     def answer_history(self, handle: TurnHandle, options: ReplyOptions | None) -> None:
-        """Answer what the user said last, else speak unasked. `options` apply to this answer only."""
+        """Answer the last words of the user, else speak unasked. `options` are of this answer."""
         turn = self._live(handle, TYPED)
         if handle.over:  # nothing was said in the utterance
             self._finish(turn, Outcome.NO_SPEECH)
