@@ -13,6 +13,7 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from tests.fakes import LONG_AGO, SECONDS, ScriptedEngine
+from voxtui.dialogue.commands import Attach
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
@@ -182,7 +183,7 @@ async def screen(
 ) -> AsyncIterator[Screen]:
     app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, factories)
     for text in attachments:
-        app.controls.attach(text)
+        app.controls.post(Attach(text))
     engine = app.controls.engine
     assert isinstance(engine, ScriptedEngine)
     async with app.run_test(size=size) as pilot:

@@ -17,6 +17,7 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.message import Message
 
+from voxtui.dialogue.commands import Silence
 from voxtui.dialogue.events import Died, State
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.session.clip_player import OpenClip
@@ -245,7 +246,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             self.main.give_pasted()
             self.talk.press(key.time, isinstance(key, Key) and key.repeated)
             return True
-        if self.controls.silence() and not key.key.startswith("ctrl+"):
+        if self.controls.post(Silence()) and not key.key.startswith("ctrl+"):
             return True
         return here and await self.main.take_key(key)
 

@@ -17,7 +17,6 @@ class Banner(Static):
 
     @property
     def problem(self) -> str:
-        """The problem on display; empty: none."""
         return str(self.content) if self.has_class("shown") else ""
 
     def show(self, problem: str, remedy: str = "", action: str = "", error: bool = True) -> None:

@@ -10,6 +10,7 @@ from textual import on
 
 from voxtui.commands.text_input import clipboard_text
 from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.commands import Attach
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
@@ -39,7 +40,7 @@ class MainScreen(PromptScreen):
                 self._correct(corrected, text)
             elif command is None:
                 if self.controls.say(text) is None:
-                    self._note_kept(text)
+                    self._note_queued(text)
             elif command[0] == "clip":
                 self.action_clip(number(command[1]))
             elif command[0] == "edit":
@@ -50,7 +51,7 @@ class MainScreen(PromptScreen):
             self._refuse(refused)
         self.talk.follow()
 
-    def _note_kept(self, text: str) -> None:
+    def _note_queued(self, text: str) -> None:
         self.notify(f"Kept until the models are loaded: “{text}”")
 
     def action_paste(self) -> None:
@@ -60,7 +61,7 @@ class MainScreen(PromptScreen):
         """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
         try:
             attachment = Attachment("the clipboard", clipboard_text())
-            self.program.call_from_thread(self.controls.attach, attachment)
+            self.program.call_from_thread(self.controls.post, Attach(attachment))
         except InputError as error:
             self.program.call_from_thread(self.status.show_problem, str(error))
         except NotAllowed as refused:
@@ -137,8 +138,8 @@ class MainScreen(PromptScreen):
 
     def begin_again(self) -> None:
         """Show the loading once more."""
-        for text in self.controls.kept:
-            self._note_kept(text)
+        for text in self.controls.queued:
+            self._note_queued(text)
         self.status.begin_again()
 
     def action_clip(self, number: int) -> None:

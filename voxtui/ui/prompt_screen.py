@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingsMap
 from textual.widgets import Input
 
 from voxtui.dialogue.attachments import estimated_tokens
+from voxtui.dialogue.commands import Attach, Typing
 from voxtui.dialogue.events import State
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
@@ -183,7 +184,7 @@ class PromptScreen(SteppedScreen):
     def give_pasted(self) -> None:
         """Add the pasted texts to the conversation."""
         for text in self.bar.pasted.take():
-            self.controls.attach(text)
+            self.controls.post(Attach(text))
 
     @on(PastedTexts.Opened)
     def _open_pasted(self) -> None:
@@ -202,7 +203,7 @@ class PromptScreen(SteppedScreen):
         # A slash begins a command, and a correction follows another history than the newest.
         ahead = self.bar.corrected is None and not event.value.startswith("/")
         ahead = ahead and not self.bar.pasted.waiting  # it is not in the history yet
-        self.controls.typing(event.value if ahead else "")
+        self.controls.post(Typing(event.value if ahead else ""))
 
     async def action_mend(self) -> None:
         """Mend the problem that the banner shows."""

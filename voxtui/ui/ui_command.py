@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.commands import Attach
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.settings.schema import Config
 from voxtui.storage.device_offset import device_offset
@@ -30,7 +31,7 @@ def run(config: Config, attachments: Sequence[Attachment] = ()) -> int:
             make_factories(),
         )
         for text in attachments:
-            app.controls.attach(text)
+            app.controls.post(Attach(text))
         app.event_display.device_offset = device_offset
         try:
             app.run()

@@ -19,7 +19,7 @@ from voxtui.errors import ConfigError, ModelError, VoxtuiError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
 from voxtui.settings.schema import Config
-from voxtui.settings.sources import found_file, options_of, value_of
+from voxtui.settings.sources import active_config_file, options_of, value_of
 from voxtui.ui.keys import shown
 from voxtui.ui.menu.palette import Entry, Palette
 from voxtui.ui.themes import AUTO, theme_names
@@ -235,7 +235,7 @@ class Menu:
         """Write the chosen values to the user's config file."""
         try:
             path, keys = self._controls.save_settings()
-            used = found_file()
+            used = active_config_file()
         except NotAllowed as refused:
             self._refuse(refused)
             return
