@@ -22,7 +22,7 @@ IDLE_SECONDS = 30.0
 MOST_FIELDS = 64
 
 LONGEST_FIELD = 64 * 1024
-"""Bytes of a field other than the file."""
+"""Most bytes of a field other than the file."""
 
 
 class Disconnected(Exception):
