@@ -41,7 +41,7 @@ def sound(seconds: float = 1.0) -> dict:
 
 def ask(client: OpenAI, *messages: dict, script: list | None = None, **fields):
     BRAIN.__init__(script or ["It is ", "Paris."])
-    return client.chat.completions.create(model="gpt-4o", messages=list(messages), **fields)
+    return client.chat.completions.create(model="gpt-4o", messages=list(messages), **fields)  # type: ignore[call-overload]
 
 
 def user(content) -> dict:

@@ -8,7 +8,7 @@ from email.message import Message
 from typing import TYPE_CHECKING
 
 import anyio
-from multipart import MultipartError, MultipartSegment, PushMultipartParser
+from multipart import MultipartError, MultipartSegment, PushMultipartParser  # pyright: ignore[reportMissingTypeStubs]
 
 from voxtui.serve.openai_types import HttpError
 
