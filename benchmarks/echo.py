@@ -166,7 +166,7 @@ class Room:
         return Interruption(noticed - said_at, silent - said_at)
 
     def _answer(self, text: str) -> Timestamps:
-        self._brain.scripts = [[text] for _ in range(20)]  # what speech begins is answered, too
+        self._brain.scripts[:] = [[text] for _ in range(20)]  # what speech begins is answered, too
         self.engine.post(SendText("Tell me about the moon."))
         started = self._events.until(TurnStarted)
         assert isinstance(started, TurnStarted)

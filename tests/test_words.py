@@ -29,9 +29,6 @@ ALLOWED = {
     "on_one_line": "a number: one line, not several",
     # Until their rooms have been rewritten:
     "Found": "voxtral",
-    "Gone": "serve",
-    "_Asked": "serve",
-    "_GivenItem": "serve",
     "keep": "serve",
     "keep_compiled_kernels": "voxtral",
     "keep_for_good": "voxtral",

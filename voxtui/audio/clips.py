@@ -91,7 +91,7 @@ def _check_file(path: Path) -> None:
 
 
 def _read(path: Path, max_seconds: float) -> Iterator[Samples]:
-    import soundfile
+    import soundfile  # pyright: ignore[reportMissingTypeStubs]
 
     read, name = 0, cast("Any", os.fsencode(path))  # the name need not be valid UTF-8
     try:

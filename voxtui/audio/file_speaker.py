@@ -79,7 +79,7 @@ class FileSpeaker:
         self.speaker.open()
 
     def _create(self) -> None:
-        import soundfile
+        import soundfile  # pyright: ignore[reportMissingTypeStubs]
 
         if self._path.exists() and not self._path.is_file():
             raise InputError(f"{self._path}: is not a regular file.", "Name a WAV file.")

@@ -132,7 +132,7 @@ class Conversation:
     def _place(self, item: Item, previous: str | None) -> tuple[int, int | None]:
         """Return where a new item goes, and the turn before it; None: at the end. Raises HttpError.
 
-        `previous`: the id that the client gives; "root" is the beginning.
+        The client names the item before it by `previous`; "root" is the beginning.
         """
         if any(other.id == item.id for other in self._items):
             raise invalid(f"There is an item {item.id!r} already.", "item.id")
