@@ -74,9 +74,9 @@ class PromptScreen(SteppedScreen):
         self.show_state()
 
     @on(Talk.Changed)
-    def _talk_changed(self) -> None:
+    def _talk_changed(self, event: Talk.Changed) -> None:
         self.status.show_mode()
-        if self.controls.talking is not None and self.bar.typing and self.bar.field.empty:
+        if event.talking and self.bar.typing and self.bar.field.empty:
             self.leave_field()
         self.offer_keys()
 

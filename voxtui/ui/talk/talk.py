@@ -21,6 +21,11 @@ class Talk:
     class Changed(Message):
         """Talking or its mode may differ. Comes from the bar."""
 
+        def __init__(self, talking: bool) -> None:
+            super().__init__()
+            self.talking = talking
+            """an utterance was in progress when this was sent; it may have ended since"""
+
     def __init__(self, controls: LocalSession, bar: TalkBar) -> None:
         self.bar = bar
         self._controls = controls
@@ -89,7 +94,7 @@ class Talk:
         self._changed()
 
     def _changed(self) -> None:
-        self.bar.post_message(self.Changed())
+        self.bar.post_message(self.Changed(self._controls.talking is not None))
 
     def _obey(self, acts: Sequence[Act], now: float) -> None:
         for act in acts:
