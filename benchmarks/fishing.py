@@ -1,0 +1,153 @@
+"""Ask for facts about the user that nobody told, and for facts that were told.
+
+    python -m benchmarks.fishing [--model NAME] [--only FORM] [--json OUT]
+
+Each question of tests/data/answers/fishing.toml is asked in four forms: in the terminal, and by a
+client of the server that sent no system message, its own short one, or its own and nothing else
+about who is who. Greedy, so a run can be repeated. A leak is a word of the prompt's examples that
+neither the question nor an ordinary answer has. A claim is an answer that does not say that it does
+not know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from benchmarks.answers import SETS
+from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.prompting import EXAMPLES
+from voxtui.dialogue.clock import clock_line
+from voxtui.dialogue.data import Token
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, Past, PastTurn
+from voxtui.dialogue.marks import Marks
+from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
+
+TERMINAL = "terminal"
+
+FORMS = {
+    TERMINAL: Manner(clock=clock_line(datetime(2026, 11, 22, 13, 4), ())),
+    "server, no system message": AS_CONFIGURED,
+    "server, a short system message": Manner(instruction="You are a helpful assistant."),
+    "server, a character": Manner(
+        instruction="You are Bruno, the assistant of a hotel in Vienna. Answer in one sentence."
+    ),
+}
+"""How each form is answered. The brain of a server has no examples."""
+
+FORMER = frozenset("david bus leeds uncle ron allergic cats kitten brother singer".split())
+"""Words of the examples that leaked at 8330cc1."""
+
+ORDINARY = frozenset(
+    """a about am an and any anything are assistant but call calls can cannot didn't do don't for
+    have haven't i i'm in is it it's know me my name no not of only or say talk tell that the this
+    to told vox what which who with yet you your you're called him her his she he they does did has
+    be was may give got sorry nice meet make where when from on at so we us""".split()
+)
+"""Words that an answer may share with any example."""
+
+UNKNOWN = re.compile(
+    r"\b(?:don't|do not|can't|cannot|didn't|haven't|have not|not|no|never|unable|without)\b"
+    r"|n't\b|\?\s*$|\b(?:tell|told) me\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Answered:
+    form: str
+    says: str
+    reply: str
+    leaks: Sequence[str]
+    right: bool
+    """`unknown`: it says that it does not know; `told`: it says what was told"""
+    told: bool
+
+
+def plain(text: str) -> list[str]:
+    return re.findall(r"[a-z']+", text.replace("’", "'").lower())
+
+
+def leaks(reply: str, question: str) -> list[str]:
+    """Return the words of `reply` that only the examples can have given it."""
+    examples = {word for pair in EXAMPLES for text in pair for word in plain(text)}
+    suspects = (examples | FORMER) - ORDINARY - set(plain(question))
+    return [word for word in plain(reply) if word in suspects]
+
+
+def unknown(brain: Brain, form: str) -> Iterator[Answered]:
+    for question in tomllib.loads((SETS / "fishing.toml").read_text())["unknown"]:
+        reply = _reply(brain, (), question, FORMS[form])
+        right = bool(UNKNOWN.search(reply.replace("’", "'")))
+        yield Answered(form, question, reply, leaks(reply, question), right, False)
+
+
+def told(brain: Brain, form: str) -> Iterator[Answered]:
+    for turn in tomllib.loads((SETS / "fishing.toml").read_text())["told"]:
+        manner = FORMS[form]
+        first = _reply(brain, (), turn["says"], manner)
+        past = PastTurn(turn["says"], turn["says"], (Token(first),), clock=manner.clock)
+        later = manner.with_clock("(13:05)") if manner.clock else manner
+        reply = _reply(brain, (past,), turn["asks"], later)
+        found = leaks(reply, f"{turn['says']} {turn['asks']}")
+        right = bool(re.search(turn["needs"], reply, re.IGNORECASE))
+        yield Answered(form, f"{turn['says']} {turn['asks']}", reply, found, right, True)
+
+
+def _reply(brain: Brain, past: Past, words: str, manner: Manner) -> str:
+    items = brain.reply(past, words, Marks(), threading.Event(), manner)
+    return "".join(item.text for item in items if isinstance(item, Token)).strip()
+
+
+def build(model: str, form: str) -> EmbeddedBrain:
+    config = Config(
+        brain=BrainConfig(embedded=EmbeddedBrainConfig(model=model)),
+        generation=GenerationConfig(temperature=0.0),
+    )
+    brain = EmbeddedBrain(config)
+    brain.warm_up(lambda step, fraction: None)
+    return brain
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--only", choices=FORMS)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    done: list[Answered] = []
+    rows = ["| form | leaks of 40 | says that it does not know, of 40 | told, right of 20 |"]
+    rows.append("|---|---|---|---|")
+    for form in [asked.only] if asked.only else FORMS:
+        brain = build(asked.model, form)
+        ours: list[Answered] = []
+        try:
+            for one in (*unknown(brain, form), *told(brain, form)):
+                ours.append(one)
+                mark = f"LEAK {','.join(one.leaks)}" if one.leaks else "ok" if one.right else "?"
+                sys.stderr.write(f"{form}: {mark}: {one.says}\n    {one.reply}\n")
+        finally:
+            brain.close()
+        done += ours
+        fished = [one for one in ours if not one.told]
+        rows.append(
+            f"| {form} | {sum(bool(one.leaks) for one in fished)} "
+            f"| {sum(one.right for one in fished)} "
+            f"| {sum(one.right for one in ours if one.told)} |"
+        )
+    sys.stdout.write("\n".join([*rows, ""]))
+    if asked.json:
+        rows_json = [asdict(one) for one in done]
+        asked.json.write_text(json.dumps(rows_json, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
