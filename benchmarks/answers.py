@@ -29,7 +29,7 @@ from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.dialogue.clock import clock_line
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Brain, Manner, SkillRequest, Skills
+from voxtui.dialogue.interfaces import Brain, Manner, SkillRequest, Skills, TurnRequest
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.skills.local import LocalSkills
@@ -128,7 +128,9 @@ def judge(
             items = (
                 [Token(told)]
                 if told
-                else brain.reply(history.past, turn.says, Marks(), threading.Event(), manner)
+                else brain.reply(
+                    TurnRequest(history.past, turn.says, Marks(), threading.Event(), manner)
+                )
             )
             for item in items:
                 if isinstance(item, Token):

@@ -9,7 +9,7 @@ from tests.dialogue.talking import talking, text
 from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
-from voxtui.dialogue.interfaces import SkillRequest
+from voxtui.dialogue.interfaces import SkillRequest, TurnRequest
 from voxtui.dialogue.marks import Outcome
 from voxtui.settings.schema import Config, HistoryConfig
 
@@ -48,9 +48,9 @@ class AbandonedBrain(ScriptedBrain):
         super().__init__(heard=heard)
         self.abandoned = threading.Event()
 
-    def reply(self, past, said, marks, cancelled, manner) -> Iterator:
+    def reply(self, request: TurnRequest) -> Iterator:
         try:
-            yield from super().reply(past, said, marks, cancelled, manner)
+            yield from super().reply(request)
         except GeneratorExit:
             self.abandoned.set()
             raise

@@ -284,7 +284,7 @@ async def answered(s: Screen) -> None:
 
 async def on_a_gpu(s: Screen) -> None:
     """With all that is shown only where it is known."""
-    s.app.device_offset = {"Headphones": 38.0}.get
+    s.app.event_display.device_offset = {"Headphones": 38.0}.get
     await loaded(s, brain="voxtral: Voxtral-Mini-3B-2507 on NVIDIA H200", voice="kokoro (af_heart)")
     for times in (1.3, 1.0, 1.1):
         turn(s, times=times * 0.3, gpu=True)

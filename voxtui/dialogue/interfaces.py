@@ -94,6 +94,19 @@ def placeholder(utterance: Utterance) -> str:
     return f"{AUDIO_INPUT}{len(utterance.samples)} samples, {utterance.seconds:.2f}s]"
 
 
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What a brain is asked: the conversation so far, and the user's part of the turn."""
+
+    past: Past = ()
+    user_input: Utterance | str = ""
+    """The user's part. Empty while it is not known; while it is typed, the text so far."""
+    marks: Marks = field(default_factory=Marks)
+    cancelled: Flag = field(default_factory=Flag)
+    """Set by any thread to end the work on the request."""
+    options: Manner = AS_CONFIGURED
+
+
 class Microphone(Protocol):
     """A source of frames, which it pushes."""
 
@@ -197,18 +210,13 @@ class Brain(Protocol):
         ...
 
     def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
         """Prepare for an utterance, which the engine appends to `recording`. Returns at once.
 
         Called when the key goes down, and when a session changes its manner. The brain may work
-        ahead on its own thread until `cancelled`. A brain that recognises words meanwhile passes
-        them to `on_words`, each time all of them.
+        ahead on its own thread until the request is cancelled. A brain that recognises words
+        meanwhile passes them to `on_words`, each time all of them.
         """
         ...
 
@@ -216,45 +224,30 @@ class Brain(Protocol):
         """Notice that the recording has a new frame. Called for each one. Returns within 1 ms."""
         ...
 
-    def read(
-        self,
-        past: Past,
-        progress: Callable[[int, int], object],
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None:
+    def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         """Read the past, before the user's next words are known. Returns at once.
 
-        The brain may do so on its own thread until `cancelled`, or do nothing. From now on it calls
-        `progress`, on one of its threads, with the tokens of a prompt that it has evaluated, and
-        with all tokens of that prompt. It sends nothing to another machine.
+        The brain may do so on its own thread until the request is cancelled, or do nothing. From
+        now on it calls `progress`, on one of its threads, with the tokens of a prompt that it has
+        evaluated, and with all tokens of that prompt. It sends nothing to another machine.
         """
         ...
 
-    def read_ahead(
-        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
-    ) -> None:
-        """Prepare for `text`, which is being typed and may still change. Returns at once.
+    def read_ahead(self, request: TurnRequest) -> None:
+        """Prepare for the text of `request`, which is being typed and may change. Returns at once.
 
-        Called after each key. The brain may work ahead on its own thread until `cancelled`, but
+        Called after each key. The brain may work ahead on its own thread until cancelled, but
         sends nothing to another machine. It may do nothing.
         """
         ...
 
-    def reply(
-        self,
-        past: Past,
-        user_input: Utterance | str,
-        marks: Marks,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Generator[UserTranscript | Token]:
-        """Yield the answer, pulled on a worker thread. Ends within one step of `cancelled`.
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+        """Yield the answer, pulled on a worker thread. Ends within one step of a cancel.
 
         A brain that knows the user's words yields one UserTranscript before its first Token. If
         the generator is closed there, a skill answers: the brain stops its work on the reply.
         Speculative work does not change the answer. Writes ENCODED or
-        TRANSCRIBED, PREFILLED and `marks.speculative_s`. Raises ModelError.
+        TRANSCRIBED, PREFILLED and `speculative_s` to the marks. Raises ModelError.
         """
         ...
 

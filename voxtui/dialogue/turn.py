@@ -40,6 +40,7 @@ from voxtui.dialogue.interfaces import (
     PastTurn,
     SkillRequest,
     Skills,
+    TurnRequest,
 )
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.dialogue.parts import Parts
@@ -240,7 +241,7 @@ def _reply(
     """Yield the answer of a skill if one takes the user's words, else that of the brain."""
     marks, cancelled = turn.handle.marks, turn.handle.cancelled
     past = history.past if turn.past is None else turn.past
-    reply = parts.brain.reply(past, turn.user_input, marks, cancelled, turn.manner)
+    reply = parts.brain.reply(TurnRequest(past, turn.user_input, marks, cancelled, turn.manner))
     with closing(reply) as items:
         for item in items:
             yield item
