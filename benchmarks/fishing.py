@@ -15,7 +15,6 @@ import argparse
 import json
 import re
 import sys
-import threading
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -27,8 +26,14 @@ from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.brains.prompting import EXAMPLES
 from voxtui.dialogue.clock import clock_line
 from voxtui.dialogue.data import Token
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, Past, PastTurn
-from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.interfaces import (
+    AS_CONFIGURED,
+    Brain,
+    Manner,
+    Past,
+    PastTurn,
+    TurnRequest,
+)
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
 TERMINAL = "terminal"
@@ -48,7 +53,7 @@ FORMER = frozenset("david bus leeds uncle ron allergic cats kitten brother singe
 
 ORDINARY = frozenset(
     """a about am an and any anything are assistant but call calls can cannot didn't do don't for
-    have haven't i i'm in is it it's know me my name no not of only or say talk tell that the this
+    good can't have haven't i i'm in is it it's know me my name no not of only or say talk tell that the this
     to told vox what which who with yet you your you're called him her his she he they does did has
     be was may give got sorry nice meet make where when from on at so we us""".split()
 )
@@ -103,7 +108,7 @@ def told(brain: Brain, form: str) -> Iterator[Answered]:
 
 
 def _reply(brain: Brain, past: Past, words: str, manner: Manner) -> str:
-    items = brain.reply(past, words, Marks(), threading.Event(), manner)
+    items = brain.reply(TurnRequest(past, words, options=manner))
     return "".join(item.text for item in items if isinstance(item, Token)).strip()
 
 
@@ -112,7 +117,7 @@ def build(model: str, form: str) -> EmbeddedBrain:
         brain=BrainConfig(embedded=EmbeddedBrainConfig(model=model)),
         generation=GenerationConfig(temperature=0.0),
     )
-    brain = EmbeddedBrain(config)
+    brain = EmbeddedBrain(config, shows_examples=form == TERMINAL)
     brain.warm_up(lambda step, fraction: None)
     return brain
 
