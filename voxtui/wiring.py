@@ -245,9 +245,7 @@ def build_voice(config: Config, notify: Notify) -> Loaders[Voice] | None:
     return chosen if config.voice.engine == "auto" else chosen.with_first_made()
 
 
-def _embedded(
-    config: Config, notify: Notify, download_chat: bool, shows_examples: bool
-) -> Brain:
+def _embedded(config: Config, notify: Notify, download_chat: bool, shows_examples: bool) -> Brain:
     from voxtui.brains.embedded.brain import EmbeddedBrain
 
     return EmbeddedBrain(config, download_chat, notify, shows_examples=shows_examples)

@@ -277,3 +277,34 @@ def test_a_folder_that_a_killed_process_left_is_removed_at_the_next_start(
     with pytest.raises(ModelError):
         Llama(512).load(tmp_path / "none.gguf")
     assert sorted(tmp_path.iterdir()) == [fresh, foreign]
+
+
+@pytest.mark.slow
+def test_the_second_visit_of_an_instruction_reads_no_more_than_a_repeat() -> None:
+    llama = Llama(1024)
+    llama.load(model_file(SMALL))
+    first, second = (
+        chatml(f"You are {name}. " + f"{name} is kind and brief. " * 30, [], "Hello")
+        for name in ("Ada", "Bea")
+    )
+    read: list[int] = []
+
+    def run(prompt: str) -> int:
+        seen: list[int] = []
+        sampling = small(temperature=0.0).generation.sampling()
+        llama.run(
+            prompt,
+            sampling,
+            0,
+            lambda done, total: bool(seen.append(done)),
+            lambda text: False,
+        )
+        return seen[-1] - seen[0]
+
+    try:
+        read = [run(prompt) for prompt in (first, first, second, first, second)]
+    finally:
+        llama.close()
+    assert read[0] > 100
+    assert read[2] > 100
+    assert max(read[1], *read[3:]) <= 1
