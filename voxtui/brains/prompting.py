@@ -21,7 +21,7 @@ EXAMPLES = (
     ("Have you done it?", "No, I can't do that. I can only talk with you."),
     ("Do you know who is talking to you?", "No, you haven't told me."),
     ("What street is my office in?", "I don't know, you haven't told me."),
-    ("Am I a good singer?", "I don't know, you haven't told me."),
+    ("Do I have a garden?", "I don't know, you haven't told me."),
 )
 """Past turns that show a small model who is who, and what it cannot know or do.
 

@@ -121,7 +121,7 @@ def test_an_aborted_loading_leaves_nothing_behind(
 @pytest.mark.slow
 def test_dropping_the_oldest_turn_does_not_evaluate_the_others_again() -> None:
     exchanges = [(f"What is {n} and {n}?", f"It is {2 * n}, I am sure of that.") for n in range(20)]
-    llama, sampling = Llama(1024), small().generation.sampling()
+    llama, sampling = Llama(1024, batch=3), small().generation.sampling()
     llama.load(model_file("smollm2-135m"))
 
     def batches(past: list[tuple[str, str]], words: str = "And now?") -> int:
