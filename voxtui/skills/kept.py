@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -139,22 +139,6 @@ def timers_file(folder: Path) -> Path:
 
 def reminders_file(folder: Path) -> Path:
     return folder / "reminders.json"
-
-
-def utc(local: datetime) -> datetime:
-    """Return a naive local time as an aware one; at the ends of the calendar without a zone."""
-    try:
-        return local.astimezone(UTC)
-    except (OverflowError, ValueError):
-        return local.replace(tzinfo=UTC)
-
-
-def local(moment: datetime) -> datetime:
-    """Return an aware time as a naive local one; at the ends of the calendar without a zone."""
-    try:
-        return moment.astimezone().replace(tzinfo=None)
-    except (OverflowError, ValueError):
-        return moment.replace(tzinfo=None)
 
 
 def _read(path: Path, kind: type[list[T]]) -> list[T]:

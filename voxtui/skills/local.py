@@ -145,7 +145,7 @@ class LocalSkills:
 
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds until the next look."""
-        from voxtui.skills.kept import utc
+        from voxtui.skills.hours import utc
 
         try:
             seen = self._kept.signature()
