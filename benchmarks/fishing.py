@@ -22,27 +22,27 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.answers import SETS
-from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.prompting import EXAMPLES
-from voxtui.dialogue.clock import clock_line
 from voxtui.dialogue.data import Token
-from voxtui.dialogue.interfaces import (
-    AS_CONFIGURED,
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
     Brain,
-    Manner,
     Past,
     PastTurn,
+    ReplyOptions,
     TurnRequest,
 )
+from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
 TERMINAL = "terminal"
 
 FORMS = {
-    TERMINAL: Manner(clock=clock_line(datetime(2026, 11, 22, 13, 4), ())),
-    "server, no system message": AS_CONFIGURED,
-    "server, a short system message": Manner(instruction="You are a helpful assistant."),
-    "server, a character": Manner(
+    TERMINAL: ReplyOptions(clock=clock_line(datetime(2026, 11, 22, 13, 4), ())),
+    "server, no system message": DEFAULT_OPTIONS,
+    "server, a short system message": ReplyOptions(instruction="You are a helpful assistant."),
+    "server, a character": ReplyOptions(
         instruction="You are Bruno, the assistant of a hotel in Vienna. Answer in one sentence."
     ),
 }
@@ -108,18 +108,18 @@ def unknown(brain: Brain, form: str) -> Iterator[Answered]:
 
 def told(brain: Brain, form: str) -> Iterator[Answered]:
     for turn in tomllib.loads((SETS / "fishing.toml").read_text())["told"]:
-        manner = FORMS[form]
-        first = _reply(brain, (), turn["says"], manner)
-        past = PastTurn(turn["says"], turn["says"], (Token(first),), clock=manner.clock)
-        later = manner.with_clock("(13:05)") if manner.clock else manner
+        options = FORMS[form]
+        first = _reply(brain, (), turn["says"], options)
+        past = PastTurn(turn["says"], turn["says"], (Token(first),), clock=options.clock)
+        later = options.with_clock("(13:05)") if options.clock else options
         reply = _reply(brain, (past,), turn["asks"], later)
         found = leaks(reply, f"{turn['says']} {turn['asks']}")
         right = bool(re.search(turn["needs"], reply, re.IGNORECASE))
         yield Answered(form, f"{turn['says']} {turn['asks']}", reply, found, right, True)
 
 
-def _reply(brain: Brain, past: Past, words: str, manner: Manner) -> str:
-    items = brain.reply(TurnRequest(past, words, options=manner))
+def _reply(brain: Brain, past: Past, words: str, options: ReplyOptions) -> str:
+    items = brain.reply(TurnRequest(past, words, options=options))
     return "".join(item.text for item in items if isinstance(item, Token)).strip()
 
 
