@@ -505,7 +505,7 @@ async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
     old, new = FakeMicrophone(), FakeMicrophone()
     new.name = "new microphone"
     async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
-        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), microphone=new))
+        s.app.controls.engine.post(ReplaceComponents(Config(), microphone=new))
         await s.until("new microphone", "○ READY")
         assert old.closed and not new.closed
 
@@ -513,7 +513,7 @@ async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
 async def test_a_microphone_that_does_not_open_leaves_the_old_one():
     old, new = FakeMicrophone(), FakeMicrophone(DeviceError("It is in use."))
     async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
-        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), microphone=new))
+        s.app.controls.engine.post(ReplaceComponents(Config(), microphone=new))
         await s.until("Nothing was changed. It is in use.", "○ READY")
         assert new.closed and not old.closed
 
@@ -532,7 +532,7 @@ async def test_a_choice_that_fails_is_neither_marked_nor_saved(own_config):
 async def test_a_new_speaker_is_heard_at_once():
     old, new = FakeSpeaker(), FakeSpeaker()
     async with live(ScriptedBrain(), None, old) as s:
-        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), speaker=new))
+        s.app.controls.engine.post(ReplaceComponents(Config(), speaker=new))
         await until(s, lambda: old.closed)
         (tone,) = new.chunks
         assert 0.05 < float(np.abs(tone.samples).max()) < 0.2
@@ -542,7 +542,7 @@ async def test_a_new_speaker_is_heard_at_once():
 async def test_a_new_brain_answers_the_next_turn():
     old, new = ScriptedBrain(["Old."]), ScriptedBrain(["New."])
     async with live(old, None, FakeSpeaker()) as s:
-        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), brain=new))
+        s.app.controls.engine.post(ReplaceComponents(Config(), brain=new))
         await until(s, lambda: old.closed)
         s.app.controls.say("who?")
         await s.until("New.")
@@ -553,7 +553,7 @@ async def test_the_systems_default_replaces_a_lost_microphone():
     microphone, spare = FakeMicrophone(), FakeMicrophone()
     spare.name = "built-in microphone"
     async with live(ScriptedBrain(), microphone, FakeSpeaker()) as s:
-        devices = s.app.controls.engine._loop.components.devices
+        devices = s.app.controls.engine._components.devices
         devices._fallback_devices = lambda: (spare, FakeSpeaker())
         microphone.unplug()
         await s.until("The microphone was unplugged.", "Listening to built-in microphone now.")

@@ -271,7 +271,6 @@ def formats(device: Device, direction: Direction) -> list[tuple[float, int]]:
 
 
 def opening_failed(device: Device, direction: Direction, error: Exception) -> DeviceError:
-    """Return the error for a stream that did not open."""
     kind = "microphone" if direction == "input" else "speaker"
     text = str(error).lower()
     if "sample rate" in text:

@@ -42,7 +42,6 @@ def run(config: Config) -> bool:
 
 
 def try_again(key: Key, file: Path, tries: Try) -> bool:
-    """Do what `run` does, with the results of `tries`."""
     click.echo(
         f"Trying the fast paths of Voxtral on {key.gpu}: {len(PATHS)} processes, each with at most "
         f"2 GB, and {SECONDS:.0f} s of GPU time in all. The first trial compiles for a minute."

@@ -8,6 +8,7 @@ from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.events import Event, Loaded, Loading, Notice
 from voxtui.dialogue.fallbacks import Fallbacks
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Brain, ReplyOptions, Speaker, Voice
 from voxtui.dialogue.sound_devices import SoundDevices
 from voxtui.dialogue.speech import VoiceWorker
@@ -30,11 +31,11 @@ class Components:
         devices: SoundDevices,
         brain: Brain | Fallbacks[Brain],
         voice: Voice | Fallbacks[Voice] | None,
-        config: Config,
+        config: LiveConfig,
         emit: Callable[[Event], object],
     ) -> None:
         self.devices = devices
-        self.config = config
+        self._config = config
         self.closing = False
         """the program ends, so the loading stops; any thread may set it"""
         self.muted = False
@@ -44,6 +45,11 @@ class Components:
         self._brains = _brain_loaders(brain)
         self._voices = None if voice is None else _voice_loaders(voice)
         self._emit = emit
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._config.current
 
     @property
     def brain(self) -> Brain:
@@ -122,12 +128,12 @@ class Components:
         if change.voice is not None:
             self._use_voice(voices, worker)
         self.devices.use(change.microphone, change.speaker)
-        self.config = change.config
+        self._config.current = change.config
         return timestamps
 
     def adopt(self, change: ReplaceComponents) -> None:
         """After a load that failed: close the parts that `change` replaces, and `load` it next."""
-        self.config = change.config
+        self._config.current = change.config
         self.devices.use(change.microphone, change.speaker)
         if change.voice is not None:
             self._use_voice(_voices(change), None)

@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Generator
 
-from voxtui.dialogue.commands import TurnHandle
 from voxtui.dialogue.components import Components
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.events import Event, Notice, UserWords
 from voxtui.dialogue.history import History
 from voxtui.dialogue.turn import LiveTurn
+from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import ModelError, ModelLost
 
 UNASKED_SECONDS = 0.3

@@ -74,16 +74,17 @@ class HistoryPrefill:
         self._emit(Notice(said, "information" if complete else "warning"))
 
     def warn_of_leaving(self) -> None:
-        """Say so if another brain sends given texts to another machine."""
+        """Say so if another brain sends attached texts to another machine."""
         if leaving := self._leaving():
-            self._emit(Notice(f"This conversation has a given text.{leaving}"))
+            self._emit(Notice(leaving.strip()))
 
     def _leaving(self) -> str:
-        """Return where given texts go that leave this machine; empty: they stay here."""
+        """Return where attached texts go that leave this machine; empty: they stay here."""
         hosts = self._components.sends_to
         if not hosts or not any(turn.attached for turn in self._history.past):
             return ""
-        return f" It goes to {hosts} with your next words, unless you begin a new conversation."
+        sent = f"will be sent to {hosts} with your next message"
+        return f" The attached text {sent}. /new prevents that."
 
     def _report(self, done: int, total: int) -> None:
         if (reading := self._progress.take(done, total)) is not None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from voxtui.dialogue.chunker import Chunker
-from voxtui.dialogue.commands import TurnHandle
 from voxtui.dialogue.components import Components
 from voxtui.dialogue.data import (
     OWN_SOURCES,
@@ -46,6 +45,7 @@ from voxtui.dialogue.protocols import (
 from voxtui.dialogue.speech import Speech, VoiceFailed
 from voxtui.dialogue.text_echo import is_echo
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import DeviceError, ModelError
 
 CHARACTERS_PER_TOKEN = 32

@@ -85,7 +85,7 @@ class AssistantSkills:
         words, now = request.words, self.now()
         if itself := about_itself(words, request.sends_to, request.config):
             return itself
-        meaning = understand(words, now)
+        meaning = understand(words, now, request.past)
         if meaning is None and retry:
             meaning = understand(retry.format(words.strip(" .?!")), now)
         match meaning:
@@ -169,7 +169,6 @@ class AssistantSkills:
             return LOOK_SECONDS
 
     def _ring(self, now: datetime) -> None:
-        """Take everything that is due out of the files, and report it."""
         from voxtui.skills.requests import due_sentence
         from voxtui.skills.timer_store import Entries, Reminder, Timer
 

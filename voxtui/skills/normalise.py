@@ -84,7 +84,6 @@ def strip_courtesy(text: str) -> str:
 
 
 def _digits(words: list[str]) -> list[str]:
-    """Replace each run of number words by its digits."""
     out: list[str] = []
     place = 0
     while place < len(words):

@@ -65,7 +65,6 @@ class Entries(msgspec.Struct, frozen=True):
         return min([*times, *(reminder.at for reminder in self.reminders)], default=None)
 
     def countdowns(self) -> tuple[Countdown, ...]:
-        """Return what a front end shows, the next one first."""
         timers = [
             Countdown(timer.name or "timer", timer.ends.timestamp() if timer.ends else None,
                       timer.left)

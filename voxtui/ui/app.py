@@ -22,6 +22,7 @@ from textual.message import Message
 from textual.theme import Theme
 
 from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.commands import Attach, Silence
 from voxtui.dialogue.events import Died, State
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.session.clip_player import OpenClip
@@ -88,7 +89,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         factories: Factories | None = None,
         attachments: Sequence[Attachment] = (),
     ) -> None:
-        """`attachments`: texts to talk about."""
         # Before anything is styled, because a change would style everything once more.
         self.set_reactive(App.theme, theme_named(config.ui.theme))
         # Without `ansi_color`, Textual writes greys where NO_COLOR forbids all colours.
@@ -197,7 +197,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
         for text in self._attachments:
-            self.controls.attach(text)
+            self.controls.post(Attach(text))
 
     def on_unmount(self) -> None:
         self.controls.clips.stop()
@@ -229,7 +229,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.take_event(event)
 
     def take_event(self, event: UserSessionEvent) -> None:
-        """Follow what the engine reports, and show it."""
         if self._is_taken_down and not isinstance(event, Died):
             return
         self.controls.take(event)
@@ -313,7 +312,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.main.give_pasted()
             self.talk.press(key.time, isinstance(key, Key) and key.repeated)
             return True
-        if self.controls.silence() and not key.key.startswith("ctrl+"):
+        if self.controls.post(Silence()) and not key.key.startswith("ctrl+"):
             return True
         return here and await self.main.take_key(key)
 
@@ -348,7 +347,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.notify(text, severity=severity, markup=False)
 
     def refuse(self, refused: NotAllowed) -> None:
-        """Show the sentence of `refused`."""
         self.tell(str(refused), refused.severity)
 
     # Actions.
@@ -360,12 +358,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.menu.rescan()
 
     def _commands(self) -> Iterable[Entry]:
-        """Yield the entries of the menu that choose nothing."""
         yield from self.main.commands()
         yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")
 
     def apply(self, key: str, value: str) -> None:
-        """Show a value of a key of [ui]."""
         if key == "ui.theme":
             self.theme = theme_named(value)
         else:

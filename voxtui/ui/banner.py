@@ -18,7 +18,6 @@ class Banner(Static):
 
     @property
     def problem(self) -> str:
-        """The problem on display; empty: none."""
         return str(self.content) if self.has_class("shown") else ""
 
     def show(

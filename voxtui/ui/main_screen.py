@@ -13,6 +13,7 @@ from textual.widgets import Input
 
 from voxtui.commands.text_input import clipboard_text
 from voxtui.dialogue.attachments import Attachment, estimated_tokens
+from voxtui.dialogue.commands import Attach, Typing
 from voxtui.dialogue.events import Event, Notice, State
 from voxtui.errors import InputError, ModelMissing, VoxtuiError
 from voxtui.session.local_session import LocalSession
@@ -77,7 +78,7 @@ class MainScreen(SteppedScreen):
         self.tell = tell
         self._report = report
         self._offered: tuple[object, ...] = ()
-        """what the keys do now, as the footer shows it"""
+        """the meanings of the keys now, as the footer shows them"""
 
     # Keys.
 
@@ -111,7 +112,6 @@ class MainScreen(SteppedScreen):
         self._talk.mouse_up(event.time)
 
     def offer_keys(self) -> None:
-        """Make the footer show what the keys do now."""
         offered = (self._escape, self.talk_key_talks, self._bar.field.empty)
         if offered != self._offered:
             self._offered = offered
@@ -148,7 +148,6 @@ class MainScreen(SteppedScreen):
     # Texts.
 
     def show_caption(self, text: str, settled: int) -> None:
-        """Show the words so far at the prompt."""
         if self._bar.typing and self._bar.field.empty:  # as after /clip
             self.leave_field()
         self._bar.caption(text, settled)
@@ -177,9 +176,8 @@ class MainScreen(SteppedScreen):
         self.tell(too_long(paste.characters, tokens, left, most), "warning")
 
     def give_pasted(self) -> None:
-        """Add the pasted texts to the conversation."""
         for text in self._bar.pasted.take():
-            self.controls.attach(text)
+            self.controls.post(Attach(text))
 
     @on(PastedTexts.Opened)
     def _open_pasted(self) -> None:
@@ -198,7 +196,7 @@ class MainScreen(SteppedScreen):
         # A slash begins a command, and a correction follows another history than the newest.
         ahead = self._bar.corrected is None and not event.value.startswith("/")
         ahead = ahead and not self._bar.pasted.waiting  # it is not in the history yet
-        self.controls.typing(event.value if ahead else "")
+        self.controls.post(Typing(event.value if ahead else ""))
 
     async def _send(self, text: str, corrected: int | None) -> None:
         """Run `text` as a command, or have it answered, in place of the turn `corrected`."""
@@ -216,7 +214,7 @@ class MainScreen(SteppedScreen):
                 self._correct(corrected, text)
             elif command is None:
                 if self.controls.say(text) is None:
-                    self._note_kept(text)
+                    self._note_queued(text)
             elif command[0] == "clip":
                 self.action_clip(number(command[1]))
             elif command[0] == "edit":
@@ -227,7 +225,7 @@ class MainScreen(SteppedScreen):
             self._refuse(refused)
         self._talk.follow()
 
-    def _note_kept(self, text: str) -> None:
+    def _note_queued(self, text: str) -> None:
         self.tell(f"Kept until the models are loaded: “{text}”", "information")
 
     def action_paste(self) -> None:
@@ -237,7 +235,7 @@ class MainScreen(SteppedScreen):
         """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
         try:
             attachment = Attachment("the clipboard", clipboard_text())
-            self.program.call_from_thread(self.controls.attach, attachment)
+            self.program.call_from_thread(self.controls.post, Attach(attachment))
         except InputError as error:
             self._report(Notice(str(error), "error"))
         except NotAllowed as refused:
@@ -246,7 +244,6 @@ class MainScreen(SteppedScreen):
     # Actions.
 
     def action_mend(self) -> None:
-        """Mend the problem that the banner shows."""
         self.status.banner.mend()
 
     def action_escape(self, _: str) -> None:
@@ -331,9 +328,8 @@ class MainScreen(SteppedScreen):
             self.begin_again()
 
     def begin_again(self) -> None:
-        """Show the loading once more."""
-        for text in self.controls.kept:
-            self._note_kept(text)
+        for text in self.controls.queued:
+            self._note_queued(text)
         self.status.begin_again()
 
     def action_clip(self, number: int) -> None:
@@ -375,7 +371,6 @@ class MainScreen(SteppedScreen):
         await self.program.run_action("panel")
 
     def commands(self) -> Iterable[Entry]:
-        """Yield the entries of the menu that choose nothing."""
         yield Entry(CONVERSATION, "New conversation", self.action_new)
         yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
         yield Entry(CONVERSATION, "Edit", self.action_edit, "what was heard, and send it instead")
@@ -395,7 +390,6 @@ class MainScreen(SteppedScreen):
         self._talk.follow()
 
     def show_failed(self, error: VoxtuiError) -> None:
-        """Show why the start failed, and what mends it."""
         fetch = isinstance(error, ModelMissing)
         self.status.show_failed(error, self.action_fetch if fetch else self.action_again)
 

@@ -18,7 +18,7 @@ from voxtui.errors import ConfigError, ModelError, VoxtuiError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed, Severity
 from voxtui.settings.schema import Config
-from voxtui.settings.sources import found_file, options_of, value_of
+from voxtui.settings.sources import active_config_file, options_of, value_of
 from voxtui.ui.keys import shown
 from voxtui.ui.palette import Entry, Palette
 from voxtui.ui.themes import AUTO, theme_names
@@ -67,7 +67,6 @@ class Choice:
 
 
 def part_choices(config: Config) -> Iterator[Choice]:
-    """Yield the voices, speeds, models and presets to choose from."""
     for name in options_of("voice.engine"):
         yield Choice(VOICES.get(name, name), "voice.engine", name, VOICE)
     for speed, about in SPEEDS.items():
@@ -164,7 +163,6 @@ class Menu:
         """the microphone before a rescan"""
 
     def open(self, query: str = "") -> None:
-        """Show the menu, filtered by `query`."""
         if isinstance(self._app.screen, Palette):
             return
         restore = partial(self._apply_value, "ui.theme")
@@ -182,9 +180,9 @@ class Menu:
             title, about = "Hands-free", "speak without a key; a pause ends it"
             yield self._entry(Choice(title, "vad.hands_free", not on, MICROPHONE, about), on)
             yield from map(self._entry, part_choices(self._controls.config))
-        kept = self._controls.config.session.keep
+        saves = self._controls.config.session.keep
         title, about = "Keep the conversation", "over a restart, in a file"
-        yield self._entry(Choice(title, "session.keep", not kept, CONVERSATION, about), kept)
+        yield self._entry(Choice(title, "session.keep", not saves, CONVERSATION, about), saves)
         for name in options_of("ui.panel"):
             yield self._entry(Choice(PANELS.get(name, f"Times: {name}"), "ui.panel", name, LOOK))
         for name in theme_names():
@@ -221,12 +219,10 @@ class Menu:
             self._choice = choice
 
     def change_failed(self, error: VoxtuiError) -> None:
-        """Show why a choice was not made."""
         self._choice = None
         self._tell(f"Nothing was changed. {error}", "error")
 
     def loaded(self, loaded: Loaded) -> None:
-        """Show the result of a choice or a rescan."""
         if self._choice is not None and loaded.changed:
             self._tell(f"{self._choice.section}: {self._choice.title}.", "information")
             self._choice = None
@@ -240,10 +236,9 @@ class Menu:
         self._app.run_worker(self._rescan(), group="rescan", exclusive=True)
 
     def save_settings(self) -> None:
-        """Write the chosen values to the user's config file."""
         try:
             path, keys = self._controls.save_settings()
-            used = found_file()
+            used = active_config_file()
         except NotAllowed as refused:
             self._refuse(refused)
             return

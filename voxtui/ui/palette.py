@@ -98,7 +98,6 @@ class Palette(ModalScreen[Callable[[], object] | None]):
 
     @on(Input.Changed)
     def _show(self) -> None:
-        """Show what matches, and highlight the best match."""
         matchers = [Matcher(word) for word in self._input.value.split()]
         best, section = 0.0, ""
         self._lines, highlighted = [], None

@@ -144,9 +144,9 @@ class Status:
         self._step = ""
         """the step of loading in progress, with its percentage"""
         self._reading = ""
-        """how much of a long text the brain has read; empty: it reads none"""
+        """the progress of the prefill of a long text; empty: there is none"""
         self.tokens_per_second: float | None = None
-        """how fast the brain has read the last long text; None: it has read none yet"""
+        """prefill speed of the last long text; None: there was none yet"""
 
     # Loading.
 
@@ -172,13 +172,11 @@ class Status:
         self.show_state()
 
     def begin_again(self) -> None:
-        """Clear what a failed start has shown."""
         self._step = ""
         self.banner.withdraw()
         self.show_state()
 
     def show_welcome(self) -> None:
-        """Show the lines for a new user, until the first turn."""
         mode = self._mode() if self.level.hears else None
         self._transcript.show_welcome(welcome(mode, self._controls.config, self._sends_to))
 
@@ -289,12 +287,10 @@ class Status:
         self.show_hint()
 
     def show_hint(self) -> None:
-        """Show the present action of the keys in the talk bar."""
         hint = self._hint()
         self._bar.hint(hint, progress=bool(hint) and hint == self._reading)
 
     def show_reading(self, reading: PrefillProgress) -> None:
-        """Show how much of a long text the brain has read."""
         self._reading = "" if reading.ended else describe_reading(reading)
         if reading.seconds_left:
             self.tokens_per_second = (reading.total - reading.done) / reading.seconds_left

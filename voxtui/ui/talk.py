@@ -35,7 +35,6 @@ class Talk:
 
     @property
     def mode(self) -> Mode:
-        """The way of talking that is in force."""
         if self._by_mouse:
             return Mode.MOUSE
         if self._controls.config.vad.hands_free:

@@ -158,8 +158,6 @@ class EmbeddedBrain:
         chat.result()
 
     def _fetch(self, progress: Progress) -> None:
-        """Download the chat model, unless it is here."""
-
         def attempt(model: Model, source: Source | Path) -> None:
             step = f"fetching {model.name}"
             progress(step, None)
@@ -304,7 +302,6 @@ class EmbeddedBrain:
         return chatml(front, said, words, options.clock, self._opening)
 
     def _question(self, past: Past, words: str, options: ReplyOptions) -> str:
-        """Return the prompt for a reply to the complete `words`."""
         return self._prompt(past, words, options) + ASK + self._opening
 
     def _most_tokens(self, options: ReplyOptions) -> int:

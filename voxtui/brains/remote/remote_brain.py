@@ -448,6 +448,5 @@ def _user(before: str, clock: str, user_input: Utterance | str) -> Json:
 
 
 def _audio(utterance: Utterance) -> Json:
-    """Return OpenAI's `input_audio`: a WAV in base64."""
     data = base64.b64encode(utterance.as_wav()).decode()
     return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}

@@ -83,7 +83,7 @@ class Transcript(ScrollView, can_focus=True):
         self._begun = False
         """something was said; until then, `entries` are the welcome"""
         self.look = NO_LOOK
-        """what entries in view are wrapped for; the others follow in time slices"""
+        """the width and style that entries in view are wrapped for; others follow in slices"""
         self._wrapping: Timer | None = None
         self.drawn: dict[int, Strip] = {}
         """cache of drawn lines, by line number"""
@@ -98,7 +98,6 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def entries(self) -> list[Paragraph]:
-        """The entries from top to bottom."""
         return self._column.entries
 
     def show_welcome(self, lines: Sequence[str]) -> None:
@@ -221,7 +220,6 @@ class Transcript(ScrollView, can_focus=True):
         self._dropped = []
 
     def paint(self) -> None:
-        """Paint what has changed at once."""
         paint_now(self)
 
     def to_end(self) -> None:
@@ -306,7 +304,6 @@ class Transcript(ScrollView, can_focus=True):
         return self._strip(number).apply_offsets(0, number)
 
     def _strip(self, number: int) -> Strip:
-        """Return line `number` of the conversation."""
         if (index := self._column.find(number)) is None:
             return Strip([])
         entry = self.entries[index]
@@ -323,7 +320,6 @@ class Transcript(ScrollView, can_focus=True):
         return self._selected(Strip(drawn), number)
 
     def _drawn_line(self, y: int, width: int, in_view: range) -> Strip:
-        """Return the line of row `y`, padded to `width`."""
         ground = self.look.ground.rich_style
         if not 0 <= y < len(in_view):
             return Strip.blank(width, ground)
@@ -371,7 +367,6 @@ class Transcript(ScrollView, can_focus=True):
         return y + self.scroll_offset.y - self._space_above()
 
     def lines_in_view(self) -> range:
-        """Return the line numbers in view."""
         first = self._number(0)
         return range(first, first + self.scrollable_content_region.height)
 
@@ -426,7 +421,6 @@ class Transcript(ScrollView, can_focus=True):
         self._wrapping = self.set_timer(WRAP_PAUSE_SECONDS, self._wrap_more)
 
     def in_view(self) -> Sequence[Paragraph]:
-        """Return the entries in view."""
         top = 0 if self._space_above() else self.scroll_offset.y
         return self._column.between(top, top + self.scrollable_content_region.height)
 
@@ -446,7 +440,6 @@ class Transcript(ScrollView, can_focus=True):
                 self._redraw(top + i)
 
     def _redraw(self, number: int) -> None:
-        """Draw line `number` of the conversation again."""
         self.drawn.pop(number, None)
         self.refresh_lines(number + self._space_above())
 

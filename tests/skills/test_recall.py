@@ -1,0 +1,108 @@
+"""What was said, letter by letter and word for word; and the time elsewhere."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+from voxtui.dialogue.data import Token, Utterance
+from voxtui.dialogue.history import History
+from voxtui.dialogue.live_config import LiveConfig
+from voxtui.dialogue.protocols import PastTurn, SkillRequest, placeholder
+from voxtui.settings.schema import Config, HistoryConfig
+from voxtui.skills.assistant_skills import AssistantSkills
+from voxtui.skills.zones import time_in
+
+SAID = ("My sister is Anna.", "Who wrote Faust?", "I like tea.", "And when?", "Thank you.")
+
+
+@pytest.fixture
+def history() -> History:
+    history = History(
+        LiveConfig(Config(history=HistoryConfig(max_tokens=40)))
+    )  # which drops the first turns
+    for number, words in enumerate(SAID, 1):
+        reply = f"Reply {number}."
+        history.add(number, words, words, [Token(reply)], reply)
+    return history
+
+
+def ask(tmp_path, words: str, past=()) -> str | None:
+    skills = AssistantSkills(tmp_path, rings=False, now=lambda: datetime(2026, 11, 22, 13, 4))
+    return skills.answer(SkillRequest(words, past=past))
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("What did I just say?", "You said: “Thank you.”"),
+        ("Do you remember what I just said?", None),
+        ("What was the first thing I said?", "First you said: “My sister is Anna.”"),
+        ("What did I ask you first?", "First you asked: “Who wrote Faust?”"),
+        ("What was my last question?", "You asked: “And when?”"),
+        ("Repeat that, please.", "Reply 5."),
+        ("Could you say that again?", "Reply 5."),
+        ("What did you say?", "Reply 5."),
+        ("What did I say to Anna?", None),
+        ("What did he just say?", None),
+        ("Repeat after me.", None),
+    ],
+)
+def test_what_was_said_is_known_word_for_word(tmp_path, history, words, answer):
+    assert len(history.past) < len(SAID)
+    assert ask(tmp_path, words, (*history.dropped, *history.past)) == answer
+
+
+def test_nothing_is_recalled_of_an_empty_or_unheard_history(tmp_path):
+    sound = Utterance(np.zeros(512, np.float32), (), 0.0)
+    unheard = PastTurn(placeholder(sound), None, (Token("Yes."),))
+    attached = PastTurn("A text", None, (Token("Read."),), attached=True)
+    for past in ((), (unheard,), (attached,)):
+        for words in ("What did I just say?", "What did I ask you first?"):
+            assert ask(tmp_path, words, past) is None
+    assert ask(tmp_path, "Repeat that.") is None
+    assert ask(tmp_path, "Repeat that.", (unheard,)) == "Yes."
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("How do you spell necessary?", "necessary: N, E, C, E, S, S, A, R, Y."),
+        ("Can you spell Zürich for me?", "Zürich: Z, Ü, R, I, C, H."),
+        ("Spell twelve.", "twelve: T, W, E, L, V, E."),
+        ("How is rhythm spelled?", "rhythm: R, H, Y, T, H, M."),
+        ("How many letters are in strawberry?", "“strawberry” has 10 letters."),
+        ("How many letters does the word queue have?", "“queue” has 5 letters."),
+        ("How many r's are in strawberry?", "R is in “strawberry” 3 times."),
+        ("How do you spell that?", None),
+        ("How do you spell my name?", None),
+        ("How many letters are in the alphabet?", None),
+        ("How many letters are in English?", None),
+        ("How many letters did you send?", None),
+    ],
+)
+def test_a_word_is_spelled_and_counted(tmp_path, words, answer):
+    assert ask(tmp_path, words) == answer
+
+
+@pytest.mark.parametrize(
+    ("place", "there"),
+    [
+        ("Tokyo", "2026-07-01 21:00"),
+        ("the eastern time zone", "2026-07-01 08:00"),
+        ("pacific time", "2026-07-01 05:00"),
+        ("France", "2026-07-01 14:00"),
+        ("eastern standard time", None),  # it is summer there
+        ("Georgia", None),  # a country and a state
+        ("the United States", None),
+        ("Russia", None),
+        ("the movie", None),
+        ("Paris Texas", None),
+    ],
+)
+def test_the_time_in_a_place_is_right_or_unknown(place, there):
+    now = datetime.fromisoformat("2026-07-01T12:00:00+00:00")
+    found = time_in(place, now)
+    assert (found and f"{found:%Y-%m-%d %H:%M}") == there
