@@ -213,7 +213,7 @@ def test_the_process_stops_soon_after_the_request_is_unwanted(
 )
 def test_a_reply_that_is_paused_at_every_token_ends_as_one_that_is_not(model: str) -> None:
     sampling = small(temperature=0.0).generation.sampling()
-    llama = Llama(1024)
+    llama = Llama(1024, batch=3)  # equal digits
     llama.load(model_file(model))
     prompt = chatml("Be brief.", [], "Which animal says meow, and why?") + ASK
 
