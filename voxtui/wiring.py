@@ -203,15 +203,17 @@ def build_brain(
     notify: Notify,
     may_download: frozenset[str] = NO_DOWNLOAD,
     trial_first: bool = False,
+    shows_examples: bool = True,
 ) -> Fallbacks[Brain]:
     """Return the loaders of the brain that `config` names, best first.
 
     `trial_first`: Voxtral is ready only when its fast paths have been tried on this machine.
+    `shows_examples`: see EmbeddedBrain.
     A brain that the user named is made at once. Raises ModelError if that is impossible.
     """
     from voxtui.dialogue.fallbacks import Fallbacks
 
-    embedded = partial(_embedded, config, notify, CHAT in may_download)
+    embedded = partial(_embedded, config, notify, CHAT in may_download, shows_examples)
     voxtral = partial(_voxtral, config, notify, VOXTRAL in may_download, trial_first)
     on_gpu = partial(_voxtral_on_gpu, config, notify, trial_first)
     loaders: dict[str, Fallbacks[Brain]] = {
@@ -243,10 +245,10 @@ def build_voice(config: Config, notify: Notify) -> Fallbacks[Voice] | None:
     return chosen if config.voice.engine == "auto" else chosen.with_first_made()
 
 
-def _embedded(config: Config, notify: Notify, download_chat: bool) -> Brain:
+def _embedded(config: Config, notify: Notify, download_chat: bool, shows_examples: bool) -> Brain:
     from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 
-    return EmbeddedBrain(config, download_chat, notify)
+    return EmbeddedBrain(config, download_chat, notify, shows_examples=shows_examples)
 
 
 def _voxtral(config: Config, notify: Notify, may_download: bool, trial_first: bool) -> Brain:

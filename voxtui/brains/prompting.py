@@ -13,18 +13,21 @@ if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
 SHORT = " Answer with one short sentence of at most fifteen words."
 
 EXAMPLES = (
-    ("I'm David and I drive a bus in Leeds.", "Nice to meet you, David."),
-    ("What do I drive?", "You drive a bus in Leeds."),
-    ("My uncle Ron is allergic to cats.", "Got it, your uncle Ron is allergic to cats."),
-    ("May I give him a kitten?", "No, Ron is allergic to cats."),
-    ("Sorry, Ron is my brother.", "Got it, Ron is your brother, not your uncle."),
-    ("Have you called him?", "No, I can't make calls. I can only talk with you."),
-    ("Am I a good singer?", "I don't know, you haven't told me."),
+    ("I'm a bit tired today.", "I'm sorry that you're tired."),
+    (
+        "Please switch the lamp on. Sorry, I meant the radio.",
+        "I can't switch the radio on. I can only talk with you.",
+    ),
+    ("Have you done it?", "No, I can't do that. I can only talk with you."),
+    ("Do you know who is talking to you?", "No, you haven't told me."),
+    ("What street is my office in?", "I don't know, you haven't told me."),
+    ("Do I have a garden?", "I don't know, you haven't told me."),
 )
 """Past turns that show a small model who is who, and what it cannot know or do.
 
-An instruction alone does not teach it that. They are few, because each later token attends to all
-of them, and because rules answer much of what examples would teach (`skills/`).
+An instruction alone does not teach it that. They hold no name, place, relative, animal or job,
+because a small model takes a fact of an example for the user's own, even if a turn after it says
+that somebody else is talking now. They are few, because each later token attends to all of them.
 """
 
 EXAMPLE_CLOCK = "(It is Friday, 6 June 2025, 08:41.)"

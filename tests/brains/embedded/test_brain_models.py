@@ -329,3 +329,17 @@ def test_neither_a_folder_nor_a_thread_is_left(
     assert list(tmp_path.iterdir()) == []
     brain.close()
     assert set(threading.enumerate()) <= before
+
+
+def test_no_example_is_told_as_a_fact_of_the_user() -> None:
+    from benchmarks.fishing import TERMINAL, build, told, unknown
+
+    brain = build("qwen2.5-coder-1.5b", TERMINAL)
+    try:
+        fished = list(unknown(brain, TERMINAL))
+        assert len(fished) == 40
+        assert [(one.says, one.reply) for one in fished if one.leaks] == []
+        assert sum(one.right for one in fished) >= 30
+        assert sum(one.right for one in told(brain, TERMINAL)) >= 19
+    finally:
+        brain.close()

@@ -128,7 +128,7 @@ def test_an_aborted_loading_leaves_nothing_behind(
 @pytest.mark.slow
 def test_dropping_the_oldest_turn_does_not_evaluate_the_others_again() -> None:
     exchanges = [(f"What is {n} and {n}?", f"It is {2 * n}, I am sure of that.") for n in range(20)]
-    llama, sampling = Llama(1024), small().generation.sampling()
+    llama, sampling = Llama(1024, batch=3), small().generation.sampling()
     llama.load(model_file("smollm2-135m"))
 
     def batches(past: list[tuple[str, str]], words: str = "And now?") -> int:
@@ -213,7 +213,7 @@ def test_the_process_stops_soon_after_the_request_is_unwanted(
 )
 def test_a_reply_that_is_paused_at_every_token_ends_as_one_that_is_not(model: str) -> None:
     sampling = small(temperature=0.0).generation.sampling()
-    llama = Llama(1024)
+    llama = Llama(1024, batch=3)  # equal digits
     llama.load(model_file(model))
     prompt = chatml("Be brief.", [], "Which animal says meow, and why?") + ASK
 
@@ -284,3 +284,34 @@ def test_a_folder_that_a_killed_process_left_is_removed_at_the_next_start(
     with pytest.raises(ModelError):
         Llama(512).load(tmp_path / "none.gguf")
     assert sorted(tmp_path.iterdir()) == [fresh, foreign]
+
+
+@pytest.mark.slow
+def test_the_second_visit_of_an_instruction_reads_no_more_than_a_repeat() -> None:
+    llama = Llama(1024)
+    llama.load(model_file(SMALL))
+    first, second = (
+        chatml(f"You are {name}. " + f"{name} is kind and brief. " * 30, [], "Hello")
+        for name in ("Ada", "Bea")
+    )
+    read: list[int] = []
+
+    def run(prompt: str) -> int:
+        seen: list[int] = []
+        sampling = small(temperature=0.0).generation.sampling()
+        llama.run(
+            prompt,
+            sampling,
+            0,
+            lambda done, total: bool(seen.append(done)),
+            lambda text: False,
+        )
+        return seen[-1] - seen[0]
+
+    try:
+        read = [run(prompt) for prompt in (first, first, second, first, second)]
+    finally:
+        llama.close()
+    assert read[0] > 100
+    assert read[2] > 100
+    assert max(read[1], *read[3:]) <= 1

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from voxtui.brains.embedded.chat_process import ASK, Generated, Request, Setup, Signal, chatml
-from voxtui.brains.embedded.chat_server import answer, load
+from voxtui.brains.embedded.chat_server import (
+    BATCHES,
+    CANCEL_SECONDS,
+    SEQUENCES,
+    Sequences,
+    answer,
+    fitting_batch,
+    load,
+)
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import GenerationConfig
 
@@ -38,7 +46,7 @@ def answered(server: ScriptedServer, **generation: Any) -> list[object]:
     mine, theirs = Pipe()
     sampling = GenerationConfig(**generation).sampling()
     with mine, theirs:
-        answer(server, Request("x", sampling, 4, False), theirs, 0)
+        answer(server, Request("x", sampling, 4, False), theirs, 0, 0)
         theirs.close()
         messages: list[object] = []
         while mine.poll():
@@ -72,6 +80,26 @@ def test_one_message_comes_for_each_token(events: list[dict[str, Any]], texts: l
     assert answered(ScriptedServer(*events)) == expected
 
 
+def test_a_batch_ends_in_time_after_a_cancel() -> None:
+    assert [fitting_batch(at) for at in (0.005, 0.01, 0.018, 0.02, 0.2)] == [32, 16, 16, 8, 8]
+    assert all(fitting_batch(CANCEL_SECONDS / batch) == batch for batch in BATCHES)
+
+
+def asks(instruction: str, *past: str) -> str:
+    return chatml(instruction, [(text, "Yes.") for text in past], "So?")
+
+
+def test_each_instruction_has_a_sequence_until_another_needs_it() -> None:
+    sequences = Sequences(asks("0"))
+    numbers = [sequences.choose(asks(str(n)))[0] for n in range(SEQUENCES)]
+    assert numbers == list(range(SEQUENCES))
+    assert sequences.choose(asks("0", "Hi.")) == (0, 16)
+    assert sequences.choose(asks("0", "Hi.")) == (0, 0)
+    # sequence 1 was not used for longest; nothing in it fits another instruction
+    assert sequences.choose(asks("new", "Hi.")) == (1, 0)
+    assert sequences.choose(asks("1"))[0] == 2
+
+
 @pytest.mark.models
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -84,7 +112,7 @@ def test_a_prompt_gives_the_same_logits_in_any_split(
     monkeypatch.chdir(tmp_path)  # where the runtime's socket is made
     past = [(f"Which number comes after {n}, and why?", f"It is {n + 1}.") for n in range(turns)]
     question = chatml("You are Vox. Be brief.", past * 2, "Which animal says meow?")
-    server = load(Setup(model_file(model), 1024))
+    server = load(Setup(model_file(model), 1024), 3)
 
     def evaluate(prompt: str) -> list[tuple[str, float]]:
         """Return the most likely next tokens and their probabilities."""
@@ -99,7 +127,14 @@ def test_a_prompt_gives_the_same_logits_in_any_split(
             return "error" in event
 
         server.handle_completions(
-            {"prompt": prompt, "n_predict": 1, "stream": True, "n_probs": 5, "temperature": 0.0},
+            {
+                "prompt": prompt,
+                "n_predict": 1,
+                "stream": True,
+                "n_probs": 5,
+                "temperature": 0.0,
+                "id_slot": 0,
+            },
             take,
         )
         return found

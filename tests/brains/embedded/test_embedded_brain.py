@@ -436,6 +436,20 @@ def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply
     assert prompt == chatml("Be a pirate.", [("A note.", "Noted.")], "Hello.") + ASK
 
 
+def test_a_client_of_a_server_gets_no_examples(tmp_path: Path) -> None:
+    (path := tmp_path / "any.gguf").write_bytes(b"GGUF" + bytes(100))
+    chat = ScriptedChat()
+    brain = EmbeddedBrain(
+        small(str(path)), shows_examples=False, recogniser=ScriptedRecogniser(), chat=chat
+    )
+    brain.warm_up(lambda step, fraction: None)
+    try:
+        prompt = asked(brain, chat, (), "What is my name?")
+    finally:
+        brain.close()
+    assert prompt == chatml(Config().brain.instruction, [], "What is my name?") + ASK
+
+
 def past_turns(*texts: str) -> tuple[PastTurn, ...]:
     return tuple(PastTurn(text, text, (Token("I see."),)) for text in texts)
 

@@ -20,7 +20,7 @@ PREFIX = chatml("You are Vox. Be brief.", EXAMPLES, "")
 
 def ask(directory: Path, between: Callable[[Llama], object] = lambda llama: None) -> list[str]:
     """Start the chat model and ask it a question. Return the tokens of the reply."""
-    llama, texts = Llama(1024, PREFIX, directory), list[str]()
+    llama, texts = Llama(1024, PREFIX, directory, batch=3), list[str]()
     llama.load(model_file("smollm2-135m"))
     try:
         between(llama)

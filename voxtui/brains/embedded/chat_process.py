@@ -60,6 +60,7 @@ class Setup:
 
     `prefix` is what all prompts begin with; `prefix_directory` keeps its state for the next start.
     `grammar` (GBNF) is what all replies keep to; empty: any text.
+    `batch`: tokens evaluated at once; 0: as many as fit the time that a cancel may take.
     """
 
     path: Path
@@ -67,6 +68,7 @@ class Setup:
     prefix: str = ""
     prefix_directory: Path | None = None
     grammar: str = ""
+    batch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class Signal(Enum):
 
 
 class Llama:
-    """One sequence with its KV cache, which is reused where the next prompt begins the same.
+    """A chat model whose KV cache is reused where a prompt begins like an earlier one.
 
     The arguments are those of Setup.
     Not thread-safe: `load`, `run` and `close` belong to one thread at a time.
@@ -120,8 +122,9 @@ class Llama:
         prefix: str = "",
         prefix_directory: Path | None = None,
         grammar: str = "",
+        batch: int = 0,
     ) -> None:
-        self._setup = Setup(Path(), context_tokens, prefix, prefix_directory, grammar)
+        self._setup = Setup(Path(), context_tokens, prefix, prefix_directory, grammar, batch)
         self._path: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None

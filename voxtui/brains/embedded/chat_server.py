@@ -22,17 +22,30 @@ from voxtui.brains.embedded.chat_process import (
     Setup,
     Signal,
 )
-from voxtui.brains.embedded.prefix_files import prefix_file
+from voxtui.brains.embedded.prefix_files import PrefixFile, prefix_file
 from voxtui.errors import ModelError, how_to_install
 
-PREFILL_BATCH = 3
-"""Tokens evaluated at once. llama.cpp uses other kernels for groups of four and batches of eight
-than for a single token. Their results differ in the last digits, which can change a word near a
-tie. With batches of three, the results and so the reply do not depend on the pieces in which a
-prompt was evaluated."""
+CANCEL_SECONDS = 0.3
+"""Longest time for one batch of a prompt, because it is evaluated to its end after a cancel."""
+
+BATCHES = (32, 16, 8)
+"""Numbers of tokens that may be evaluated at once, best first. The more, the less time each takes:
+a batch of 3, 26 ms; of 16, 17 ms; of 32, 15 ms; of 64, 14 ms (two cores)."""
+
+USUAL_BATCH = BATCHES[1]
+"""The batch until the machine's speed is known."""
+
+SEQUENCES = 3
+"""Prompts with different instructions that the cache holds at the same time. llama.cpp wants a batch
+of at least as many tokens, and the tests of equal digits use batches of 3."""
+
+OTHER_TOKENS = 2048
+"""Room in the cache for the sequences that are not in use: 31 MB with a model of 1.5 billion
+parameters. Without enough room, llama.cpp empties one of them."""
 
 CACHE_TYPE = "GGML_TYPE_Q8_0"
-"""After 512 tokens, a float cache is summed in parts for single tokens, but not for batches."""
+"""Half the memory of a float cache, which is read for each token. With batches of 3 it also makes
+the reply independent of the pieces in which a prompt was evaluated."""
 
 REUSED_RUN = 16
 """Minimum run of tokens for KV-cache shifting (`n_cache_reuse`). A long conversation drops its
@@ -63,22 +76,57 @@ def serve(pipe: Connection) -> None:
         limit_memory(setup.path)
         try:
             with _ended_with(pipe):
-                server = load(setup)
-                prepare(server, setup)
+                batch = setup.batch or known_batch(setup)
+                server = load(setup, batch)
+                prepare(server, setup, batch)
         except ModelError as error:
             pipe.send(Failure(error.message, error.hint))
             return
         pipe.send(Signal.LOADED)
-        past = ""
+        sequences = Sequences(setup.prefix)
         while True:
             request = pipe.recv()
             if isinstance(request, Request):  # a late STOP, for a request that has ended
-                before, past = past, request.prompt.rpartition(USER)[0]
-                reused_run = REUSED_RUN if past != before else 0
-                answer(server, request, pipe, reused_run, setup.grammar)
+                number, reused_run = sequences.choose(request.prompt)
+                answer(server, request, pipe, number, reused_run, setup.grammar)
     # Ends at once. A server that is closed while it starts waits forever for one of its threads,
     # and would outlive a voxtui that was killed during the loading.
     os._exit(0)
+
+
+class Sequences:
+    """Which sequence of the cache holds the prompts with which instruction.
+
+    The prefix is in sequence 0. A new instruction gets a free sequence, or else the one that was
+    not used for longest.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._numbers = {_front(prefix): 0}
+        """by instruction, the one that was used last at the end"""
+        self._pasts = [""] * SEQUENCES
+
+    def choose(self, prompt: str) -> tuple[int, int]:
+        """Return the sequence for `prompt`, and the shortest run of tokens to shift in it.
+
+        0: nothing is shifted, as nothing before the newest turn has changed, or as the sequence
+        held another instruction, which its entries have attended to.
+        """
+        front, past = _front(prompt), prompt.rpartition(USER)[0]
+        number = self._numbers.pop(front, None)
+        is_new = number is None
+        if number is None:
+            number = len(self._numbers)
+            if number == SEQUENCES:
+                number = self._numbers.pop(next(iter(self._numbers)))
+        self._numbers[front] = number
+        before, self._pasts[number] = self._pasts[number], past
+        return number, REUSED_RUN if past != before and not is_new else 0
+
+
+def _front(prompt: str) -> str:
+    """Return what stands before the first turn: the instruction."""
+    return prompt.partition(USER)[0]
 
 
 def limit_memory(path: Path) -> None:
@@ -108,7 +156,7 @@ def _ended_with(pipe: Connection) -> Generator[None, None, None]:
         fcntl.fcntl(pipe, fcntl.F_SETFL, flags)
 
 
-def load(setup: Setup) -> Server:
+def load(setup: Setup, batch: int = USUAL_BATCH) -> Server:
     """Load a GGUF file. The server's socket is made in the current directory. Raises ModelError."""
     try:
         xllamacpp: Any = import_module("xllamacpp")
@@ -120,9 +168,9 @@ def load(setup: Setup) -> Server:
         ) from error
     params = xllamacpp.CommonParams()
     params.model.path = str(setup.path)
-    params.n_ctx = setup.context_tokens
-    params.n_parallel = 1
-    params.n_batch = params.n_ubatch = PREFILL_BATCH
+    params.n_ctx = setup.context_tokens + OTHER_TOKENS
+    params.n_parallel, params.kv_unified, params.cache_idle_slots = SEQUENCES, True, False
+    params.n_batch = params.n_ubatch = batch
     params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, CACHE_TYPE)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()
     params.cache_ram_mib = 0
@@ -142,25 +190,52 @@ def load(setup: Setup) -> Server:
         ) from error
 
 
-def prepare(server: Server, setup: Setup) -> None:
-    """Bring the prefix into the cache: from its file, or by evaluating it and writing the file."""
+def known_batch(setup: Setup) -> int:
+    """Return the batch that an earlier start found, or the usual one."""
+    found = (batch for batch in BATCHES if (file := _file(setup, batch)) and file.exists)
+    return next(found, USUAL_BATCH)
+
+
+def fitting_batch(token_seconds: float) -> int:
+    """Return the largest batch that ends in time after a cancel."""
+    fitting = (batch for batch in BATCHES if batch * token_seconds <= CANCEL_SECONDS)
+    return next(fitting, BATCHES[-1])
+
+
+def prepare(server: Server, setup: Setup, batch: int) -> None:
+    """Bring the prefix into the cache: from its file, or by evaluating it and writing the file.
+
+    The time that this takes decides the batch of the next start, which the file's name tells.
+    """
     if not setup.prefix:
         return
-    file = prefix_file(setup, (CACHE_TYPE, PREFILL_BATCH))
+    file = _file(setup, batch)
     if file is not None and file.restore():
         return
+    token_seconds = [0.0]
 
-    def go_on(event: Any) -> bool:
+    def take(event: Any) -> bool:
+        if timings := event.get("timings"):
+            token_seconds.append(timings["prompt_per_token_ms"] / 1000)
         return False
 
-    request = {"prompt": setup.prefix, "n_predict": 0, "cache_prompt": True}
-    server.handle_completions(request, go_on)
-    if file is not None:
+    request = {"prompt": setup.prefix, "n_predict": 0, "cache_prompt": True, "id_slot": 0}
+    server.handle_completions(request, take)
+    if file := _file(setup, setup.batch or fitting_batch(token_seconds[-1])):
         file.save()
 
 
+def _file(setup: Setup, batch: int) -> PrefixFile | None:
+    return prefix_file(setup, (CACHE_TYPE, SEQUENCES, batch))
+
+
 def answer(
-    server: Server, request: Request, pipe: Connection, reused_run: int, grammar: str = ""
+    server: Server,
+    request: Request,
+    pipe: Connection,
+    sequence: int,
+    reused_run: int,
+    grammar: str = "",
 ) -> None:
     """Send the reply to `request` through `pipe`: a message per token, then how it ended."""
     last: list[Failure | Signal] = [Signal.STOPPED]
@@ -202,6 +277,7 @@ def answer(
     server.handle_completions(
         {
             "prompt": request.prompt,
+            "id_slot": sequence,
             "n_predict": request.max_tokens,
             "stream": True,
             "cache_prompt": True,

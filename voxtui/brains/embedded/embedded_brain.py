@@ -69,6 +69,8 @@ class EmbeddedBrain:
     """Moonshine and a GGUF chat model. English only: raises ModelError for another language.
 
     `fetches`: download the chat model at warm-up if it is missing. `notify` says which, and why.
+    `shows_examples`: a reply as configured has our examples before it. A server's client gets none,
+    because it sees only the instruction that it sent or left to us.
     """
 
     name = "embedded"
@@ -80,6 +82,7 @@ class EmbeddedBrain:
         fetches: bool = False,
         notify: Callable[[str], object] = lambda sentence: None,
         *,
+        shows_examples: bool = True,
         recogniser: Recogniser | None = None,
         chat: ChatModel | None = None,
     ) -> None:
@@ -92,7 +95,8 @@ class EmbeddedBrain:
         self._opening = known.opening if known else ""
         self._sampling = config.generation.sampling()
         self._instruction = instruction(config)
-        self._examples = examples(config)
+        ours = examples(config)
+        self._examples = ours if shows_examples else ()
         self._recogniser = recogniser or Moonshine()
         read = config.history.tokens(self.name) + config.input.tokens(self.name)
         context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
@@ -100,7 +104,7 @@ class EmbeddedBrain:
             -(-context // 256) * 256,
             self._prompt((), ""),
             user_folders().user_cache_path / "prefixes",
-            SPEAKABLE if self._examples else "",
+            SPEAKABLE if ours else "",
         )
         self._replies: SpeculationThread | None = None
         self._ahead: ChatReply | None = None

@@ -38,6 +38,10 @@ class PrefixFile:
     directory: Path
     key: str
 
+    @property
+    def exists(self) -> bool:
+        return any(self.directory.glob(f"{self.key}-*.state"))
+
     def restore(self) -> bool:
         """Load the state into the runtime's cache. Return whether that was possible."""
         for path in self.directory.glob(f"{self.key}-*.state"):

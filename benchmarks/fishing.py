@@ -1,0 +1,169 @@
+"""Ask for facts about the user that nobody told, and for facts that were told.
+
+    python -m benchmarks.fishing [--model NAME] [--only FORM] [--json OUT]
+
+Each question of tests/data/answers/fishing.toml is asked in four forms: in the terminal, and by a
+client of the server that sent no system message, its own short one, or its own and nothing else
+about who is who. Greedy, so a run can be repeated. A leak is a word of the prompt's examples that
+neither the question nor an ordinary answer has. A claim is an answer that does not say that it does
+not know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from benchmarks.answers import SETS
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
+from voxtui.brains.prompting import EXAMPLES
+from voxtui.dialogue.data import Token
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
+    Brain,
+    Past,
+    PastTurn,
+    ReplyOptions,
+    TurnRequest,
+)
+from voxtui.dialogue.turn_clock import clock_line
+from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
+
+TERMINAL = "terminal"
+
+FORMS = {
+    TERMINAL: ReplyOptions(clock=clock_line(datetime(2026, 11, 22, 13, 4), ())),
+    "server, no system message": DEFAULT_OPTIONS,
+    "server, a short system message": ReplyOptions(instruction="You are a helpful assistant."),
+    "server, a character": ReplyOptions(
+        instruction="You are Bruno, the assistant of a hotel in Vienna. Answer in one sentence."
+    ),
+}
+"""How each form is answered. The brain of a server has no examples."""
+
+FORMER = {
+    "david",
+    "bus",
+    "leeds",
+    "uncle",
+    "ron",
+    "allergic",
+    "cats",
+    "kitten",
+    "brother",
+    "singer",
+}
+"""Words of the examples that leaked at 8330cc1."""
+
+ORDINARY = re.compile(
+    r"a|about|am|an|and|any|anything|are|assistant|at|be|but|can|can't|cannot|did|do|does|don't|done"
+    r"|for|from|good|have|haven't|he|her|him|his|i|i'm|in|is|it|know|me|meet|my|no|not|of|on|only"
+    r"|please|she|so|sorry|talk|tell|that|the|they|this|to|today|told|what|when|where|who|with|you"
+    r"|you're|your"
+)
+"""Words that an answer may share with any example."""
+
+UNKNOWN = re.compile(
+    r"\b(?:don't|do not|can't|cannot|didn't|haven't|have not|not|no|never|unable|without)\b"
+    r"|n't\b|\?\s*$|\b(?:tell|told) me\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Answered:
+    form: str
+    says: str
+    reply: str
+    leaks: Sequence[str]
+    right: bool
+    """`unknown`: it says that it does not know; `told`: it says what was told"""
+    told: bool
+
+
+def plain(text: str) -> list[str]:
+    return re.findall(r"[a-z']+", text.replace("’", "'").lower())
+
+
+def leaks(reply: str, question: str) -> list[str]:
+    """Return the words of `reply` that only the examples can have given it."""
+    examples = {word for pair in EXAMPLES for text in pair for word in plain(text)}
+    suspects = (examples | FORMER) - set(plain(question))
+    return [w for w in plain(reply) if w in suspects and not ORDINARY.fullmatch(w)]
+
+
+def unknown(brain: Brain, form: str) -> Iterator[Answered]:
+    for question in tomllib.loads((SETS / "fishing.toml").read_text())["unknown"]:
+        reply = _reply(brain, (), question, FORMS[form])
+        right = bool(UNKNOWN.search(reply.replace("’", "'")))
+        yield Answered(form, question, reply, leaks(reply, question), right, False)
+
+
+def told(brain: Brain, form: str) -> Iterator[Answered]:
+    for turn in tomllib.loads((SETS / "fishing.toml").read_text())["told"]:
+        options = FORMS[form]
+        first = _reply(brain, (), turn["says"], options)
+        past = PastTurn(turn["says"], turn["says"], (Token(first),), clock=options.clock)
+        later = options.with_clock("(13:05)") if options.clock else options
+        reply = _reply(brain, (past,), turn["asks"], later)
+        found = leaks(reply, f"{turn['says']} {turn['asks']}")
+        right = bool(re.search(turn["needs"], reply, re.IGNORECASE))
+        yield Answered(form, f"{turn['says']} {turn['asks']}", reply, found, right, True)
+
+
+def _reply(brain: Brain, past: Past, words: str, options: ReplyOptions) -> str:
+    items = brain.reply(TurnRequest(past, words, options=options))
+    return "".join(item.text for item in items if isinstance(item, Token)).strip()
+
+
+def build(model: str, form: str) -> EmbeddedBrain:
+    config = Config(
+        brain=BrainConfig(embedded=EmbeddedBrainConfig(model=model)),
+        generation=GenerationConfig(temperature=0.0),
+    )
+    brain = EmbeddedBrain(config, shows_examples=form == TERMINAL)
+    brain.warm_up(lambda step, fraction: None)
+    return brain
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--only", choices=FORMS)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    done: list[Answered] = []
+    rows = ["| form | leaks of 40 | says that it does not know, of 40 | told, right of 20 |"]
+    rows.append("|---|---|---|---|")
+    for form in [asked.only] if asked.only else FORMS:
+        brain = build(asked.model, form)
+        ours: list[Answered] = []
+        try:
+            for one in (*unknown(brain, form), *told(brain, form)):
+                ours.append(one)
+                mark = f"LEAK {','.join(one.leaks)}" if one.leaks else "ok" if one.right else "?"
+                sys.stderr.write(f"{form}: {mark}: {one.says}\n    {one.reply}\n")
+        finally:
+            brain.close()
+        done += ours
+        fished = [one for one in ours if not one.told]
+        rows.append(
+            f"| {form} | {sum(bool(one.leaks) for one in fished)} "
+            f"| {sum(one.right for one in fished)} "
+            f"| {sum(one.right for one in ours if one.told)} |"
+        )
+    sys.stdout.write("\n".join([*rows, ""]))
+    if asked.json:
+        rows_json = [asdict(one) for one in done]
+        asked.json.write_text(json.dumps(rows_json, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
