@@ -113,14 +113,15 @@ class Controls:
         """
         self.engine.release(at, turn, answers)
 
-    def answer(self, manner: Manner | None = None) -> int:
+    def answer(self, manner: Manner | None = None) -> int | None:
         """Answer the conversation as it stands, `manner` being of this answer only.
 
-        Returns the number of the turn, which is that of an utterance that was kept just before.
-        Raises Refused.
+        Returns the number of the turn, which is that of an utterance that was kept just before;
+        None, and no answer, while the user is heard to speak. Raises Refused.
         """
         self._require_model()
-        return self._began(self.engine.answer(manner))
+        turn = self.engine.answer(manner)
+        return None if turn is None else self._began(turn)
 
     def use_manner(
         self, manner: Manner, answers: bool = True, vad: VadConfig | None = None

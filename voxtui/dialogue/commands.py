@@ -35,6 +35,13 @@ class TurnHandle:
     """the utterance enters the history without an answer"""
     asked: bool = False
     """an answer to it was asked for"""
+    detected: bool = False
+    """its speech began by itself, hands-free"""
+
+    @property
+    def being_said(self) -> bool:
+        """True while its speech, which was detected, has not ended."""
+        return self.detected and not (self.kept or self.over or self.cancelled.is_set())
 
     def cancel(self) -> None:
         """Set the cancel flag, and write CANCELLED unless the turn is over. Any thread.

@@ -162,11 +162,12 @@ class Engine:
         """
         self._inbox.put_release(now(at), turn, answers)
 
-    def answer(self, manner: Manner | None = None) -> int:
+    def answer(self, manner: Manner | None = None) -> int | None:
         """Answer the history as it stands: what was kept last, else without being asked.
 
         `manner`: of this answer only. Returns the number of the turn, which is that of the
-        utterance if it was kept just before.
+        utterance if it was kept just before. Returns None, and answers nothing, while the user is
+        heard to speak.
         """
         return self._inbox.put_answer(manner)
 

@@ -76,10 +76,15 @@ class Inbox:
             self.newest.kept |= not answers and turn == self.newest.number
             self._queue.put(Release(at, turn, answers))
 
-    def put_answer(self, manner: Manner | None) -> int:
-        """Ask for an answer to the newest turn if it is only kept, else in a turn of its own."""
+    def put_answer(self, manner: Manner | None) -> int | None:
+        """Ask for an answer to the newest turn if it is only kept, else in a turn of its own.
+
+        Return None while an utterance is detected: a new turn would end it.
+        """
         with self._creating:
             handle = self.newest
+            if handle.being_said:
+                return None
             if not handle.kept or handle.asked:
                 handle = TurnHandle(0)
                 handle.marks.mark(Mark.RELEASED)
@@ -133,6 +138,7 @@ class Inbox:
             if self.turn_waits:
                 return False
             self._create(handle)
+            handle.detected = True
             self.taken = handle
             return True
 

@@ -23,6 +23,7 @@ from voxtui.dialogue.events import (
     Captured,
     Died,
     LoadFailed,
+    NoWords,
     ReplyText,
     SpokenUpTo,
     State,
@@ -224,10 +225,9 @@ class Session:
             self._controls.cancel(self._speaking.turn)
 
     def _commit(self, event: events.Commit) -> None:
-        at = time.monotonic()
         speaking = self._speaking
         if speaking is not None:
-            self._controls.release(at, speaking.turn, answers=False)
+            self._controls.release(self._input.now, speaking.turn, answers=False)
             return
         if self._detection is not None or self._input.seconds < SHORTEST_COMMIT:
             raise invalid(
@@ -235,9 +235,9 @@ class Session:
                 code="input_audio_buffer_commit_empty",
             )
         if self._response is not None:
-            self._later.append((event, self._input.take(at)))
+            self._later.append((event, self._input.take()))
             return
-        self._utterance(*self._input.commit(at))
+        self._utterance(*self._input.commit())
 
     def _utterance(self, turn: int, seconds: float) -> None:
         item = self._by_turn[turn] = Item("user", "audio", turn=turn, seconds=seconds)
@@ -282,7 +282,11 @@ class Session:
             return
         self._input.forget_recording()  # the buffer is kept, and recorded again after the answer
         manner = response.settings.manner(self._conversation.told)
-        response.turn = self._controls.answer(manner)
+        turn = self._controls.answer(manner)
+        if turn is None:  # the next utterance has begun, which nobody has told this session yet
+            self._wanted = event
+            return
+        response.turn = turn
         self._response, self._heard = response, None
         self._emit("response.created", response=response.as_json())
 
@@ -307,6 +311,9 @@ class Session:
         status = response.status(turn, limit)
         if status in ("completed", "incomplete") and turn.reply:
             self._show(response)
+        said = self._by_turn.get(turn.number)
+        if said is not None and said.text is None and turn.error is not None:
+            self._not_transcribed(said, turn.error)
         item = response.item
         for event in response.end(status, self._conversation.before(item)):
             self._emit(**event)
@@ -327,7 +334,7 @@ class Session:
         later, self._later = self._later, []
         for commit, frames in later:
             with self._errors_told(commit.event_id):
-                self._utterance(*self._input.commit_taken(frames, time.monotonic()))
+                self._utterance(*self._input.commit_taken(frames))
         if self._response is None:
             self._input.record()
 
@@ -355,6 +362,9 @@ class Session:
             case UserWords(turn, text):
                 if (item := self._by_turn.get(turn)) is not None:
                     self._transcribed(item, text)
+            case NoWords(turn, reason):
+                if (item := self._by_turn.get(turn)) is not None:
+                    self._not_transcribed(item, reason)
             case ReplyText(turn, text):
                 response = self._response
                 if response is not None and response.turn == turn and not response.cancelled:
@@ -412,13 +422,30 @@ class Session:
                 self._create_response(event)
 
     def _transcribed(self, item: Item, text: str) -> None:
+        if not text:
+            self._not_transcribed(item, "No words were recognised in this sound.")
+            return
         item.text = text
-        transcribes = self.settings.audio.input.transcription is not None
-        if transcribes or self.settings.type == "transcription":
+        if self._transcribes:
             self._emit(
                 "conversation.item.input_audio_transcription.completed",
                 item_id=item.id, content_index=0, transcript=text, usage=usage(item.seconds),
             )  # fmt: skip
+
+    def _not_transcribed(self, item: Item, reason: str) -> None:
+        item.text = ""
+        if self._transcribes:
+            self._emit(
+                "conversation.item.input_audio_transcription.failed",
+                item_id=item.id, content_index=0,
+                error={"type": "transcription_error", "code": "no_words", "message": reason},
+            )  # fmt: skip
+
+    @property
+    def _transcribes(self) -> bool:
+        """True if the client wants to know what was said."""
+        transcription = self.settings.audio.input.transcription
+        return transcription is not None or self.settings.type == "transcription"
 
     def _spoken_up_to(self, turn: int, text: str) -> None:
         if self._response is not None and self._response.turn == turn:
@@ -435,7 +462,7 @@ class Session:
                 if self._wanted is not None:
                     self._answer_speech()
             else:
-                self._transcribed(item, "")
+                self._not_transcribed(item, "No speech was found in this sound.")
         elif self._response is not None and self._response.turn == turn.number:
             self._end_response(self._response, turn)
 
