@@ -353,8 +353,12 @@ class Session:
                 self._use_settings()
                 self._emit("session.created", session=self._shown())
             case TurnStarted(turn, source) if source == MICROPHONE:
-                if self._detection is not None and not self._input.began(turn):
+                if self._input.began(turn):
+                    pass
+                elif self._detection is not None:
                     self._speech_started(turn)
+                else:  # it was detected just before the client turned that off
+                    self._controls.cancel(turn)
             case Captured(turn):
                 self._captured(turn)
             case Caption(_, text) if self.settings.x_voxtui:
@@ -459,12 +463,12 @@ class Session:
             item.captured = True
             if item is self._speaking:
                 self._speech_stopped(item)
-                if self._wanted is not None:
-                    self._answer_speech()
             else:
                 self._not_transcribed(item, "No speech was found in this sound.")
         elif self._response is not None and self._response.turn == turn.number:
             self._end_response(self._response, turn)
+        if self._wanted is not None and self._speaking is None and self._response is None:
+            self._answer_speech()
 
     # Out.
 
