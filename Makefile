@@ -1,4 +1,5 @@
 # make run    install everything and start voxtui
+# make setup  install only; EXTRAS="serve webrtc" adds extras of pyproject.toml, now and at later updates
 # make test   install everything and run the tests (minutes);  make test-slow runs the rest
 # make soak   1,000 turns, then an hour of open microphone: look for leaks, drift and lost frames
 # make lint   check style, types and the direction of imports
@@ -11,6 +12,7 @@ BIN := $(VENV)/bin
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TORCH := torch==2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+EDITABLE := $(VENV)/lib/python*/site-packages/_editable_impl_voxtui.pth
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 RUN_PACKAGES := libportaudio2 libgomp1
@@ -19,14 +21,14 @@ TEST_PACKAGES := $(RUN_PACKAGES) libasound2-plugins pulseaudio pulseaudio-utils 
 # Without it, each process of the tests would compile the whole program again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup test test-slow soak run-packages test-packages lint lock clean
+.PHONY: run copied setup test test-slow soak run-packages test-packages lint lock clean
 .DEFAULT_GOAL := run
 
 run: setup run-packages
 	@$(BIN)/voxtui models fetch
 	@$(BIN)/voxtui
 
-setup: $(VENV)/.installed
+setup: $(VENV)/.installed $(sort $(addprefix $(VENV)/.extra-,$(filter-out embedded,$(EXTRAS))) $(wildcard $(VENV)/.extra-*))
 
 test: $(VENV)/.installed-test test-packages
 	$(BIN)/voxtui models fetch smollm2-135m
@@ -50,9 +52,12 @@ lint: $(VENV)/.installed-test
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-logo --no-cache
 
-# requirements.lock: what `make setup` installs. requirements-test.lock: what the tests need besides,
-# without torch, and without what kokoro depends on (spaCy, GPL parts). One resolution of all extras
-# fixes the versions of both.
+# requirements.lock: what `make setup` installs. requirements-extras.lock: what each extra needs
+# besides. requirements-test.lock: what the tests need besides, without torch, and without what kokoro
+# depends on (spaCy, GPL parts). One resolution of all extras fixes the versions of all three.
+comma := ,
+space := $(subst ,, )
+LOCKED_EXTRAS := remote serve webrtc hands-free languages voxtral kokoro
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header
 HASHES = --generate-hashes --constraint $@.all
 lock: $(VENV)/.installed-test
@@ -60,6 +65,11 @@ lock: $(VENV)/.installed-test
 		--extra kokoro --extra languages --extra hands-free --group build --group test pyproject.toml > $@.all
 	@echo '# What `make setup` installs, by `make lock`.' > $@.run
 	$(COMPILE) $(HASHES) --extra embedded --group build pyproject.toml >> $@.run
+	@echo '# What `make setup EXTRAS=...` installs besides requirements.lock, by `make lock`.' > $@.extras
+	@for extra in $(LOCKED_EXTRAS); do echo "# [$$extra]"; \
+		$(COMPILE) $(HASHES) --extra $$extra pyproject.toml > $@.part || exit 1; \
+		awk 'NR == FNR { base[$$1]; next } /^[^ ]/ { keep = !($$1 in base) } keep' $@.run $@.part; \
+	done >> $@.extras
 	@echo '# What `make test` installs besides torch, by `make lock`.' > $@.test
 	$(COMPILE) $(HASHES) --extra embedded --extra languages --extra remote --extra serve \
 		--extra webrtc --extra hands-free --group test pyproject.toml > $@.part
@@ -68,12 +78,14 @@ lock: $(VENV)/.installed-test
 	$(COMPILE) $(HASHES) --no-deps $@.in >> $@.test
 	@rm $@.all $@.part $@.in
 	@mv $@.run requirements.lock
+	@mv $@.extras requirements-extras.lock
 	@mv $@.test requirements-test.lock
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-$(VENV)/.installed: pyproject.toml requirements.lock
+# Installed again, too, where `pip install .` has put a copy in place of the clone.
+$(VENV)/.installed: pyproject.toml requirements.lock $(if $(wildcard $(EDITABLE)),,copied)
 	@test -n "$(PYTHON)" || { echo "voxtui needs Python 3.11 or newer. $(call install,python3)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "Python's venv module is missing. $(call install,python3-venv)"; exit 1; }
@@ -81,6 +93,17 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --require-hashes --requirement requirements.lock
 	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+copied:
+
+$(VENV)/.extra-%: requirements-extras.lock | $(VENV)/.installed
+	@grep -qxF '# [$*]' $< || \
+		{ echo "voxtui has no extra $*. The extras are: $(subst $(space),$(comma) ,$(LOCKED_EXTRAS))."; exit 1; }
+	@echo "Installing the packages of [$*] into $(VENV)."
+	@awk '/^# \[/ { keep = $$2 == "[$*]" } keep' $< > $@-lock
+	@$(PIP) --no-deps --require-hashes --requirement $@-lock
+	@rm $@-lock
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed requirements-test.lock

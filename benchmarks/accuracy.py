@@ -35,7 +35,7 @@ from voxtui.commands.headless import headless
 from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
+from voxtui.dialogue.interfaces import TurnRequest
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
@@ -151,16 +151,9 @@ class Noting(EmbeddedBrain):
 
     said: Utterance | str = ""
 
-    def reply(
-        self,
-        past: Past,
-        said: Utterance | str,
-        marks: Marks,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Iterator[UserTranscript | Token]:
-        self.said = said
-        return super().reply(past, said, marks, cancelled, manner)
+    def reply(self, request: TurnRequest) -> Iterator[UserTranscript | Token]:
+        self.said = request.user_input
+        return super().reply(request)
 
 
 def compare(said: Sequence[Said], model: str, tokens: int) -> list[Pair]:
@@ -199,7 +192,7 @@ def compare(said: Sequence[Said], model: str, tokens: int) -> list[Pair]:
 
 def _cold(brain: EmbeddedBrain, said: Utterance | str) -> tuple[str, str]:
     heard, texts = "", list[str]()
-    for item in brain.reply([], said, Marks(), threading.Event()):
+    for item in brain.reply(TurnRequest([], said, Marks(), threading.Event())):
         if isinstance(item, UserTranscript):
             heard = item.text
         else:

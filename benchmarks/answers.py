@@ -26,11 +26,10 @@ from typing import Any
 
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded.brain import EmbeddedBrain
-from voxtui.dialogue.about import about_itself
 from voxtui.dialogue.clock import clock_line
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Brain, Manner, Skills
+from voxtui.dialogue.interfaces import Brain, Manner, SkillRequest, Skills, TurnRequest
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.skills.local import LocalSkills
@@ -123,13 +122,15 @@ def judge(
             started, first = time.monotonic(), None
             manner = Manner(clock=clock_line(NOW, history.past))
             tokens: list[Token] = []
-            told = about_itself(turn.says, brain.sends_to, config) or skills.answer(
-                turn.says, False, history.past
+            told = skills.answer(
+                SkillRequest(turn.says, False, history.past, brain.sends_to, config)
             )
             items = (
                 [Token(told)]
                 if told
-                else brain.reply(history.past, turn.says, Marks(), threading.Event(), manner)
+                else brain.reply(
+                    TurnRequest(history.past, turn.says, Marks(), threading.Event(), manner)
+                )
             )
             for item in items:
                 if isinstance(item, Token):

@@ -42,11 +42,10 @@ from voxtui.dialogue.data import (
     SpeechChunk,
     Token,
     UserTranscript,
-    Utterance,
 )
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
+from voxtui.dialogue.interfaces import TurnRequest
 from voxtui.dialogue.marks import Marks
 from voxtui.records.metrics import spread
 from voxtui.settings.schema import Config, StreamingConfig
@@ -100,14 +99,7 @@ class Stub(StubBrain):
 
     # A brain.
 
-    def reply(
-        self,
-        past: Past,
-        said: Utterance | str,
-        marks: Marks,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Iterator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Iterator[UserTranscript | Token]:
         self.since("last frame", "last frame to the brain at work")
         pause = threading.Event()
         yield UserTranscript("words")

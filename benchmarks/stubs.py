@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from voxtui.dialogue.data import Frame, SpeechChunk, Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Progress, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 
@@ -31,27 +31,14 @@ class StubBrain:
     def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None: ...
 
     def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None: ...
 
     def wake(self) -> None: ...
 
-    def read(
-        self,
-        past: Past,
-        progress: Callable[[int, int], object],
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None: ...
+    def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None: ...
 
-    def read_ahead(
-        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
-    ) -> None: ...
+    def read_ahead(self, request: TurnRequest) -> None: ...
 
     def language(self, reply: str, marks: Marks) -> str:
         return "en"
@@ -80,20 +67,13 @@ class WaitingBrain(StubBrain):
     def __init__(self, script: Script) -> None:
         self.script = script
 
-    def reply(
-        self,
-        past: Past,
-        user_input: Utterance | str,
-        marks: Marks,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Generator[UserTranscript | Token]:
-        cancelled.wait(self.script.recogniser_s)
-        marks.mark(Mark.TRANSCRIBED)
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+        request.cancelled.wait(self.script.recogniser_s)
+        request.marks.mark(Mark.TRANSCRIBED)
         yield UserTranscript(self.script.heard)
         wait = self.script.first_token_s
         for text in self.script.tokens:
-            if cancelled.wait(wait):
+            if request.cancelled.wait(wait):
                 return
             yield Token(text)
             wait = self.script.token_s

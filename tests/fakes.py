@@ -34,7 +34,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
 )
 from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import DeviceError, ModelError
@@ -120,60 +120,36 @@ class ScriptedBrain:
         self.warmed_for = manner
 
     def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        self.clocks.append(manner.clock)
+        self.clocks.append(request.options.clock)
         self.on_words = on_words
-        self.listened.append((past, cancelled, manner))
+        self.listened.append((request.past, request.cancelled, request.options))
         self.recordings.append(recording)
 
     def wake(self) -> None:
         recording = self.recordings[-1]
         self.frames.append((recording.frames[-1], recording.verdicts[-1]))
 
-    def read(
-        self,
-        past: Past,
-        progress: Callable[[int, int], object],
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None:
-        self.read_pasts.append((past, progress))
+    def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
+        self.read_pasts.append((request.past, progress))
 
-    def read_ahead(
-        self,
-        past: Past,
-        text: str,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None:
-        self.clocks.append(manner.clock)
-        self.typed.append((past, text, cancelled))
+    def read_ahead(self, request: TurnRequest) -> None:
+        self.clocks.append(request.options.clock)
+        self.typed.append((request.past, request.user_input, request.cancelled))
 
-    def reply(
-        self,
-        past: Past,
-        said: Utterance | str,
-        marks: Marks,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Iterator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Iterator[UserTranscript | Token]:
         self.inferences += 1
-        self.pasts.append(past)
-        self.said.append(said)
-        self.clocks.append(manner.clock)
-        self.manners.append(manner)
-        self.flags.append(cancelled)
-        if isinstance(said, str):
-            yield UserTranscript(said)
+        self.pasts.append(request.past)
+        self.said.append(request.user_input)
+        self.clocks.append(request.options.clock)
+        self.manners.append(request.options)
+        self.flags.append(request.cancelled)
+        if isinstance(request.user_input, str):
+            yield UserTranscript(request.user_input)
         elif self._heard is not None:
             yield UserTranscript(self._heard)
-        yield from self._play(self.scripts.pop(0) if self.scripts else ["Yes."], cancelled)
+        yield from self._play(self.scripts.pop(0) if self.scripts else ["Yes."], request.cancelled)
 
     def _play(self, script: list[str | Flag | Exception], cancelled: Flag) -> Iterator[Token]:
         for step in script:

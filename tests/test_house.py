@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parent.parent
-LOCKS = ("requirements.lock", "requirements-test.lock")
+LOCKS = ("requirements.lock", "requirements-extras.lock", "requirements-test.lock")
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
@@ -63,7 +63,7 @@ def test_fast_tests_with_real_sound_are_in_one_folder():
 
 
 def test_the_locks_pin_every_dependency_and_name_no_index():
-    locked = "".join((REPOSITORY / name).read_text() for name in LOCKS)
+    locked = "".join((REPOSITORY / name).read_text() for name in LOCKS if "extras" not in name)
     names = set(re.findall(r"^([\w.-]+)==", locked, re.MULTILINE))
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     requirements = [
@@ -76,7 +76,19 @@ def test_the_locks_pin_every_dependency_and_name_no_index():
     assert {_name(requirement) for requirement in requirements} - names == {"torch"}
     assert "\nTORCH := torch==2.13.0\n" in (REPOSITORY / "Makefile").read_text()
     assert "torch==2.13.0" in project["dependency-groups"]["test"]
-    assert "://" not in locked
+    assert not any("://" in (REPOSITORY / name).read_text() for name in LOCKS)
+
+
+def test_the_lock_of_the_extras_has_each_of_them():
+    lock = (REPOSITORY / "requirements-extras.lock").read_text()
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    sections = dict(re.findall(r"^# \[(.*)\]\n((?:[^#].*\n)*)", lock, re.MULTILINE))
+    base = (REPOSITORY / "requirements.lock").read_text()
+    assert {*sections, "embedded"} == project["optional-dependencies"].keys()
+    for extra, section in sections.items():
+        names = set(re.findall(r"^([\w.-]+)==", base + section, re.MULTILINE))
+        needed = {_name(one) for one in project["optional-dependencies"][extra]}
+        assert needed <= names
 
 
 def _name(requirement: str) -> str:

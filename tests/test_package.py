@@ -193,8 +193,8 @@ def test_the_tests_get_the_packages_of_a_run_and_a_sound_server(machine):
 
 @pytest.fixture(scope="module")
 def steps():
-    """Return the commands of `make run test` in a fresh clone."""
-    command = ("make", "--dry-run", "--always-make", "run", "test")
+    """Return the commands of `make run test` with an extra in a fresh clone."""
+    command = ("make", "--dry-run", "--always-make", "run", "test", "EXTRAS=serve")
     return run(*command, cwd=REPOSITORY, env=OUTSIDE_MAKE).stdout
 
 
@@ -207,12 +207,12 @@ def test_set_up_installs_only_what_has_the_locked_hash(steps):
 
     An isolated build would download its backend without a hash.
     """
-    for lock in ("requirements.lock", "requirements-test.lock"):
+    for lock in ("requirements.lock", "requirements-test.lock", "requirements-extras.lock"):
         blocks = re.split(r"\n(?=\S)", (REPOSITORY / lock).read_text())
         packages = [block for block in blocks if not block.startswith("#")]
         assert all("==" in block and "--hash=sha256:" in block for block in packages)
-        (install,) = [line for line in steps.splitlines() if line.endswith(f" {lock}")]
-        assert "--require-hashes" in install
+    installs = [line for line in steps.splitlines() if "--requirement " in line]
+    assert len(installs) == 3 and all("--require-hashes" in line for line in installs)
     (install,) = [line for line in steps.splitlines() if "--editable" in line]
     assert "--no-deps" in install and "--no-build-isolation" in install
 
@@ -251,6 +251,39 @@ def test_setup_installs_voxtui_and_then_has_nothing_to_do(tmp_path):
     )
     newer = [*make, "--question", "--what-if=requirements.lock"]
     assert subprocess.run(newer, cwd=REPOSITORY, env=OUTSIDE_MAKE, check=False).returncode == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_extra_leaves_the_clone_in_place_and_so_does_a_copy_at_the_next_set_up(tmp_path):
+    """Otherwise `make run` would start old code after `git pull`."""
+    make = ("make", "setup", f"VENV={tmp_path / 'venv'}")
+    python = tmp_path / "venv" / "bin" / "python"
+    environment = OUTSIDE_MAKE | {"PIP_COMPILE": "0"}
+    where = (python, "-I", "-c", "import voxtui, starlette; print(voxtui.__file__)")
+
+    def installed():
+        return Path(run(*where, cwd=tmp_path).stdout.strip()).parent
+
+    run(*make, "EXTRAS=serve", cwd=REPOSITORY, env=environment)
+    assert installed() == REPOSITORY / "voxtui"
+    nothing = subprocess.run([*make, "--question"], cwd=REPOSITORY, env=environment, check=False)
+    assert nothing.returncode == 0
+    run(python, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", REPOSITORY)
+    assert installed() != REPOSITORY / "voxtui"
+    run(*make, cwd=REPOSITORY, env=environment)
+    assert installed() == REPOSITORY / "voxtui"
+
+
+def test_an_unknown_extra_is_one_sentence(tmp_path):
+    (tmp_path / ".installed").touch()
+    make = ("make", f"{tmp_path}/.extra-webserver", f"VENV={tmp_path}")
+    ran = subprocess.run(
+        [*make, f"--old-file={tmp_path}/.installed"],
+        cwd=REPOSITORY, env=OUTSIDE_MAKE, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode
+    assert ran.stdout.startswith("voxtui has no extra webserver. The extras are: remote, serve, ")
 
 
 @pytest.mark.slow

@@ -104,4 +104,7 @@ class RemoteError(ModelError):
 
 def how_to_install(extra: str) -> str:
     """Return the hint that installs an extra of voxtui from a clone."""
-    return f"In a clone of voxtui: {shlex.quote(sys.executable)} -m pip install '.[{extra}]'"
+    return (
+        f"In a clone of voxtui: make setup EXTRAS={extra}; in an environment of your own: "
+        f"{shlex.quote(sys.executable)} -m pip install '.[{extra}]'"
+    )

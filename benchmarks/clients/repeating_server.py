@@ -13,8 +13,8 @@ from threading import Event as Flag
 from benchmarks.serve.scripted_server import serve
 from benchmarks.stubs import StubBrain, WaitingVoice
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.interfaces import TurnRequest
+from voxtui.dialogue.marks import Mark
 from voxtui.serve.pool import WarmParts
 from voxtui.settings.schema import Config
 from voxtui.wiring import build_detector
@@ -30,20 +30,13 @@ SUM = "2 + 2 = 4."
 
 
 class RepeatingBrain(StubBrain):
-    def reply(
-        self,
-        past: Past,
-        user_input: Utterance | str,
-        marks: Marks,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Generator[UserTranscript | Token]:
-        asked = user_input if isinstance(user_input, str) else HEARD
-        marks.mark(Mark.TRANSCRIBED)
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+        asked = request.user_input if isinstance(request.user_input, str) else HEARD
+        request.marks.mark(Mark.TRANSCRIBED)
         yield UserTranscript(asked)
-        said = [text for turn in past for text in (turn.user_text, turn.reply_text)]
-        for word in " ".join([manner.instruction or "", *said, asked, SUM]).split():
-            if cancelled.wait(TOKEN_SECONDS):
+        said = [text for turn in request.past for text in (turn.user_text, turn.reply_text)]
+        for word in " ".join([request.options.instruction or "", *said, asked, SUM]).split():
+            if request.cancelled.wait(TOKEN_SECONDS):
                 return
             yield Token(f" {word}")
 

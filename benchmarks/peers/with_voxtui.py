@@ -19,11 +19,10 @@ from voxtui.dialogue.data import (
     SpeechChunk,
     Token,
     UserTranscript,
-    Utterance,
 )
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, TurnFinished
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past
+from voxtui.dialogue.interfaces import OnWords, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import Config
@@ -45,12 +44,7 @@ class AheadBrain(StubBrain):
         self._began: float | None = None
 
     def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
         self._recording, self._began = recording, None
 
@@ -61,18 +55,11 @@ class AheadBrain(StubBrain):
         elif extent.speech_frames and extent.quiet_frames == 2:
             self._began = time.monotonic()
 
-    def reply(
-        self,
-        past: Past,
-        said: Utterance | str,
-        marks: Marks,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Iterator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Iterator[UserTranscript | Token]:
         due = time.monotonic() if self._began is None else self._began
         due += common.STT_SECONDS
         time.sleep(max(0.0, due - time.monotonic()))  # in place of the recogniser
-        marks.mark(Mark.TRANSCRIBED)
+        request.marks.mark(Mark.TRANSCRIBED)
         yield UserTranscript(common.WORDS)
         due += common.FIRST_TOKEN_SECONDS
         for text in (*common.TWO_CLAUSES, *common.REST):

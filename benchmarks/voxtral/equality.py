@@ -26,7 +26,7 @@ from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.prompt import Clip, token_ids, transcription, without_trailing_zeros
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Token, Utterance
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Past, PastTurn
+from voxtui.dialogue.interfaces import Past, PastTurn, TurnRequest
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import HistoryConfig
 
@@ -83,7 +83,7 @@ class Check:
 
     def draft(self, past: Past, recording: Recording) -> Recording:
         live = Recording()
-        self.brain.listen(past, live, Flag())
+        self.brain.listen(TurnRequest(past), live)
         for frame, speech in zip(recording.frames, recording.verdicts, strict=True):
             live.append(frame, speech)
             self.brain.wake()

@@ -19,9 +19,9 @@ from voxtui.audio.microphone import BLOCK_SECONDS, Framer
 from voxtui.audio.played import Played, Segment
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
-from voxtui.dialogue.data import SpeechChunk, Token, UserTranscript, Utterance
+from voxtui.dialogue.data import SpeechChunk, Token, UserTranscript
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, Progress
+from voxtui.dialogue.interfaces import Progress, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks, Outcome
 from voxtui.settings.schema import Config, VadConfig
 
@@ -218,13 +218,6 @@ class Teller(ScriptedBrain):
 
     answer = ""
 
-    def reply(
-        self,
-        past: Past,
-        said: Utterance | str,
-        marks: Marks,
-        cancelled: threading.Event,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Iterator[UserTranscript | Token]:
-        if isinstance(said, str):
+    def reply(self, request: TurnRequest) -> Iterator[UserTranscript | Token]:
+        if isinstance(request.user_input, str):
             yield Token(self.answer)

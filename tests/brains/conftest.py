@@ -13,7 +13,7 @@ from tests.fakes import Flag
 from voxtui.audio.silero import PySilero
 from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, Past
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, Past, TurnRequest
 from voxtui.dialogue.listening import SpeechGate
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
@@ -61,7 +61,7 @@ def speak(
 ) -> Recording:
     """Hold the key while `verdicts` are recorded: frames, and True for speech."""
     recording = Recording()
-    brain.listen(past, recording, cancelled or Flag(), manner)
+    brain.listen(TurnRequest(past, cancelled=cancelled or Flag(), options=manner), recording)
     for frame, speech in verdicts:
         recording.append(frame, speech)
         brain.wake()

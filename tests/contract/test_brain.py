@@ -16,7 +16,7 @@ from voxtui.brains.embedded.brain import EmbeddedBrain
 from voxtui.brains.remote.brain import RemoteBrain
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import Brain
+from voxtui.dialogue.interfaces import Brain, TurnRequest
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
@@ -49,16 +49,16 @@ def brain(request: pytest.FixtureRequest, tiny_voxtral: Path) -> Iterator[Brain]
 
 
 def test_a_reply_is_the_users_words_then_tokens(brain: Brain) -> None:
-    brain.listen((), Recording(), Flag())
-    items = list(brain.reply((), "hello", Marks(), Flag()))
+    brain.listen(TurnRequest(), Recording())
+    items = list(brain.reply(TurnRequest((), "hello")))
     assert items[0] == UserTranscript("hello")
     assert items[1:] and all(isinstance(item, Token) for item in items[1:])
 
 
 def test_a_text_that_was_read_ahead_is_answered(brain: Brain) -> None:
     for text in ("h", "hello", "hello y"):
-        brain.read_ahead((), text, Flag())
-    items = list(brain.reply((), "hello you", Marks(), Flag()))
+        brain.read_ahead(TurnRequest((), text))
+    items = list(brain.reply(TurnRequest((), "hello you")))
     assert items[0] == UserTranscript("hello you")
     assert items[1:] and all(isinstance(item, Token) for item in items[1:])
 
@@ -66,14 +66,16 @@ def test_a_text_that_was_read_ahead_is_answered(brain: Brain) -> None:
 def test_a_cancelled_turn_gives_no_tokens(brain: Brain) -> None:
     cancelled = Flag()
     cancelled.set()
-    assert not [i for i in brain.reply((), "hello", Marks(), cancelled) if isinstance(i, Token)]
+    assert not [
+        i for i in brain.reply(TurnRequest((), "hello", Marks(), cancelled)) if isinstance(i, Token)
+    ]
 
 
 def test_a_turn_after_a_cancelled_one_works(brain: Brain) -> None:
     cancelled = Flag()
-    for _ in brain.reply((), "hello", Marks(), cancelled):
+    for _ in brain.reply(TurnRequest((), "hello", Marks(), cancelled)):
         cancelled.set()
-    assert [i for i in brain.reply((), "hello", Marks(), Flag()) if isinstance(i, Token)]
+    assert [i for i in brain.reply(TurnRequest((), "hello")) if isinstance(i, Token)]
 
 
 def test_transcribing_yields_tokens(brain: Brain) -> None:

@@ -41,7 +41,6 @@ from voxtui.dialogue.data import (
     SpeechChunk,
     Token,
     UserTranscript,
-    Utterance,
 )
 from voxtui.dialogue.events import (
     Captured,
@@ -57,7 +56,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
+from voxtui.dialogue.interfaces import Past, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
 from voxtui.settings.schema import Config, HistoryConfig, VadConfig
 
@@ -109,23 +108,18 @@ class GatedBrain(ScriptedBrain):
         self._asked = asked
         self._told = told
 
-    def reply(
-        self,
-        past: Past,
-        said: Utterance | str,
-        marks: Marks,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Iterator[UserTranscript | Token]:
-        self._asked.append((self._told(), past))
-        yield UserTranscript(said if isinstance(said, str) else "what was said")
+    def reply(self, request: TurnRequest) -> Iterator[UserTranscript | Token]:
+        self._asked.append((self._told(), request.past))
+        yield UserTranscript(
+            request.user_input if isinstance(request.user_input, str) else "what was said"
+        )
         for number, text in enumerate(REPLY):
             if number == 4:
-                self._gate.pass_through(cancelled.is_set)
+                self._gate.pass_through(request.cancelled.is_set)
                 fails, self._gate.fails = self._gate.fails, None
                 if fails:
                     raise fails
-            if cancelled.is_set():
+            if request.cancelled.is_set():
                 return
             yield Token(text)
 

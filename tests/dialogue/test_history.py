@@ -34,15 +34,13 @@ def test_some_turns_are_dropped_at_once_and_their_words_remembered() -> None:
     assert words == [f"{i}. hello" for i in range(20)]
 
 
-def test_an_allergy_of_a_kept_conversation_is_not_dropped_but_that_of_a_given_text() -> None:
+def test_a_given_text_is_not_dropped() -> None:
     history = History(HistoryConfig(max_tokens=100))
-    said = "I am allergic to nuts."
-    kept = (PastTurn(said, said, (Token("I see."),)), PastTurn("Hi.", "Hi.", (Token("Hi."),)))
-    history.past = (*kept, PastTurn(said, None, (Token("Read."),), given=True))
+    history.past = (PastTurn("Hi.", "Hi.", (Token("Hi."),)),)
+    history.give(PastTurn("A text", None, (Token("Read."),), given=True))
     for number in range(1, 20):
         history.add(number, "Hello.", "Hello.", (Token("Hi."),), "Hi.")
-    assert [turn.given for turn in history.past[:3]] == [False, True, False]
-    assert [turn.user_text for turn in history.past[:3]] == [said, said, "Hello."]
+    assert [turn.given for turn in history.past[:2]] == [True, False]
 
 
 def test_an_answer_of_a_rule_delays_the_next_cut() -> None:
@@ -55,16 +53,6 @@ def test_an_answer_of_a_rule_delays_the_next_cut() -> None:
     for _ in range(9):  # rules alone do not delay it for ever
         history.add(1, "a question", None, (Token("Yes."),), "Yes.", by_rule=True)
         assert len(history.past) <= 9
-
-
-def test_an_allergy_is_not_dropped() -> None:
-    history = History(HistoryConfig(max_tokens=100))
-    said = ["I am allergic to nuts.", "Can I be allergic to you?", "I never eat fish.", "Hello."]
-    for number in range(1, 30):
-        history.add(number, said[min(number - 1, 3)], None, (Token("I see."),), "I see.")
-    texts = [turn.user_text for turn in history.past]
-    assert texts == ["I am allergic to nuts.", "I never eat fish.", *["Hello."] * (len(texts) - 2)]
-    assert 4 < len(texts) < 9
 
 
 def test_a_long_newest_turn_stays_as_long_as_it_fits_alone() -> None:

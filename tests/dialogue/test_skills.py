@@ -9,7 +9,7 @@ from tests.dialogue.talking import talking, text
 from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
-from voxtui.dialogue.interfaces import Past
+from voxtui.dialogue.interfaces import SkillRequest, TurnRequest
 from voxtui.dialogue.marks import Outcome
 from voxtui.settings.schema import Config, HistoryConfig
 
@@ -29,10 +29,10 @@ class ClockOnly:
     def now(self) -> datetime:
         return self.time
 
-    def answer(self, words: str, again: bool, past: Past) -> str | None:
-        self.asked.append((words, again))
-        self.past = [turn.user_text for turn in past]
-        return "It is ten past one." if "time" in words else None
+    def answer(self, request: SkillRequest) -> str | None:
+        self.asked.append((request.words, request.again))
+        self.past = [turn.user_text for turn in request.past]
+        return "It is ten past one." if "time" in request.words else None
 
     def doubt(self, reply: str) -> str | None:
         return "It did nothing." if "I have set" in reply else None
@@ -48,9 +48,9 @@ class AbandonedBrain(ScriptedBrain):
         super().__init__(heard=heard)
         self.abandoned = threading.Event()
 
-    def reply(self, past, said, marks, cancelled, manner) -> Iterator:
+    def reply(self, request: TurnRequest) -> Iterator:
         try:
-            yield from super().reply(past, said, marks, cancelled, manner)
+            yield from super().reply(request)
         except GeneratorExit:
             self.abandoned.set()
             raise
@@ -140,8 +140,8 @@ class Raising(ClockOnly):
     def now(self) -> datetime:
         raise OverflowError("now")
 
-    def answer(self, words: str, again: bool, past: Past) -> str | None:
-        raise ValueError(words)
+    def answer(self, request: SkillRequest) -> str | None:
+        raise ValueError(request.words)
 
     def doubt(self, reply: str) -> str | None:
         raise KeyError(reply)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.interfaces import TurnRequest
 from voxtui.dialogue.marks import Mark, Marks, Outcome
 from voxtui.dialogue.turn import CHARACTERS_PER_TOKEN
 from voxtui.errors import ModelError, UnspokenLanguage
@@ -246,8 +248,8 @@ def test_tokens_that_come_after_the_key_press_are_not_shown() -> None:
     go_on = Flag()
 
     class Heedless(ScriptedBrain):
-        def reply(self, past, said, marks, cancelled, manner):  # type: ignore[no-untyped-def]
-            yield from super().reply(past, said, marks, Flag())
+        def reply(self, request: TurnRequest):  # type: ignore[no-untyped-def]
+            yield from super().reply(replace(request, cancelled=Flag()))
 
     with talking(Heedless(["One", go_on, " two", " three"]), silent=True) as talk:
         talk.speak()
@@ -434,7 +436,7 @@ def test_the_text_of_a_failed_answer_is_shown_before_its_turn_is_over() -> None:
 
 def test_a_turn_holds_the_name_of_the_brain_that_answered() -> None:
     class Lost(ScriptedBrain):
-        def reply(self, past, said, marks, cancelled, manner):  # type: ignore[no-untyped-def]
+        def reply(self, request: TurnRequest):  # type: ignore[no-untyped-def]
             self.name = "the other"
             raise OUT_OF_MEMORY
             yield

@@ -36,7 +36,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past
+from voxtui.dialogue.interfaces import OnWords, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks, Outcome
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import (
@@ -559,15 +559,10 @@ def test_hands_free_an_utterance_that_ends_inside_the_preroll_is_answered_outsid
 
     class Measuring(ScriptedBrain):
         def listen(
-            self,
-            past: Past,
-            recording: Recording,
-            cancelled: Flag,
-            manner: Manner = AS_CONFIGURED,
-            on_words: OnWords | None = None,
+            self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
         ) -> None:
             depths.append(len(inspect.stack(0)))
-            super().listen(past, recording, cancelled, manner, on_words)
+            super().listen(request, recording, on_words=on_words)
 
     vad = VadConfig(hands_free=True, start_ms=500, end_ms=64, min_speech_ms=200)
     with talking(Measuring(["One."], ["Two."]), config=Config(vad=vad)) as talk:

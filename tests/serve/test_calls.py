@@ -272,7 +272,7 @@ async def test_an_offer_that_cannot_be_met_is_refused_with_a_reason(server, monk
     assert server.client.get("/readyz").json()["free"] == 1
     monkeypatch.setitem(sys.modules, "voxtui.serve.realtime.webrtc", None)
     message = refused(await asked(), 501)
-    assert "pip install '.[webrtc]'" in message
+    assert "make setup EXTRAS=webrtc" in message
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, Server, serving
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.interfaces import Manner
+from voxtui.dialogue.interfaces import Manner, TurnRequest
 from voxtui.dialogue.listening import Listener
 from voxtui.errors import ModelError
 from voxtui.settings.schema import AudioConfig, Config
@@ -396,10 +396,10 @@ def test_sound_that_was_said_before_speech_was_to_be_detected_is_no_detected_spe
     busy, free_again = threading.Event(), threading.Event()
     listen = BRAIN.listen
 
-    def wait(past, recording, cancelled, manner, on_words=None) -> None:
+    def wait(request: TurnRequest, recording, on_words=None) -> None:
         busy.set()
         assert free_again.wait(PATIENCE)
-        listen(past, recording, cancelled, manner, on_words)
+        listen(request, recording, on_words)
 
     with talking() as (client, brain):
         monkeypatch.setattr(brain, "listen", wait)

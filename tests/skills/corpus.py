@@ -38,6 +38,8 @@ def describe(meaning: Meaning | None) -> str:
             return f"unit {value} {unit}"
         case Fact(kind, date() as day):
             return f"{kind} {day.isoformat()}"
+        case Fact("number", value):
+            return f"number {float(value)}"  # pyright: ignore[reportArgumentType]
         case Fact(kind, value):
             return f"{kind} {value}"
         case TimerRequest(do, which, seconds):

@@ -1,6 +1,5 @@
 """Timers and reminders: what is done, what is kept, and what rings."""
 
-import os
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from tests.fakes import Events
 from voxtui.dialogue.events import CountdownsChanged, Notice, Rang
+from voxtui.dialogue.interfaces import SkillRequest
 from voxtui.skills.kept import Kept, reminders_file, timers_file
 from voxtui.skills.local import LocalSkills
 
@@ -39,7 +39,7 @@ def skills(tmp_path, clock) -> LocalSkills:
 
 
 def ask(skills: LocalSkills, words: str, again: bool = False) -> str | None:
-    return skills.answer(words, again)
+    return skills.answer(SkillRequest(words, again))
 
 
 def test_several_named_timers_are_set_read_paused_resumed_and_cancelled(skills, clock):
@@ -176,7 +176,7 @@ def test_of_two_one_rings_and_the_other_takes_over(tmp_path, clock):
     rings.until(CountdownsChanged, lambda e: len(e.countdowns) == 1)
     kept = Kept(tmp_path)
     while (lock := kept.try_to_ring()) is not None:
-        os.close(lock)  # the thread of the first has not taken it yet
+        lock.release()  # the thread of the first has not taken it yet
     second, silent = started(tmp_path, clock)
     try:
         silent.until(CountdownsChanged, lambda e: len(e.countdowns) == 1)
@@ -214,7 +214,7 @@ def test_a_command_that_ends_soon_says_who_rings(tmp_path, clock):
     try:
         assert ask(alone, "Timer for 5 minutes") == "Your timer is set for 5 minutes."
     finally:
-        os.close(lock)
+        lock.release()
 
 
 def test_a_time_of_day_is_kept_in_universal_time(tmp_path, clock):

@@ -9,6 +9,7 @@ from itertools import islice
 import pytest
 
 from tests.skills.grammar import sentences
+from voxtui.dialogue.interfaces import SkillRequest
 from voxtui.skills.claims import doubt
 from voxtui.skills.kept import Kept, Reminder, reminders_file
 from voxtui.skills.local import LocalSkills
@@ -64,8 +65,8 @@ def raised(tmp_path, said) -> list[str]:
         skills = LocalSkills(tmp_path / str(index), now=lambda moment=moment: moment)
         for words in said[index :: len(MOMENTS)]:
             try:
-                skills.answer(words, False)
-                skills.answer(words, True)
+                skills.answer(SkillRequest(words))
+                skills.answer(SkillRequest(words, again=True))
                 doubt(words)
             except Exception as error:  # noqa: BLE001
                 failures.append(f"{moment} {words!r}: {error!r}")
@@ -96,4 +97,4 @@ def test_a_file_with_times_at_both_ends_of_the_calendar(tmp_path):
     skills = LocalSkills(tmp_path, now=lambda: datetime(2026, 11, 24, 12, 0))
     assert isinstance(Kept(tmp_path).read().reminders[0], Reminder)
     Kept(tmp_path).read().countdowns()
-    assert skills.answer("What are my reminders?", False)
+    assert skills.answer(SkillRequest("What are my reminders?"))

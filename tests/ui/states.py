@@ -1,14 +1,10 @@
 """Every state a user can see, each brought about in the real App by the scripted engine.
 
-    python -m tests.ui.states DIRECTORY [--size 80x24] [--only NAME,NAME]
-
-draws them as pictures, to be looked at. Needs Pillow and the font DejaVu Sans Mono.
+`python -m tools.states` draws them.
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -288,7 +284,7 @@ async def answered(s: Screen) -> None:
 
 async def on_a_gpu(s: Screen) -> None:
     """With all that is shown only where it is known."""
-    s.app.device_offset = {"Headphones": 38.0}.get
+    s.app.event_display.device_offset = {"Headphones": 38.0}.get
     await loaded(s, brain="voxtral: Voxtral-Mini-3B-2507 on NVIDIA H200", voice="kokoro (af_heart)")
     for times in (1.3, 1.0, 1.1):
         turn(s, times=times * 0.3, gpu=True)
@@ -466,30 +462,3 @@ async def brought_about(pilot: Any, act: Act, clock: Clock) -> None:
     pilot.app.tick()
     pilot.app.status.show_level()
     await shown.settle()
-
-
-async def draw(name: str, size: tuple[int, int], path: Path) -> None:
-    from tests.screenshot import save
-
-    act, config = STATES[name]
-    clock, app = Clock(), make_app(config)
-    with frozen(clock):
-        async with app.run_test(size=size, notifications=True) as pilot:
-            await brought_about(pilot, act, clock)
-            save(app, path)
-
-
-def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("directory", type=Path)
-    options.add_argument("--size", default="80x24")
-    options.add_argument("--only", default=",".join(STATES))
-    asked = options.parse_args()
-    asked.directory.mkdir(parents=True, exist_ok=True)
-    columns, rows = map(int, asked.size.split("x"))
-    for name in asked.only.split(","):
-        asyncio.run(draw(name, (columns, rows), asked.directory / f"{name}-{asked.size}.png"))
-
-
-if __name__ == "__main__":
-    main()

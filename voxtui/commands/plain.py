@@ -18,35 +18,14 @@ import click
 from voxtui.commands.stderr import native_log, native_stderr_in
 from voxtui.commands.text import clipboard_text
 from voxtui.controls.clips import OpenClip
-from voxtui.controls.engine import ClipEnded, ControlEvent, MakeEngine, Refused
+from voxtui.controls.engine import ControlEvent, MakeEngine, Refused, Severity
+from voxtui.controls.event_view import EventView
 from voxtui.controls.local import LocalControls, PartMakers
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
-from voxtui.dialogue.events import (
-    Caption,
-    Captured,
-    ChangeFailed,
-    CountdownsChanged,
-    Died,
-    Loaded,
-    LoadFailed,
-    Loading,
-    MicrophoneLost,
-    MicrophoneOpened,
-    Notice,
-    Rang,
-    Reading,
-    Remark,
-    ReplyText,
-    SpokenUpTo,
-    State,
-    StateChanged,
-    TurnFinished,
-    TurnStarted,
-    UserWords,
-)
+from voxtui.dialogue.events import Loaded, Reading, State
 from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.marks import Mark, Outcome, Turn
+from voxtui.dialogue.marks import NO_WORDS, Mark, Outcome, Turn
 from voxtui.errors import ModelMissing, VoxtuiError, strip_control_characters
 from voxtui.records.device_offset import device_offset
 from voxtui.records.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
@@ -88,7 +67,7 @@ class Closed:
 Item: TypeAlias = ControlEvent | Line | Closed
 
 
-class Plain:
+class Plain(EventView):
     """Prints the engine's events as lines, and turns typed lines into commands."""
 
     def __init__(
@@ -163,57 +142,11 @@ class Plain:
                 self._closed = True
             case _:
                 self.controls.take(item)
-                self._show(item)
+                self.show(item)
         while self._lines and self.controls.state is State.READY and not self.controls.busy:
             self._obey(self._lines.popleft(), time.monotonic())
 
     # Events.
-
-    def _show(self, event: ControlEvent) -> None:
-        match event:
-            case StateChanged(state):
-                self._show_state(state)
-            case Loading(step, fraction):
-                self._show_loading(step, fraction)
-            case Loaded():
-                self._introduce(event)
-            case LoadFailed(error) if self._typed_live and not self._closed:
-                self._offer_retry(error)
-            case LoadFailed(error) | Died(error):
-                raise error
-            case UserWords(_, text):
-                if self.controls.turn is None or self.controls.turn.source != TYPED:
-                    self._print(f"You: {text}")
-            case ReplyText(_, text):
-                self._show_reply(text)
-            case Reading():
-                self._show_reading(event)
-            case SpokenUpTo(_, text):
-                self._print(f"Interrupted. You heard: {text}" if text else "Interrupted.")
-            case Notice(message, "information"):
-                self._status(message)
-            case Notice(message):
-                self._complain(message)
-            case Remark(message):
-                self._print(message)
-            case Rang(sentence):
-                self._print(f"{BELL if self._typed_live else ''}{sentence}")
-            case ClipEnded(_, error):
-                if error:
-                    self._refuse(error)
-            case TurnFinished(turn):
-                self._show_finished(turn)
-            case (
-                ChangeFailed()
-                | CountdownsChanged()
-                | Caption()
-                | Captured()
-                | MicrophoneLost()
-                | MicrophoneOpened()
-            ):
-                pass  # a notice or another event says it
-            case TurnStarted():
-                pass
 
     def _print(self, line: str) -> None:
         self._end_reply()
@@ -238,29 +171,22 @@ class Plain:
             click.echo()
             self._in_reply = False
 
-    def _show_loading(self, step: str, fraction: float | None) -> None:
+    def state_changed(self, state: State) -> None:
+        if state is State.LISTENING:
+            turn = self.controls.turn
+            spoken = turn is None or turn.source == MICROPHONE
+            self._status("Listening. Enter: have it answered." if spoken else "Listening.")
+        elif state is State.THINKING:
+            self._status("Thinking.")
+
+    def loading(self, step: str, fraction: float | None) -> None:
         """Print each step once, and each tenth of a step that is measured."""
         done = "" if fraction is None else f" {int(fraction * 10) * 10}%"
         if self._loading != (line := f"Loading: {step}{done}."):
             self._loading = line
             self._status(line)
 
-    def _show_reading(self, reading: Reading) -> None:
-        """Print the beginning and the end, because a line for each token would drown the rest."""
-        if reading.ended:
-            self._status("The text is read.")
-        elif not self._reading and reading.seconds_left is not None:
-            self._status(f"Reading {reading.total:,} tokens: {reading.seconds_left:.0f} s.")
-        self._reading = not reading.ended and reading.seconds_left is not None
-
-    def _offer_retry(self, error: VoxtuiError) -> None:
-        if isinstance(error, ModelMissing):
-            offered = f"/fetch: fetch it now ({error.size / 1e9:.1f} GB)."
-            self._complain(f"{error.message} {offered} /again: try again.")
-        else:
-            self._complain(f"{error} /again: try again.")
-
-    def _introduce(self, loaded: Loaded) -> None:
+    def loaded(self, loaded: Loaded) -> None:
         self._offset = self._device_offset(loaded.speaker)
         microphone = f"Microphone: {loaded.microphone}" if loaded.microphone else "No microphone"
         speaker = f"Speaker: {loaded.speaker}" if loaded.speaker else "No speaker"
@@ -269,15 +195,31 @@ class Plain:
             self._status(HELP)
         self._introduced = True
 
-    def _show_state(self, state: State) -> None:
-        if state is State.LISTENING:
-            turn = self.controls.turn
-            spoken = turn is None or turn.source == MICROPHONE
-            self._status("Listening. Enter: have it answered." if spoken else "Listening.")
-        elif state is State.THINKING:
-            self._status("Thinking.")
+    def load_failed(self, error: VoxtuiError) -> None:
+        if not self._typed_live or self._closed:
+            raise error
+        self._offer_retry(error)
 
-    def _show_reply(self, text: str) -> None:
+    def _offer_retry(self, error: VoxtuiError) -> None:
+        if isinstance(error, ModelMissing):
+            offered = f"/fetch: fetch it now ({error.size / 1e9:.1f} GB)."
+            self._complain(f"{error.message} {offered} /again: try again.")
+        else:
+            self._complain(f"{error} /again: try again.")
+
+    def user_words(self, turn: int, text: str, doubtful: Sequence[int]) -> None:
+        if self.controls.turn is None or self.controls.turn.source != TYPED:
+            self._print(f"You: {text}")
+
+    def reading(self, reading: Reading) -> None:
+        """Print the beginning and the end, because a line for each token would drown the rest."""
+        if reading.ended:
+            self._status("The text is read.")
+        elif not self._reading and reading.seconds_left is not None:
+            self._status(f"Reading {reading.total:,} tokens: {reading.seconds_left:.0f} s.")
+        self._reading = not reading.ended and reading.seconds_left is not None
+
+    def reply_text(self, turn: int, text: str) -> None:
         if not self._in_reply:
             click.echo("Vox: ", nl=False)
             self._in_reply = True
@@ -285,7 +227,10 @@ class Plain:
         if self.controls.turn is not None:
             self.controls.turn.marks.mark(Mark.FIRST_SHOWN)
 
-    def _show_finished(self, turn: Turn) -> None:
+    def spoken_up_to(self, turn: int, text: str) -> None:
+        self._print(f"Interrupted. You heard: {text}" if text else "Interrupted.")
+
+    def turn_finished(self, turn: Turn) -> None:
         match turn.outcome:
             case Outcome.NO_SPEECH:
                 self._status("Nothing was heard.")
@@ -293,8 +238,26 @@ class Plain:
                 self._refuse(turn.error or "The turn failed.")
             case Outcome.CANCELLED if not turn.reply:
                 self._status("Dropped.")
+            case Outcome.ANSWERED if not turn.reply.strip():
+                self._complain(NO_WORDS)
             case _:
                 self._end_reply()
+
+    def notice(self, message: str, severity: Severity) -> None:
+        if severity == "information":
+            self._status(message)
+        else:
+            self._complain(message)
+
+    def remark(self, sentence: str) -> None:
+        self._print(sentence)
+
+    def rang(self, sentence: str) -> None:
+        self._print(f"{BELL if self._typed_live else ''}{sentence}")
+
+    def clip_ended(self, error: str) -> None:
+        if error:
+            self._refuse(error)
 
     def _numbers(self, turn: Turn) -> str:
         """Return the headlines in words."""

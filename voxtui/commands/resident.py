@@ -7,7 +7,6 @@ where the key was pressed.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import socket
@@ -141,13 +140,14 @@ def _ask(path: Path, message: Message) -> Answer | None:
 
 def serve(config: Config) -> None:
     """Obey orders until none came for IDLE_SECONDS. Return at once if another process does."""
+    # Imported here, because the process that gives an order needs no lock.
+    from filelock import FileLock, Timeout
+
     folder = runtime_folder()
-    lock = os.open(folder / "dictate.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     with ExitStack() as stack:
-        stack.callback(os.close, lock)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            stack.enter_context(FileLock(folder / "dictate.lock", timeout=0, mode=0o600))
+        except Timeout:
             return
         path = folder / "dictate.sock"
         path.unlink(missing_ok=True)  # of a process that was killed: the lock is ours

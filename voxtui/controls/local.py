@@ -28,6 +28,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.given import tokens_given
 from voxtui.errors import DeviceError, ModelMissing, VoxtuiError
 from voxtui.records.kept_conversation import KeptConversation, conversation_file
 from voxtui.records.session import Record, saved_sessions
@@ -278,6 +279,13 @@ class LocalControls(Controls):
             raise Refused("A new conversation can be undone only until its first turn.")
         self._forgot = False
         self.engine.recall_conversation()
+
+    @property
+    def text_room(self) -> tuple[int, int]:
+        """The most tokens of texts to talk about, and how many of them are left."""
+        brain = self._loaded.brain_name if self._loaded else self.config.brain.name
+        most = self.config.input.tokens(brain)
+        return most, most - tokens_given(self.engine.past)
 
     def play_clip(self, number: int) -> str:
         """Speak a sample clip, counted from 1. Return its name. Raises Refused."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from voxtui.dialogue.data import Token
@@ -39,6 +40,11 @@ def estimated_tokens(text: str) -> int:
     """Return about how many tokens `text` has, rather too many than too few."""
     single = sum(1 for c in text if not (c.isalpha() or c == " "))
     return single - (single - len(text.encode())) // BYTES_PER_TOKEN  # rounded up
+
+
+def tokens_given(past: Iterable[PastTurn]) -> int:
+    """Return about how many tokens of a conversation are given texts."""
+    return sum(estimated_tokens(turn.user_text) for turn in past if turn.given)
 
 
 def fit(given: GivenText, most_tokens: int) -> tuple[GivenText | None, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from voxtui.dialogue.allergies import MOST_REMEMBERED, allergies
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.interfaces import PastTurn
 from voxtui.settings.schema import HistoryConfig
@@ -149,10 +148,8 @@ def _divided(
 
     They are too long beyond `delay` times the most tokens.
 
-    Given texts and the newest allergies always stay, and so does the newest turn if it fits alone.
+    Given texts always stay, and so does the newest turn if it fits alone.
     """
-    own = (turn for turn in turns if turn.number >= 0 and not turn.given)
-    lasting = [turn for turn in own if allergies(turn.user_text)][-MOST_REMEMBERED:]
     size = sum(_size(turn) for turn in turns if not turn.given)
     if size <= most_tokens * delay:
         return turns, []
@@ -160,7 +157,7 @@ def _divided(
     dropped: list[PastTurn] = []
     for turn in turns:
         most = most_tokens if turn is turns[-1] else most_tokens * ROOM
-        if size > most and not turn.given and turn not in lasting:
+        if size > most and not turn.given:
             size -= _size(turn)
             dropped.append(turn)
         else:

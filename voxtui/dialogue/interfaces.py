@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Event as Flag
 from typing import Protocol
@@ -12,6 +12,7 @@ from voxtui.dialogue.data import Frame, SpeechChunk, Token, UserTranscript, Utte
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.recording import Recording
+from voxtui.settings.schema import Config
 
 Progress = Callable[[str, float | None], None]
 """Reports a step of loading as text, and its fraction done (0..1) if that is known.
@@ -91,6 +92,19 @@ AUDIO_INPUT = "[User audio input - "
 def placeholder(utterance: Utterance) -> str:
     """Return the text that replaces audio without a transcript in the history."""
     return f"{AUDIO_INPUT}{len(utterance.samples)} samples, {utterance.seconds:.2f}s]"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What a brain is asked: the conversation so far, and the user's part of the turn."""
+
+    past: Past = ()
+    user_input: Utterance | str = ""
+    """The user's part. Empty while it is not known; while it is typed, the text so far."""
+    marks: Marks = field(default_factory=Marks)
+    cancelled: Flag = field(default_factory=Flag)
+    """Set by any thread to end the work on the request."""
+    options: Manner = AS_CONFIGURED
 
 
 class Microphone(Protocol):
@@ -196,18 +210,13 @@ class Brain(Protocol):
         ...
 
     def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
         """Prepare for an utterance, which the engine appends to `recording`. Returns at once.
 
         Called when the key goes down, and when a session changes its manner. The brain may work
-        ahead on its own thread until `cancelled`. A brain that recognises words meanwhile passes
-        them to `on_words`, each time all of them.
+        ahead on its own thread until the request is cancelled. A brain that recognises words
+        meanwhile passes them to `on_words`, each time all of them.
         """
         ...
 
@@ -215,45 +224,30 @@ class Brain(Protocol):
         """Notice that the recording has a new frame. Called for each one. Returns within 1 ms."""
         ...
 
-    def read(
-        self,
-        past: Past,
-        progress: Callable[[int, int], object],
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None:
+    def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         """Read the past, before the user's next words are known. Returns at once.
 
-        The brain may do so on its own thread until `cancelled`, or do nothing. From now on it calls
-        `progress`, on one of its threads, with the tokens of a prompt that it has evaluated, and
-        with all tokens of that prompt. It sends nothing to another machine.
+        The brain may do so on its own thread until the request is cancelled, or do nothing. From
+        now on it calls `progress`, on one of its threads, with the tokens of a prompt that it has
+        evaluated, and with all tokens of that prompt. It sends nothing to another machine.
         """
         ...
 
-    def read_ahead(
-        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
-    ) -> None:
-        """Prepare for `text`, which is being typed and may still change. Returns at once.
+    def read_ahead(self, request: TurnRequest) -> None:
+        """Prepare for the text of `request`, which is being typed and may change. Returns at once.
 
-        Called after each key. The brain may work ahead on its own thread until `cancelled`, but
+        Called after each key. The brain may work ahead on its own thread until cancelled, but
         sends nothing to another machine. It may do nothing.
         """
         ...
 
-    def reply(
-        self,
-        past: Past,
-        user_input: Utterance | str,
-        marks: Marks,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Generator[UserTranscript | Token]:
-        """Yield the answer, pulled on a worker thread. Ends within one step of `cancelled`.
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+        """Yield the answer, pulled on a worker thread. Ends within one step of a cancel.
 
         A brain that knows the user's words yields one UserTranscript before its first Token. If
         the generator is closed there, a skill answers: the brain stops its work on the reply.
         Speculative work does not change the answer. Writes ENCODED or
-        TRANSCRIBED, PREFILLED and `marks.speculative_s`. Raises ModelError.
+        TRANSCRIBED, PREFILLED and `speculative_s` to the marks. Raises ModelError.
         """
         ...
 
@@ -300,8 +294,24 @@ class Voice(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SkillRequest:
+    """What a skill may know of a turn."""
+
+    words: str
+    """the user's final words"""
+    again: bool = False
+    """the same utterance was answered before, so nothing is done twice"""
+    past: Past = ()
+    """the turns before, also those that no brain gets any more"""
+    sends_to: str = ""
+    """the host that gets the user's voice and words; empty: none"""
+    config: Config = field(default_factory=Config)
+    """the configuration in force"""
+
+
 class Skills(Protocol):
-    """Answers what needs no model: the clock, sums, timers, what the user told.
+    """Answers what needs no model: the clock, sums, timers, questions about the program itself.
 
     An engine may have none.
     The rules belong to the person at this machine, so the engine of a server has none.
@@ -318,12 +328,10 @@ class Skills(Protocol):
         """Return the local time. A brain is told the same. Any thread."""
         ...
 
-    def answer(self, words: str, again: bool, past: Past) -> str | None:
+    def answer(self, request: SkillRequest) -> str | None:
         """Return the answer to the user's final words, or None if the brain is to answer.
 
-        `past`: the turns before, because some questions are about the user's own words.
-        What was asked for has then been done. `again`: the same utterance was answered before,
-        so nothing is done twice. Called on a worker thread; takes about a millisecond.
+        What was asked for has then been done. Called on a worker thread; takes about a millisecond.
         """
         ...
 

@@ -97,6 +97,10 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
+NO_WORDS = "No answer: the model ended without a word. Ask again."
+"""The reason why an answered turn has no reply."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """The result of a turn. Durations are derived from the marks, never stored."""

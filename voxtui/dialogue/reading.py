@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 from voxtui.dialogue.events import Event, Notice, Reading
-from voxtui.dialogue.given import GivenText, estimated_tokens, fit
+from voxtui.dialogue.given import GivenText, fit, tokens_given
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Manner, Past
+from voxtui.dialogue.interfaces import Manner, Past, TurnRequest
 from voxtui.dialogue.parts import Parts
 
 LEAST_TOKENS = 80
@@ -54,11 +54,13 @@ class PastReader:
 
     def read(self, past: Past, manner: Manner) -> None:
         """Let the brain read `past`. Returns at once; another turn ends it."""
-        self._parts.brain.read(past, self._report, threading.Event(), manner)
+        self._parts.brain.read(
+            TurnRequest(past, cancelled=threading.Event(), options=manner), self._report
+        )
 
     def give(self, given: GivenText) -> None:
         """Add what fits of a text to the history, and say what does not."""
-        used = sum(estimated_tokens(turn.user_text) for turn in self._history.past if turn.given)
+        used = tokens_given(self._history.past)
         most = self._parts.config.input.tokens(self._parts.brain_name)
         kept, said = fit(given, most - used)
         if kept is not None:

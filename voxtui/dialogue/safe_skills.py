@@ -9,7 +9,7 @@ from pathlib import Path
 from traceback import extract_tb
 
 from voxtui.dialogue.events import Event
-from voxtui.dialogue.interfaces import Past, Skills
+from voxtui.dialogue.interfaces import SkillRequest, Skills
 
 _log = logging.getLogger(__name__)
 
@@ -36,9 +36,9 @@ class SafeSkills:
             log_failure(error)
             return datetime.now()
 
-    def answer(self, words: str, again: bool, past: Past) -> str | None:
+    def answer(self, request: SkillRequest) -> str | None:
         try:
-            return self._skills.answer(words, again, past)
+            return self._skills.answer(request)
         except Exception as error:  # noqa: BLE001
             log_failure(error)
             return None

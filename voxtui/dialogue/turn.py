@@ -32,7 +32,16 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, PastTurn, Skills
+from voxtui.dialogue.interfaces import (
+    AS_CONFIGURED,
+    Manner,
+    OnWords,
+    Past,
+    PastTurn,
+    SkillRequest,
+    Skills,
+    TurnRequest,
+)
 from voxtui.dialogue.marks import Mark, Outcome, Turn
 from voxtui.dialogue.parts import Parts
 from voxtui.dialogue.prefetch import Prefetched, prefetch
@@ -232,7 +241,7 @@ def _reply(
     """Yield the answer of a skill if one takes the user's words, else that of the brain."""
     marks, cancelled = turn.handle.marks, turn.handle.cancelled
     past = history.past if turn.past is None else turn.past
-    reply = parts.brain.reply(past, turn.user_input, marks, cancelled, turn.manner)
+    reply = parts.brain.reply(TurnRequest(past, turn.user_input, marks, cancelled, turn.manner))
     with closing(reply) as items:
         for item in items:
             yield item
@@ -249,12 +258,10 @@ def _answer_without_brain(
     """Set `turn.answer`, a token a word, if a rule answers in place of the brain."""
     if turn.cancelled or not turn.local:
         return
-    # Imported here, because its patterns compile for long. The skills do it on their thread.
-    from voxtui.dialogue.about import about_itself
-
-    answer = about_itself(words, parts.brain.sends_to, parts.config)
-    if answer is None and skills is not None:
-        answer = skills.answer(words, turn.source == REPLAY, past)
+    if skills is None:
+        return
+    again = turn.source == REPLAY
+    answer = skills.answer(SkillRequest(words, again, past, parts.brain.sends_to, parts.config))
     if answer is None:
         return
     turn.brain = SKILL

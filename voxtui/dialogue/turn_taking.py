@@ -38,6 +38,7 @@ from voxtui.dialogue.interfaces import (
     Past,
     PastTurn,
     Skills,
+    TurnRequest,
 )
 from voxtui.dialogue.listening import (
     Finished,
@@ -174,7 +175,9 @@ class TurnTaking:
         assert recording is not None
         on_words = captions(handle, self._emit) if self._captions else None
         self._parts.brain.listen(
-            self._history.past, recording, handle.cancelled, turn.manner, on_words
+            TurnRequest(self._history.past, cancelled=handle.cancelled, options=turn.manner),
+            recording,
+            on_words=on_words,
         )
         self._inbox.replay(preroll)
 
@@ -287,7 +290,9 @@ class TurnTaking:
         else:
             self._emit(Captured(turn.number, user_input))
             handle.marks.mark(Mark.CAPTURED)
-            self._parts.brain.listen(past, Recording(), handle.cancelled, turn.manner)
+            self._parts.brain.listen(
+                TurnRequest(past, cancelled=handle.cancelled, options=turn.manner), Recording()
+            )
         self._answer(turn)
         if self._history.past is past and replaces:  # nothing was heard of the new answer
             self._history.past = before
@@ -357,7 +362,9 @@ class TurnTaking:
                 self._barge_in.use(change.vad)
         if self.is_quiet and known != change.manner:
             never = threading.Event()
-            self._parts.brain.listen(self._history.past, Recording(), never, self._manner)
+            self._parts.brain.listen(
+                TurnRequest(self._history.past, cancelled=never, options=self._manner), Recording()
+            )
 
     def read_past(self) -> None:
         """Let the brain read the history, unless somebody speaks."""
@@ -373,7 +380,9 @@ class TurnTaking:
         if self.state is State.READY and typing.text:
             past = self._history.past
             manner = self.clock.told(self._manner, past, typing.begun)
-            self._parts.brain.read_ahead(past, typing.text, typing.cancelled, manner)
+            self._parts.brain.read_ahead(
+                TurnRequest(past, typing.text, cancelled=typing.cancelled, options=manner)
+            )
 
     def _replace_lost_brain(self, reason: ModelLost) -> None:
         self.set_state(State.LOADING)

@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from voxtui.audio.clips import load_clip
 from voxtui.dialogue.data import Token, Utterance
-from voxtui.dialogue.interfaces import Manner, PastTurn
+from voxtui.dialogue.interfaces import Manner, PastTurn, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.errors import InputError, ModelError
 from voxtui.serve.guard import refused
@@ -156,7 +156,7 @@ class Chat:
         def tokens() -> Iterator[str]:
             past, said, told = self._heard(request, parts)
             manner = Manner(told, most, voice="none")
-            with closing(brain.reply(past, said, marks, cancelled, manner)) as items:
+            with closing(brain.reply(TurnRequest(past, said, marks, cancelled, manner))) as items:
                 yield from (item.text for item in items if isinstance(item, Token))
 
         async def watch() -> None:

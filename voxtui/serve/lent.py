@@ -6,7 +6,15 @@ from collections.abc import Callable, Generator, Iterator
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, OnWords, Past, Progress, Voice
+from voxtui.dialogue.interfaces import (
+    AS_CONFIGURED,
+    Brain,
+    Manner,
+    OnWords,
+    Progress,
+    TurnRequest,
+    Voice,
+)
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import SpeechChunk, Token, UserTranscript, Utterance
@@ -35,41 +43,21 @@ class LentBrain(Brain):
     def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None: ...
 
     def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        self._brain.listen(past, recording, cancelled, manner, on_words)
+        self._brain.listen(request, recording, on_words=on_words)
 
     def wake(self) -> None:
         self._brain.wake()
 
-    def read(
-        self,
-        past: Past,
-        progress: Callable[[int, int], object],
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None:
-        self._brain.read(past, progress, cancelled, manner)
+    def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
+        self._brain.read(request, progress)
 
-    def read_ahead(
-        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
-    ) -> None:
-        self._brain.read_ahead(past, text, cancelled, manner)
+    def read_ahead(self, request: TurnRequest) -> None:
+        self._brain.read_ahead(request)
 
-    def reply(
-        self,
-        past: Past,
-        user_input: Utterance | str,
-        marks: Marks,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Generator[UserTranscript | Token]:
-        return self._brain.reply(past, user_input, marks, cancelled, manner)
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+        return self._brain.reply(request)
 
     def language(self, reply: str, marks: Marks) -> str:
         return self._brain.language(reply, marks)

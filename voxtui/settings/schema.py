@@ -6,13 +6,22 @@ config.toml explains the keys to users. A `__post_init__` checks keys that depen
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from voxtui.settings.urls import check_url
+
+T = TypeVar("T")
+
+PROJECT = "may stand in ./voxtui.toml"
+"""Marks a key that cannot do harm: it sends no data elsewhere, loads no model, writes no file and
+turns no microphone on. The current directory may come from another person, for instance in an
+archive."""
+
+Project: TypeAlias = Annotated[T, PROJECT]
 
 AUTO = "auto"
 """The chat model that `voxtui models fetch` without a name fetched."""
@@ -107,20 +116,20 @@ class VoiceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AudioConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    input: str = ""
-    output: str = ""
-    echo_cancellation: Literal["auto", "on", "off"] = "auto"
+    input: Project[str] = ""
+    output: Project[str] = ""
+    echo_cancellation: Project[Literal["auto", "on", "off"]] = "auto"
     """auto: with hands_free, if the extra `hands-free` is installed"""
-    max_utterance_s: Annotated[float, Meta(ge=1, le=600)] = 120.0
+    max_utterance_s: Project[Annotated[float, Meta(ge=1, le=600)]] = 120.0
 
 
 class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    threshold: Annotated[float, Meta(gt=0, lt=1)] = 0.5
-    min_speech_ms: Annotated[int, Meta(ge=0, le=5000)] = 200
+    threshold: Project[Annotated[float, Meta(gt=0, lt=1)]] = 0.5
+    min_speech_ms: Project[Annotated[int, Meta(ge=0, le=5000)]] = 200
     hands_free: bool = False
-    start_ms: Annotated[int, Meta(ge=32, le=5000)] = 200
-    end_ms: Annotated[int, Meta(ge=64, le=10_000)] = 800
-    interrupt_ms: Annotated[int, Meta(ge=32, le=5000)] = 60
+    start_ms: Project[Annotated[int, Meta(ge=32, le=5000)]] = 200
+    end_ms: Project[Annotated[int, Meta(ge=64, le=10_000)]] = 800
+    interrupt_ms: Project[Annotated[int, Meta(ge=32, le=5000)]] = 60
     """of speech, each frame of 32 ms by its probability"""
     listen_while_speaking: bool = False
 
@@ -133,14 +142,14 @@ class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GenerationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    preset: Literal["balanced", "ultra"] = "balanced"
-    max_new_tokens: Annotated[int, Meta(ge=1, le=4096)] | None = None
-    min_new_tokens: Annotated[int, Meta(ge=0, le=4096)] | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Meta(ge=0)] | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None = None
-    seed: Annotated[int, Meta(ge=0, lt=2**31)] = 1
+    preset: Project[Literal["balanced", "ultra"]] = "balanced"
+    max_new_tokens: Project[Annotated[int, Meta(ge=1, le=4096)] | None] = None
+    min_new_tokens: Project[Annotated[int, Meta(ge=0, le=4096)] | None] = None
+    temperature: Project[Annotated[float, Meta(ge=0, le=2)] | None] = None
+    top_p: Project[Annotated[float, Meta(gt=0, le=1)] | None] = None
+    top_k: Project[Annotated[int, Meta(ge=0)] | None] = None
+    repetition_penalty: Project[Annotated[float, Meta(gt=0, le=2)] | None] = None
+    seed: Project[Annotated[int, Meta(ge=0, lt=2**31)]] = 1
 
     def __post_init__(self) -> None:
         sampling = self.sampling()
@@ -182,9 +191,9 @@ PRESETS = {
 
 
 class StreamingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    min_words: Annotated[int, Meta(ge=1, le=50)] = 1
-    max_words: Annotated[int, Meta(ge=1, le=50)] = 2
-    flush_ms: Annotated[int, Meta(ge=1, le=5000)] = 50
+    min_words: Project[Annotated[int, Meta(ge=1, le=50)]] = 1
+    max_words: Project[Annotated[int, Meta(ge=1, le=50)]] = 2
+    flush_ms: Project[Annotated[int, Meta(ge=1, le=5000)]] = 50
 
     def __post_init__(self) -> None:
         if self.max_words < self.min_words:
@@ -275,13 +284,13 @@ DEFAULT_BRAIN = "embedded"
 class TargetsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The user's own targets. None: the default of the brain in force."""
 
-    ttft_ms: Annotated[float, Meta(gt=0)] | None = None
-    processing_ms: Annotated[float, Meta(gt=0)] | None = None
-    first_sound_ms: Annotated[float, Meta(gt=0)] | None = None
-    total_ms: Annotated[float, Meta(gt=0)] | None = None
-    typed_ttft_ms: Annotated[float, Meta(gt=0)] | None = None
-    typed_first_sound_ms: Annotated[float, Meta(gt=0)] | None = None
-    typed_total_ms: Annotated[float, Meta(gt=0)] | None = None
+    ttft_ms: Project[Annotated[float, Meta(gt=0)] | None] = None
+    processing_ms: Project[Annotated[float, Meta(gt=0)] | None] = None
+    first_sound_ms: Project[Annotated[float, Meta(gt=0)] | None] = None
+    total_ms: Project[Annotated[float, Meta(gt=0)] | None] = None
+    typed_ttft_ms: Project[Annotated[float, Meta(gt=0)] | None] = None
+    typed_first_sound_ms: Project[Annotated[float, Meta(gt=0)] | None] = None
+    typed_total_ms: Project[Annotated[float, Meta(gt=0)] | None] = None
 
     def resolved(self, brain: str) -> Targets:
         """Return the targets in force with `brain`, a key of TARGETS or any other name."""
@@ -345,17 +354,19 @@ class KeysConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # No letters, because other shortcuts use them. Only keys that every terminal reports.
-    talk_key: Literal[
-        "space", "insert", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12"
+    talk_key: Project[
+        Literal[
+            "space", "insert", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12"
+        ]
     ] = "space"
     save_dir: str = ""
-    theme: Annotated[str, Meta(min_length=1)] = "auto"
+    theme: Project[Annotated[str, Meta(min_length=1)]] = "auto"
     """`auto`: dark, light or 16 colours, by the terminal"""
-    motion: bool = True
+    motion: Project[bool] = True
     """scroll smoothly and let the cursor blink"""
     captions: bool = True
     """show the words while they are spoken, if the brain recognises them so early"""
-    panel: Literal["auto", "line", "glance", "lab"] = "auto"
+    panel: Project[Literal["auto", "line", "glance", "lab"]] = "auto"
     """size of the latency panel; `auto`: glance from 110 columns on, else line"""
     keys: KeysConfig = KeysConfig()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 from msgspec import inspect
@@ -18,29 +18,19 @@ from msgspec import inspect
 from voxtui.errors import ConfigError
 from voxtui.settings.paths import read_config, user_config_file
 from voxtui.settings.save import toml_value
-from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Config, HistoryConfig, InputConfig
+from voxtui.settings.schema import (
+    DEFAULT_BRAIN,
+    PROJECT,
+    TARGETS,
+    Config,
+    HistoryConfig,
+    InputConfig,
+)
 
 ENVIRONMENT = "VOXTUI_"
 
 PROJECT_FILE = Path("voxtui.toml")
-"""Read from the current directory. It may come from another person, for instance in an archive
-or a shared folder."""
-
-PROJECT_KEYS = frozenset(
-    {
-        "audio.input", "audio.output", "audio.echo_cancellation", "audio.max_utterance_s",
-        "vad.threshold", "vad.min_speech_ms", "vad.hands_free", "vad.start_ms", "vad.end_ms",
-        "vad.interrupt_ms", "vad.listen_while_speaking",
-        "generation.preset", "generation.max_new_tokens", "generation.min_new_tokens",
-        "generation.temperature", "generation.top_p", "generation.top_k",
-        "generation.repetition_penalty", "generation.seed",
-        "streaming.min_words", "streaming.max_words", "streaming.flush_ms",
-        "targets.ttft_ms", "targets.processing_ms", "targets.first_sound_ms", "targets.total_ms",
-        "targets.typed_ttft_ms", "targets.typed_first_sound_ms", "targets.typed_total_ms",
-        "ui.talk_key", "ui.theme", "ui.motion", "ui.panel",
-    }
-)  # fmt: skip
-"""Keys that PROJECT_FILE may set. They send no data elsewhere, load no model and write no file."""
+"""Read from the current directory. It may set the keys that the schema marks with PROJECT."""
 
 RETIRED_KEYS = {
     "brain.embedded.recogniser": "Moonshine Tiny is the only recogniser",
@@ -92,7 +82,7 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
         if setting.key in RETIRED_KEYS:
             retired.append(setting)
             continue
-        if project and setting.key not in PROJECT_KEYS:
+        if project and setting.key not in project_keys():
             raise ConfigError(
                 f"{path}: {setting.key}: cannot be set by a file in the current directory.",
                 f"Set it in {user_config_file()}, or start with --config {path}.",
@@ -106,6 +96,11 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
     config = _assemble(settings)
     notice = " ".join(filter(None, (notice, _retired_notice(retired))))
     return LoadedConfig(config, tuple(_in_force(config, settings)), path, notice, tuple(retired))
+
+
+def project_keys() -> frozenset[str]:
+    """Return the keys that PROJECT_FILE may set."""
+    return frozenset(key for key, kind in _keys().items() if PROJECT in get_args(kind))
 
 
 def found_file() -> Path | None:

@@ -11,30 +11,44 @@ from voxtui.skills.days import (
     DAY,
     FEAST,
     MONTHS,
+    SHIFT,
+    WEEKDAY,
     WEEKDAYS,
+    YEAR,
     Ambiguous,
     read_day,
     say_day,
 )
-from voxtui.skills.hours import CLOCK, read_moment, say_time
+from voxtui.skills.hours import CLOCK, read_moment, say_time, utc
 from voxtui.skills.meaning import Fact, Question
 from voxtui.skills.spans import say_span
 from voxtui.skills.words import ordinal
+from voxtui.skills.zones import time_in
 
 _NOW = r"(?: (?:now|right now|currently|at the moment|here|today))*"
 _WEEKDAY_OF = r"(?:day of the week|weekday|day|date)"
 _DAYS_ASKED = r"(?:days|weeks|sleeps|nights)"
 _FILLER = r"(?: (?:more|is|are|it|there|left|remain|remaining|to go|do we have|will it be))*"
 
+_EXACT = r"(?:(?:current|exact|local|full) )*"
+
 _TIME = re.compile(
-    rf"(?:what (?:is )?(?:the )?(?:current |exact |local )?time(?: is it| it is| do we have"
-    rf"| have we got| do you have)?|the (?:current )?time|(?:have you got|do you have|you have|got)"
-    rf" the time|what (?:does )?(?:is )?the clock says?){_NOW}",
+    rf"(?:(?:what (?:is )?)?(?:the )?{_EXACT}time(?: is it| it is| do we have| is"
+    rf"| have we got| do you have)?(?: exactly)?|(?:have you(?: got)?|do you have|you have|got)"
+    rf" the time|what (?:does )?(?:is |it )?(?:the clock says?|say on the clock)){_NOW}(?<!^time)",
+    re.IGNORECASE,
+)
+_TIME_IN = re.compile(
+    rf"(?:what is |what )?(?:the )?{_EXACT}time(?: is it| it is| would it be)?"
+    rf"(?: (?:exactly|currently|now|right now))*(?: in)? (?P<a>[^\d]+?)(?: (?:now|right now))?"
+    rf"|in (?P<b>[^\d]+?) what (?:is the {_EXACT}time|time is it)(?: (?:now|right now))?",
     re.IGNORECASE,
 )
 _TODAY = re.compile(
-    rf"(?:(?:what|which) {_WEEKDAY_OF}(?: (?:is it|it is|is today|today is|do we have|have we got))"
-    rf"|(?:what is |what )?(?:the|today's) (?:current )?date|what is today)(?: of today)?{_NOW}",
+    rf"(?:(?:what|which) {_WEEKDAY_OF}(?: of the month)?(?: (?:is it|it is|is today|today is|do we"
+    rf" have|have we got))"
+    rf"|(?:what is |what )?(?:the|today's) {_EXACT}(?:date|day of the week)(?: is)?"
+    rf"|what is today|today's date is what(?: exactly)?|current date)(?: of today)?{_NOW}",
     re.IGNORECASE,
 )
 _YEAR = re.compile(
@@ -47,7 +61,11 @@ _THAT_DAY = re.compile(
     rf"(?:(?:on )?(?:what|which) {_WEEKDAY_OF} (?:(?P<was>was)(?: it)?|(?:is|will be|will it be"
     rf"|is it|will)(?: on)?) (?:on )?(?P<day>{DAY})(?: be)?(?: this year)?"
     rf"|what (?:(?P<was2>was)|is|will be) the (?:date|day) (?:(?:on|of|for) )?(?P<day2>{DAY})"
-    rf"|what (?:(?P<was3>was)|is) (?P<day3>tomorrow|yesterday)(?:'s date)?"
+    rf"|what (?:(?P<was3>was)|is|would) (?P<day3>tomorrow|yesterday)(?:'s date)?(?: be)?"
+    rf"|(?P<day6>tomorrow|yesterday)'s date"
+    rf"|what (?:the )?(?:date|day)(?: it)? is (?P<day7>tomorrow)"
+    rf"|(?P<day8>{SHIFT}) what (?:{_WEEKDAY_OF} will it be|will (?:be )?the date(?: be)?)"
+    rf"|what will (?:be )?the date(?: be)? (?P<day9>{SHIFT})"
     rf"|(?:on )?(?:what|which) {_WEEKDAY_OF} (?:does|did|will) (?P<day4>{FEAST}|{DATE})"
     rf"(?: fall(?: on)?| be)?(?: this year)?"
     rf"|when (?:is|was) (?P<day5>{FEAST}))",
@@ -94,6 +112,17 @@ def _time(_: re.Match[str], now: datetime) -> Fact:
     return Fact("time", now.time(), f"It is {say_time(now)}.")
 
 
+def _time_in(found: re.Match[str], now: datetime) -> Fact | None:
+    place = found["a"] or found["b"]
+    there = time_in(place, utc(now))
+    if there is None:
+        return None
+    day = "" if there.date() == now.date() else f" on {WEEKDAYS[there.weekday()].capitalize()}"
+    where = re.sub(r"\b(?!the\b|of\b)[a-z]", lambda first: first[0].upper(), place)
+    sentence = f"It is {say_time(there)}{day} in {where}."
+    return Fact("time in", f"{there:%H:%M %A}", sentence)
+
+
 def _today(_: re.Match[str], now: datetime) -> Fact:
     return Fact("date", now.date(), f"Today is {_with_year(now.date())}.")
 
@@ -107,7 +136,7 @@ def _month(_: re.Match[str], now: datetime) -> Fact:
 
 
 def _that_day(found: re.Match[str], now: datetime) -> Fact | None:
-    named = next(filter(None, (found[f"day{n}"] for n in ("", 2, 3, 4, 5))))
+    named = next(filter(None, (found[f"day{n}"] for n in ("", *range(2, 10)))))
     backwards = any(found[f"was{n}"] for n in ("", 2, 3))
     day = read_day(named, now.date(), backwards)
     if day is None:
@@ -133,30 +162,27 @@ def _since(found: re.Match[str], now: datetime) -> Fact | None:
 
 
 def _between(found: re.Match[str], now: datetime) -> Fact | None:
-    second = read_day(found["second"], now.date())
+    today = now.date()
+    first, second = (read_day(found[name], today) for name in ("first", "second"))
+    if re.fullmatch(_NTH_ONLY, found["first"], re.IGNORECASE) and second is not None:
+        number = re.sub(r"\D", "", found["first"])
+        first = read_day(f"{number} {MONTHS[second.month - 1]} {second.year}", today)
+    if first is None or second is None:
+        return None
+    if re.fullmatch(WEEKDAY, found["second"], re.IGNORECASE):
+        second = read_day(found["second"], first)  # the next one after the first day
+    elif second < first and not re.search(rf"{YEAR}$|day$", found["second"], re.IGNORECASE):
+        second = read_day(found["second"], first)  # a date without a year
     if second is None:
         return None
-    if re.fullmatch(_NTH_ONLY, found["first"], re.IGNORECASE):
-        number = re.sub(r"\D", "", found["first"])
-        first = read_day(f"{number} {MONTHS[second.month - 1]} {second.year}", now.date())
-    else:
-        first = read_day(found["first"], now.date())
-    if first is None:
-        return None
-    if second < first:
-        try:
-            second = second.replace(year=second.year + 1)
-        except ValueError:
-            return None  # 29 February
-    days = (second - first).days
-    today = now.date()
+    days = abs((second - first).days)
     between = f"between {say_day(first, today)} and {say_day(second, today)}"
     return Fact("days", days, f"{_days(days)} {between}.")
 
 
 def _until_time(found: re.Match[str], now: datetime) -> Fact:
     moment = read_moment(found["clock"], now)
-    seconds = (moment - now) // timedelta(seconds=1)
+    seconds = (utc(moment) - utc(now)) // timedelta(seconds=1)
     sentence = f"It is {say_span(seconds)} until {say_time(moment)}."
     return Fact("seconds", seconds, sentence)
 
@@ -165,6 +191,7 @@ _Answer = Callable[[re.Match[str], datetime], Fact | None]
 
 _RULES: tuple[tuple[re.Pattern[str], _Answer], ...] = (
     (_TIME, _time),
+    (_TIME_IN, _time_in),
     (_TODAY, _today),
     (_YEAR, _year),
     (_MONTH, _month),

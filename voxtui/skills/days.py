@@ -8,7 +8,7 @@ from datetime import date, timedelta
 
 from voxtui.skills.words import ordinal
 
-FIRST_GREGORIAN_YEAR = 1583
+FIRST_GREGORIANYEAR = 1583
 
 WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 MONTHS = [
@@ -26,10 +26,10 @@ MONTHS = [
     "december",
 ]
 
-_WEEKDAY = "|".join(WEEKDAYS)
+WEEKDAY = "|".join(WEEKDAYS)
 _MONTH = "|".join((*MONTHS, *(name[:3] for name in MONTHS), "sept"))
 _NTH = r"(?:\d{1,2}(?:st|nd|rd|th)?|(?:20 |30 )?second)"
-_YEAR = r"(?:\d{4}|\d\d \d\d)"
+YEAR = r"(?:\d{4}|\d\d \d\d)"
 
 _FIXED = {
     "christmas": (12, 25), "christmas day": (12, 25), "christmas eve": (12, 24),
@@ -40,11 +40,9 @@ _FIXED = {
 }  # fmt: skip
 _FEASTS = "|".join(sorted((*_FIXED, "easter", "easter sunday"), key=len, reverse=True))
 
-FEAST = rf"(?:the )?(?:{_FEASTS})(?: day)?(?: this year| next year| {_YEAR}| in {_YEAR})?"
+FEAST = rf"(?:the )?(?:{_FEASTS})(?: day)?(?: this year| next year| {YEAR}| in {YEAR})?"
 
-DATE = (
-    rf"(?:(?:the )?{_NTH} (?:of )?(?:{_MONTH})|(?:{_MONTH}) (?:the )?{_NTH})(?: (?:in )?{_YEAR})?"
-)
+DATE = rf"(?:(?:the )?{_NTH} (?:of )?(?:{_MONTH})|(?:{_MONTH}) (?:the )?{_NTH})(?: (?:in )?{YEAR})?"
 
 _AMOUNT = r"(?:\d+|an?) (?:days?|weeks?|months?|years?)"
 
@@ -52,7 +50,7 @@ SHIFT = rf"(?:in {_AMOUNT}|{_AMOUNT} (?:from (?:now|today)|ago))"
 
 DAY = (
     rf"(?:today|tomorrow|yesterday|the day after tomorrow|the day before yesterday|day after "
-    rf"tomorrow|{SHIFT}|(?:this |this coming |coming |next |last )?(?:{_WEEKDAY})|{DATE}|{FEAST})"
+    rf"tomorrow|{SHIFT}|(?:this |this coming |coming |next |last )?(?:{WEEKDAY})|{DATE}|{FEAST})"
 )
 """A pattern without groups: one day, in the words of `normalise`."""
 
@@ -77,7 +75,7 @@ def read_day(text: str, today: date, backwards: bool = False) -> date | None:
         return today + timedelta(_NEAR[low])
     if re.fullmatch(SHIFT, low):
         return _shifted(low, today)
-    if weekday := re.fullmatch(rf"(?:(this|this coming|coming|next|last) )?({_WEEKDAY})", low):
+    if weekday := re.fullmatch(rf"(?:(this|this coming|coming|next|last) )?({WEEKDAY})", low):
         return _weekday(weekday[1] or "", WEEKDAYS.index(weekday[2]), today, backwards)
     if re.fullmatch(FEAST, low):
         return _feast(low, today, backwards)
@@ -125,7 +123,7 @@ def _weekday(which: str, weekday: int, today: date, backwards: bool) -> date:
 
 def _feast(text: str, today: date, backwards: bool) -> date | None:
     found = re.fullmatch(
-        rf"(?:the )?({_FEASTS})(?: day)?(?: (this year|next year)| (?:in )?({_YEAR}))?", text
+        rf"(?:the )?({_FEASTS})(?: day)?(?: (this year|next year)| (?:in )?({YEAR}))?", text
     )
     if found is None:
         return None
@@ -148,7 +146,7 @@ def _feast_of(name: str, year: int) -> date | None:
 
 def _easter(year: int) -> date | None:
     """Return the Western Easter Sunday, by the rule of Meeus, Jones and Butcher."""
-    if year < FIRST_GREGORIAN_YEAR:
+    if year < FIRST_GREGORIANYEAR:
         return None
     a, (b, c) = year % 19, divmod(year, 100)
     d, e = divmod(b, 4)
@@ -167,7 +165,7 @@ def _date(text: str, today: date, backwards: bool) -> date | None:
         return None
     month = next(i for i, name in enumerate(MONTHS, 1) if name.startswith(found[1][:3]))
     around = f"{text[: found.start()]} {text[found.end() :]}"
-    year = re.search(rf"\b({_YEAR})$", around)
+    year = re.search(rf"\b({YEAR})$", around)
     if year and year.start() > 2:  # `12 14 May` names no year
         around = around[: year.start()]
     else:

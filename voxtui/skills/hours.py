@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from voxtui.skills.days import DAY, Ambiguous, read_day, say_day
 from voxtui.skills.spans import SPAN, seconds_in
@@ -91,13 +91,16 @@ def read_moment(text: str, now: datetime) -> datetime:
 def _after(span: str, rest: str, now: datetime) -> datetime:
     """Return the moment after a span; `rest` may give the time on that day."""
     seconds = seconds_in(span)
+    if not 0 < seconds < 366 * 86_400:
+        raise Ambiguous("When?")
+    # A day ends at the same time on the clock, also in the nights when the clock changes.
+    days = int(seconds // 86_400) if re.search(r"\b(?:day|week)s?\b", span) else 0
     if not rest:
-        if not 0 < seconds < 366 * 86_400:
-            raise Ambiguous("When?")
-        return now + timedelta(seconds=seconds)
+        begun = now + timedelta(days) if days else now
+        return local(utc(begun) + timedelta(seconds=seconds - 86_400 * days))
     if seconds % 86_400:
         raise Ambiguous("When exactly?")
-    wanted = _Wanted(now.date() + timedelta(seconds=seconds))
+    wanted = _Wanted(now.date() + timedelta(days))
     for found in _SPLIT.finditer(rest):
         if found["part"]:
             wanted.part = found["part"].lower().split()[-1]
@@ -138,16 +141,29 @@ def _read_clock(text: str, wanted: _Wanted) -> None:
 def _resolve(wanted: _Wanted, now: datetime) -> datetime:
     if wanted.hour is None:
         raise Ambiguous("At what time?")
-    hours = _hours(wanted)
-    if wanted.day is not None and wanted.day != now.date():
-        return _future(_on(wanted, wanted.day, _choose(hours)), now)
-    if wanted.day is None and wanted.hour == 0 and wanted.certain:
-        return _on(wanted, now.date() + timedelta(1), 0)
-    if later := [hour for hour in hours if _on(wanted, now.date(), hour) > now]:
-        return _on(wanted, now.date(), later[0])
-    if wanted.day is not None or wanted.part in ("tonight",):
+    hours, today = _hours(wanted), now.date()
+    if wanted.day is not None and wanted.day != today:
+        moment = _next(wanted, wanted.day, _choose(hours), now)
+        if moment is None:
+            raise Ambiguous("That time has passed. When?")
+    elif later := next(filter(None, (_next(wanted, today, hour, now) for hour in hours)), None):
+        moment = later
+    elif wanted.day is None and (wanted.part != "tonight" or hours[0] < _EARLIEST_BARE):
+        moment = _next(wanted, today + timedelta(1), hours[0], now)
+    else:
         raise Ambiguous("That time has passed. At what time?")
-    return _on(wanted, now.date() + timedelta(1), hours[0])
+    if moment is None or local(utc(moment)) != moment:
+        raise Ambiguous("The clock skips that time in that night. At what time?")
+    return moment
+
+
+def _next(wanted: _Wanted, day: date, hour: int, now: datetime) -> datetime | None:
+    """Return the wanted time of a day, if it is after `now`. It may come twice in a night."""
+    for fold in (0, 1):
+        moment = datetime.combine(day, time(hour, wanted.minute, fold=fold))
+        if utc(moment) > utc(now):
+            return moment
+    return None
 
 
 def _hours(wanted: _Wanted) -> list[int]:
@@ -178,14 +194,20 @@ def _choose(hours: list[int]) -> int:
     return first
 
 
-def _on(wanted: _Wanted, day: date, hour: int) -> datetime:
-    return datetime.combine(day, time(hour, wanted.minute))
+def utc(local: datetime) -> datetime:
+    """Return a naive local time as an aware one; at the ends of the calendar without a zone."""
+    try:
+        return local.astimezone(UTC)
+    except (OverflowError, ValueError):
+        return local.replace(tzinfo=UTC)
 
 
-def _future(moment: datetime, now: datetime) -> datetime:
-    if moment <= now:
-        raise Ambiguous("That time has passed. When?")
-    return moment
+def local(moment: datetime) -> datetime:
+    """Return an aware time as a naive local one; at the ends of the calendar without a zone."""
+    try:
+        return datetime.fromtimestamp(moment.timestamp())  # which tells the two times of a night
+    except (OverflowError, OSError, ValueError):
+        return moment.replace(tzinfo=None)
 
 
 def say_time(moment: datetime | time) -> str:

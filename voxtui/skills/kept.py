@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
 from voxtui.dialogue.events import Countdown
 from voxtui.errors import InputError
-from voxtui.records.files import open_private, read_file, write_private
+from voxtui.records.files import read_file, write_private
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 LARGEST_FILE = 1 << 20
 """Bytes."""
 
 MOST_ENTRIES = 100
 """Largest number of timers, and of reminders."""
+
+POLL_SECONDS = 0.005
+"""Interval of attempts at a lock that another process holds, for as long as a file is written."""
 
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 _Name = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
@@ -110,25 +114,23 @@ class Kept:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        lock = _open_lock(self._folder / "timers.lock")
+        lock = _acquire(self._folder / "timers.lock", timeout_s=-1)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(lock)
+            lock.release()
 
-    def try_to_ring(self) -> int | None:
-        """Make this process the one that rings. Return a descriptor; None: another process rings.
+    def try_to_ring(self) -> BaseFileLock | None:
+        """Make this process the one that rings. Return its lock; None: another process rings.
 
-        Closing it gives the right back. Raises InputError.
+        Releasing it gives the right back. Raises InputError.
         """
-        lock = _open_lock(self._folder / "ringing.lock")
+        from filelock import Timeout
+
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
+            return _acquire(self._folder / "ringing.lock", timeout_s=0)
+        except Timeout:
             return None
-        return lock
 
 
 def timers_file(folder: Path) -> Path:
@@ -137,22 +139,6 @@ def timers_file(folder: Path) -> Path:
 
 def reminders_file(folder: Path) -> Path:
     return folder / "reminders.json"
-
-
-def utc(local: datetime) -> datetime:
-    """Return a naive local time as an aware one; at the ends of the calendar without a zone."""
-    try:
-        return local.astimezone(UTC)
-    except (OverflowError, ValueError):
-        return local.replace(tzinfo=UTC)
-
-
-def local(moment: datetime) -> datetime:
-    """Return an aware time as a naive local one; at the ends of the calendar without a zone."""
-    try:
-        return moment.astimezone().replace(tzinfo=None)
-    except (OverflowError, ValueError):
-        return moment.replace(tzinfo=None)
 
 
 def _read(path: Path, kind: type[list[T]]) -> list[T]:
@@ -174,12 +160,20 @@ def _write(path: Path, entries: object) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
 
 
-def _open_lock(path: Path) -> int:
+def _acquire(path: Path, timeout_s: float) -> BaseFileLock:
+    """Return a lock that this process holds. Negative `timeout_s`: wait as long as it takes."""
+    # Imported here, because the first frame of the screen would wait for it.
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, timeout_s, mode=0o600, thread_local=False, poll_interval=POLL_SECONDS)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return open_private(path, os.O_RDWR | os.O_CREAT)
+        lock.acquire()
+    except Timeout:
+        raise
     except OSError as error:
         raise InputError(f"{path}: cannot be opened: {error.strerror}.") from error
+    return lock
 
 
 def _stat(path: Path) -> object:

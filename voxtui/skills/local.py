@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -15,7 +14,9 @@ from voxtui.dialogue.safe_skills import log_failure
 from voxtui.errors import InputError
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.interfaces import Past
+    from filelock import BaseFileLock
+
+    from voxtui.dialogue.interfaces import SkillRequest
     from voxtui.skills.kept import Entries, Reminder, Timer
 
 LOOK_SECONDS = 1.0
@@ -49,7 +50,7 @@ class LocalSkills:
         self.now = now
         self._retry = ""
         """the request that the user's next words complete"""
-        self._lock: int | None = None
+        self._lock: BaseFileLock | None = None
         """held by the one process that rings"""
         self._entries = Entries()
         self._seen: object = (None, None)
@@ -71,17 +72,20 @@ class LocalSkills:
             self._thread.join(CLOSE_SECONDS)
         lock, self._lock = self._lock, None
         if lock is not None:
-            os.close(lock)
+            lock.release()
 
-    def answer(self, words: str, again: bool, past: Past = ()) -> str | None:
-        """Return the answer to `words`, or None. See Skills."""
+    def answer(self, request: SkillRequest) -> str | None:
+        """Return the answer to the user's words, or None. See Skills."""
+        from voxtui.skills.about import about_itself
         from voxtui.skills.meaning import Fact, Question
         from voxtui.skills.requests import acts, carry_out
         from voxtui.skills.understand import understand
 
         retry, self._retry = self._retry, ""
-        now = self.now()
-        meaning = understand(words, now, _said(past))
+        words, now = request.words, self.now()
+        if itself := about_itself(words, request.sends_to, request.config):
+            return itself
+        meaning = understand(words, now)
         if meaning is None and retry:
             meaning = understand(retry.format(words.strip(" .?!")), now)
         match meaning:
@@ -92,11 +96,11 @@ class LocalSkills:
             case Question(sentence, retry):
                 self._retry = retry
                 return sentence
-            case request if again and acts(request):
+            case change if request.again and acts(change):
                 return _QUIET_AGAIN
-            case request:
+            case change:
                 try:
-                    said = carry_out(request, self._kept, now)
+                    said = carry_out(change, self._kept, now)
                     return f"{said} {_RINGS_IF_OPEN}" if self._unheard(said) else said
                 except InputError as error:
                     return f"That cannot be kept. {error}"
@@ -115,7 +119,7 @@ class LocalSkills:
             return False
         lock = self._kept.try_to_ring()
         if lock is not None:
-            os.close(lock)
+            lock.release()
         return lock is not None
 
     # Runs on the thread of the skills.
@@ -125,7 +129,7 @@ class LocalSkills:
             "skills.understand",
             "skills.requests",
             "skills.claims",
-            "dialogue.about",
+            "skills.about",
         ):
             import_module(f"voxtui.{module}")
         while self._rings and not self._closed:
@@ -141,7 +145,7 @@ class LocalSkills:
 
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds until the next look."""
-        from voxtui.skills.kept import utc
+        from voxtui.skills.hours import utc
 
         try:
             seen = self._kept.signature()
@@ -189,12 +193,3 @@ class LocalSkills:
         self._kept.change(take)
         for entry, late in rung:
             self._emit(Rang(due_sentence(entry, late)))
-
-
-def _said(past: Past) -> list[str] | None:
-    """Return what the user said; None if a part of it is sound only, or a given text."""
-    from voxtui.dialogue.interfaces import AUDIO_INPUT
-
-    said = [turn.user_text for turn in past]
-    known = not any(turn.given for turn in past)
-    return said if known and not any(text.startswith(AUDIO_INPUT) for text in said) else None

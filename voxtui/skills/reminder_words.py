@@ -10,8 +10,13 @@ from voxtui.skills.hours import BARE_WHEN, WHEN, read_moment
 from voxtui.skills.meaning import CancelReminder, ListReminders, NewReminder, Question
 from voxtui.skills.words import patterns
 
-_REMIND = r"(?:remind me|set (?:me )?(?:a|another) reminder|make a reminder|create a reminder)"
-_ALARM = r"(?:(?:set|make|create) (?:an|my|the|another) alarm(?: clock)?|an alarm|alarm)"
+_MAKE = (
+    r"(?:set|make|create|add|schedule|initiate|put in|give me|i need|i want|i would like)(?: up)?"
+)
+_ONE = r"(?: me)?(?: (?:an?|the|my|another|new))*"
+_REMIND = rf"(?:remind me|{_MAKE}{_ONE} reminder(?: set)?(?: for me)?)"
+_BUZZ = r"alarm(?: clock)?(?: (?:set|to go off|to ring|to wake me(?: up)?))?(?: for me)?"
+_ALARM = rf"(?:{_MAKE}{_ONE} {_BUZZ}|(?:an )?{_BUZZ})"
 _WAKE = r"wake me(?: up)?"
 _TO = r"(?:to|about|of)"
 _ABOUT = r"(?P<about>(?:that )?\S.*?)"
@@ -25,11 +30,24 @@ _WITH_TIME = patterns(
 )
 _WITHOUT_TIME = re.compile(
     rf"(?P<verb>{_REMIND}) (?:(?P<later>later|soon|sometime) )?to {_ABOUT}"
-    rf"|(?:{_ALARM}|{_WAKE}|(?:set|make|create) a reminder)",
+    rf"|(?:{_MAKE}{_ONE} {_BUZZ}|{_WAKE}|{_MAKE}{_ONE} reminder)",
     re.IGNORECASE,
 )
+_CONDITION = re.compile(
+    r"\b(?:every|each|daily|weekly|whenever|next time|when|once|until|unless|if|another|list"
+    r"|again)\b"
+)
+"""With one of these in it, a reminder comes more than once, or at no certain time."""
+_LISTED = (
+    r"(?:(?:the|my|all|of|all of|current|any) )*(?:(?:items|things|reminders) on )?"
+    r"(?:my |the )?(?:reminders?(?: list)?|list of reminders|alarms)"
+)
 _LIST = re.compile(
-    r"(?:(?:what|which) (?:reminders|alarms) (?:do i have|are set|are there|have i(?: set| got)?)"
+    rf"(?:what is (?:now |currently )?on {_LISTED}|what are (?:in )?{_LISTED}"
+    rf"|(?:list|show|read|repeat|go through|check|see)(?: me| back| out)* {_LISTED}(?: back)?"
+    rf"(?: to me)?"
+    rf"|what (?:do i have|did i put) (?:on|in) {_LISTED}|(?:{_LISTED})(?<!alarms)(?<!the reminder)"
+    r"|(?:what|which) (?:reminders|alarms) (?:do i have|are set|are there|have i(?: set| got)?)"
     r"|(?:list|show|read)(?: me)? (?:all )?(?:my |the )?(?:reminders|alarms)"
     r"|(?:do i have|are there|have i got) any (?:reminders|alarms)(?: set)?"
     r"|what are my (?:reminders|alarms))",
@@ -51,6 +69,8 @@ def understand(
         return None
     if _LIST.fullmatch(text):
         return ListReminders()
+    if _CONDITION.search(text.lower()):
+        return None
     if found := _CANCEL.fullmatch(text):
         return CancelReminder(found["about"] or "", bool(found["every"]))
     for pattern in _WITH_TIME:

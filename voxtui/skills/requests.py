@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from voxtui.skills.hours import say_moment
-from voxtui.skills.kept import MOST_ENTRIES, Entries, Kept, Reminder, Timer, local, utc
+from voxtui.skills.hours import local, say_moment, utc
+from voxtui.skills.kept import MOST_ENTRIES, Entries, Kept, Reminder, Timer
 from voxtui.skills.meaning import (
     CancelReminder,
     Do,

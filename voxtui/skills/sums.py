@@ -1,130 +1,168 @@
-"""Arithmetic: `fifteen percent of 240`, `two plus three times four`."""
+"""Arithmetic: `fifteen percent of 240`, `two plus three times four`.
+
+A sum is one only if every sign of it was understood. It is computed exactly.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
+from fractions import Fraction
 
 from voxtui.skills.meaning import Fact, Question
 from voxtui.skills.words import figure
 
-_N = r"(?:minus |negative )?\d+(?:\.\d+)?"
+_N = r"(?:(?:minus|negative|-) )?(?:0|[1-9]\d*)(?:\.\d+)?"
 
 _ASKED = re.compile(
-    r"(?:what is|how much is|how much are|what are|calculate|compute|work out|what does) ",
-    re.IGNORECASE,
+    r"(?:(?:what is )?the answer to|what is|what are|what does|what do you get if you|how much is"
+    r"|how much are|calculate|compute|work out|what(?= .* is$)) "
 )
-_UNIT_OF_MONEY = r"(?: (?P<unit>euros?|dollars?|pounds?|cents?|francs?|yen|people|grams?))?"
+_ENDING = re.compile(r" (?:equals?|makes?|is|in total|=)$")
+_MONEY = r"(?: (?P<unit>euros?|dollars?|pounds?|cents?|francs?|yen|people|grams?))?"
+_PERCENT = re.compile(
+    rf"(?:an? )?(?P<a>{_N}) (?:%|percent) (?P<how>of|off|off of|tip (?:on|of|for)) (?P<b>{_N})"
+    rf"{_MONEY}"
+)
 
-_PERCENT = re.compile(rf"(?P<a>{_N}) (?:%|percent|per cent) of (?P<b>{_N}){_UNIT_OF_MONEY}")
-
-_PHRASES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+_PHRASES = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (rf"divide ({_N}) by ({_N})", r"\1 / \2"),
-        (rf"multiply ({_N}) (?:by|with|and) ({_N})", r"\1 * \2"),
-        (rf"add ({_N}) (?:and|to) ({_N})", r"\1 + \2"),
+        (rf"multiply ({_N}) (?:by|with) ({_N})", r"\1 * \2"),
+        (rf"(?:multiply|(?:the )?product of) ({_N}) and ({_N})", r"\1 * \2"),
+        (rf"(?:add|(?:the )?sum of) ({_N}) (?:and|to|plus) ({_N})", r"\1 + \2"),
         (rf"subtract ({_N}) from ({_N})", r"\2 - \1"),
-        (rf"(?:the )?sum of ({_N}) and ({_N})", r"\1 + \2"),
-        (rf"(?:the )?product of ({_N}) and ({_N})", r"\1 * \2"),
-        (rf"(?:the )?difference (?:between|of) ({_N}) and ({_N})", r"\1 - \2"),
-        (rf"how (?:many times|often) does ({_N}) go into ({_N})", r"\2 / \1"),
+        (rf"how (?:many times|often) (?:does|can) ({_N}) go into ({_N})", r"\2 / \1"),
         (rf"half (?:of )?({_N})", r"\1 / 2"),
+        (rf"(?:a|one|1) (?:third|3rd) of ({_N})", r"\1 / 3"),
+        (rf"a quarter of ({_N})", r"\1 / 4"),
         (rf"(?:double|twice) ({_N})", r"2 * \1"),
-        (rf"(?:the )?square root of ({_N})", r"( \1 ) ^ 0.5"),
+        (rf"({_N}) (?:to the power of|raised to|to the) ({_N})", r"\1 ^ \2"),
+        (rf"({_N}) to the (\d+)(?:st|nd|rd|th)(?: power)?", r"\1 ^ \2"),
     )
 )
-_WORDS: tuple[tuple[str, str], ...] = (
-    (r"\bplus\b", "+"),
-    (r"\b(?:minus|less)\b", "-"),
-    (r"\b(?:times|multiplied by)\b|(?<=[\d)]) x (?=[\d(])|×", " * "),
-    (r"\bdivided by\b|(?<=\d) over (?=\d)|÷", " / "),
-    (r"\b(?:to the power of|raised to)\b", "^"),
-    (r"\bsquared\b", "^ 2"),
-    (r"\bcubed\b", "^ 3"),
+_ROOT = re.compile(rf"(?:the )?square root of ({_N})")
+_WORDS = (
+    (re.compile(r"\bplus\b"), "+"),
+    (re.compile(r"\bminus\b"), "-"),
+    (re.compile(r"\b(?:times|multiplied by)\b|(?<=[\d)]) x (?=[\d(])|×"), " * "),
+    (re.compile(r"\bdivided by\b|(?<=\d) over (?=\d)|÷"), " / "),
+    (re.compile(r"\bto the power of\b"), "^"),
+    (re.compile(r"\bsquared\b"), "²"),
+    (re.compile(r"\bcubed\b"), "³"),
+    (re.compile(r"^negative "), "- "),
 )
-_EXPRESSION = re.compile(r"[\d.+\-*/^() ]+")
-_TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/^()]")
+_EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?= |$)[-+*/^()²³ ]*)+")
+_TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/^()²³]")
+_CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
+"""`3 - 2` and `16 / 9` alone may be a score or a ratio. With one of these they are sums."""
 
-_LARGEST = 1e15
+_POWERS = "^²³"
+
+_MOST_BITS = 4000
 
 
 class _Unclear(Exception):
-    """The text is not a sum."""
+    """The text is not a sum, or it has two readings."""
 
 
 def understand(text: str) -> Fact | Question | None:
     """Return the result of a sum in words or signs; None if the text is not one."""
     low = text.lower()
     asked = _ASKED.match(low)
-    rest = low[asked.end() :] if asked else low
-    rest = re.sub(r" (?:equal|make|equals|in total)$", "", rest)
-    unit = ""
-    if percent := _PERCENT.fullmatch(rest):
-        rest, unit = f"{percent['a']} / 100 * {percent['b']}", percent["unit"] or ""
-    for pattern, replacement in _PHRASES:
-        if pattern.fullmatch(rest):
-            rest = pattern.sub(replacement, rest)
-            break
-    if asked and re.fullmatch(r"\d{1,2} ?/ ?\d{1,2}", rest):
-        return None  # more likely a date: `what is 9/11`
-    for pattern, sign in _WORDS:
-        rest = re.sub(pattern, sign, rest)
-    rest = re.sub(r"\bnegative ", "- ", rest)
-    if not _EXPRESSION.fullmatch(rest) or not re.search(r"\d[ )]*[-+*/^]", rest):
+    rest = _ENDING.sub("", low[asked.end() :] if asked else low)
+    if not asked and not _CERTAIN.search(low):
         return None
     try:
-        value = _evaluate(_TOKEN.findall(rest))
+        if percent := _PERCENT.fullmatch(rest):
+            value = _value(percent["a"]) * _value(percent["b"]) / 100
+            off = percent["how"].startswith("off")
+            return _fact(_value(percent["b"]) - value if off else value, percent["unit"] or "")
+        if root := _ROOT.fullmatch(rest):
+            return _root(_value(root[1]))
+        for pattern, replacement in _PHRASES:
+            if pattern.fullmatch(rest):
+                rest = pattern.sub(replacement, rest).replace("negative", "-").replace("minus", "-")
+                break
+        for pattern, sign in _WORDS:
+            rest = pattern.sub(sign, rest)
+        if not _EXPRESSION.fullmatch(rest) or not re.search(r"[\d)] *[-+*/^²³]", rest):
+            return None
+        return _fact(_evaluate(_TOKEN.findall(rest)), "")
     except ZeroDivisionError:
         return Question("A number cannot be divided by zero.")
-    except (_Unclear, OverflowError):
+    except _Unclear:
         return None
-    if isinstance(value, complex) or abs(value) > _LARGEST:
-        return Question("I cannot compute that.")
-    return Fact("number", value, _sentence(value, unit))
 
 
-def _sentence(value: float, unit: str) -> str:
-    said = figure(value)
-    exact = abs(float(said) - value) <= 1e-9 * max(1.0, abs(value))
-    return f"That is {'' if exact else 'about '}{said}{f' {unit}' if unit else ''}."
+def _value(text: str) -> Fraction:
+    digits = re.sub(r"minus |negative |- ", "", text)
+    return Fraction(digits) if digits == text else -Fraction(digits)
 
 
-def _evaluate(tokens: list[str]) -> float:
+def _fact(value: Fraction, unit: str, exact: bool = True) -> Fact:
+    said, shown = figure(value)
+    said = said.replace("-", "minus ") if said.startswith("-") else said
+    about = "" if exact and shown else "about "
+    return Fact("number", value, f"That is {about}{said}{f' {unit}' if unit else ''}.")
+
+
+def _root(value: Fraction) -> Fact | Question:
+    if value < 0:
+        return Question("A negative number has no square root among the real numbers.")
+    scale = 10**40
+    root = Fraction(math.isqrt(value.numerator * scale**2 // value.denominator), scale)
+    return _fact(root, "", exact=root * root == value)
+
+
+def _evaluate(tokens: list[str]) -> Fraction:
     """Compute a sum with the usual precedence. Raises _Unclear, ZeroDivisionError."""
     rest = tokens[::-1]
 
-    def level(signs: str, operand: Callable[[], float]) -> float:
+    def level(signs: str, operand: Callable[[], Fraction]) -> Fraction:
         value = operand()
         while rest and rest[-1] in signs:
             value = _apply(rest.pop(), value, operand())
         return value
 
-    def total() -> float:
+    def total() -> Fraction:
         return level("+-", product)
 
-    def product() -> float:
-        return level("*/", power)
+    def product() -> Fraction:
+        return level("*/", signed)
 
-    def power() -> float:
-        value = single()
-        if rest and rest[-1] == "^":
-            rest.pop()
-            return _apply("^", value, power())
+    def signed() -> Fraction:
+        if not (rest and rest[-1] == "-"):
+            return power()
+        rest.pop()
+        if rest[-2:-1] and rest[-2] in _POWERS:
+            raise _Unclear  # `minus two squared` has two readings
+        return -signed()
+
+    def power() -> Fraction:
+        value, begun = single(), False
+        while rest and rest[-1] in _POWERS:
+            sign = rest.pop()
+            if sign == "^" and begun:
+                raise _Unclear
+            value = _power(value, single() if sign == "^" else Fraction("²³".index(sign) + 2))
+            if sign == "^" and rest and rest[-1] in _POWERS:
+                raise _Unclear  # `two to the power of three squared` has two readings
+            begun = True
         return value
 
-    def single() -> float:
+    def single() -> Fraction:
         token = rest.pop() if rest else ""
-        if token == "-":
-            return -power()
         if token == "(":
             value = total()
             if not rest or rest.pop() != ")":
                 raise _Unclear
             return value
-        if not token or not token[0].isdigit():
+        if not token or not token.isascii() or not token[0].isdigit():
             raise _Unclear
-        return float(token)
+        return Fraction(token)
 
     value = total()
     if rest:
@@ -132,7 +170,7 @@ def _evaluate(tokens: list[str]) -> float:
     return value
 
 
-def _apply(sign: str, left: float, right: float) -> float:
+def _apply(sign: str, left: Fraction, right: Fraction) -> Fraction:
     match sign:
         case "+":
             return left + right
@@ -140,9 +178,12 @@ def _apply(sign: str, left: float, right: float) -> float:
             return left - right
         case "*":
             return left * right
-        case "/":
-            return left / right
         case _:
-            if abs(right) > 1000:
-                raise OverflowError
-            return left**right
+            return left / right
+
+
+def _power(base: Fraction, exponent: Fraction) -> Fraction:
+    size = max(base.numerator.bit_length(), base.denominator.bit_length())
+    if exponent.denominator != 1 or abs(exponent) * size > _MOST_BITS:
+        raise _Unclear
+    return base ** int(exponent)

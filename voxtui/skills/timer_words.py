@@ -70,22 +70,32 @@ _REMOVE = patterns(
 _MORE = re.compile(r"\b(?:another|extra|additional|more) ", re.IGNORECASE)
 
 _SET = (
-    r"(?:(?:please )?(?:set|start|begin|create|make|run|launch|add|give me|get me|put on|i need"
-    r"|i want|i would like|let us have|set up|start up)(?: up)? )"
+    r"(?:(?:please )?(?:set|start|begin|create|make|run|launch|add|give me|get|get me|put on|i need"
+    r"|i want|i would like|i (?:really )?need to set|i must set|i gotta (?:set|have)"
+    r"|let's (?:set|get)|lets (?:set|get)|let us have|set up|start up)(?: up)? )"
 )
+_NO_NAMES = (
+    r"(?!(?:an?|the|my|your|his|her|their|this|that|i|you|he|she|it|we|they|who|what|why|how|when"
+    r"|where|which|and|or|but|if|to|of|for|from|in|on|at|by|with|me|him|us|them|not|no|never|always"
+    r"|already|ever|only|do|does|did|done|is|are|was|were|be|been|am|has|have|had|will|would|can"
+    r"|could|should|shall|may|might|must|set|sets|setting|start|starts|started|said|says|told|tell"
+    r"|asked|ask|want|wants|wanted|need|needs|needed|forgot|forget|nobody|somebody|everybody|used"
+    r"|timers?|yesterday|stop|stopped|please|let|dont|cannot|\w+n't)\b)"
+)
+"""Words that make a name a sentence, such as `I set a`. A timer would be set by a report of one."""
 _ARTICLE = r"(?:(?:a|an|the|my|another|new|me) )*"
-_NAME = r"(?P<{}>[^\W\d_]\S*(?: [^\W\d_]\S*){{0,3}}?)"
+_NAME = rf"(?P<{{}}>{_NO_NAMES}[^\W\d_]\S*(?: {_NO_NAMES}[^\W\d_]\S*){{{{0,3}}}}?)"
 _OWN = r"(?:the |my |a |an |our |some )?"
 _CALLED = r"(?:called|named)"
 
 _START = patterns(
     rf"{_SET}?{_ARTICLE}(?P<span>{SPAN})(?: long)? (?:{_NAME.format('b')} )?{_TIMER}"
     rf"(?: (?:{_CALLED}|for|with the name) {_OWN}{_NAME.format('n')})?",
-    rf"{_SET}?{_ARTICLE}(?:{_NAME.format('b')} )?{_TIMER}"
-    rf"(?: (?:{_CALLED}|for) {_OWN}{_NAME.format('n')})?? ?(?:for|of|to|at|with|from)?"
+    rf"{_SET}?{_ARTICLE}(?:{_NAME.format('b')} )?{_TIMER}(?: (?:set|going|running|to go off))?"
+    rf"(?: (?:{_CALLED}|for) {_OWN}{_NAME.format('n')})?? ?(?:for|of|to|at|with|from|in)?"
     rf" (?P<span>{SPAN})(?: (?:{_CALLED}|for) {_OWN}{_NAME.format('n2')})?",
-    rf"count down (?:from |for )?(?P<span>{SPAN})",
-    rf"(?P<span>{SPAN}) for (?:the|my) {_NAME.format('n')}",
+    rf"(?:count|start counting) down (?:from |for )?(?P<span>{SPAN})",
+    rf"(?:alert|notify) me in (?P<span>{SPAN})",
 )
 _START_VAGUE = re.compile(
     rf"{_SET}{_ARTICLE}(?:{_NAME.format('b')} )?timer"
@@ -105,7 +115,7 @@ def understand(text: str) -> TimerRequest | Question | None:
     if "timer" not in low and "count" not in low:
         if re.fullmatch(rf"{_HOW_LONG} (?:is )?left", low):
             return TimerRequest(Do.STATUS)
-        return _start(text) if " for " in low else None
+        return _start(text) if low.startswith(("alert", "notify")) else None
     return _change(text) or _simple(text) or _status(text) or _start(text)
 
 
@@ -178,6 +188,6 @@ def read_which(text: str) -> Which | None:
         return Which(every=every)
     if re.fullmatch(SPAN, words):
         return Which(seconds=seconds_in(words), every=every)
-    if re.search(r"\d", words) or len(words.split()) > 4:
+    if re.search(r"\d", words) or not re.fullmatch(_NAME.format("n"), words):
         return None
     return Which(name=words, every=every)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import datetime
 
-from voxtui.skills import clock, reminder_words, sums, timer_words, told, units
+from voxtui.skills import clock, reminder_words, sums, timer_words, units
 from voxtui.skills.meaning import Meaning
 from voxtui.skills.words import normalise, strip_courtesy
 
@@ -14,10 +13,9 @@ LONGEST_REQUEST = 200
 """Characters. Rules ignore a longer text."""
 
 
-def understand(sentence: str, now: datetime, past: Sequence[str] | None = None) -> Meaning | None:
+def understand(sentence: str, now: datetime) -> Meaning | None:
     """Return the meaning of `sentence` at the local time `now`; None if no skill understands it.
 
-    `past`: what the user said before, oldest first; None: that is not known in words.
     Takes well under a millisecond.
     """
     if len(sentence) > LONGEST_REQUEST or re.fullmatch(r"\d+-\d+", sentence.strip()):
@@ -27,10 +25,4 @@ def understand(sentence: str, now: datetime, past: Sequence[str] | None = None) 
         dated = reminder_words.understand(text, now) or clock.understand(text, now)
     except (ValueError, OverflowError):
         return None  # a day that no calendar of Python's has
-    return (
-        dated
-        or timer_words.understand(text)
-        or sums.understand(text)
-        or units.understand(text)
-        or (told.understand(sentence, past) if past is not None else None)
-    )
+    return dated or timer_words.understand(text) or sums.understand(text) or units.understand(text)

@@ -1,10 +1,11 @@
-"""Convert units. The table is our own, because a library takes longer to import than voxtui takes
-to answer. A voice needs only the units that people say."""
+"""Convert units, exactly. A library takes longer to import than voxtui takes to answer
+(docs/decisions), and a voice needs only the units that people say."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 
 from voxtui.skills.meaning import Fact, Question
 from voxtui.skills.words import figure
@@ -16,68 +17,69 @@ class Unit:
 
     symbol: str
     dimension: str
-    factor: float
+    factor: Fraction
     one: str
     many: str
-    offset: float = 0.0
+    offset: Fraction = Fraction(0)
+
+
+_ROWS = """
+length  mm     1/1000         millimetre  millimetres  millimeter millimeters mm
+length  cm     1/100          centimetre  centimetres  centimeter centimeters cm
+length  m      1              metre       metres       meter meters m
+length  km     1000           kilometre   kilometres   kilometer kilometers km
+length  in     0.0254         inch        inches
+length  ft     0.3048         foot        feet         ft
+length  yd     0.9144         yard        yards
+length  mi     1609.344       mile        miles        mi
+mass    g      1              gram        grams        gramme grammes g
+mass    kg     1000           kilogram    kilograms    kilo kilos kg
+mass    oz     28.349523125   ounce       ounces       oz
+mass    lb     453.59237      pound       pounds       lb lbs
+mass    st     6350.29318     stone       stone        stones
+mass    t      1000000        tonne       tonnes
+volume  ml     1/1000         millilitre  millilitres  milliliter milliliters ml
+volume  cl     1/100          centilitre  centilitres  centiliter centiliters cl
+volume  dl     1/10           decilitre   decilitres   deciliter deciliters dl
+volume  l      1              litre       litres       liter liters l
+volume  teaspoon   0.00492892159375  US_teaspoon    US_teaspoons    teaspoon teaspoons
+volume  tablespoon 0.01478676478125  US_tablespoon  US_tablespoons  tablespoon tablespoons
+volume  cup        0.2365882365      US_cup         US_cups         cup cups
+volume  floz       0.0295735295625   US_fluid_ounce US_fluid_ounces fluid_ounce fluid_ounces
+volume  pint       0.473176473       US_pint        US_pints        pint pints
+volume  quart      0.946352946       US_quart       US_quarts       quart quarts
+volume  gallon     3.785411784       US_gallon      US_gallons      gallon gallons
+speed   km/h   5/18     kilometre_per_hour kilometres_per_hour kilometers_per_hour km/h kph kmh
+speed   mph    0.44704  mile_per_hour      miles_per_hour      mph
+speed   m/s    1        metre_per_second   metres_per_second   meters_per_second
+speed   knot   463/900  knot               knots
+area    m2     1            square_metre     square_metres     square_meter square_meters
+area    ft2    0.09290304   square_foot      square_feet
+area    km2    1000000      square_kilometre square_kilometres square_kilometer square_kilometers
+area    acre   4046.8564224 acre             acres
+area    hectare 10000       hectare          hectares
+time    second 1        second   seconds
+time    minute 60       minute   minutes
+time    hour   3600     hour     hours
+time    day    86400    day      days
+time    week   604800   week     weeks
+"""
+
+ABSOLUTE_ZERO = Fraction("-273.15")
 
 
 def _table() -> dict[str, Unit]:
-    rows = (
-        """
-length    mm     0.001        millimetre  millimetres  millimeter millimeters mm
-length    cm     0.01         centimetre  centimetres  centimeter centimeters cm
-length    m      1            metre       metres       meter meters m
-length    km     1000         kilometre   kilometres   kilometer kilometers km
-length    in     0.0254       inch        inches
-length    ft     0.3048       foot        feet         ft
-length    yd     0.9144       yard        yards
-length    mi     1609.344     mile        miles        mi
-mass      g      1            gram        grams        gramme grammes g
-mass      kg     1000         kilogram    kilograms    kilo kilos kg
-mass      oz     28.349523125 ounce       ounces       oz
-mass      lb     453.59237    pound       pounds       lb lbs
-mass      st     6350.29318   stone       stone        stones
-mass      t      1000000      tonne       tonnes
-volume    ml     0.001        millilitre  millilitres  milliliter milliliters ml
-volume    cl     0.01         centilitre  centilitres  centiliter centiliters cl
-volume    dl     0.1          decilitre   decilitres   deciliter deciliters dl
-volume    l      1            litre       litres       liter liters l
-volume    teaspoon   0.00492892159375 US_teaspoon US_teaspoons teaspoon teaspoons
-volume    tablespoon 0.01478676478125 US_tablespoon US_tablespoons tablespoon tablespoons
-volume    cup    0.2365882365 US_cup      US_cups      cup cups
-volume    floz   0.0295735295625 US_fluid_ounce US_fluid_ounces fluid_ounce fluid_ounces
-volume    pint   0.473176473  US_pint     US_pints     pint pints
-volume    gallon 3.785411784  US_gallon   US_gallons   gallon gallons
-speed     km/h   0.2777777777777778 kilometre_per_hour kilometres_per_hour """
-        """kilometer_per_hour kilometers_per_hour km_/_h kph kmh
-speed     mph    0.44704      mile_per_hour miles_per_hour mph
-speed     m/s    1            metre_per_second metres_per_second meter_per_second meters_per_second
-speed     knot   0.5144444444444445 knot  knots
-area      m2     1            square_metre square_metres square_meter square_meters
-area      ft2    0.09290304   square_foot square_feet
-area      km2    1000000      square_kilometre square_kilometres square_kilometer square_kilometers
-area      acre   4046.8564224 acre        acres
-area      hectare 10000       hectare     hectares
-time      second 1            second      seconds
-time      minute 60           minute      minutes
-time      hour   3600         hour        hours
-time      day    86400        day         days
-time      week   604800       week        weeks
-"""
-    )
     units: dict[str, Unit] = {}
-    for row in rows.strip().splitlines():
-        dimension, symbol, factor, one, many, *others = row.split()
-        unit = Unit(symbol, dimension, float(factor), one.replace("_", " "), many.replace("_", " "))
-        for name in (one, many, *others):
-            units[name.replace("_", " ").lower()] = unit
-    for symbol, kelvin, offset, *names in (
-        ("C", 1.0, 273.15, "Celsius", "centigrade", "c"),
-        ("F", 5 / 9, 459.67 * 5 / 9, "Fahrenheit", "f"),
+    for row in _ROWS.strip().splitlines():
+        dimension, symbol, factor, *names = (part.replace("_", " ") for part in row.split())
+        unit = Unit(symbol, dimension, Fraction(factor), names[0], names[1])
+        units.update({name.lower(): unit for name in names})
+    for symbol, factor, offset, *names in (
+        ("C", Fraction(1), -ABSOLUTE_ZERO, "Celsius", "centigrade", "c"),
+        ("F", Fraction(5, 9), Fraction("459.67") * 5 / 9, "Fahrenheit", "f"),
     ):
         one, many = f"degree {names[0]}", f"degrees {names[0]}"
-        unit = Unit(symbol, "temperature", kelvin, one, many, offset)
+        unit = Unit(symbol, "temperature", factor, one, many, offset)
         for name in map(str.lower, names):
             units.update({name: unit, f"degrees {name}": unit, f"degree {name}": unit})
     return units
@@ -86,16 +88,29 @@ time      week   604800       week        weeks
 _UNITS = _table()
 _NAMES = "|".join(re.escape(name) for name in sorted(_UNITS, key=len, reverse=True))
 
-_N = r"(?:(?:minus |negative |- )?\d+(?:\.\d+)?(?: and a half)?|half an?|an?)"
-_QUANTITY = rf"{_N} (?:{_NAMES})(?:(?: and)? \d+(?:\.\d+)? (?:{_NAMES}))?"
+_DIGITS = r"\d+(?:\.\d+)?"
+_N = rf"(?:(?:minus |negative |- )?{_DIGITS}(?: and a half)?|half an?|a half an?|an?)"
+_QUANTITY = rf"{_N} (?:{_NAMES})(?:(?: and)? {_DIGITS} (?:{_NAMES}))?"
 
-_CONVERT = re.compile(
-    rf"(?:(?:what is|what are|how much is|how much are|convert|change|turn) )?(?P<from>{_QUANTITY})"
-    rf" (?:in|to|into|as) (?P<to>{_NAMES})"
+_CONVERT = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"(?:(?:what is|what are|what would|how much is|how much are|convert|change|turn|what) )?"
+        rf"(?P<from>{_QUANTITY}) (?:be )?(?:in|to|into|as) (?P<to>{_NAMES})(?: is| are)?",
+        rf"how many (?P<to>{_NAMES})(?: (?:is|are|there|in|make|makes|equal|does|fit|into))+"
+        rf" (?P<from>{_QUANTITY})(?: (?:have|contain))?",
+        rf"(?P<from>{_QUANTITY}) (?:is|are) (?:equal to )?how many (?P<to>{_NAMES})",
+    )
 )
-_HOW_MANY = re.compile(
-    rf"how many (?P<to>{_NAMES})(?: (?:is|are|there|in|make|makes|equal|does|fit|into))+"
-    rf" (?P<from>{_QUANTITY})(?: (?:have|contain))?"
+_RATE = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"(?:how (?:do|can|would|could) (?:you|i|we) )?(?:convert|change) (?P<from>{_NAMES})"
+        rf" (?:to|into) (?P<to>{_NAMES})",
+        rf"what is the conversion (?:of|for|from|between) (?P<from>{_NAMES}) (?:to|and|into)"
+        rf" (?P<to>{_NAMES})",
+        rf"how (?:are|is) (?P<from>{_NAMES}) converted (?:to|into) (?P<to>{_NAMES})",
+    )
 )
 _PART = re.compile(rf"(?P<n>{_N}) (?P<unit>{_NAMES})(?! ?(?:per|/))")
 
@@ -103,40 +118,61 @@ _PART = re.compile(rf"(?P<n>{_N}) (?P<unit>{_NAMES})(?! ?(?:per|/))")
 def understand(text: str) -> Fact | Question | None:
     """Return a converted quantity; None if the text does not ask for one."""
     low = text.lower()
-    found = _CONVERT.fullmatch(low) or _HOW_MANY.fullmatch(low)
+    if rate := next(filter(None, (one.fullmatch(low) for one in _RATE)), None):
+        unit = _UNITS[rate["from"]]
+        if unit.offset or unit == _UNITS[rate["to"]]:
+            return None
+        return _converted([(Fraction(1), unit)], _UNITS[rate["to"]])
+    found = next(filter(None, (one.fullmatch(low) for one in _CONVERT)), None)
     if found is None:
         return None
-    target = _UNITS[found["to"]]
     parts = [(_number(part["n"]), _UNITS[part["unit"]]) for part in _PART.finditer(found["from"])]
-    if not parts or any(unit.dimension != parts[0][1].dimension for _, unit in parts):
-        return None
+    if len(parts) == 2:
+        (value, first), (_, second) = parts
+        if value < 0 or first.offset or second.factor >= first.factor:
+            return None  # `minus 5 feet 3 inches`, and `5 inches 3 feet`
+    return _converted(parts, _UNITS[found["to"]]) if parts else None
+
+
+def _converted(parts: list[tuple[Fraction, Unit]], target: Unit) -> Fact | Question | None:
     source = parts[0][1]
-    if source.dimension != target.dimension:
-        a, b = source.many.capitalize(), target.many
-        return Question(f"{a} cannot be converted to {b}.")
-    if len(parts) > 1 and source.dimension == "temperature":
+    if {source.dimension, target.dimension} == {"volume", "mass"}:
+        ounce = _UNITS["fluid ounce"]  # an ounce of a cup is one of volume
+        if target.symbol == "oz":
+            target = ounce
+        elif source.symbol == "oz" and len(parts) == 1:
+            parts, source = [(parts[0][0], ounce)], ounce
+    if any(unit.dimension != source.dimension for _, unit in parts):
         return None
-    base = sum(value * unit.factor + unit.offset for value, unit in parts)
-    value = round((base - target.offset) / target.factor, 9)
-    given = " ".join(f"{figure(n)} {_named(n, unit)}" for n, unit in parts)
-    said = figure(value)
-    about = "" if abs(float(said) - value) < 1e-9 * max(1.0, abs(value)) else "about "
+    if source.dimension != target.dimension:
+        a, b = source.many, target.many
+        return Question(f"{a[0].upper()}{a[1:]} cannot be converted to {b}.")
+    base = sum((value * unit.factor + unit.offset for value, unit in parts), Fraction(0))
+    if source.offset and base < 0:
+        return Question("Nothing is colder than minus 273.15 degrees Celsius.")
+    value = (base - target.offset) / target.factor
+    given = " ".join(f"{_said(n)[0]} {_named(n, unit)}" for n, unit in parts)
+    said, exact = _said(value)
     verb = "is" if len(parts) == 1 and parts[0][0] == 1 else "are"
+    about = "" if exact else "about "
     sentence = f"{given} {verb} {about}{said} {_named(value, target)}."
-    return Fact("unit", (value, target.symbol), sentence)
+    return Fact("unit", (float(value), target.symbol), sentence)
 
 
-def _named(value: float, unit: Unit) -> str:
+def _said(value: Fraction) -> tuple[str, bool]:
+    said, exact = figure(abs(value))
+    return f"minus {said}" if value < 0 else said, exact
+
+
+def _named(value: Fraction, unit: Unit) -> str:
     return unit.one if value == 1 else unit.many
 
 
-def _number(text: str) -> float:
-    if text.startswith("half"):
-        return 0.5
-    if text in ("a", "an"):
-        return 1.0
-    negative = text.startswith(("minus ", "negative ", "- "))
-    digits = re.search(r"\d+(?:\.\d+)?", text)
-    assert digits is not None
-    value = float(digits[0]) + (0.5 if text.endswith("and a half") else 0.0)
-    return -value if negative else value
+def _number(text: str) -> Fraction:
+    if text.startswith(("half", "a half")):
+        return Fraction(1, 2)
+    digits = re.search(_DIGITS, text)
+    if digits is None:
+        return Fraction(1)
+    value = Fraction(digits[0]) + (Fraction(1, 2) if text.endswith("and a half") else 0)
+    return -value if text.startswith(("minus ", "negative ", "- ")) else value

@@ -1,94 +1,64 @@
-"""Bring a sentence into the form that the rules read: plain words, and numbers as digits."""
+"""Bring a sentence into the form that the rules read: plain words, and numbers as digits.
+
+No sign is dropped that a rule would need: what is not understood stays as a word that no rule
+knows, so the sentence goes to the brain.
+"""
 
 from __future__ import annotations
 
 import re
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from fractions import Fraction
 
-_SMALL = {
-    word: value
-    for value, word in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-            "seventeen",
-            "eighteen",
-            "nineteen",
-        ]
-    )
-}
-_TENS = {
-    word: 10 * value
-    for value, word in enumerate(
-        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 2
-    )
-}
-_SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000}
+_ONES = {word: value for value, word in enumerate(re.findall(r"\w+", """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+    sixteen seventeen eighteen nineteen"""))}  # fmt: skip
+_TENS = {word: 10 * value for value, word in enumerate(re.findall(r"\w+", """
+    twenty thirty forty fifty sixty seventy eighty ninety"""), 2)}  # fmt: skip
+_SMALL = _ONES | _TENS
+_SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 
 # Without `second`, which is a unit of time more often. The date rules know it.
-_ORDINALS = {
-    word: value
-    for value, word in enumerate(
-        [
-            "first",
-            "-",
-            "third",
-            "fourth",
-            "fifth",
-            "sixth",
-            "seventh",
-            "eighth",
-            "ninth",
-            "tenth",
-            "eleventh",
-            "twelfth",
-            "thirteenth",
-            "fourteenth",
-            "fifteenth",
-            "sixteenth",
-            "seventeenth",
-            "eighteenth",
-            "nineteenth",
-            "twentieth",
-        ],
-        1,
-    )
-    if word != "-"
-} | {"thirtieth": 30}
-
-_WORD = re.compile(r"\d+(?:[:.]\d+)*(?:st|nd|rd|th)?|[^\W\d_]+(?:'[^\W\d_]+)?|[-+*/%()×÷^]")
+_ORDINALS = {word: value for value, word in enumerate(re.findall(r"\S+", """
+    first - third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
+    fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"""), 1)
+    if word != "-"} | {"thirtieth": 30}  # fmt: skip
 
 _SHORT = (
     (re.compile(r"[‘’]"), "'"),
+    (re.compile(r"[\u2212\u2013]"), "-"),
     (re.compile(r"\b([ap])\. ?m\b\.?", re.IGNORECASE), r"\1m"),
-    (re.compile(r"\b(what|who|when|where|how|it|that|there)'s\b", re.IGNORECASE), r"\1 is"),
+    (re.compile(r"\b(what|who|when|where|how|it|that|there)(?:'s| is)\b", re.IGNORECASE), r"\1 is"),
+    (re.compile(r"\bwhats\b", re.IGNORECASE), "what is"),
     (re.compile(r"\b(i)'d like\b", re.IGNORECASE), r"\1 would like"),
+    (re.compile(r"\b(i)'ll need\b", re.IGNORECASE), r"\1 need"),
     (re.compile(r"\bo'clock\b", re.IGNORECASE), ""),
-    (re.compile(r"(?<=\d),(?=\d{3}\b)"), ""),
+    (re.compile(r"\bper cent\b", re.IGNORECASE), "percent"),
+    (re.compile(r"(?<![\w.])\.(?=\d)"), "0."),
+    (re.compile(r"\$ ?(\d[\d.]*\d|\d)"), r"\1 dollars"),
+    (re.compile(r"€ ?(\d[\d.]*\d|\d)"), r"\1 euros"),
+    (re.compile(r"£ ?(\d[\d.]*\d|\d)"), r"\1 pounds"),
+    (re.compile(r"(?<=\d) ?° ?([CF])\b"), r" degrees \1"),
     (re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])|(?<=\d)-(?=[^\W\d_])"), " "),
-    (re.compile(r"(?<=\d)(?=(?:am|pm|km|kg|cm|mm|ml|mi|lbs?|oz|ft|min|h|m|g|l)\b)"), " "),
-    (re.compile(r"\ban? (?=hundred\b|thousand\b|million\b)", re.IGNORECASE), "one "),
-)
+    (re.compile(r"(?i)(?<=\d)(?=(?:am|pm|km|kg|cm|mm|ml|mi|lbs?|oz|ft|min|h|m|g|l)\b)"), " "),
+    (re.compile(r"(?<=\d)%"), " %"),
+    (re.compile(r"(?<=[^\W\d_])[.?!;:]+(?=\s)|[,;:…\"“”]+(?=\s|$)|(?<=\s)[\"“”]"), " "),
+    (re.compile(r"(?<=[^\W\d_])[!.?]+\s*$|(?<=[\d)=%])[.?]+\s*$"), ""),
+    (re.compile(r"\ban? (?=(?:hundred|thousand|million|billion)\b)", re.IGNORECASE), "one "),
+)  # fmt: skip
+
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_DECIMAL = re.compile(r"\d+(?:\.\d+)?")
+_PLAIN = re.compile(r"\d+(?:\.\d+)?|[-+*/%()×÷^=]")
+_SIGNED = re.compile(r"[\d.+*/^()×÷=-]*[+*×÷^()=][\d.+*/^()×÷=-]*|-\d+(?:\.\d+)?")
+"""A chunk such as `3+4`, which can be nothing but a sum. `10-4` and `24/7` may be other things."""
 
 _BEFORE = re.compile(
     r"(?:(?:hey|hi|hello|ok|okay|so|well|and|now|um|uh|please|vox) )*"
-    r"(?:(?:can|could|would|will) you (?:please )?)?(?:please )?"
+    r"(?:(?:can|could|would|will) (?:you|u) (?:please )?)?(?:please )?"
     r"(?:i (?:need|want|would like) you to |help me |go ahead and )?"
-    r"(?:(?:tell|give) me |do you know |let me know |i (?:would like|want|need) to know )?",
+    r"(?:(?:tell|give) me |do you know |let me know "
+    r"|i (?:would like|want|need|wanna) (?:to )?know )?",
     re.IGNORECASE,
 )
 _AFTER = re.compile(r"(?: (?:please|thanks|thank you|for me|vox))+$", re.IGNORECASE)
@@ -97,11 +67,15 @@ _AFTER = re.compile(r"(?: (?:please|thanks|thank you|for me|vox))+$", re.IGNOREC
 def normalise(sentence: str) -> str:
     """Return the words of `sentence`, separated by single spaces, with numbers as digits.
 
-    Letters keep their case. Punctuation is dropped, except inside a number. `2nd` stays an ordinal.
+    Letters keep their case. `2nd` stays an ordinal.
     """
+    sentence = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), sentence)
     for pattern, replacement in _SHORT:
         sentence = pattern.sub(replacement, sentence)
-    return " ".join(_digits(_WORD.findall(sentence)))
+    chunks: list[str] = []
+    for chunk in sentence.split():
+        chunks += _PLAIN.findall(chunk) if _SIGNED.fullmatch(chunk) else [chunk]
+    return " ".join(_digits(chunks))
 
 
 def strip_courtesy(text: str) -> str:
@@ -109,85 +83,83 @@ def strip_courtesy(text: str) -> str:
     return _AFTER.sub("", text[_BEFORE.match(text).end() :]).strip()  # type: ignore[union-attr]
 
 
-class _Number:
-    """A number that is being read, word by word."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.current = 0
-        self.begun = False
-        self.scaled = False
-        """the last word was a scale, so that `and` may follow"""
-
-    def takes(self, value: int) -> bool:
-        """Return True if a number word of this value may continue the number."""
-        if not self.begun:
-            return True
-        room = self.current % 100
-        if room == 0 and (self.scaled or self.current):
-            return self.scaled
-        return room >= 20 and room % 10 == 0 and 0 < value < 10
-
-    def add(self, value: int) -> None:
-        self.current += value
-        self.begun, self.scaled = True, False
-
-    def scale(self, factor: int) -> None:
-        if factor == 100:
-            self.current = (self.current or 1) * 100
-        else:
-            self.total += (self.current or 1) * factor
-            self.current = 0
-        self.begun = self.scaled = True
-
-    @property
-    def value(self) -> int:
-        return self.total + self.current
-
-
 def _digits(words: list[str]) -> list[str]:
     """Replace each run of number words by its digits."""
     out: list[str] = []
-    number = _Number()
-
-    def flush(ending: str = "") -> None:
-        nonlocal number
-        if number.begun:
-            out.append(f"{number.value}{ending}")
-            number = _Number()
-
-    for index, word in enumerate(words):
-        low, after = word.lower(), words[index + 1].lower() if index + 1 < len(words) else ""
-        if (value := _SMALL.get(low, _TENS.get(low))) is not None:
-            if not number.takes(value):
-                flush()
-            number.add(value)
-        elif low in _SCALES and number.begun:
-            number.scale(_SCALES[low])
-        elif low == "and" and number.scaled and (after in _SMALL or after in _TENS):
-            continue
-        elif low in _ORDINALS:
-            if not number.takes(_ORDINALS[low]):
-                flush()
-            number.add(_ORDINALS[low])
-            flush(_suffix(number.value))
+    place = 0
+    while place < len(words):
+        value, after, last = _number(words, place)
+        more = _ORDINALS.get(_word(words, after), 0)
+        if not last:
+            out.append(ordinal(more) if more else words[place])
+            after = place + 1
+        elif more and (last == "scale" or (last == "tens" and more < 10)):
+            out.append(ordinal(int(value) + more))
+            after += 1
         else:
-            flush()
-            if re.fullmatch(r"\d+", low) and after in _SCALES:
-                number.add(int(low))
+            out.append(f"{value:f}" if value % 1 else str(int(value)))
+        place = after
+    return out
+
+
+def _number(words: list[str], place: int) -> tuple[Decimal, int, str]:
+    """Return the number that begins at `place`, the place after it, and the kind of its last word.
+
+    The kind is empty if there is none.
+    """
+    total = group = Decimal(0)
+    kind, smallest, sure = "", 10**12, (Decimal(0), place, "")
+    while True:
+        word, after = _word(words, place), _word(words, place + 1)
+        small, scale = _SMALL.get(word), _SCALES.get(word, 0)
+        if kind == "scale":
+            sure = total + group, place, kind
+        if small is not None and (kind in ("", "scale") or (kind == "tens" and 0 < small < 10)):
+            group, kind, place = group + small, "tens" if small >= 20 else "ones", place + 1
+        elif not kind and _DECIMAL.fullmatch(word) and (after in _SCALES or after == "point"):
+            group, kind, place = Decimal(word), "ones", place + 1
+        elif word == "point" and kind in ("", "ones", "tens"):
+            digits, count = _after_point(words, place + 1)
+            if not digits:
+                break
+            group, kind, place = group + Decimal(f"0.{digits}"), "point", place + 1 + count
+        elif word == "and" and kind == "scale" and after in _SMALL:
+            group, place = group + _SMALL[after], place + 2
+            kind = "tens" if _SMALL[after] >= 20 else "ones"
+        elif scale and kind:
+            hundreds = scale == 100 and (group >= 100 or kind in ("scale", "point"))
+            if hundreds or (group and scale >= smallest):
+                # `two thousand one million` and `one hundred and two hundred` are two numbers.
+                return sure
+            if scale == 100:
+                group *= 100
+            elif group:
+                total, group, smallest = total + group * scale, Decimal(0), scale
             else:
-                out.append(word)
-    flush()
-    return _join_decimals(out)
+                total *= scale  # `one thousand million`
+            kind, place = "scale", place + 1
+        else:
+            break
+    return total + group, place, kind
 
 
-def _join_decimals(words: list[str]) -> list[str]:
-    """Turn `2 point 5` into `2.5`."""
-    return re.sub(r"\b(\d+) point ((?:\d )*\d+)\b", _decimal, " ".join(words)).split()
+def _after_point(words: list[str], place: int) -> tuple[str, int]:
+    """Return the digits behind `point`, and how many words they are: `two five`, `twenty five`."""
+    first, second = _word(words, place), _ONES.get(_word(words, place + 1), 10)
+    if first.isdecimal():
+        return first, 1
+    if first in _TENS:
+        return (str(_TENS[first] + second), 2) if 0 < second < 10 else (str(_TENS[first]), 1)
+    if first in _ONES and _ONES[first] > 9:
+        return str(_ONES[first]), 1
+    digits = ""
+    while (digit := _ONES.get(_word(words, place + len(digits)), 10)) < 10:
+        digits += str(digit)
+    return digits, len(digits)
 
 
-def _decimal(found: re.Match[str]) -> str:
-    return f"{found[1]}.{found[2].replace(' ', '')}"
+def _word(words: list[str], place: int) -> str:
+    return words[place].lower() if place < len(words) else ""
 
 
 def _suffix(number: int) -> str:
@@ -201,11 +173,30 @@ def ordinal(number: int) -> str:
     return f"{number}{_suffix(number)}"
 
 
-def figure(value: float) -> str:
-    """Return a number as it is said: at most two decimals, or three significant digits."""
-    if value == round(value) and abs(value) < 1e15:
-        return str(round(value))
-    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) >= 1 else f"{value:.3g}"
+MOST_DIGITS = 15
+"""Of a whole number that is said digit by digit."""
+
+
+def figure(value: Fraction) -> tuple[str, bool]:
+    """Return a number as it is said, and True if that is exact.
+
+    At most three decimals, or three significant digits below 1.
+    """
+    with localcontext() as context:
+        context.prec = 60
+        exact = Decimal(value.numerator) / Decimal(value.denominator)
+        size = exact.adjusted() if exact else 0
+        if size >= MOST_DIGITS or size < -6:
+            text = f"{exact:.2e}"
+            digits, _, power = text.partition("e")
+            said = f"{digits.rstrip('0').rstrip('.')} times 10 to the power of {int(power)}"
+            return said.replace("of -", "of minus "), Fraction(Decimal(text)) == value
+        short = exact.quantize(Decimal("0.001"), ROUND_HALF_UP)
+        if Fraction(short) != value:
+            places = Decimal("0.01") if size >= 0 else Decimal(1).scaleb(size - 2)
+            short = exact.quantize(places, ROUND_HALF_UP)
+        said = f"{short:f}"
+        return said.rstrip("0").rstrip(".") if "." in said else said, Fraction(short) == value
 
 
 def spoken_list(parts: list[str]) -> str:

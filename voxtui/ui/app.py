@@ -22,38 +22,15 @@ from textual.message import Message
 from textual.theme import Theme
 
 from voxtui.controls.clips import OpenClip
-from voxtui.controls.engine import ClipEnded, ControlEvent, MakeEngine, Refused, Severity
+from voxtui.controls.engine import ControlEvent, MakeEngine, Refused, Severity
 from voxtui.controls.local import LocalControls, PartMakers
-from voxtui.dialogue.events import (
-    Caption,
-    Captured,
-    ChangeFailed,
-    CountdownsChanged,
-    Died,
-    Loaded,
-    LoadFailed,
-    Loading,
-    MicrophoneLost,
-    MicrophoneOpened,
-    Notice,
-    Rang,
-    Reading,
-    Remark,
-    ReplyText,
-    SpokenUpTo,
-    State,
-    StateChanged,
-    TurnFinished,
-    TurnStarted,
-    UserWords,
-)
+from voxtui.dialogue.events import Died, State
 from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
-from voxtui.errors import strip_control_characters
-from voxtui.records.metrics import DeviceOffset
+from voxtui.dialogue.marks import Mark, Marks
 from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
+from voxtui.ui.event_display import EventDisplay, TerminalNotification
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.footer import Footer
 from voxtui.ui.help import Help
@@ -62,6 +39,7 @@ from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu import MICROPHONE, SETTINGS, Menu
 from voxtui.ui.palette import Entry
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
+from voxtui.ui.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk import Talk
 from voxtui.ui.talkbar import TalkBar
@@ -108,7 +86,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         clips: Sequence[tuple[str, Path]] = (),
         open_clip: OpenClip | None = None,
         parts: PartMakers | None = None,
-        device_offset: DeviceOffset = lambda speaker: None,
         given: Sequence[GivenText] = (),
     ) -> None:
         """`given`: texts to talk about."""
@@ -162,12 +139,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self._commands,
             self.refuse,
         )
-        self.device_offset = device_offset
-        self._explained = False
-        """a notice gave the reason why nothing was heard in this turn"""
+        self.event_display = EventDisplay(self.main, self.menu, self.timers)
         self._given = given
-        self._frozen = False
-        """`gc_tuning.freeze` was called, which must happen once"""
 
     def get_default_screen(self) -> MainScreen:
         return self.main
@@ -261,94 +234,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             return
         self.controls.take(event)
         self.talk.follow()
-        self._show(event)
-
-    def _show(self, event: ControlEvent) -> None:
-        match event:
-            case StateChanged(State.THINKING):
-                self.turns.expect_reply()
-            case StateChanged():
-                self.turns.paint_rest()
-            case Loading(step, fraction):
-                self.status.show_loading(step, fraction)
-            case Loaded():
-                self._show_loaded(event)
-            case LoadFailed(error):
-                self.main.show_failed(error)
-            case ChangeFailed():
-                self.menu.take(event)
-            case MicrophoneOpened(name):
-                self.status.use_microphone(name)
-            case MicrophoneLost():
-                self.status.use_microphone(None)
-            case TurnStarted(_, source):
-                self._explained = False
-                self.status.begin_turn(source)
-                self.turns.begin(event)
-            case Caption(turn, text, settled):
-                if self.turns.caption(turn, text):
-                    if self.bar.typing and self.bar.field.empty:  # as after /clip
-                        self.main.leave_field()
-                    self.bar.caption(text, settled)
-            case Captured(turn, utterance):
-                self.turns.show_utterance(turn, utterance)
-            case UserWords(turn, text, doubtful):
-                self.turns.show_words(turn, text, doubtful)
-            case ReplyText(turn, text):
-                self.turns.show_reply(turn, text)
-            case Reading():
-                self.status.show_reading(event)
-            case SpokenUpTo(turn, text):
-                self.turns.cut(turn, text)
-            case Notice(text, "error"):
-                self.status.show_problem(text)
-            case Notice(text, severity):
-                self._explained = True
-                self.tell(text, severity)
-            case Remark(sentence):
-                self.transcript.add_line("!", sentence)
-            case CountdownsChanged(countdowns):
-                self.timers.use(countdowns)
-            case Rang(sentence):
-                self._show_rang(sentence)
-            case ClipEnded(_, error):
-                if error:
-                    self.tell(error, "error")
-            case TurnFinished(turn):
-                self._finish_turn(turn)
-            case Died(error):
-                raise error
-
-    def _show_rang(self, sentence: str) -> None:
-        """Show a timer or reminder that is due, and have the terminal notify."""
-        self.transcript.add_line("◔", sentence)
-        if self._driver is not None and not self.is_headless:
-            self._driver.write(notification("voxtui", sentence, os.environ))
+        self.event_display.show(event)
 
     @property
     def _is_taken_down(self) -> bool:
         """True after teardown. Queued events may still arrive and must be ignored."""
         return not self.transcript.is_attached
-
-    def _show_loaded(self, loaded: Loaded) -> None:
-        self.clear_notifications()  # "still loading" is no longer true
-        self.status.show_loaded(loaded)
-        self.menu.take(loaded)
-        self.panel.judge_by(self.controls.config.targets.resolved(loaded.brain_name))
-        self.panel.devices_add(self.device_offset(loaded.speaker))
-        if self.controls.models_are_new:
-            self.panel.models_loaded()
-        if not self._frozen:
-            self._frozen = True
-            gc_tuning.freeze()
-
-    def _finish_turn(self, turn: Turn) -> None:
-        if turn.outcome is Outcome.NO_SPEECH and not self._explained:
-            self.tell("Nothing was heard.")
-        elif turn.outcome is Outcome.FAILED:
-            self.status.show_problem(turn.error or "The turn failed.")
-        if self.turns.finish(turn):
-            self.call_after_refresh(gc_tuning.collect, self.turns.over)
 
     def post_display_hook(self) -> None:
         """Write the time of the first word once the output thread has written this frame."""
@@ -371,6 +262,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def _first_shown(self, marks: Marks, at: float) -> None:
         marks.mark(Mark.FIRST_SHOWN, at)
         self.post_message(Shown(marks))
+
+    def on_terminal_notification(self, asked: TerminalNotification) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(notification("voxtui", asked.sentence, os.environ))
 
     def on_shown(self, shown: Shown) -> None:
         self.turns.first_shown(shown.marks)
@@ -398,25 +293,29 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         """Obey keys and pastes here, in order. The queue of a widget would be late."""
-        here = len(self.screen_stack) == 1
         match event:
-            case events.Key(is_forwarded=False) if here and self.main.talks(event):
-                self.talk.press(event.time, isinstance(event, Key) and event.repeated)
-                return
-            case events.Key(is_forwarded=False, key=key) if (
-                self.controls.silence() and not key.startswith("ctrl+")
-            ):
-                return  # it ended the sentence of a timer
-            case events.Key(is_forwarded=False) if here and await self.main.take_key(event):
-                return
-            case events.Paste(is_forwarded=False):
-                event.text = strip_control_characters(" ".join(event.text.splitlines()))
-                if here:
-                    self.bar.write(event.text)
+            case events.Key(is_forwarded=False):
+                if await self._take_key(event):
                     return
+            case events.Paste(is_forwarded=False):
+                if len(self.screen_stack) == 1:
+                    self.main.take_paste(event)
+                    return
+                event.text = joined_lines(event.text[:FIELD_CHARACTERS])
             case _:
                 pass
         await super().on_event(event)
+
+    async def _take_key(self, key: events.Key) -> bool:
+        """Talk, silence a timer, or write. Return False if Textual is to look for a binding."""
+        here = len(self.screen_stack) == 1
+        if here and self.main.talks(key):
+            self.main.give_pasted()
+            self.talk.press(key.time, isinstance(key, Key) and key.repeated)
+            return True
+        if self.controls.silence() and not key.key.startswith("ctrl+"):
+            return True
+        return here and await self.main.take_key(key)
 
     def on_key_up(self, key: KeyUp) -> None:
         if key.key == self.controls.config.ui.talk_key:

@@ -28,9 +28,9 @@ def run(config: Config, given: Sequence[GivenText] = ()) -> int:
             sample_clips(),
             clip_opener(config),
             part_makers(),
-            device_offset=device_offset,
             given=given,
         )
+        app.event_display.device_offset = device_offset
         try:
             app.run()
         finally:

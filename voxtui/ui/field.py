@@ -74,6 +74,11 @@ class Field(Input):
         """True while there is nothing but white space, so that Space talks."""
         return not self.value.strip()
 
+    @property
+    def at_begin(self) -> bool:
+        """True if the cursor is at the beginning, and nothing is selected."""
+        return self.cursor_position == 0 and self.selection.is_empty
+
     def write(self, text: str) -> None:
         """Write `text` at the cursor, in place of what is selected."""
         self.replace(text, *self.selection)

@@ -14,9 +14,9 @@ from textual.app import App
 
 from voxtui.controls.engine import Refused, Severity
 from voxtui.controls.local import LocalControls
-from voxtui.dialogue.events import ChangeFailed, Event, Loaded
+from voxtui.dialogue.events import Loaded
 from voxtui.dialogue.level import MONITOR
-from voxtui.errors import ConfigError, ModelError
+from voxtui.errors import ConfigError, ModelError, VoxtuiError
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import found_file, options_of, value_of
 from voxtui.ui.keys import shown
@@ -220,22 +220,20 @@ class Menu:
         else:
             self._choice = choice
 
-    def take(self, event: Event) -> None:
+    def change_failed(self, error: VoxtuiError) -> None:
+        """Show why a choice was not made."""
+        self._choice = None
+        self._tell(f"Nothing was changed. {error}", "error")
+
+    def loaded(self, loaded: Loaded) -> None:
         """Show the result of a choice or a rescan."""
-        match event:
-            case ChangeFailed(error):
-                self._choice = None
-                self._tell(f"Nothing was changed. {error}", "error")
-            case Loaded():
-                if self._choice is not None and event.changed:
-                    self._tell(f"{self._choice.section}: {self._choice.title}.", "information")
-                    self._choice = None
-                if self._known is not None:
-                    known, self._known = self._known, None
-                    in_use = event.microphone != self._microphone
-                    self._app.run_worker(self._show_new_devices(known, in_use))
-            case _:
-                pass
+        if self._choice is not None and loaded.changed:
+            self._tell(f"{self._choice.section}: {self._choice.title}.", "information")
+            self._choice = None
+        if self._known is not None:
+            known, self._known = self._known, None
+            in_use = loaded.microphone != self._microphone
+            self._app.run_worker(self._show_new_devices(known, in_use))
 
     def rescan(self) -> None:
         """Find devices that were plugged in since PortAudio began."""

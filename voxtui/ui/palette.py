@@ -114,6 +114,8 @@ class Palette(ModalScreen[Callable[[], object] | None]):
                 best, highlighted = sum(scores), len(self._lines)
             self._lines.append(entry)
         self._list.clear_options()
+        if not self._lines:
+            self._list.add_option(Option("No match", disabled=True))
         self._list.add_options(self._option(i) for i in range(len(self._lines)))
         self._list.highlighted = highlighted
 

@@ -145,6 +145,8 @@ class Status:
         """the step of loading in progress, with its percentage"""
         self._reading = ""
         """how much of a long text the brain has read; empty: it reads none"""
+        self.tokens_per_second: float | None = None
+        """how fast the brain has read the last long text; None: it has read none yet"""
 
     # Loading.
 
@@ -294,6 +296,8 @@ class Status:
     def show_reading(self, reading: Reading) -> None:
         """Show how much of a long text the brain has read."""
         self._reading = "" if reading.ended else describe_reading(reading)
+        if reading.seconds_left:
+            self.tokens_per_second = (reading.total - reading.done) / reading.seconds_left
         self.show_hint()
 
     def _hint(self) -> str:

@@ -21,6 +21,7 @@ from voxtui.dialogue.events import State
 from voxtui.slash_commands import matching
 from voxtui.ui.bars import bar
 from voxtui.ui.field import Field
+from voxtui.ui.pasted import PastedTexts
 
 QUIETEST_DB = -60.0
 
@@ -103,11 +104,13 @@ class TalkBar(Horizontal):
         """the hint tells how far a long text is read, so it is the title of an open field"""
         self.meter = Meter()
         self.field = Field()
+        self.pasted = PastedTexts()
         self._badge = Static(BADGES[State.LOADING], id="badge", markup=False)
         self._hint = Hint(markup=False)
 
     def compose(self) -> ComposeResult:
         yield self._badge
+        yield self.pasted
         yield self._hint
         yield self.field
         yield self.meter
@@ -159,6 +162,11 @@ class TalkBar(Horizontal):
         self.field.write(text)
         self._show_title()
 
+    def paste(self, text: str, room: int, tokens_per_second: float | None) -> None:
+        """Fold `text` beside the field; all pasted texts may have `room` tokens."""
+        self.pasted.add(text, room, tokens_per_second)
+        self.write("")
+
     def correct(self, turn: int, words: str) -> None:
         """Open the text field with the words of `turn`, to be corrected."""
         self._empty_field()
@@ -184,7 +192,17 @@ class TalkBar(Horizontal):
         self.corrected = None
 
     async def edit(self, key: events.Key) -> bool:
-        """Obey an editing key, if the field is open or Up opens it. Return whether it was one."""
+        """Obey an editing key, if the field is open or Up opens it. Return whether it was one.
+
+        With a pasted text, Backspace at the beginning removes it, and Tab opens it.
+        """
+        if self.pasted.waiting and key.key == "backspace" and self.field.at_begin:
+            self.pasted.take_back()
+            self._show_title()
+            return True
+        if self.pasted.waiting and key.key == "tab" and not self.field.value.startswith("/"):
+            self.post_message(PastedTexts.Opened())
+            return True
         if not self.typing:
             if key.key != "up" or not self.field.recall.draft:
                 return False
@@ -200,6 +218,8 @@ class TalkBar(Horizontal):
         if found := matching(self.field.value):
             names = "  ".join(command.usage for command in found)
             title = f"{found[0].usage}: {found[0].about}" if len(found) == 1 else names
+        elif self.pasted.waiting:
+            title = f"{self.pasted.room_used} · Enter sends · Tab opens · Backspace removes"
         elif self.corrected is not None:
             title = "Enter: answer this instead"
         elif not self.field.empty:

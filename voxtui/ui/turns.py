@@ -46,8 +46,8 @@ class Turns:
         self._finished: dict[int, tuple[TurnView, Turn]] = {}
         """the answered turns of the conversation, by number, to be selected"""
         self._selected: int | None = None
-        self._transcript = transcript
-        self._panel = panel
+        self.transcript = transcript
+        self.panel = panel
         self._show_rest = show_rest
         self._lead = PlaybackLead()
         """of the turn in progress"""
@@ -73,13 +73,13 @@ class Turns:
 
     def begin(self, started: TurnStarted) -> None:
         self.number, self.marks = started.turn, started.marks
-        self._panel.begin(started.source == TYPED)
+        self.panel.begin(started.source == TYPED)
         self._began_at = time.monotonic()
         self._first = None
         self.select(None)
         self._lead = PlaybackLead()
         self._replaces = started.replaces
-        self.view = TurnView(self._transcript, started.source, started.turn)
+        self.view = TurnView(self.transcript, started.source, started.turn)
         if started.source != TYPED:
             self.view.show_speaking(0.0)
 
@@ -96,8 +96,8 @@ class Turns:
             if changed is not None and changed in self._finished:
                 self._show_figure(changed)
         if before != number:
-            self._transcript.select(number or 0)
-            self._panel.select(self._finished[number][1] if number is not None else None)
+            self.transcript.select(number or 0)
+            self.panel.select(self._finished[number][1] if number is not None else None)
 
     @property
     def selected(self) -> int | None:
@@ -118,7 +118,7 @@ class Turns:
 
     def _show_figure(self, number: int) -> None:
         view, turn = self._finished[number]
-        text, bad = figure(turn, self._panel.targets, whole=number == self._selected)
+        text, bad = figure(turn, self.panel.targets, whole=number == self._selected)
         view.show_figure(Figure(text, bad) if text else None)
 
     def expect_reply(self) -> None:
@@ -127,7 +127,7 @@ class Turns:
         if self.view:
             self.view.expect_reply()
         self._words_due = time.monotonic() + PANEL_WAITS_SECONDS
-        self._words_first = self._transcript.set_timer(WORDS_FIRST_SECONDS, self.paint_rest)
+        self._words_first = self.transcript.set_timer(WORDS_FIRST_SECONDS, self.paint_rest)
 
     def paint_rest(self) -> None:
         if self._words_first is not None:
@@ -159,7 +159,7 @@ class Turns:
         begins = view.append(text)
         if begins and view.latest and self.marks:
             self._first = (view.latest, self.marks)
-        self._transcript.paint()
+        self.transcript.paint()
 
     def cut(self, turn: int, heard: str) -> None:
         if view := self._view_of(turn):
@@ -174,7 +174,7 @@ class Turns:
             return False
         self._show_spoken()
         view.finish(turn)
-        self._panel.finish(turn)
+        self.panel.finish(turn)
         if turn.reply and (replaced := self._finished.pop(self._replaces or 0, None)):
             if self._selected == self._replaces:
                 self.select(None)
@@ -208,7 +208,7 @@ class Turns:
 
     def _complete(self, marks: Marks) -> None:
         """Add late marks to the newest turn."""
-        self._panel.complete(marks)
+        self.panel.complete(marks)
         if self.number in self._finished:
             view, turn = self._finished[self.number]
             turn = replace(turn, marks={**marks.since_release(), **turn.marks})
@@ -218,7 +218,7 @@ class Turns:
         """Show the marks and the seconds of speech of the turn in progress."""
         now = time.monotonic()
         if self.marks is not None and now >= self._words_due:
-            self._panel.follow(self.marks, now)
+            self.panel.follow(self.marks, now)
         if listening and self.view is not None:
             self.view.show_speaking(self.spoken_seconds)
         self._light(now)

@@ -23,7 +23,7 @@ from voxtui.brains.embedded.chat_reply import ChatReply
 from voxtui.brains.embedded.recogniser import Heard, joined
 from voxtui.brains.prompting import EXAMPLES, examples
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import Manner, PastTurn
+from voxtui.dialogue.interfaces import Manner, PastTurn, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.errors import ForeignSpeech, ModelError
@@ -40,7 +40,7 @@ class Scripted:
     chat: ScriptedChat
 
     def answers(self, said: Utterance | str, marks: Marks | None = None) -> str:
-        items = self.brain.reply((), said, marks or Marks(), Flag())
+        items = self.brain.reply(TurnRequest((), said, marks or Marks(), Flag()))
         return "".join(item.text for item in items if isinstance(item, Token | UserTranscript))
 
 
@@ -228,7 +228,7 @@ def test_a_pause_right_after_a_pass_is_answered(brain: Scripted) -> None:
 
     brain.chat.before = before
     recording = Recording()
-    brain.brain.listen((), recording, Flag())
+    brain.brain.listen(TurnRequest(), recording)
     for frame in frames("x" * 20):
         recording.append(frame, True)
     brain.brain.wake()  # one pass covers all of it
@@ -250,7 +250,7 @@ def test_each_pass_tells_the_words_so_far_and_how_many_the_one_before_shares(
     def on_words(text: str, settled: int) -> None:
         told.put((text, settled, threading.current_thread().name))
 
-    brain.brain.listen((), recording, Flag(), on_words=on_words)
+    brain.brain.listen(TurnRequest(), recording, on_words=on_words)
     heard: list[tuple[str, int, str]] = []
     for _ in range(3):
         for frame in frames("x" * 20):
@@ -268,7 +268,11 @@ def test_each_pass_tells_the_words_so_far_and_how_many_the_one_before_shares(
 def test_a_discarded_utterance_tells_no_more_words(brain: Scripted) -> None:
     cancelled, told = Flag(), list[str]()
     recording = Recording()
-    brain.brain.listen((), recording, cancelled, on_words=lambda text, settled: told.append(text))
+    brain.brain.listen(
+        TurnRequest(cancelled=cancelled),
+        recording,
+        on_words=lambda text, settled: told.append(text),
+    )
     brain.recogniser.before = cancelled.set
     for frame in frames("x" * 20):
         recording.append(frame, True)
@@ -291,7 +295,7 @@ def test_speech_in_another_language_is_refused_and_never_reaches_the_chat_model(
     recording = Recording()
     brain.recogniser.script = [FOREIGN, FOREIGN]
     before = len(brain.chat.prompts)
-    brain.brain.listen((), recording, Flag(), on_words=lambda text, settled: told.append(text))
+    brain.brain.listen(TurnRequest(), recording, on_words=lambda text, settled: told.append(text))
     for frame in frames("x" * 20):
         recording.append(frame, True)
     brain.brain.wake()
@@ -350,7 +354,7 @@ def test_work_in_progress_at_the_release_counts_as_speculative(brain: Scripted) 
     assert working.wait(SECONDS)
     released = time.monotonic()
     marks.mark(Mark.RELEASED, released)
-    for item in brain.brain.reply((), said, marks, Flag()):
+    for item in brain.brain.reply(TurnRequest((), said, marks)):
         if isinstance(item, UserTranscript):
             go_on.set()
     assert marks.speculative_s >= released - began[0]
@@ -361,7 +365,7 @@ def test_a_cancelled_reply_is_not_computed_further(brain: Scripted) -> None:
     brain.chat.texts = ("so ",) * 100_000
     brain.chat.between = computed.append
     tokens = 0
-    for item in brain.brain.reply((), "Why?", Marks(), cancelled):
+    for item in brain.brain.reply(TurnRequest((), "Why?", Marks(), cancelled)):
         if isinstance(item, Token):
             tokens += 1
             cancelled.set()
@@ -400,7 +404,7 @@ def test_a_draft_stops_when_a_skill_answers(brain: Scripted) -> None:
 
     brain.chat.between = between
     said = spoken(brain, pattern="x" * 20 + "..")
-    reply = brain.brain.reply((), said, Marks(), Flag())
+    reply = brain.brain.reply(TurnRequest((), said))
     assert isinstance(next(reply), UserTranscript)
     assert drafting.wait(SECONDS)
     reply.close()
@@ -426,7 +430,7 @@ def test_a_manner_replaces_the_instruction_and_its_examples_and_limits_the_reply
     brain.chat.prompts.clear()
     past = (PastTurn("A note.", None, ()), PastTurn("", None, (Token("Noted."),)))
     manner = Manner("Be a pirate.", max_new_tokens=1)
-    items = list(brain.brain.reply(past, "Hello.", Marks(), Flag(), manner))
+    items = list(brain.brain.reply(TurnRequest(past, "Hello.", options=manner)))
     assert len([item for item in items if isinstance(item, Token)]) == 1
     (prompt,) = set(brain.chat.prompts)
     assert prompt == chatml("Be a pirate.", [("A note.", "Noted.")], "Hello.") + ASK
@@ -438,24 +442,8 @@ def past_turns(*texts: str) -> tuple[PastTurn, ...]:
 
 def asked(brain: EmbeddedBrain, chat: ScriptedChat, past: Sequence[PastTurn], words: str) -> str:
     """Return the prompt for a reply to `words`."""
-    list(brain.reply(past, words, Marks(), Flag()))
+    list(brain.reply(TurnRequest(past, words)))
     return chat.prompts[-1]
-
-
-def test_a_question_about_food_ends_with_the_allergies_that_the_user_told(brain: Scripted) -> None:
-    past = past_turns("Hi. My aunt Rosa is allergic to eggs.", "Who wrote Faust?")
-    question = "Can I bake her an omelette?"
-    prompt = asked(brain.brain, brain.chat, past, question)
-    assert prompt.endswith(f"{question}\n(Remember: My aunt Rosa is allergic to eggs.){ASK}")
-    # It stays with the question, so the model goes on where it was.
-    later = (*past, PastTurn(question, question, (Token("No."),)))
-    assert asked(brain.brain, brain.chat, later, "Why is that?").startswith(
-        f"{prompt}No.<|im_end|>"
-    )
-    for other in ("Who wrote Faust?", "Is Rosa older than I am?"):
-        assert asked(brain.brain, brain.chat, past, other).endswith(f"{other}{ASK}")
-    nobody = past_turns("My aunt Rosa likes eggs.", "Is somebody allergic to eggs?")
-    assert asked(brain.brain, brain.chat, nobody, question).endswith(f"{question}{ASK}")
 
 
 def test_each_reply_of_a_model_that_would_think_first_opens_with_no_thoughts(
@@ -483,19 +471,19 @@ def test_the_line_with_the_time_is_read_before_the_first_word_and_stays(brain: S
     date, minute = "(It is Sunday, 22 November 2026, 12:04.)", "(12:05)"
     prompts, manner = brain.chat.prompts, Manner(clock=date)
     prompts.clear()
-    brain.brain.listen((), Recording(), Flag(), manner)
+    brain.brain.listen(TurnRequest(options=manner), Recording())
     until(lambda: bool(prompts))
     verdicts = [(frame, bool(frame.samples.any())) for frame in frames("x" * 20)]
     said = speak(brain.brain, verdicts, manner=manner).utterance()
     assert said is not None
-    items = list(brain.brain.reply((), said, Marks(), Flag(), manner))
+    items = list(brain.brain.reply(TurnRequest((), said, options=manner)))
     assert prompts[0].endswith(f"{USER}{date}\n")
     assert all(later.startswith(prompts[0]) for later in prompts)
     assert prompts[-1].endswith(f"{USER}{date}\nhello there{ASK}")
     reply = tuple(item for item in items if isinstance(item, Token))
     past = (PastTurn(said, "hello there", reply, clock=date),)
     answered = prompts[-1] + "".join(token.text for token in reply)
-    assert list(brain.brain.reply(past, "Why?", Marks(), Flag(), Manner(clock=minute)))
+    assert list(brain.brain.reply(TurnRequest(past, "Why?", options=Manner(clock=minute))))
     assert prompts[-1].startswith(answered.rstrip())
     assert prompts[-1].endswith(f"{USER}{minute}\nWhy?{ASK}")
 
@@ -510,7 +498,7 @@ class Typing:
         brain.chat.before = self._prompts.put
 
     def type(self, text: str) -> None:
-        self.brain.brain.read_ahead((), text, self.cancelled)
+        self.brain.brain.read_ahead(TurnRequest((), text, cancelled=self.cancelled))
 
     def worked_on(self) -> str:
         """Return the user's part of the next prompt."""
@@ -610,7 +598,7 @@ def test_the_key_takes_the_chat_model_from_a_text(typing: Typing) -> None:
     """What was typed stays in the field, but only speech is worked on."""
     typing.type("What is it")
     assert typing.worked_on() == "What is"
-    typing.brain.brain.listen((), Recording(), Flag())
+    typing.brain.brain.listen(TurnRequest(), Recording())
     assert typing.worked_on() == ""
     assert typing.nothing_more()
 
@@ -678,7 +666,7 @@ def test_the_engine_does_not_wait_while_the_utterance_is_copied(brain: Scripted)
             return super().utterance(extent)
 
     recording = Slow()
-    brain.brain.listen((), recording, Flag())
+    brain.brain.listen(TurnRequest(), recording)
     for frame in frames("x" * 20):
         recording.append(frame, True)
         brain.brain.wake()

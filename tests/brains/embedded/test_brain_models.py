@@ -26,7 +26,7 @@ from voxtui.brains.embedded.chat import ASK, Llama, chatml
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.brains.prompting import examples
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, PastTurn
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, PastTurn, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError
@@ -92,7 +92,7 @@ def reply(
 ) -> tuple[str | None, str]:
     """(heard, reply)"""
     heard, tokens = None, list[str]()
-    for item in brain.reply(past, said, marks or Marks(), cancelled or Flag(), manner):
+    for item in brain.reply(TurnRequest(past, said, marks or Marks(), cancelled or Flag(), manner)):
         if isinstance(item, UserTranscript):
             heard = item.text
         else:
@@ -115,7 +115,11 @@ def test_the_words_so_far_become_the_final_words(
 ) -> None:
     told: SimpleQueue[tuple[str, int]] = SimpleQueue()
     recording = Recording()
-    brain.listen((), recording, Flag(), on_words=lambda text, settled: told.put((text, settled)))
+    brain.listen(
+        TurnRequest(),
+        recording,
+        on_words=lambda text, settled: told.put((text, settled)),
+    )
     captions = list[tuple[str, int]]()
     for number, (frame, speech) in enumerate(questions[0].verdicts()):
         due = speech and number % 16 == 15  # a quiet frame makes a pass due at once
@@ -156,7 +160,7 @@ def test_typing_changes_neither_prompt_nor_reply(
     question = "Why is the sky blue at noon?"
     for text in ("Why i", "Why is teh s", "Why is the s", "Why is the sky blue at n", question):
         count = len(chat.prompts)
-        brain.read_ahead((), text, Flag())  # interrupts the work on the text before
+        brain.read_ahead(TurnRequest((), text))  # interrupts the work on the text before
         until(lambda count=count: len(chat.prompts) > count)
     until(lambda: chat.prompts[-1].endswith(question + ASK))
     marks = Marks()
@@ -173,7 +177,7 @@ def test_work_before_the_release_is_kept_and_counted(
     said = follow(brain, recogniser, questions[0])
     marks = Marks()
     marks.mark(Mark.RELEASED)
-    for item in brain.reply((), said, marks, Flag()):
+    for item in brain.reply(TurnRequest((), said, marks)):
         if isinstance(item, UserTranscript):
             assert item.text
     assert marks.speculative_s > 0
@@ -182,7 +186,7 @@ def test_work_before_the_release_is_kept_and_counted(
 def test_cancelling_ends_the_reply_and_the_next_one_works(brain: EmbeddedBrain) -> None:
     cancelled = Flag()
     tokens = 0
-    for item in brain.reply((), "Tell me a long story.", Marks(), cancelled):
+    for item in brain.reply(TurnRequest((), "Tell me a long story.", Marks(), cancelled)):
         if isinstance(item, Token):
             tokens += 1
             cancelled.set()
@@ -191,7 +195,7 @@ def test_cancelling_ends_the_reply_and_the_next_one_works(brain: EmbeddedBrain) 
 
 
 def test_the_reply_ends_at_max_new_tokens(brain: EmbeddedBrain) -> None:
-    items = list(brain.reply((), "Count from one to one hundred.", Marks(), Flag()))
+    items = list(brain.reply(TurnRequest((), "Count from one to one hundred.")))
     assert len([i for i in items if isinstance(i, Token)]) <= 24
 
 
@@ -247,7 +251,7 @@ def test_a_chat_process_killed_during_a_reply_fails_one_turn(
     brain: EmbeddedBrain, chat: NotingLlama
 ) -> None:
     with pytest.raises(ModelError, match="ended unexpectedly"):
-        for item in brain.reply((), "Tell me a long story.", Marks(), Flag()):
+        for item in brain.reply(TurnRequest((), "Tell me a long story.")):
             if isinstance(item, Token):
                 assert chat.pid is not None
                 os.kill(chat.pid, signal.SIGKILL)
@@ -278,7 +282,7 @@ def test_a_prompt_that_is_too_long_fails_the_turn_and_not_the_brain(brain: Embed
 def test_replies_keep_to_their_length(least: int, most: int) -> None:
     brain = warm("smollm2-135m", min_new_tokens=least, max_new_tokens=most, temperature=0.0)
     try:
-        tokens = [i for i in brain.reply((), "Say yes.", Marks(), Flag()) if isinstance(i, Token)]
+        tokens = [i for i in brain.reply(TurnRequest((), "Say yes.")) if isinstance(i, Token)]
         assert least <= len(tokens) <= most
     finally:
         brain.close()

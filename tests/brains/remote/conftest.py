@@ -14,6 +14,7 @@ from tests.fakes import Flag
 from tests.openai_server import FakeServer, serving
 from voxtui.brains.remote.brain import RemoteBrain
 from voxtui.dialogue.data import Token, Utterance
+from voxtui.dialogue.interfaces import TurnRequest
 from voxtui.dialogue.marks import Marks
 from voxtui.errors import RemoteError
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
@@ -66,7 +67,7 @@ def utterance(seconds: float = 0.5) -> Utterance:
 
 
 def replied(brain: RemoteBrain, said: Utterance | str = "hello", past=(), marks=None) -> str:
-    items = list(brain.reply(past, said, marks or Marks(), Flag()))
+    items = list(brain.reply(TurnRequest(past, said, marks or Marks(), Flag())))
     return "".join(item.text for item in items if isinstance(item, Token))
 
 

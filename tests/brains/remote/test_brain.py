@@ -19,7 +19,7 @@ from voxtui.brains.remote import connection as wire
 from voxtui.brains.remote import endpoint
 from voxtui.brains.remote.brain import RemoteBrain
 from voxtui.dialogue.data import Token, UserTranscript
-from voxtui.dialogue.interfaces import Manner, PastTurn
+from voxtui.dialogue.interfaces import Manner, PastTurn, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import RemoteError
@@ -40,7 +40,7 @@ def test_each_token_is_yielded_before_the_server_sends_the_next(server, make):
         exchange.end()
 
     server.answers["chat/completions"] = answer
-    for item in make().reply((), "hello", Marks(), Flag()):
+    for item in make().reply(TurnRequest((), "hello")):
         if isinstance(item, Token):
             assert item.id is None
             taken.put(item.text)
@@ -78,7 +78,7 @@ def test_control_characters_are_removed_from_replies_and_transcripts(server, mak
     server.answers["chat/completions"] = says("\x1b]0;title\x07Two\n\t", "lines\x9b2J\r.")
     assert replied(make()) == "]0;titleTwo\n\tlines2J."
     server.answers["audio/transcriptions"] = returns({"text": "so \x1b[31mit\x00 is"})
-    heard, *_ = make(transcription_model="w").reply((), utterance(), Marks(), Flag())
+    heard, *_ = make(transcription_model="w").reply(TurnRequest((), utterance()))
     assert heard == UserTranscript("so [31mit is")
 
 
@@ -133,7 +133,7 @@ def test_a_broken_stream_is_an_error_after_its_text(server, make, chunks, text, 
     server.answers["chat/completions"] = sends(*chunks)
     brain, came = make(), ""
     with pytest.raises(RemoteError, match=sentence):
-        for item in brain.reply((), "hello", Marks(), Flag()):
+        for item in brain.reply(TurnRequest((), "hello")):
             came += item.text if isinstance(item, Token) else ""
     assert came == text
     server.answers["chat/completions"] = says("Well again.")
@@ -250,15 +250,15 @@ def test_the_time_is_text_before_the_words_or_the_sound(server, make):
         PastTurn("Good morning.", None, (Token("Hello."),), clock=morning),
         PastTurn(utterance(), None, (Token("Yes."),), clock="(8:05)"),
     )
-    list(make().reply(past, utterance(), Marks(), Flag(), now))
+    list(make().reply(TurnRequest(past, utterance(), options=now)))
     first, _, second, _, third = (m["content"] for m in server.chats()[-1].json["messages"])
     assert first == f"Be kind.\n\n{morning}\nGood morning."
     assert [part.get("text", part["type"]) for part in second] == ["(8:05)", "input_audio"]
     assert [part.get("text", part["type"]) for part in third] == ["(8:06)", "input_audio"]
-    list(make().reply((), utterance(), Marks(), Flag(), now))
+    list(make().reply(TurnRequest((), utterance(), options=now)))
     (message,) = server.chats()[-1].json["messages"]
     assert message["content"][0]["text"] == "Be kind.\n\n(8:06)"
-    list(make().reply((), "Why?", Marks(), Flag(), now))
+    list(make().reply(TurnRequest((), "Why?", options=now)))
     assert content(server, 0) == "Be kind.\n\n(8:06)\nWhy?"
 
 
@@ -269,7 +269,7 @@ def sounds_sent(request: Any) -> list[bool]:
 
 def test_a_manner_replaces_the_instruction_and_limits_the_reply(server, make):
     past = (PastTurn("", None, (Token("Hello."),)), PastTurn("A note.", None, ()))
-    list(make().reply(past, "Who?", Marks(), Flag(), Manner("Be a pirate.", max_new_tokens=3)))
+    list(make().reply(TurnRequest(past, "Who?", options=Manner("Be a pirate.", max_new_tokens=3))))
     sent = server.chats()[-1].json
     assert sent["max_tokens"] == 3
     assert [(m["role"], m["content"]) for m in sent["messages"]] == [
@@ -413,7 +413,7 @@ def test_a_transcription_model_transcribes_before_the_chat_model_answers(server,
     marks = Marks()
     marks.mark(Mark.RELEASED)
     past = (PastTurn(utterance(), None, (Token("Yes."),)),)
-    items = list(brain.reply(past, utterance(), marks, Flag()))
+    items = list(brain.reply(TurnRequest(past, utterance(), marks)))
     assert items[0] == UserTranscript("what was said")
     assert "".join(item.text for item in items[1:]) == "It is noon."
     written = server.requests[-2]
@@ -442,7 +442,7 @@ def test_the_language_of_the_conversation_goes_with_the_sound(server):
 def test_the_two_models_may_be_on_two_servers(server, make):
     with serving() as other:
         brain = warm(make(transcription_model="whisper", transcription_url=other.url))
-        brain.listen((), Recording(), Flag())
+        brain.listen(TurnRequest(), Recording())
         assert make.notices == [f"whisper is not listed: {other.host} has a-model."]
         assert replied(brain, utterance()) == "It is noon."
         assert written(brain) == "what was said"
@@ -465,7 +465,7 @@ def test_typed_text_is_not_transcribed(server, make):
 
 def test_an_empty_transcript_gets_no_reply(server, make):
     server.answers["audio/transcriptions"] = returns({"text": " \n"})
-    assert list(make(transcription_model="w").reply((), utterance(), Marks(), Flag())) == []
+    assert list(make(transcription_model="w").reply(TurnRequest((), utterance()))) == []
     assert server.chats() == []
 
 
@@ -480,7 +480,7 @@ def test_a_transcript_is_one_line(server, make):
     """whisper.cpp's server writes a line per segment."""
     server.answers["audio/transcriptions"] = returns({"text": " It was\n late,\n and dark.\n"})
     brain = make(transcription_model="w")
-    heard, *_ = brain.reply((), utterance(), Marks(), Flag())
+    heard, *_ = brain.reply(TurnRequest((), utterance()))
     assert heard == UserTranscript("It was late, and dark.")
     assert written(brain) == "It was late, and dark."
 

@@ -17,6 +17,7 @@ from tests.openai_server import CERTIFICATE, event, returns, says, sends, servin
 from voxtui.brains.remote import connection as wire
 from voxtui.brains.remote import endpoint
 from voxtui.dialogue.data import Token
+from voxtui.dialogue.interfaces import TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import RemoteError
@@ -27,7 +28,7 @@ from voxtui.errors import RemoteError
 def test_a_conversation_uses_one_connection_opened_at_the_start(server, make):
     brain = warm(make())
     for _ in range(3):
-        brain.listen((), Recording(), Flag())
+        brain.listen(TurnRequest(), Recording())
         assert replied(brain, utterance()) == "It is noon."
     assert server.connections == 1
 
@@ -44,7 +45,7 @@ def test_frames_keep_the_connection_warm_while_the_key_is_held(server, make, mon
 
 def test_nothing_of_the_utterance_is_sent_before_the_release(server, make):
     brain = warm(make())
-    brain.listen((), Recording(), Flag())
+    brain.listen(TurnRequest(), Recording())
     brain.wake()
     brain.close()
     assert {request.path for request in server.requests} == {"/v1/models"}
@@ -86,7 +87,7 @@ def test_cancelling_a_turn_closes_the_connection_and_the_next_turn_works(server,
     cancelled, came = Flag(), []
 
     def take():
-        for item in brain.reply((), utterance(), Marks(), cancelled):
+        for item in brain.reply(TurnRequest((), utterance(), Marks(), cancelled)):
             came.append(item)
             stuck.set()
 
@@ -113,7 +114,7 @@ def test_a_turn_can_be_cancelled_while_connecting(make):
         brain = make(url=f"http://127.0.0.1:{full.getsockname()[1]}/v1")
         cancelled = Flag()
         threading.Timer(0.1, cancelled.set).start()
-        assert list(brain.reply((), utterance(), Marks(), cancelled)) == []
+        assert list(brain.reply(TurnRequest((), utterance(), Marks(), cancelled))) == []
 
 
 def test_a_request_abandoned_while_connecting_is_not_sent():
@@ -148,7 +149,7 @@ def test_a_slow_warm_up_request_delays_a_turn_by_a_limited_time(server, make, mo
     monkeypatch.setattr(endpoint, "BUSY_SECONDS", 0.1)
     brain = warm(make())
     server.answers["models"] = lambda exchange: exchange.until_hung_up()
-    brain.listen((), Recording(), Flag())
+    brain.listen(TurnRequest(), Recording())
     assert replied(brain) == "It is noon."
     assert server.hung_up.wait(SECONDS)
 
@@ -166,7 +167,7 @@ def test_the_network_share_is_part_of_the_time_to_first_token(server, make):
     server.answers["chat/completions"] = answer
     marks = Marks()
     marks.mark(Mark.RELEASED)
-    for item in warm(make()).reply((), utterance(), marks, Flag()):
+    for item in warm(make()).reply(TurnRequest((), utterance(), marks)):
         if isinstance(item, Token):
             marks.mark(Mark.FIRST_TOKEN)
     reached = marks.since_release()
@@ -409,7 +410,7 @@ def test_a_turn_over_tls_with_an_own_certificate_can_be_cancelled(make, monkeypa
 
         server.answers["chat/completions"] = answer
         cancelled = Flag()
-        for _ in brain.reply((), utterance(), Marks(), cancelled):
+        for _ in brain.reply(TurnRequest((), utterance(), Marks(), cancelled)):
             cancelled.set()
         assert server.hung_up.wait(SECONDS)
         server.answers["chat/completions"] = says("Again.")
@@ -453,5 +454,5 @@ def test_the_proxy_of_the_environment_is_used_for_other_hosts(server, make, monk
 def test_an_unusable_proxy_is_an_error(make, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     brain = make(url="http://far.example/v1")
-    brain.listen((), Recording(), Flag())
+    brain.listen(TurnRequest(), Recording())
     assert "cannot use the proxy of the environment" in str(refused(brain))

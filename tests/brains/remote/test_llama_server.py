@@ -12,7 +12,7 @@ import pytest
 from tests.fakes import Flag
 from voxtui.brains.remote.brain import RemoteBrain
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.interfaces import PastTurn, TurnRequest
 from voxtui.dialogue.marks import Marks
 from voxtui.errors import RemoteError
 from voxtui.models.installed import model_file
@@ -68,7 +68,7 @@ def brain(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteBrain
 
 
 def replied(brain: RemoteBrain, said: str, *past: PastTurn) -> list[Token]:
-    heard, *tokens = brain.reply(past, said, Marks(), Flag())
+    heard, *tokens = brain.reply(TurnRequest(past, said))
     assert heard == UserTranscript(said)
     return tokens
 
@@ -83,7 +83,7 @@ def test_it_answers_in_tokens_and_uses_the_earlier_turns(brain: RemoteBrain) -> 
 def test_after_an_interruption_the_next_answer_is_the_same_as_without(brain: RemoteBrain) -> None:
     whole = replied(brain, "Count from one to ten.")
     cancelled = Flag()
-    for _ in brain.reply((), "Tell me a very long story.", Marks(), cancelled):
+    for _ in brain.reply(TurnRequest((), "Tell me a very long story.", Marks(), cancelled)):
         cancelled.set()
     assert replied(brain, "Count from one to ten.") == whole
 
@@ -93,6 +93,6 @@ def test_a_model_that_accepts_no_audio_is_named(brain: RemoteBrain, address: str
     hearing.warm_up(lambda step, fraction: None)
     said = Utterance(np.zeros(16_000, np.float32), ((0.0, 1.0),), 0.0)
     with pytest.raises(RemoteError, match="does not accept audio") as caught:
-        list(hearing.reply((), said, Marks(), Flag()))
+        list(hearing.reply(TurnRequest((), said)))
     assert "transcription_model" in caught.value.hint
     hearing.close()

@@ -56,7 +56,7 @@ from voxtui.dialogue.data import (
     Utterance,
 )
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Manner, Past, PastTurn, placeholder
+from voxtui.dialogue.interfaces import Manner, Past, PastTurn, TurnRequest, placeholder
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError, ModelLost
@@ -196,7 +196,7 @@ def test_three_turns_equal_generate_and_compute_only_the_new_part(
     past: tuple[PastTurn, ...] = ()
     for seed, said in enumerate((utterance(2.0, 1), "and typed", utterance(3.0, 2))):
         now = Manner(clock=f"(12:0{seed})")
-        brain.listen(past, Recording(), Flag(), now)
+        brain.listen(TurnRequest(past, cancelled=Flag(), options=now), Recording())
         computed(brain)
         before = brain.generator.calls.prefilled
         reply = answered(brain, past, said, manner=now)
@@ -304,7 +304,7 @@ def speculations(brain: VoxtralBrain, verdicts: Iterable[bool], took: float) -> 
     begun, recording = list[int](), Recording()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(brain, "took", took)
-        brain.listen((), recording, cancelled := Flag())
+        brain.listen(TurnRequest(cancelled=(cancelled := Flag())), recording)
         before = brain.newest
         samples = np.zeros(FRAME_SAMPLES, np.float32)
         for number, speech in enumerate(verdicts, 1):
@@ -358,7 +358,7 @@ def test_the_history_is_in_the_cache_before_the_user_has_spoken(
 ) -> None:
     one, two = utterance(1.0, 21), utterance(1.0, 22)
     past = (PastTurn("in words", None, answered(brain, (), one)),)
-    brain.listen(past, Recording(), Flag())
+    brain.listen(TurnRequest(past), Recording())
     computed(brain)
     before = brain.generator.calls.prefilled
     reply = answered(brain, past, two)
@@ -515,7 +515,7 @@ def test_cancelling_ends_the_reply_and_the_next_one_works(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
     cancelled = Flag()
-    items = brain.reply((), utterance(2.0, 9), Marks(), cancelled)
+    items = brain.reply(TurnRequest((), utterance(2.0, 9), Marks(), cancelled))
     assert isinstance(next(items), Token)
     cancelled.set()
     assert len(list(items)) <= 1
@@ -524,7 +524,7 @@ def test_cancelling_ends_the_reply_and_the_next_one_works(
 
 
 def test_typed_words_are_yielded_as_the_transcript(brain: VoxtralBrain) -> None:
-    first = next(iter(brain.reply((), "hello", Marks(), Flag())))
+    first = next(iter(brain.reply(TurnRequest((), "hello"))))
     assert first == UserTranscript("hello")
 
 

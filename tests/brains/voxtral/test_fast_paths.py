@@ -34,6 +34,7 @@ from voxtui.brains.voxtral.verdict import (
     read_verdict,
     write_verdict,
 )
+from voxtui.dialogue.interfaces import TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError
@@ -198,7 +199,7 @@ def brain(tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Voxtr
 
 def test_a_switch_happens_between_two_turns(brain: VoxtralBrain) -> None:
     said, marks = utterance(1.0), Marks()
-    turn = brain.reply((), said, marks, Flag())
+    turn = brain.reply(TurnRequest((), said, marks))
     plain = [next(turn)]
     assert not brain.paths.switch("captured")
     plain += turn
@@ -207,7 +208,7 @@ def test_a_switch_happens_between_two_turns(brain: VoxtralBrain) -> None:
     assert brain.paths.busy
     marks.mark(Mark.LAST_SOUND)
     cancelled = Flag()
-    brain.listen((), Recording(), cancelled)
+    brain.listen(TurnRequest(cancelled=cancelled), Recording())
     assert not brain.paths.switch("captured")
     cancelled.set()
     assert brain.paths.switch("captured")
@@ -225,7 +226,7 @@ def test_a_key_press_ends_a_capture_at_once(
     class Pressed(TapeRecorder):
         def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
             if len(self.tapes) == 4:
-                brain.listen((), Recording(), cancelled)
+                brain.listen(TurnRequest(cancelled=cancelled), Recording())
             return super().__call__(work)
 
     plain = brain.generator
@@ -248,7 +249,7 @@ def test_another_fast_path_is_captured_only_once_the_graphs_of_the_first_are_gon
         def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
             left.append(first())
             if len(self.tapes) == 4:
-                brain.listen((), Recording(), cancelled)
+                brain.listen(TurnRequest(cancelled=cancelled), Recording())
             return super().__call__(work)
 
     monkeypatch.setattr(graphs, "CudaRecorder", Pressed)

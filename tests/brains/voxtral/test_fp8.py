@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.fakes import Flag
 from voxtui.brains.voxtral import accuracy
 from voxtui.brains.voxtral import fp8 as quantized
 from voxtui.brains.voxtral.brain import VoxtralBrain
@@ -20,8 +19,7 @@ from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.fp8 import Fp8Weight
 from voxtui.brains.voxtral.weights import load
 from voxtui.dialogue.data import Token, Utterance
-from voxtui.dialogue.interfaces import PastTurn
-from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.interfaces import PastTurn, TurnRequest
 from voxtui.errors import ModelError
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, VoxtralBrainConfig
 
@@ -99,7 +97,7 @@ def said(seed: int) -> Utterance:
 
 
 def answered(brain: VoxtralBrain, past: tuple[PastTurn, ...], words: Utterance) -> list[Token]:
-    return [t for t in brain.reply(past, words, Marks(), Flag()) if isinstance(t, Token)]
+    return [t for t in brain.reply(TurnRequest(past, words)) if isinstance(t, Token)]
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import torch
 from tests.brains.voxtral.taped import FakeCuda, TapeRecorder
 from tests.brains.voxtral.tiny_voxtral import model
 from tests.brains.voxtral.turns import Oracle, answered, computed, ids, instruction, made, utterance
-from tests.fakes import Flag
 from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import fast_paths, graphs
 from voxtui.brains.voxtral import model as model_room
@@ -23,7 +22,7 @@ from voxtui.brains.voxtral.prompt import PAD
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.verdict import FastPath
 from voxtui.brains.voxtral.weights import parts
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.interfaces import PastTurn, TurnRequest
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError, ModelLost
 from voxtui.settings.schema import Config
@@ -78,7 +77,7 @@ def test_after_the_release_a_turn_is_four_launches_and_one_for_each_further_toke
 ) -> None:
     """The clip, the prompt, the first token, and with each token the next."""
     brain, recorder = taped
-    brain.listen((), Recording(), Flag())
+    brain.listen(TurnRequest(), Recording())
     computed(brain)
     before = replays(recorder)
     tokens = ids(answered(brain, (), utterance(2.0, 5)))

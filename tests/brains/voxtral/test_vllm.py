@@ -36,7 +36,7 @@ from voxtui.brains.remote.brain import RemoteBrain
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.prompt import EOS, without_trailing_zeros
 from voxtui.dialogue.data import SAMPLE_RATE, Token, Utterance
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.interfaces import PastTurn, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.errors import strip_control_characters
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
@@ -293,7 +293,7 @@ def remote(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteBr
 def spoken(remote: RemoteBrain, said: Utterance, *past: PastTurn) -> tuple[list[str], Marks]:
     marks = Marks()
     marks.mark(Mark.RELEASED)
-    items = list(remote.reply(past, said, marks, Flag()))
+    items = list(remote.reply(TurnRequest(past, said, marks)))
     return [item.text for item in items if isinstance(item, Token)], marks
 
 
@@ -324,7 +324,7 @@ def test_a_remote_turn_that_is_cancelled_ends_on_the_server_too(
 ) -> None:
     cancelled = Flag()
     with connected(server, 3000) as talkative:
-        for _ in talkative.reply((), utterance(1.0), Marks(), cancelled):
+        for _ in talkative.reply(TurnRequest((), utterance(1.0), Marks(), cancelled)):
             cancelled.set()
         assert server.idle()
     assert spoken(remote, utterance(1.0))[0]

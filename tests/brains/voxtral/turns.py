@@ -26,7 +26,7 @@ from voxtui.brains.voxtral.prompt import (
 from voxtui.brains.voxtral.verdict import FastPath
 from voxtui.brains.voxtral.work import ModelWork
 from voxtui.dialogue.data import SAMPLE_RATE, Token, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, TurnRequest
 from voxtui.dialogue.marks import Marks
 from voxtui.settings.schema import Config, GenerationConfig
 
@@ -128,7 +128,7 @@ def answered(
     marks: Marks | None = None,
     manner: Manner = AS_CONFIGURED,
 ) -> tuple[Token, ...]:
-    items = brain.reply(past, said, marks or Marks(), Flag(), manner)
+    items = brain.reply(TurnRequest(past, said, marks or Marks(), Flag(), manner))
     return tuple(item for item in items if isinstance(item, Token))
 
 

@@ -21,6 +21,7 @@ from voxtui.ui.terminal.keyboard import (
     KeyParser,
     KeyUp,
     Output,
+    Paste,
 )
 
 
@@ -178,12 +179,29 @@ def test_a_paste_without_its_end_is_over_after_a_silence(monkeypatch, size) -> N
     assert [told(message) for message in parser.feed("\x11")] == [("key", "ctrl+q")]
 
 
-def test_a_paste_without_its_end_is_over_at_its_largest_size(monkeypatch) -> None:
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_of_a_huge_paste_the_beginning_is_kept_and_keys_follow_it(monkeypatch, size) -> None:
     monkeypatch.setattr("voxtui.ui.terminal.keyboard.LONGEST_PASTE", 10_000)
+    data = f"\x1b[200~{'x' * 6000}\n{'y' * 6000}\x1b[201~\x11"
     parser = KeyParser()
-    for piece in ("\x1b[200~", *["x" * 4096] * 3):
-        list(parser.feed(piece))
-    assert told(list(parser.feed("\x11"))[-1]) == ("key", "ctrl+q")
+    messages = [m for i in range(0, len(data), size) for m in parser.feed(data[i : i + size])]
+    pasted = messages[0]
+    assert isinstance(pasted, Paste) and pasted.characters == 12_001
+    assert pasted.text == f"{'x' * 6000}\n{'y' * 3999}"
+    assert [told(message) for message in messages[1:]] == [("key", "ctrl+q")]
+
+
+@pytest.mark.parametrize("size", [3, 5, 6, 100])
+def test_two_pastes_and_the_keys_between_them_stay_apart(size) -> None:
+    data = "a\x1b[200~one\x1b[201~b\x1b[200~\x1b[201~\x1b[200~two\x1b[\x1b[201~\x1b[32;1:3u"
+    assert parse(*(data[i : i + size] for i in range(0, len(data), size))) == [
+        ("key", "a"),
+        ("paste", "one"),
+        ("key", "b"),
+        ("paste", ""),
+        ("paste", "two\x1b["),
+        ("up", "space"),
+    ]
 
 
 def test_textual_is_pinned_to_the_version_whose_private_parts_are_used() -> None:

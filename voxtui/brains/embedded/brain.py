@@ -28,11 +28,10 @@ from voxtui.brains.prompting import (
     examples,
     instruction,
     until_repeated,
-    with_reminder,
 )
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ForeignSpeech, ModelError, strip_control_characters
@@ -170,47 +169,31 @@ class EmbeddedBrain:
             raise
 
     def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        self._request(self._prompt(past, "", manner), 0, cancelled)
-        self._live.follow(LiveUtterance(past, recording, cancelled, manner, on_words))
+        self._request(self._prompt(request.past, "", request.options), 0, request.cancelled)
+        self._live.follow(
+            LiveUtterance(request.past, recording, request.cancelled, request.options, on_words)
+        )
 
     def wake(self) -> None:
         self._live.wake()
 
-    def read(
-        self,
-        past: Past,
-        progress: Callable[[int, int], object],
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None:
+    def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         self._progress = progress
-        self._request(self._prompt(past, "", manner), 0, cancelled)
+        self._request(self._prompt(request.past, "", request.options), 0, request.cancelled)
 
-    def read_ahead(
-        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
-    ) -> None:
+    def read_ahead(self, request: TurnRequest) -> None:
+        past, text, options = request.past, str(request.user_input), request.options
         # The last word may still grow.
-        settled = self._prompt(past, text.rpartition(" ")[0], manner)
+        settled = self._prompt(past, text.rpartition(" ")[0], options)
         pause = 0.0 if text.endswith(SENTENCE_ENDS) else TYPING_PAUSE_SECONDS
         due_at = time.monotonic() + pause
-        prompt, tokens = self._question(past, text, manner), self._most_tokens(manner)
-        self._request(prompt, tokens, cancelled, settled, due_at)
+        prompt, tokens = self._question(past, text, options), self._most_tokens(options)
+        self._request(prompt, tokens, request.cancelled, settled, due_at)
 
-    def reply(
-        self,
-        past: Past,
-        user_input: Utterance | str,
-        marks: Marks,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Generator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+        user_input, marks = request.user_input, request.marks
         released = marks.at(Mark.RELEASED) or time.monotonic()
         live = self._live.stop()
         try:
@@ -226,8 +209,8 @@ class EmbeddedBrain:
             self._ahead = None
             self._loaded().abandon_newest()
             raise
-        prompt = self._question(past, words, manner)
-        reply = self._request(prompt, self._most_tokens(manner), cancelled)
+        prompt = self._question(request.past, words, request.options)
+        reply = self._request(prompt, self._most_tokens(request.options), request.cancelled)
         self._ahead = None
         for number, text in enumerate(until_repeated(reply.tokens())):
             if number == 0:
@@ -303,13 +286,7 @@ class EmbeddedBrain:
         return self._replies
 
     def _prompt(self, past: Past, words: str, manner: Manner = AS_CONFIGURED) -> str:
-        texts = [turn.user_text for turn in past]
-        if manner.instruction is None and self._examples:
-            texts = [with_reminder(text, texts[:place]) for place, text in enumerate(texts)]
-        said = [
-            (after_clock(turn.clock, text), turn.reply_text)
-            for turn, text in zip(past, texts, strict=True)
-        ]
+        said = [(after_clock(turn.clock, turn.user_text), turn.reply_text) for turn in past]
         if manner.instruction is None:
             said = [*self._examples, *said]
         front = self._instruction if manner.instruction is None else manner.instruction
@@ -317,8 +294,6 @@ class EmbeddedBrain:
 
     def _question(self, past: Past, words: str, manner: Manner) -> str:
         """Return the prompt for a reply to the complete `words`."""
-        if manner.instruction is None and self._examples:
-            words = with_reminder(words, [turn.user_text for turn in past])
         return self._prompt(past, words, manner) + ASK + self._opening
 
     def _most_tokens(self, manner: Manner) -> int:

@@ -19,7 +19,7 @@ from voxtui.brains.remote.connection import Json, error_text
 from voxtui.brains.remote.endpoint import SEND_LESS, Endpoint, StatusError, Timing
 from voxtui.brains.reply_language import ReplyLanguage
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import RemoteError, strip_control_characters
@@ -107,12 +107,7 @@ class RemoteBrain:
             yield from find_model(self._stt, self._config.transcription_model, self._notify)
 
     def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
         self._warm()
 
@@ -120,18 +115,10 @@ class RemoteBrain:
         if self._chat.idle_s > WARM_AGAIN_SECONDS:
             self._warm()
 
-    def read(
-        self,
-        past: Past,
-        progress: Callable[[int, int], object],
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None:
+    def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         """Do nothing, because no text may leave this machine before the next turn."""
 
-    def read_ahead(
-        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
-    ) -> None:
+    def read_ahead(self, request: TurnRequest) -> None:
         """Do nothing, because no word may leave this machine before Enter."""
 
     def _warm(self) -> None:
@@ -139,14 +126,8 @@ class RemoteBrain:
         if self._stt is not None and self._stt is not self._chat:
             self._stt.warm()
 
-    def reply(
-        self,
-        past: Past,
-        user_input: Utterance | str,
-        marks: Marks,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Generator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+        user_input, marks, cancelled = request.user_input, request.marks, request.cancelled
         timing = Timing()
         if isinstance(user_input, str):
             yield UserTranscript(user_input)
@@ -163,11 +144,11 @@ class RemoteBrain:
             marks.mark(Mark.TRANSCRIBED)
             user_input = text.strip()
             yield UserTranscript(user_input)
-        most = manner.limit(self._sampling.max_new_tokens)
+        most = request.options.limit(self._sampling.max_new_tokens)
         parameters = {
             **self._parameters, "max_tokens": most, "stream_options": {"include_usage": True}
         }  # fmt: skip
-        messages = self._messages(past, user_input, manner)
+        messages = self._messages(request.past, user_input, request.options)
         pieces = self._texts(parameters, messages, cancelled, timing, marks)
         room = MAX_CHARACTERS_PER_TOKEN * most
         for number, text in enumerate(pieces, 1):

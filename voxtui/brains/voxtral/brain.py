@@ -31,7 +31,7 @@ from voxtui.brains.voxtral.turns import Turns
 from voxtui.brains.voxtral.verdict import FastPath, key_of, verdict_file
 from voxtui.brains.voxtral.work import ModelWork, Timing, VoxtralReply
 from voxtui.dialogue.data import SAMPLE_RATE, Origin, Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress
+from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress, TurnRequest
 from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Extent, Recording
 
@@ -168,16 +168,11 @@ class VoxtralBrain:
     # While the key is held.
 
     def listen(
-        self,
-        past: Past,
-        recording: Recording,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-        on_words: OnWords | None = None,
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        self._turns.key_pressed(cancelled)
-        self._live = LiveUtterance(past, recording, cancelled, manner)
-        self._prepare(past, cancelled, manner)
+        self._turns.key_pressed(request.cancelled)
+        self._live = LiveUtterance(request.past, recording, request.cancelled, request.options)
+        self._prepare(request.past, request.cancelled, request.options)
 
     def _prepare(self, past: Past, cancelled: Flag, manner: Manner = AS_CONFIGURED) -> None:
         """Bring the history into the cache, up to the position of the user's voice."""
@@ -198,49 +193,33 @@ class VoxtralBrain:
             so_far = live.recording, extent
             self._speculate(live.past, so_far, live.cancelled, AHEAD_TOKENS, live.manner)
 
-    def read(
-        self,
-        past: Past,
-        progress: Callable[[int, int], object],
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> None:
+    def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         """Do nothing: a GPU reads a text in milliseconds, and the transcript comes first."""
 
-    def read_ahead(
-        self, past: Past, text: str, cancelled: Flag, manner: Manner = AS_CONFIGURED
-    ) -> None:
+    def read_ahead(self, request: TurnRequest) -> None:
         """Do nothing, because a GPU reads a typed text in milliseconds."""
 
     # Answering.
 
-    def reply(
-        self,
-        past: Past,
-        user_input: Utterance | str,
-        marks: Marks,
-        cancelled: Flag,
-        manner: Manner = AS_CONFIGURED,
-    ) -> Generator[UserTranscript | Token]:
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
         count = 0
-        with self._turns.replying(marks, cancelled):
+        with self._turns.replying(request.marks, request.cancelled):
             self._live = None
-            marks.path = self.path or ""
-            for item in self._reply_by_model(past, user_input, marks, cancelled, manner):
+            request.marks.path = self.path or ""
+            for item in self._reply_by_model(request):
                 yield item
                 count += 1
             self._thread.succeeded()
         self.paths.after_turn(count)
 
-    def _reply_by_model(
-        self, past: Past, user_input: Utterance | str, marks: Marks, cancelled: Flag, manner: Manner
-    ) -> Generator[UserTranscript | Token]:
+    def _reply_by_model(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
         from voxtui.brains.voxtral import weights
 
+        user_input, marks = request.user_input, request.marks
         released = marks.at(Mark.RELEASED) or time.monotonic()
         if isinstance(user_input, str):
             yield UserTranscript(user_input)
-        reply = self._speculate(past, user_input, cancelled, None, manner)
+        reply = self._speculate(request.past, user_input, request.cancelled, None, request.options)
         text = Detokenizer(self.tekken)
         tokens = self._thread.tokens(reply)
         for number, token in enumerate(tokens):

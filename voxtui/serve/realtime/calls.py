@@ -151,7 +151,7 @@ def _load() -> type[Call]:
         raise Refusal(
             501,
             f"WebRTC is not installed on the server ({error.name}). In its clone of voxtui: "
-            "pip install '.[webrtc]'",
+            "make setup EXTRAS=webrtc",
             kind=SERVER, code="webrtc_not_installed",
         ) from error  # fmt: skip
     return Call

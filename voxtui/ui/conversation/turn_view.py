@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from voxtui.dialogue.data import MICROPHONE, REPLAY, Utterance
-from voxtui.dialogue.marks import Outcome, Turn
+from voxtui.dialogue.marks import NO_WORDS, Outcome, Turn
 from voxtui.ui.bars import wave
 from voxtui.ui.conversation.entry import Entry, Figure
 from voxtui.ui.conversation.markdown import rendered
@@ -174,10 +174,10 @@ class TurnView:
         self._hears = False
         self._unlight()
         match turn.outcome:
-            case Outcome.ANSWERED if self._pieces:
+            case Outcome.ANSWERED if turn.reply.strip() or self._visible:
                 self._show_markdown()
             case Outcome.ANSWERED:
-                self._remark("(no answer)")
+                self._remark(f"({NO_WORDS})")
             case Outcome.CANCELLED if self._pieces or not self._request.muted:
                 self._remark("(interrupted)")
             case Outcome.CANCELLED | Outcome.NO_SPEECH:

@@ -16,7 +16,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import Enum, auto
 from functools import partial
 from typing import Any, TextIO
@@ -48,7 +48,7 @@ PASTE_SILENCE_SECONDS = 2.0
 """A bracketed paste ends after this much silence. One without an end would swallow every key."""
 
 LONGEST_PASTE = 2**20
-"""Characters after which a bracketed paste is over."""
+"""Characters that are kept of a bracketed paste. No text to talk about may be as long."""
 
 TYPED_CHARACTERS = 33
 """Characters of a burst that stay keys: `/` may open the text field, and an escape sequence that
@@ -90,14 +90,25 @@ class Key(events.Key):
         self.repeated = repeated
 
 
-class KeyParser(XTermParser):
-    """Parses key releases, bounds a paste that never ends, and merges bursts of text.
+class Paste(events.Paste):
+    """A bracketed paste. Its name makes Textual handle it as any other paste."""
 
-    Textual's own parser dies on `ESC [ 32 ; 1 : 3 u` and types the answer to `CSI ? u`.
+    def __init__(self, text: str, characters: int) -> None:
+        super().__init__(text)
+        self.characters = characters
+        """its length; of a longer one than LONGEST_PASTE, `text` is the beginning"""
+
+
+class KeyParser(XTermParser):
+    """Parses key releases, takes each paste as a whole, and merges bursts of text.
+
+    Textual's own parser dies on `ESC [ 32 ; 1 : 3 u` and types the answer to `CSI ? u`. It takes a
+    paste character by character, which is a second of the interpreter for a million of them.
     """
 
     _granted = False
-    _pasting = False
+    _pieces: list[str] | None = None
+    """the bracketed paste in progress"""
     _pasted = 0
     """characters of the paste so far"""
     _fed_at = 0.0
@@ -105,31 +116,58 @@ class KeyParser(XTermParser):
     """the last characters fed: a marker may be split over two reads"""
 
     def feed(self, data: str) -> Iterable[Message]:
-        if self._pasting or "\x1b[20" in self._last + data[:6] or "\x1b[20" in data:
+        if not data:
             yield from super().feed(data)
-            self._watch_paste(data)
-        else:
-            yield from self._merge_bursts(data)
-        self._last = (self._last + data)[-len(PASTE_BEGINS) :]
-        if self._pasting and self._pasted > LONGEST_PASTE:
-            yield from self._end_paste()
+        while data:
+            if self._pieces is None:
+                data = yield from self._feed_keys(data)
+            else:
+                data = yield from self._feed_paste(data)
 
     def tick(self) -> Iterable[Message]:
         yield from super().tick()
-        if self._pasting and time.monotonic() - self._fed_at > PASTE_SILENCE_SECONDS:
-            yield from self._end_paste()
+        if self._pieces is not None and time.monotonic() - self._fed_at > PASTE_SILENCE_SECONDS:
+            yield from self._end_paste(self._last)
 
-    def _watch_paste(self, data: str) -> None:
-        seen = self._last + data
-        begins, ends = seen.rfind(PASTE_BEGINS), seen.rfind(PASTE_ENDS)
-        if begins != ends:  # one of them was found
-            self._pasting, self._pasted = begins > ends, 0
-        self._pasted += len(data)
+    def _feed_keys(self, data: str) -> Generator[Message, None, str]:
+        """Parse `data` as far as a paste begins. Return the rest."""
+        before = len(self._last)
+        begins = (self._last + data).find(PASTE_BEGINS)
+        end = len(data) if begins < 0 else begins + len(PASTE_BEGINS) - before
+        yield from self._merge_bursts(data[:end])
+        if begins < 0:
+            self._last = (self._last + data)[1 - len(PASTE_BEGINS) :]
+        else:
+            self._pieces, self._pasted, self._last = [], 0, ""
+            self._fed_at = time.monotonic()
+        return data[end:]
+
+    def _feed_paste(self, data: str) -> Generator[Message, None, str]:
+        """Take `data` as far as the paste goes. Return the rest."""
         self._fed_at = time.monotonic()
+        seen = self._last + data
+        end = seen.find(PASTE_ENDS)
+        if end >= 0:
+            yield from self._end_paste(seen[:end])
+            return seen[end + len(PASTE_ENDS) :]
+        whole = max(0, len(seen) + 1 - len(PASTE_ENDS))
+        self._keep(seen[:whole])
+        self._last = seen[whole:]
+        return ""
 
-    def _end_paste(self) -> Iterator[Message]:
-        self._pasting, self._last = False, ""
-        yield from super().feed(PASTE_ENDS)
+    def _keep(self, text: str) -> None:
+        assert self._pieces is not None
+        self._pieces.append(text[: max(0, LONGEST_PASTE - self._pasted)])
+        self._pasted += len(text)
+
+    def _end_paste(self, last: str) -> Iterator[Message]:
+        self._keep(last)
+        text = "".join(self._pieces or ()).replace("\x00", "")
+        self._pieces, self._last = None, ""
+        for message in super().feed(PASTE_ENDS):
+            if not isinstance(message, events.Paste):  # Textual's own is empty
+                yield message
+        yield Paste(text, self._pasted)
 
     def _merge_bursts(self, data: str) -> Iterator[Message]:
         """Parse `data`; make a paste of each burst but for its first TYPED_CHARACTERS."""
@@ -139,7 +177,7 @@ class KeyParser(XTermParser):
             yield from super().feed(data[start:typed])
             yield events.Paste(data[typed : burst.end()])
             start = burst.end()
-        if start < len(data) or not data:  # an empty piece is the end of the input
+        if start < len(data):
             yield from super().feed(data[start:])
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:

@@ -1,7 +1,7 @@
 """Record the program while it hears and answers sample clips, as an asciinema cast.
 
-    python -m tests.cast turn.cast [--size 80x24] [--clips short-joke] [--tree TREE] [--set K=V]
-    python -m tests.animation turn.cast assets/turn.gif     (or picture.png: how it ends)
+    python -m tools.cast turn.cast [--size 80x24] [--clips short-joke] [--tree TREE] [--set K=V]
+    python -m tools.animation turn.cast assets/turn.gif     (or picture.png: how it ends)
 
 It runs with the default models on a virtual sound server and on a terminal that reports key
 releases. Space is held while the microphone hears a clip. `--tree`: the root of another version.
@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pyte
 
-from tests.animation import lines_of, picture_of, reduced
 from tests.ui.pseudo_terminal import PseudoTerminal
 from tests.virtual_audio import VirtualAudio
+from tools.animation import lines_of, picture_of, reduced
 
 HERE = Path(__file__).parents[1]
 CLIPS = HERE / "assets/clips"

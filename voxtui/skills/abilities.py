@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voxtui.dialogue.sentences import sentence
+from voxtui.skills.sentences import sentence
 
 _ASK = r"(?:(?:can|could|would|will) you (?:please |also )?|are you able to |i want you to )?"
 _MY = r"(?:(?:my|our|the|this|that|an?|some|any|another|all(?: of)? my|me an?|me some|\d+|two) )"

@@ -7,10 +7,11 @@ import pytest
 from benchmarks.answers import KNOWLEDGE, read
 from tests.dialogue.talking import talking
 from tests.fakes import ScriptedBrain
-from voxtui.dialogue.about import about_itself
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.marks import Outcome
 from voxtui.settings.schema import Config, SessionConfig, VadConfig
+from voxtui.skills.about import about_itself
+from voxtui.skills.local import LocalSkills
 
 
 def told(words: str, sends_to: str = "", **vad: bool) -> str:
@@ -103,10 +104,10 @@ def test_hands_free_is_not_denied() -> None:
     assert told(asked, hands_free=True).endswith("all the time.")
 
 
-def test_the_answer_is_spoken_without_the_brain_and_names_where_the_words_go() -> None:
+def test_the_answer_is_spoken_without_the_brain_and_names_where_the_words_go(tmp_path) -> None:
     brain = ScriptedBrain(heard="Where does my voice go?")
     brain.sends_to = "example.org"
-    with talking(brain) as t:
+    with talking(brain, skills=LocalSkills(tmp_path, rings=False)) as t:
         turn = t.ask()
         assert (turn.brain, turn.outcome) == (SKILL, Outcome.ANSWERED)
         assert turn.reply == "Your voice and your words go to example.org, and nowhere else."

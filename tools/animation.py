@@ -1,8 +1,8 @@
 """Draw an asciinema cast as an animated GIF, or its last moment as a PNG.
 
-    python -m tests.cast turn.cast
-    python -m tests.animation turn.cast assets/turn.gif [--from 12.5] [--fps 10]
-    python -m tests.animation turn.cast turn.png
+    python -m tools.cast turn.cast
+    python -m tools.animation turn.cast assets/turn.gif [--from 12.5] [--fps 10]
+    python -m tools.animation turn.cast turn.png
 
 Needs Pillow and the font DejaVu Sans Mono. The terminal is that of pyte.
 """
@@ -22,7 +22,7 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from tests.screenshot import Canvas
+from tools.screenshot import Canvas
 
 LAST_FRAME_MS = 3000
 """The last frame stays, so that a reader sees the whole answer."""

@@ -1,6 +1,6 @@
 """Take a picture of the real screen after real turns with the sample clips.
 
-    python -m tests.screenshot picture.png [--size 120x40] [--clips 2,6,1] [--theme NAME]
+    python -m tools.screenshot picture.png [--size 120x40] [--clips 2,6,1] [--theme NAME]
 
 Needs Pillow, the font DejaVu Sans Mono, the chat model and a real or virtual speaker. The numbers
 on the picture are those of the machine it ran on.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from voxtui.dialogue.abilities import ability
-from voxtui.dialogue.sentences import plain_words, sentence
+from voxtui.skills.abilities import ability
+from voxtui.skills.sentences import plain_words, sentence
 
 if TYPE_CHECKING:
     from voxtui.settings.schema import Config, VadConfig
@@ -51,7 +51,7 @@ _KEEPS = sentence(
     rf"what (?:do|will) you do with {_MINE}",
 )
 _RUNS = sentence(
-    r"where (?:do|are) you(?: (?:run|running|live|hosted|located))?(?: .{0,40})?",
+    r"where (?:do you (?:run(?: .{0,40})?|live)|are you (?:running|hosted|located|right now))",
     r"do you (?:need|use|require|have) (?:the |an )?(?:internet|cloud|network|wifi|wi-fi|server)"
     r"(?: (?:connection|access))?(?: to .{0,30}| for .{0,30})?",
     r"(?:can|do|could) you (?:work|run|answer|function)(?: me)? "

@@ -1,0 +1,38 @@
+"""Draw every state of `tests/ui/states.py` as a picture, to be looked at.
+
+python -m tools.states DIRECTORY [--size 80x24] [--only NAME,NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from tests.ui.states import STATES, Clock, brought_about, frozen, make_app
+from tools.screenshot import save
+
+
+async def draw(name: str, size: tuple[int, int], path: Path) -> None:
+    act, config = STATES[name]
+    clock, app = Clock(), make_app(config)
+    with frozen(clock):
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await brought_about(pilot, act, clock)
+            save(app, path)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("directory", type=Path)
+    options.add_argument("--size", default="80x24")
+    options.add_argument("--only", default=",".join(STATES))
+    asked = options.parse_args()
+    asked.directory.mkdir(parents=True, exist_ok=True)
+    columns, rows = map(int, asked.size.split("x"))
+    for name in asked.only.split(","):
+        asyncio.run(draw(name, (columns, rows), asked.directory / f"{name}-{asked.size}.png"))
+
+
+if __name__ == "__main__":
+    main()

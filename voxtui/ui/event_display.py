@@ -1,0 +1,138 @@
+"""Shows each event of the engine in the part of the screen that it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.message import Message
+
+from voxtui.controls.engine import Severity
+from voxtui.controls.event_view import EventView
+from voxtui.dialogue.data import Utterance
+from voxtui.dialogue.events import Countdown, Loaded, Reading, State, TurnStarted
+from voxtui.dialogue.marks import Outcome, Turn
+from voxtui.errors import VoxtuiError
+from voxtui.records.metrics import DeviceOffset
+from voxtui.ui.main_screen import MainScreen
+from voxtui.ui.menu import Menu
+from voxtui.ui.terminal import gc_tuning
+from voxtui.ui.timers import Timers
+
+
+class TerminalNotification(Message):
+    """Asks the app to have the terminal notify."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__()
+        self.sentence = sentence
+
+
+class EventDisplay(EventView):
+    """The screen's side of the engine's events. UI thread."""
+
+    def __init__(self, main: MainScreen, menu: Menu, timers: Timers) -> None:
+        self.device_offset: DeviceOffset = lambda speaker: None
+        """the measured delay of a speaker"""
+        self._main = main
+        self._menu = menu
+        self._timers = timers
+        self._turns = main.turns
+        self._status = main.status
+        self._explained = False
+        """a notice gave the reason why nothing was heard in this turn"""
+        self._frozen = False
+        """`gc_tuning.freeze` was called, which must happen once"""
+
+    # Start, devices and changes.
+
+    def state_changed(self, state: State) -> None:
+        if state is State.THINKING:
+            self._turns.expect_reply()
+        else:
+            self._turns.paint_rest()
+
+    def loading(self, step: str, fraction: float | None) -> None:
+        self._status.show_loading(step, fraction)
+
+    def loaded(self, loaded: Loaded) -> None:
+        controls, panel = self._main.controls, self._turns.panel
+        self._main.program.clear_notifications()  # "still loading" is no longer true
+        self._status.show_loaded(loaded)
+        self._menu.loaded(loaded)
+        panel.judge_by(controls.config.targets.resolved(loaded.brain_name))
+        panel.devices_add(self.device_offset(loaded.speaker))
+        if controls.models_are_new:
+            panel.models_loaded()
+        if not self._frozen:
+            self._frozen = True
+            gc_tuning.freeze()
+
+    def load_failed(self, error: VoxtuiError) -> None:
+        self._main.show_failed(error)
+
+    def change_failed(self, error: VoxtuiError) -> None:
+        self._menu.change_failed(error)
+
+    def microphone_opened(self, name: str) -> None:
+        self._status.use_microphone(name)
+
+    def microphone_lost(self) -> None:
+        self._status.use_microphone(None)
+
+    # Turns.
+
+    def turn_started(self, started: TurnStarted) -> None:
+        self._explained = False
+        self._status.begin_turn(started.source)
+        self._turns.begin(started)
+
+    def caption(self, turn: int, text: str, settled: int) -> None:
+        if self._turns.caption(turn, text):
+            self._main.show_caption(text, settled)
+
+    def captured(self, turn: int, utterance: Utterance) -> None:
+        self._turns.show_utterance(turn, utterance)
+
+    def user_words(self, turn: int, text: str, doubtful: Sequence[int]) -> None:
+        self._turns.show_words(turn, text, doubtful)
+
+    def reading(self, reading: Reading) -> None:
+        self._status.show_reading(reading)
+
+    def reply_text(self, turn: int, text: str) -> None:
+        self._turns.show_reply(turn, text)
+
+    def spoken_up_to(self, turn: int, text: str) -> None:
+        self._turns.cut(turn, text)
+
+    def turn_finished(self, turn: Turn) -> None:
+        if turn.outcome is Outcome.NO_SPEECH and not self._explained:
+            self._main.tell("Nothing was heard.", "information")
+        elif turn.outcome is Outcome.FAILED:
+            self._status.show_problem(turn.error or "The turn failed.")
+        if self._turns.finish(turn):
+            self._main.program.call_after_refresh(gc_tuning.collect, self._turns.over)
+
+    # Sentences.
+
+    def notice(self, message: str, severity: Severity) -> None:
+        if severity == "error":
+            self._status.show_problem(message)
+            return
+        self._explained |= severity != "information"
+        self._main.tell(message, severity)
+
+    def remark(self, sentence: str) -> None:
+        self._turns.transcript.add_line("!", sentence)
+
+    def clip_ended(self, error: str) -> None:
+        if error:
+            self._main.tell(error, "error")
+
+    def countdowns_changed(self, countdowns: Sequence[Countdown]) -> None:
+        self._timers.use(countdowns)
+
+    def rang(self, sentence: str) -> None:
+        """Show a timer or reminder that is due, and have the terminal notify."""
+        self._turns.transcript.add_line("◔", sentence)
+        self._main.post_message(TerminalNotification(sentence))

@@ -1,0 +1,132 @@
+"""Texts that were pasted: folded beside the text field until they go with the next words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from voxtui.dialogue.given import BYTES_PER_TOKEN, GivenText, estimated_tokens
+from voxtui.errors import strip_control_characters
+
+FIELD_LINES = 3
+"""A paste of more lines is folded. One of fewer is written into the field as one line."""
+
+FIELD_CHARACTERS = 1000
+"""A longer paste is folded, too."""
+
+NAME = "the pasted text"
+
+
+def pasted_lines(text: str) -> str:
+    """Return a pasted text with its lines, and without control characters."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return strip_control_characters(lines).strip("\n")
+
+
+def joined_lines(text: str) -> str:
+    """Return a pasted text as one line, without control characters."""
+    return strip_control_characters(" ".join(text.splitlines()))
+
+
+def at_least_tokens(characters: int) -> int:
+    """Return the fewest tokens that a text of so many characters may be counted as."""
+    return characters // BYTES_PER_TOKEN
+
+
+def too_long(characters: int, tokens: int, room: int, most: int) -> str:
+    """Return the sentence for a paste that does not fit into the `room` of `most` tokens."""
+    taken = f", of which {most - room:,} are taken" if room < most else ""
+    return (
+        f"Not pasted: {characters:,} characters are at least {tokens:,} tokens, and the most is "
+        f"{most:,}{taken}. Paste a part of it, or raise input.max_tokens."
+    )
+
+
+class PastedTexts(Static):
+    """Names the texts that were pasted and wait. A click opens the newest one."""
+
+    ALLOW_SELECT = False
+
+    class Opened(Message):
+        """The newest text is to be shown in full."""
+
+    def __init__(self) -> None:
+        super().__init__(id="pasted", markup=False)
+        self._texts: list[tuple[GivenText, int]] = []
+        """each text with its tokens"""
+        self._room = 0
+        """tokens that all of them may have"""
+        self._tokens_per_second: float | None = None
+        """how fast the brain reads; None: not known"""
+
+    @property
+    def waiting(self) -> bool:
+        """True while there is a text."""
+        return bool(self._texts)
+
+    @property
+    def tokens(self) -> int:
+        return sum(tokens for _, tokens in self._texts)
+
+    @property
+    def newest(self) -> str:
+        return self._texts[-1][0].text if self._texts else ""
+
+    @property
+    def room_used(self) -> str:
+        """How many of the tokens they take, and how long reading lasts, where that is known."""
+        speed = self._tokens_per_second
+        lasts = f", {self.tokens / speed:.0f} s to read" if speed else ""
+        return f"{self.tokens:,} of {self._room:,} tokens{lasts}"
+
+    def add(self, text: str, room: int, tokens_per_second: float | None) -> None:
+        self._room, self._tokens_per_second = room, tokens_per_second
+        self._texts.append((GivenText(NAME, text), estimated_tokens(text)))
+        self._show()
+
+    def take_back(self) -> None:
+        """Remove the newest text."""
+        self._texts.pop()
+        self._show()
+
+    def take(self) -> Sequence[GivenText]:
+        """Remove all texts, and return them."""
+        taken = [text for text, _ in self._texts]
+        if taken:
+            self._texts.clear()
+            self._show()
+        return taken
+
+    def _show(self) -> None:
+        lines = sum(text.text.count("\n") + 1 for text, _ in self._texts)
+        characters = sum(len(text.text) for text, _ in self._texts)
+        size = f"{lines:,} lines" if lines > 1 else f"{characters:,} characters"
+        self.update(f"[pasted {size}]" if self._texts else "")
+        self.set_class(bool(self._texts), "shown")
+
+    def on_click(self) -> None:
+        self.post_message(self.Opened())
+
+
+class PastedView(ModalScreen[None]):
+    """Shows a pasted text in full."""
+
+    AUTO_FOCUS = "VerticalScroll"
+    BINDINGS: ClassVar = [Binding("escape,tab,enter,q", "dismiss", "Close")]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll() as box:
+            yield Static(self._text, markup=False)
+        box.border_title = "Pasted text"
+        box.border_subtitle = "↑ ↓ scroll, Esc closes"
