@@ -30,13 +30,13 @@ from voxtui.audio.clips import Clip
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
-from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.headless import headless
 from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
-from voxtui.dialogue.interfaces import TurnRequest
-from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.protocols import TurnRequest
+from voxtui.dialogue.timestamps import Timestamps
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
 LONG_SECONDS = 25.0
@@ -192,7 +192,7 @@ def compare(said: Sequence[Said], model: str, tokens: int) -> list[Pair]:
 
 def _cold(brain: EmbeddedBrain, said: Utterance | str) -> tuple[str, str]:
     heard, texts = "", list[str]()
-    for item in brain.reply(TurnRequest([], said, Marks(), threading.Event())):
+    for item in brain.reply(TurnRequest([], said, Timestamps(), threading.Event())):
         if isinstance(item, UserTranscript):
             heard = item.text
         else:

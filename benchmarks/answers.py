@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from voxtui.bench.machine import machine
-from voxtui.brains.embedded.brain import EmbeddedBrain
-from voxtui.dialogue.clock import clock_line
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Brain, Manner, SkillRequest, Skills, TurnRequest
-from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.protocols import Brain, ReplyOptions, SkillRequest, Skills, TurnRequest
+from voxtui.dialogue.timestamps import Timestamps
+from voxtui.dialogue.turn_clock import clock_line
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
-from voxtui.skills.local import LocalSkills
+from voxtui.skills.assistant_skills import AssistantSkills
 
 SETS = Path(__file__).parents[1] / "tests/data/answers"
 
@@ -120,7 +120,7 @@ def judge(
         history = History(config.history)
         for turn in talk.turns:
             started, first = time.monotonic(), None
-            manner = Manner(clock=clock_line(NOW, history.past))
+            options = ReplyOptions(clock=clock_line(NOW, history.past))
             tokens: list[Token] = []
             told = skills.answer(
                 SkillRequest(turn.says, False, history.past, brain.sends_to, config)
@@ -129,7 +129,7 @@ def judge(
                 [Token(told)]
                 if told
                 else brain.reply(
-                    TurnRequest(history.past, turn.says, Marks(), threading.Event(), manner)
+                    TurnRequest(history.past, turn.says, Timestamps(), threading.Event(), options)
                 )
             )
             for item in items:
@@ -137,7 +137,7 @@ def judge(
                     first = first or time.monotonic()
                     tokens.append(item)
             reply = "".join(token.text for token in tokens)
-            history.add(len(history.past), turn.says, turn.says, tokens, reply, manner.clock)
+            history.add(len(history.past), turn.says, turn.says, tokens, reply, options.clock)
             ttft = round(((first or time.monotonic()) - started) * 1000, 1)
             yield Judged(talk.topic, turn.says, reply, turn.complaint(reply), ttft)
 
@@ -177,7 +177,7 @@ def main() -> None:
     try:
         brain.warm_up(lambda step, fraction: None)
         with tempfile.TemporaryDirectory() as folder:
-            skills = LocalSkills(Path(folder), rings=False)
+            skills = AssistantSkills(Path(folder), rings=False)
             for one in judge(brain, skills, part(read(asked.set), asked.part), config):
                 judged.append(one)
                 sys.stdout.write(f"{one.complaint or 'right'}: {one.says}\n    {one.reply}\n")

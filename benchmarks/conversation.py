@@ -32,14 +32,14 @@ from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
-from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.data import SAMPLE_RATE, SKILL
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, LoadFailed, State, StateChanged, TurnFinished
-from voxtui.dialogue.marks import Turn
-from voxtui.records.metrics import percentile
+from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import Config, HistoryConfig
-from voxtui.skills.local import LocalSkills
+from voxtui.skills.assistant_skills import AssistantSkills
+from voxtui.storage.turn_metrics import percentile
 from voxtui.voices.hibari import HibariVoice
 
 ENDS = (
@@ -134,7 +134,7 @@ def person(config: Config, local: bool = True) -> Generator[Person]:
     """Start an engine and wait until it is ready. `local`: with the rules and the time."""
     events: SimpleQueue[Event] = SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
-        skills = LocalSkills(Path(folder), rings=False, now=lambda: NOW)
+        skills = AssistantSkills(Path(folder), rings=False, now=lambda: NOW)
         engine = Engine(
             microphone=None, speaker=NullSpeaker(), detector=PySilero(),
             brain=EmbeddedBrain(config), voice=HibariVoice(config.voice), config=config,

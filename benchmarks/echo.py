@@ -27,15 +27,15 @@ from typing import Any
 from tests.audio.sounds import QUESTIONS, find, question
 from tests.fakes import Events, ScriptedBrain, engine_on_fakes
 from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
-from voxtui.audio.echo import EchoCanceller
+from voxtui.audio.echo_canceller import EchoCanceller
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.played import PLAYED
 from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.dialogue.data import Frame, SpeechChunk
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
-from voxtui.dialogue.interfaces import Progress
-from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.dialogue.protocols import Progress
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.settings.schema import Config, VadConfig
 from voxtui.voices.hibari import HibariVoice
 
@@ -147,8 +147,8 @@ class Room:
 
         Returns None if they did not end it.
         """
-        marks = self._answer(LONG)
-        began = marks.at(Mark.FIRST_SOUND) or time.monotonic()
+        timestamps = self._answer(LONG)
+        began = timestamps.at(Milestone.FIRST_SOUND) or time.monotonic()
         threading.Event().wait(max(0.0, began + after - time.monotonic()))
         with self._audio.record(SAID) as recorder:
             saying = self._audio.say(question(words), ahead_ms=60)
@@ -159,18 +159,18 @@ class Room:
         at, _ = find(question(words, RATE), heard)
         said_at = recorder.began_at + at / RATE
         self._turns_begun()
-        silent = marks.at(Mark.LAST_SOUND)
+        silent = timestamps.at(Milestone.LAST_SOUND)
         if outcome is not Outcome.CANCELLED or silent is None:
             return None
         return Interruption(noticed - said_at, silent - said_at)
 
-    def _answer(self, text: str) -> Marks:
+    def _answer(self, text: str) -> Timestamps:
         self._brain.scripts = [[text] for _ in range(20)]  # what speech begins is answered, too
         self.engine.send_text("Tell me about the moon.")
         started = self._events.until(TurnStarted)
         assert isinstance(started, TurnStarted)
         self._wait_for(State.SPEAKING)
-        return started.marks
+        return started.timestamps
 
     def _wait_for(self, state: State) -> None:
         self._events.until(StateChanged, lambda event: event == StateChanged(state))

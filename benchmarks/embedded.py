@@ -38,16 +38,16 @@ from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import NullSpeaker
 from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
-from voxtui.brains.embedded.brain import EmbeddedBrain
-from voxtui.brains.embedded.chat import ASK, Llama, chatml
+from voxtui.brains.embedded.chat_process import ASK, Llama, chatml
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.headless import Headless, headless
 from voxtui.dialogue.data import SAMPLE_RATE, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
 from voxtui.models.installed import model_file
-from voxtui.records.metrics import percentile
 from voxtui.settings.schema import Config
+from voxtui.storage.turn_metrics import percentile
 from voxtui.voices.hibari import HibariVoice, trim
 
 VOICED = 10 ** (-40 / 20)
@@ -74,7 +74,7 @@ class Result:
     speech_ended_to_sound_ms: float
     """from the last voiced sample of the clip"""
     hidden_ms: float = 0.0
-    marks: dict[str, int] = field(default_factory=dict[str, int])
+    timestamps: dict[str, int] = field(default_factory=dict[str, int])
     """ms from the release"""
 
 
@@ -230,7 +230,7 @@ def _ours(name: str, asked: Headless, question: Spoken) -> Result:
         name, question.gap_ms, question.file, turn.heard or "", turn.reply,
         bool(question.right.search(turn.reply)),
         turn.ttft_ms or float("nan"), sound, turn.total_ms or float("nan"), sound + question.gap_ms,
-        turn.speculative_s * 1000, {name: round(at * 1000) for name, at in turn.marks.items()},
+        turn.speculative_s * 1000, {name: round(at * 1000) for name, at in turn.timestamps.items()},
     )  # fmt: skip
 
 

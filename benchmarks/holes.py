@@ -33,8 +33,8 @@ from voxtui.dialogue import speech
 from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, TurnFinished
-from voxtui.dialogue.interfaces import Progress, Voice
-from voxtui.dialogue.pace import Pace
+from voxtui.dialogue.protocols import Progress, Voice
+from voxtui.dialogue.speech_pacing import SpeechPacing
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 from voxtui.voices.hibari import HibariVoice
 from voxtui.wiring import build_brain
@@ -67,7 +67,7 @@ EVERYDAY = (
 )
 
 
-class Unhurried(Pace):
+class Unhurried(SpeechPacing):
     """Waits for the end of each sentence, however little speech lies ahead."""
 
     def patience(self, characters: int, now: float) -> float | None:
@@ -199,7 +199,7 @@ class Asker:
         self._until(Loaded)
 
     def ask(self, question: str, paced: bool = True) -> Spoken:
-        speech.Pace = Pace if paced else Unhurried
+        speech.SpeechPacing = SpeechPacing if paced else Unhurried
         self.engine.new_conversation()
         self._voice.chunks = []
         sent = time.monotonic()

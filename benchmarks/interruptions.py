@@ -22,7 +22,7 @@ import numpy as np
 import soundfile
 
 from tests.audio.sounds import QUESTIONS, question
-from voxtui.audio.echo import EchoCanceller
+from voxtui.audio.echo_canceller import EchoCanceller
 from voxtui.audio.microphone import BLOCK_SECONDS, Framer
 from voxtui.audio.played import Played, Segment
 from voxtui.audio.resampling import resample

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from benchmarks.conversation import ENDS, FIGURES, person
 from voxtui.bench.machine import machine
-from voxtui.dialogue.marks import Turn
-from voxtui.records.metrics import percentile
+from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import BrainConfig, Config
+from voxtui.storage.turn_metrics import percentile
 
 OWN = BrainConfig(instruction=f"{BrainConfig().instruction} ")
 """The same instruction as one of the user's own, which has no examples."""

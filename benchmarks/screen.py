@@ -35,7 +35,7 @@ from typing import Any
 
 from tests.fakes import ScriptedEngine
 from voxtui.bench.machine import machine
-from voxtui.commands.stderr import native_stderr_in
+from voxtui.commands.native_stderr import native_stderr_in
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.events import (
     Caption,
@@ -45,10 +45,10 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
-from voxtui.records.metrics import percentile
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import Config, UiConfig
+from voxtui.storage.turn_metrics import percentile
 from voxtui.ui.app import VoxtuiApp
 from voxtui.wiring import build_engine, clip_opener, sample_clips
 
@@ -141,41 +141,43 @@ class MeasuredApp(VoxtuiApp):
     def _stream(self) -> None:
         begun, number = time.monotonic(), 0
         per_turn = 160
-        marks = Marks()
+        timestamps = Timestamps()
         for n in range(int(self._rate * self._seconds)):
             if n % per_turn == 0:
                 before = time.monotonic()
                 if n:
                     self.controls.engine.finish(
-                        marks=marks.since_release(), tokens=per_turn, reply=TEXT
+                        timestamps=timestamps.since_release(), tokens=per_turn, reply=TEXT
                     )
                     time.sleep(PAUSE_SECONDS)  # the time between two answers
-                number, marks = self._speak()
+                number, timestamps = self._speak()
                 begun += time.monotonic() - before
             time.sleep(max(0.0, begun + n / self._rate - time.monotonic()))  # the rate of tokens
             if n % per_turn == SPOKEN_TOKENS:
-                for mark in (Mark.FIRST_CLAUSE, Mark.FIRST_AUDIO, Mark.FIRST_SOUND):
-                    marks.mark(mark)
-                marks.speech_s = per_turn / self._rate
-                marks.spoken.append((per_turn * 5, marks.speech_s))
+                for mark in (Milestone.FIRST_CLAUSE, Milestone.FIRST_AUDIO, Milestone.FIRST_SOUND):
+                    timestamps.record(mark)
+                timestamps.speech_s = per_turn / self._rate
+                timestamps.spoken.append((per_turn * 5, timestamps.speech_s))
                 self.controls.engine.report(StateChanged(State.SPEAKING))
             token = token_of(n)
             self.handed_over[token] = time.monotonic()
             self.controls.engine.report(ReplyText(number, f"{token} "))
 
-    def _speak(self) -> tuple[int, Marks]:
+    def _speak(self) -> tuple[int, Timestamps]:
         """Begin a turn with captions. Return its number and its marks after the release."""
-        engine, marks = self.controls.engine, Marks()
+        engine, timestamps = self.controls.engine, Timestamps()
         engine.turns += 1
-        engine.report(TurnStarted(engine.turns, MICROPHONE, marks), StateChanged(State.LISTENING))
+        engine.report(
+            TurnStarted(engine.turns, MICROPHONE, timestamps), StateChanged(State.LISTENING)
+        )
         for n in range(CAPTIONS):
             engine.level = 0.1 + n % 7 / 10
             engine.report(Caption(engine.turns, " ".join(WORDS[: n + 3]), 10))
             time.sleep(CAPTION_SECONDS)  # the time between two passes of the recogniser
-        marks.mark(Mark.RELEASED)
+        timestamps.record(Milestone.RELEASED)
         engine.report(StateChanged(State.THINKING), UserWords(engine.turns, TEXT))
-        marks.mark(Mark.FIRST_TOKEN)
-        return engine.turns, marks
+        timestamps.record(Milestone.FIRST_TOKEN)
+        return engine.turns, timestamps
 
 
 class LoadingApp(VoxtuiApp):

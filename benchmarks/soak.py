@@ -26,12 +26,12 @@ from voxtui.audio.clips import load_clip
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
-from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.headless import headless
 from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded
-from voxtui.dialogue.marks import Outcome
+from voxtui.dialogue.timestamps import Outcome
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.wiring import sample_clips
 

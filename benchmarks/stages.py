@@ -45,10 +45,10 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
-from voxtui.dialogue.interfaces import TurnRequest
-from voxtui.dialogue.marks import Marks
-from voxtui.records.metrics import spread
+from voxtui.dialogue.protocols import TurnRequest
+from voxtui.dialogue.timestamps import Timestamps
 from voxtui.settings.schema import Config, StreamingConfig
+from voxtui.storage.turn_metrics import spread
 
 TEXTS = (" Yes", " indeed", ".", " It", " is", " so", ".")
 CLAUSE_TOKENS = 3
@@ -125,10 +125,10 @@ class Stub(StubBrain):
 
     def open(self) -> None: ...
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
         self.since("speech", "speech to the speaker")
 
-    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
         return 1.0
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from voxtui.dialogue.data import Frame, SpeechChunk, Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Progress, TurnRequest
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import DEFAULT_OPTIONS, OnWords, Progress, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
@@ -28,7 +28,7 @@ class StubBrain:
     name = description = "stub"
     sends_to = ""
 
-    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None: ...
+    def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None: ...
 
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
@@ -40,7 +40,7 @@ class StubBrain:
 
     def read_ahead(self, request: TurnRequest) -> None: ...
 
-    def language(self, reply: str, marks: Marks) -> str:
+    def language(self, reply: str, timestamps: Timestamps) -> str:
         return "en"
 
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
@@ -69,7 +69,7 @@ class WaitingBrain(StubBrain):
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
         request.cancelled.wait(self.script.recogniser_s)
-        request.marks.mark(Mark.TRANSCRIBED)
+        request.timestamps.record(Milestone.TRANSCRIBED)
         yield UserTranscript(self.script.heard)
         wait = self.script.first_token_s
         for text in self.script.tokens:

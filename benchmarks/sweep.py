@@ -29,7 +29,7 @@ from voxtui.audio import speaker as speakers
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.bench.machine import machine
 from voxtui.dialogue.data import AUDIBLE, SpeechChunk
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 
 CLAUSE_SECONDS = 0.8
 VOICE_RATE = 24_000
@@ -74,15 +74,15 @@ def measure(period: float, depth: float, turns: int) -> list[Heard]:
         heard: list[Heard] = []
         for _ in range(turns):
             recorder.until(time.monotonic() + 0.4 + 0.1 * random.random())
-            marks, handed_over = Marks(), time.monotonic()
-            speaker.play(SpeechChunk(clause(), VOICE_RATE, ""), marks, lambda: False)
-            speaker.finish(marks, lambda: False)
+            timestamps, handed_over = Timestamps(), time.monotonic()
+            speaker.play(SpeechChunk(clause(), VOICE_RATE, ""), timestamps, lambda: False)
+            speaker.finish(timestamps, lambda: False)
             recorder.until(time.monotonic() + 0.2)
             start = calibration.sample(handed_over)
             loud = np.flatnonzero(np.abs(recorder.samples[start:]) > AUDIBLE)
             sound = calibration.moment(start + int(loud[0]))
             gaps = int(np.count_nonzero(np.diff(loud) > RATE / 1000))
-            marked = marks.at(Mark.FIRST_SOUND)
+            marked = timestamps.at(Milestone.FIRST_SOUND)
             assert marked is not None
             heard.append(Heard((sound - handed_over) * 1000, (marked - sound) * 1000, gaps))
     return heard

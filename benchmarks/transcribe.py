@@ -19,9 +19,9 @@ from benchmarks.word_errors import word_errors
 from voxtui.audio.clips import load_clip
 from voxtui.bench.machine import machine
 from voxtui.bench.tables import number, spread_json
-from voxtui.brains.remote.brain import find_model
-from voxtui.brains.remote.connection import error_text
 from voxtui.brains.remote.endpoint import Endpoint, StatusError
+from voxtui.brains.remote.http_connection import error_text
+from voxtui.brains.remote.remote_brain import find_model
 from voxtui.cli.options import (
     FAILED_TURN,
     FILE_PATH,
@@ -31,9 +31,9 @@ from voxtui.cli.options import (
     with_brain,
 )
 from voxtui.errors import InputError, RemoteError, VoxtuiError, one_line
-from voxtui.records.metrics import spread
 from voxtui.settings.schema import Config
 from voxtui.settings.urls import check_url
+from voxtui.storage.turn_metrics import spread
 
 KEY = "VOXTUI_AGAINST_KEY"
 """The only place of the other server's key: this environment variable."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tests.deadline import SECONDS
-from voxtui.controls.local import PartMakers
-from voxtui.dialogue.commands import ReplaceParts
+from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -33,11 +33,18 @@ from voxtui.dialogue.events import (
     TurnFinished,
     TurnStarted,
 )
-from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress, TurnRequest
-from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
+    OnWords,
+    Past,
+    Progress,
+    ReplyOptions,
+    TurnRequest,
+)
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import DeviceError, ModelError
+from voxtui.session.local_session import Factories
 from voxtui.settings.schema import Config
 
 Flag = threading.Event
@@ -95,8 +102,8 @@ class ScriptedBrain:
         self.transcribing = Flag()
         self.pasts: list[Past] = []
         self.said: list[Utterance | str] = []
-        self.listened: list[tuple[Past, Flag, Manner]] = []
-        self.manners: list[Manner] = []
+        self.listened: list[tuple[Past, Flag, ReplyOptions]] = []
+        self.manners: list[ReplyOptions] = []
         self.flags: list[Flag] = []
         """which cancel the replies"""
         self.clocks: list[str] = []
@@ -111,13 +118,13 @@ class ScriptedBrain:
         """the language of the replies"""
         self.inferences = 0
         self.warmed = False
-        self.warmed_for: Manner | None = None
+        self.warmed_for: ReplyOptions | None = None
         self.closed = False
 
-    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
+    def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         progress("model", 0.5)
         self.warmed = True
-        self.warmed_for = manner
+        self.warmed_for = options
 
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
@@ -163,7 +170,7 @@ class ScriptedBrain:
                 case _:
                     raise step
 
-    def language(self, reply: str, marks: Marks) -> str:
+    def language(self, reply: str, timestamps: Timestamps) -> str:
         return self.spoken
 
     def transcribe(self, said: Utterance, cancelled: Flag) -> Iterator[Token]:
@@ -223,22 +230,22 @@ class FakeSpeaker:
         if self.fails:
             raise self.fails
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
         if self.fails:
             raise self.fails
         if stopped():
             return
         self.chunks.append(chunk)
         self._queued += chunk.seconds
-        marks.mark(Mark.FIRST_SOUND)
+        timestamps.record(Milestone.FIRST_SOUND)
         self.playing.set()
 
-    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
         self.finishing.set()
         poll = Flag()
         while self.held and not stopped():
             poll.wait(0.001)
-        marks.mark(Mark.LAST_SOUND)
+        timestamps.record(Milestone.LAST_SOUND)
         heard = self._heard if stopped() and self._heard is not None else self._queued
         self._queued = 0.0
         return heard
@@ -320,11 +327,11 @@ class Events:
 OUT_OF_MEMORY = ModelError("Out of memory.")
 
 
-def engine_on_fakes(emit: Callable[[Event], object], **parts: Any) -> Engine:
-    """Return the real engine with `parts` as its arguments; by default without any device."""
+def engine_on_fakes(emit: Callable[[Event], object], **components: Any) -> Engine:
+    """Return the real engine with `components` as its arguments; by default without any device."""
     silent = {"microphone": None, "speaker": None, "voice": None}
     fakes = {"detector": LoudIsSpeech(), "brain": ScriptedBrain(), "config": Config()}
-    return Engine(emit=emit, **{**silent, **fakes, **parts})
+    return Engine(emit=emit, **{**silent, **fakes, **components})
 
 
 class ScriptedEngine:
@@ -362,17 +369,17 @@ class ScriptedEngine:
         )
         self.report(loaded, StateChanged(State.READY))
 
-    def begin(self, source: str = "microphone", at: float = 100.0) -> Marks:
+    def begin(self, source: str = "microphone", at: float = 100.0) -> Timestamps:
         """Start the next turn, which was released at `at`."""
         self.turns += 1
-        marks = Marks()
-        marks.mark(Mark.RELEASED, at)
-        self.report(TurnStarted(self.turns, source, marks))
-        return marks
+        timestamps = Timestamps()
+        timestamps.record(Milestone.RELEASED, at)
+        self.report(TurnStarted(self.turns, source, timestamps))
+        return timestamps
 
     def finish(self, outcome: Outcome = Outcome.ANSWERED, **fields: Any) -> None:
         """End the turn; `fields` are those of Turn."""
-        turn = Turn(self.turns, "scripted", outcome, **{"marks": {"released": 0.0}, **fields})
+        turn = Turn(self.turns, "scripted", outcome, **{"timestamps": {"released": 0.0}, **fields})
         self.report(TurnFinished(turn), StateChanged(State.READY))
 
     def resume(self, past: Past) -> None:
@@ -401,13 +408,13 @@ class ScriptedEngine:
         self.calls.append(("say", text))
         return self.turns + 1
 
-    def give(self, given: GivenText) -> None:
+    def attach(self, given: Attachment) -> None:
         self.calls.append(("give", given))
 
     def typing(self, text: str) -> None:
         self.typed.append(text)
 
-    def replace_parts(self, change: ReplaceParts) -> None:
+    def replace_parts(self, change: ReplaceComponents) -> None:
         self.calls.append(("change", change))
 
     def rescan_devices(self) -> None:
@@ -447,17 +454,17 @@ class ListedDevice:
 DEVICES = [ListedDevice("USB Microphone", 1, 0), ListedDevice("Headphones", 0, 2)]
 
 
-def part_makers(**given: Any) -> PartMakers:
+def make_factories(**given: Any) -> Factories:
     """Makers of fakes, but for those that are `given`."""
     made = {
         "microphone": lambda config: FakeMicrophone(),
         "speaker": lambda config: FakeSpeaker(),
         "brain": lambda config, notify: ScriptedBrain(),
         "voice": lambda config, notify: None if config.voice.engine == "none" else BeepVoice(),
-        "reload": lambda config, notify, may_download: ReplaceParts(
+        "reload": lambda config, notify, may_download: ReplaceComponents(
             config, brain=ScriptedBrain(), voice=BeepVoice()
         ),
         "devices": lambda: DEVICES,
         "cancels_echo": lambda config: False,
     }
-    return PartMakers(**{**made, **given})
+    return Factories(**{**made, **given})

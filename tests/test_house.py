@@ -53,10 +53,10 @@ def test_fast_tests_with_real_sound_are_in_one_folder():
     elsewhere = []
     for path in (REPOSITORY / "tests").rglob("test_*.py"):
         for node in ast.parse(path.read_text()).body:
-            marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", [])]
+            timestamps = [ast.unparse(mark) for mark in getattr(node, "decorator_list", [])]
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
-                marks = [ast.unparse(node.value)]
-            marked = " ".join(marks)
+                timestamps = [ast.unparse(node.value)]
+            marked = " ".join(timestamps)
             if "mark.audio" in marked and "mark.slow" not in marked and path.parent.name != "audio":
                 elsewhere.append(f"{path.name}:{node.lineno}")
     assert elsewhere == []

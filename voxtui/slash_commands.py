@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from voxtui.controls.engine import Refused
+from voxtui.session.user_session import NotAllowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ COMMANDS: Sequence[SlashCommand] = (
 def parse(text: str) -> tuple[str, str] | None:
     """Return the name and the argument of the command in `text`; None: it is no command.
 
-    Raises Refused if there is no such command.
+    Raises NotAllowed if there is no such command.
     """
     if not text.startswith("/"):
         return None
@@ -56,18 +56,18 @@ def parse(text: str) -> tuple[str, str] | None:
     if command is None:
         near = difflib.get_close_matches(word, [command.name for command in COMMANDS], 1)
         meant = f"Did you mean /{near[0]}?" if near else "/help lists them."
-        raise Refused(f"/{word}: there is no such command. {meant}")
+        raise NotAllowed(f"/{word}: there is no such command. {meant}")
     if argument.strip() and not command.argument:
-        raise Refused(f"/{word} takes nothing behind it.")
+        raise NotAllowed(f"/{word} takes nothing behind it.")
     return word, argument.strip()
 
 
 def number(argument: str) -> int:
-    """Return the number in `argument`; 0: it is empty. Raises Refused."""
+    """Return the number in `argument`; 0: it is empty. Raises NotAllowed."""
     if not argument:
         return 0
     if not (argument.isascii() and argument.isdecimal() and len(argument) < 4):
-        raise Refused("Which sample? Write its number, such as /clip 1.")
+        raise NotAllowed("Which sample? Write its number, such as /clip 1.")
     return int(argument)
 
 

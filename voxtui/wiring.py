@@ -14,14 +14,14 @@ from voxtui.errors import DeviceError, ModelError, how_to_install
 if TYPE_CHECKING:
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
-    from voxtui.controls.clips import OpenClip, Speak
-    from voxtui.controls.local import PartMakers
-    from voxtui.dialogue.commands import ReplaceParts
+    from voxtui.dialogue.commands import ReplaceComponents
     from voxtui.dialogue.data import Samples
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Event
-    from voxtui.dialogue.interfaces import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
-    from voxtui.dialogue.loaders import Loaders
+    from voxtui.dialogue.fallbacks import Fallbacks
+    from voxtui.dialogue.protocols import Brain, Microphone, Skills, Speaker, SpeechDetector, Voice
+    from voxtui.session.clip_player import OpenClip, Speak
+    from voxtui.session.local_session import Factories
     from voxtui.settings.schema import Config
 
 CLIPS = Path(__file__).parent / "data" / "clips"
@@ -47,7 +47,7 @@ def devices_engine(
     def fallback_devices() -> tuple[Microphone, Speaker]:
         return _microphone("", config), build_speaker("")
 
-    from voxtui.audio.devices import sound_system
+    from voxtui.audio.portaudio import sound_system
 
     microphone, speaker = (
         _microphone(config.audio.input, config),
@@ -78,10 +78,10 @@ def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
     """Return a microphone that removes our own speech, if `config` wants it."""
     if not cancels_echo(config):
         return build_microphone(name)
-    from voxtui.audio.echo import EchoCanceller
+    from voxtui.audio.echo_canceller import EchoCanceller
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.played import PLAYED
-    from voxtui.records.device_offset import newest_offset
+    from voxtui.storage.device_offset import newest_offset
 
     return SounddeviceMicrophone(name, lambda: EchoCanceller(PLAYED, newest_offset()))
 
@@ -162,9 +162,9 @@ def build_skills(rings: bool = True) -> Skills:
     `rings` False: timers ring in another voxtui.
     """
     from voxtui.settings.paths import user_folders
-    from voxtui.skills.local import LocalSkills
+    from voxtui.skills.assistant_skills import AssistantSkills
 
-    return LocalSkills(user_folders().user_data_path, rings)
+    return AssistantSkills(user_folders().user_data_path, rings)
 
 
 def build_detector(config: Config) -> SpeechDetector:
@@ -186,16 +186,16 @@ def _imports_torch(config: Config) -> bool:
     return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
 
 
-def reload_parts(config: Config, notify: Notify, download_chat: bool = False) -> ReplaceParts:
+def reload_parts(config: Config, notify: Notify, download_chat: bool = False) -> ReplaceComponents:
     """Return brain and voice once more, after a start that failed.
 
     `download_chat`: the user allowed the download of the chat model.
     """
-    from voxtui.dialogue.commands import ReplaceParts
+    from voxtui.dialogue.commands import ReplaceComponents
 
     may_download = frozenset({VOXTRAL, CHAT} if download_chat else {VOXTRAL})
     brain = build_brain(config, notify, may_download)
-    return ReplaceParts(config, brain=brain, voice=build_voice(config, notify) or "none")
+    return ReplaceComponents(config, brain=brain, voice=build_voice(config, notify) or "none")
 
 
 def build_brain(
@@ -203,39 +203,39 @@ def build_brain(
     notify: Notify,
     may_download: frozenset[str] = NO_DOWNLOAD,
     trial_first: bool = False,
-) -> Loaders[Brain]:
+) -> Fallbacks[Brain]:
     """Return the loaders of the brain that `config` names, best first.
 
     `trial_first`: Voxtral is ready only when its fast paths have been tried on this machine.
     A brain that the user named is made at once. Raises ModelError if that is impossible.
     """
-    from voxtui.dialogue.loaders import Loaders
+    from voxtui.dialogue.fallbacks import Fallbacks
 
     embedded = partial(_embedded, config, notify, CHAT in may_download)
     voxtral = partial(_voxtral, config, notify, VOXTRAL in may_download, trial_first)
     on_gpu = partial(_voxtral_on_gpu, config, notify, trial_first)
-    loaders: dict[str, Loaders[Brain]] = {
-        "auto": Loaders((on_gpu, embedded)),
-        "embedded": Loaders((embedded,)),
-        "voxtral": Loaders((voxtral, embedded), first_only=True),
-        "remote": Loaders((partial(_remote, config, notify),)),
+    loaders: dict[str, Fallbacks[Brain]] = {
+        "auto": Fallbacks((on_gpu, embedded)),
+        "embedded": Fallbacks((embedded,)),
+        "voxtral": Fallbacks((voxtral, embedded), first_only=True),
+        "remote": Fallbacks((partial(_remote, config, notify),)),
     }
     chosen = loaders[config.brain.name]
     return chosen if config.brain.name == "auto" else chosen.with_first_made()
 
 
-def build_voice(config: Config, notify: Notify) -> Loaders[Voice] | None:
+def build_voice(config: Config, notify: Notify) -> Fallbacks[Voice] | None:
     """Return the loaders of the voice that `config` names, best first; None for silence.
 
     A voice that the user named is made at once. Raises ModelError if that is impossible.
     """
-    from voxtui.dialogue.loaders import Loaders
+    from voxtui.dialogue.fallbacks import Fallbacks
 
     embedded = partial(_hibari, config)
-    loaders: dict[str, Loaders[Voice]] = {
-        "auto": Loaders((partial(_kokoro_on_gpu, config), embedded)),
-        "embedded": Loaders((embedded,)),
-        "kokoro": Loaders((partial(_kokoro, config),)),
+    loaders: dict[str, Fallbacks[Voice]] = {
+        "auto": Fallbacks((partial(_kokoro_on_gpu, config), embedded)),
+        "embedded": Fallbacks((embedded,)),
+        "kokoro": Fallbacks((partial(_kokoro, config),)),
     }
     if config.voice.engine == "none":
         return None
@@ -244,7 +244,7 @@ def build_voice(config: Config, notify: Notify) -> Loaders[Voice] | None:
 
 
 def _embedded(config: Config, notify: Notify, download_chat: bool) -> Brain:
-    from voxtui.brains.embedded.brain import EmbeddedBrain
+    from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 
     return EmbeddedBrain(config, download_chat, notify)
 
@@ -275,7 +275,7 @@ def _voxtral_on_gpu(config: Config, notify: Notify, trial_first: bool) -> Brain:
 
 
 def _remote(config: Config, notify: Notify) -> Brain:
-    from voxtui.brains.remote.brain import RemoteBrain
+    from voxtui.brains.remote.remote_brain import RemoteBrain
 
     return RemoteBrain(config, notify)
 
@@ -353,13 +353,13 @@ def recogniser(config: Config, notify: Notify) -> Generator[SpeechToText]:
 
 def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:
     """Return the loaded brain that transcribes; None for the embedded one. Raises ModelError."""
-    from voxtui.dialogue.loaders import Loaders
+    from voxtui.dialogue.fallbacks import Fallbacks
 
     if config.brain.name == "embedded":
         return None
     loaders = build_brain(config, notify)
     if config.brain.name == "auto":  # the last loader is the embedded brain
-        loaders = Loaders(loaders.makers[:-1])
+        loaders = Fallbacks(loaders.makers[:-1])
     try:
         return loaders.load(lambda brain: brain.warm_up(lambda step, fraction: None)).part
     except ModelError:
@@ -379,12 +379,12 @@ def clip_opener(config: Config) -> OpenClip:
     return open_clip
 
 
-def part_makers() -> PartMakers:
+def make_factories() -> Factories:
     """Return what makes the parts that a front end lets a person choose."""
-    from voxtui.audio.devices import choices, list_devices
-    from voxtui.controls.local import PartMakers
+    from voxtui.audio.portaudio import choices, list_devices
+    from voxtui.session.local_session import Factories
 
-    return PartMakers(
+    return Factories(
         microphone=lambda config: _microphone(config.audio.input, config),
         speaker=lambda config: build_speaker(config.audio.output),
         brain=partial(build_brain, may_download=frozenset({VOXTRAL})),

@@ -13,9 +13,9 @@ from threading import Event as Flag
 from benchmarks.serve.scripted_server import serve
 from benchmarks.stubs import StubBrain, WaitingVoice
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import TurnRequest
-from voxtui.dialogue.marks import Mark
-from voxtui.serve.pool import WarmParts
+from voxtui.dialogue.protocols import TurnRequest
+from voxtui.dialogue.timestamps import Milestone
+from voxtui.serve.shared_models import ModelSet
 from voxtui.settings.schema import Config
 from voxtui.wiring import build_detector
 
@@ -32,7 +32,7 @@ SUM = "2 + 2 = 4."
 class RepeatingBrain(StubBrain):
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
         asked = request.user_input if isinstance(request.user_input, str) else HEARD
-        request.marks.mark(Mark.TRANSCRIBED)
+        request.timestamps.record(Milestone.TRANSCRIBED)
         yield UserTranscript(asked)
         said = [text for turn in request.past for text in (turn.user_text, turn.reply_text)]
         for word in " ".join([request.options.instruction or "", *said, asked, SUM]).split():
@@ -44,8 +44,8 @@ class RepeatingBrain(StubBrain):
         yield Token(HEARD)
 
 
-def repeating_parts(config: Config) -> WarmParts:
-    return WarmParts(
+def repeating_parts(config: Config) -> ModelSet:
+    return ModelSet(
         lambda samples: HEARD, build_detector(config), WaitingVoice(VOICE_SECONDS),
         RepeatingBrain(), build_detector(config),
     )  # fmt: skip

@@ -22,9 +22,9 @@ from voxtui.dialogue.data import (
 )
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, TurnFinished
-from voxtui.dialogue.interfaces import OnWords, TurnRequest
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import OnWords, TurnRequest
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import Config
 
 SCRIPT = Script(
@@ -59,7 +59,7 @@ class AheadBrain(StubBrain):
         due = time.monotonic() if self._began is None else self._began
         due += common.STT_SECONDS
         time.sleep(max(0.0, due - time.monotonic()))  # in place of the recogniser
-        request.marks.mark(Mark.TRANSCRIBED)
+        request.timestamps.record(Milestone.TRANSCRIBED)
         yield UserTranscript(common.WORDS)
         due += common.FIRST_TOKEN_SECONDS
         for text in (*common.TWO_CLAUSES, *common.REST):
@@ -76,12 +76,12 @@ class ClockedSpeaker:
 
     def open(self) -> None: ...
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
         self._clock.hear()
-        marks.mark(Mark.FIRST_SOUND)
+        timestamps.record(Milestone.FIRST_SOUND)
 
-    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
-        marks.mark(Mark.LAST_SOUND)
+    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+        timestamps.record(Milestone.LAST_SOUND)
         return 0.0
 
     def close(self) -> None: ...

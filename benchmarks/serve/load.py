@@ -25,8 +25,8 @@ from voxtui.bench.measure import Plan, measure
 from voxtui.bench.tables import number, spread_json
 from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE
 from voxtui.dialogue.engine import Engine
-from voxtui.records.metrics import spread
 from voxtui.settings.schema import Config
+from voxtui.storage.turn_metrics import spread
 from voxtui.wiring import target_clips
 
 if TYPE_CHECKING:

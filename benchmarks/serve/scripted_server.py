@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from benchmarks.stubs import LoudnessDetector, Script, WaitingBrain, WaitingVoice
 from voxtui.errors import VoxtuiError
-from voxtui.serve.command import run
-from voxtui.serve.pool import Pool, WarmParts
+from voxtui.serve.serve_command import run
+from voxtui.serve.shared_models import ModelSet, Pool
 from voxtui.settings.schema import BrainConfig, Config, ServeConfig
 
 SCRIPT = Script(
@@ -28,8 +28,8 @@ IDEAL_MS = 1000 * (SCRIPT.recogniser_s + SCRIPT.first_token_s + 9 * SCRIPT.token
 """Milliseconds to the first sound if only the parts took time."""
 
 
-def scripted_parts() -> WarmParts:
-    return WarmParts(
+def scripted_parts() -> ModelSet:
+    return ModelSet(
         lambda samples: SCRIPT.heard,
         LoudnessDetector(),
         WaitingVoice(VOICE_SECONDS),
@@ -38,7 +38,7 @@ def scripted_parts() -> WarmParts:
     )
 
 
-def serve(parts: Callable[[Config], WarmParts]) -> None:
+def serve(parts: Callable[[Config], ModelSet]) -> None:
     """Serve the number of sessions that the command line gives, on any free port."""
 
     @contextmanager

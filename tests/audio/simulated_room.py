@@ -14,15 +14,15 @@ import numpy as np
 from tests.audio.sounds import QUESTIONS, question
 from tests.deadline import SECONDS
 from tests.fakes import Events, FakeMicrophone, ScriptedBrain, engine_on_fakes
-from voxtui.audio.echo import EchoCanceller
+from voxtui.audio.echo_canceller import EchoCanceller
 from voxtui.audio.microphone import BLOCK_SECONDS, Framer
 from voxtui.audio.played import Played, Segment
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.dialogue.data import SpeechChunk, Token, UserTranscript
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
-from voxtui.dialogue.interfaces import Progress, TurnRequest
-from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.dialogue.protocols import Progress, TurnRequest
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.settings.schema import Config, VadConfig
 
 RATE = 48_000
@@ -57,21 +57,21 @@ class Loudspeaker:
     def __init__(self) -> None:
         self.speech = np.zeros(0, np.float32)
         self.heard_s = 0.0
-        self.marks = Marks()
+        self.timestamps = Timestamps()
         self.stopped: Callable[[], bool] = lambda: False
         self.complete, self.over = threading.Event(), threading.Event()
         self._chunks: list[np.ndarray] = []
 
     def open(self) -> None: ...
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
         self._chunks.append(resample(chunk.samples, chunk.rate, RATE))
 
-    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
         if not self._chunks:
             return 0.0
         self.speech, self._chunks = np.concatenate(self._chunks), []
-        self.marks, self.stopped = marks, stopped
+        self.timestamps, self.stopped = timestamps, stopped
         self.complete.set()
         assert self.over.wait(SECONDS)
         self.over.clear()
@@ -157,7 +157,7 @@ class SimulatedRoom:
             said[first : first + len(words)] += words
         delay = self._random.uniform(0.035, 0.045)
         heard = self._echo(speech, len(said), BEGIN_SECONDS + delay)
-        self._speaker.marks.mark(Mark.FIRST_SOUND, begins)
+        self._speaker.timestamps.record(Milestone.FIRST_SOUND, begins)
         at, ended, outcome = 0, None, Outcome.FAILED
         while ended is None or at < length:
             ahead = round((self._now + AHEAD_SECONDS - begins) * RATE)
@@ -178,7 +178,7 @@ class SimulatedRoom:
                 ended = self._now
             if ended is not None:
                 self._speaker.heard_s = ended - begins
-                self._speaker.marks.mark(Mark.LAST_SOUND, ended)
+                self._speaker.timestamps.record(Milestone.LAST_SOUND, ended)
                 self._speaker.over.set()
                 finished = self._events.until(TurnFinished)
                 assert isinstance(finished, TurnFinished)

@@ -28,7 +28,7 @@ from voxtui.audio.clips import (
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
-from voxtui.dialogue.marks import Outcome
+from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import InputError
 
 LIMIT = 10.0

@@ -13,16 +13,18 @@ import soundfile
 from tests.fakes import FakeSpeaker
 from voxtui.audio.file_speaker import FileSpeaker
 from voxtui.dialogue.data import SpeechChunk
-from voxtui.dialogue.interfaces import Speaker
-from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.protocols import Speaker
+from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError
 
 
 def play(speaker: Speaker, level: float = 0.25) -> float:
     """Play 100 samples and return the seconds that were heard."""
-    marks = Marks()
-    speaker.play(SpeechChunk(np.full(100, level, np.float32), 24_000, ""), marks, lambda: False)
-    return speaker.finish(marks, lambda: False)
+    timestamps = Timestamps()
+    speaker.play(
+        SpeechChunk(np.full(100, level, np.float32), 24_000, ""), timestamps, lambda: False
+    )
+    return speaker.finish(timestamps, lambda: False)
 
 
 def test_two_programs_that_write_the_same_file_do_not_mix(tmp_path: Path) -> None:

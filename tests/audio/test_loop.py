@@ -19,7 +19,7 @@ from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.dialogue.data import AUDIBLE, SAMPLE_RATE
 from voxtui.dialogue.engine import Engine
@@ -32,7 +32,7 @@ from voxtui.dialogue.events import (
     TurnFinished,
     TurnStarted,
 )
-from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 from voxtui.voices.hibari import HibariVoice
 
@@ -87,10 +87,10 @@ class Person:
         self.press()
         self.speaks(name)
 
-    def started(self) -> Marks:
+    def started(self) -> Timestamps:
         started = self.events.until(TurnStarted)
         assert isinstance(started, TurnStarted)
-        return started.marks
+        return started.timestamps
 
     def turn(self) -> Turn:
         finished = self.events.until(TurnFinished)
@@ -177,13 +177,13 @@ def test_a_key_press_silences_the_answer_and_the_next_question_is_heard_whole(
     with virtual_audio.record() as recorder:
         person.says("largest-planet")
         pressed, cut = person.interrupts(recorder, 1.0)
-        marks = person.started()
+        timestamps = person.started()
         person.speaks("first-month")
         turn = person.turn()
         played = recorded(recorder)
     spoken = person.events.of(SpokenUpTo)[-1]
     assert isinstance(spoken, SpokenUpTo)
-    next_sound = marks.at(Mark.FIRST_SOUND)
+    next_sound = timestamps.at(Milestone.FIRST_SOUND)
     assert next_sound is not None
     press, after = recorder.index(pressed), recorder.index(next_sound - 0.5)
     loud = np.flatnonzero(np.abs(played[:after]) > AUDIBLE)
@@ -235,7 +235,7 @@ def test_with_an_echo_an_interruption_is_recorded_without_the_answer_it_cut_off(
 
 def test_silence_is_not_answered(person: Person) -> None:
     person.press()
-    assert isinstance(person.started(), Marks)
+    assert isinstance(person.started(), Timestamps)
     threading.Event().wait(0.5)
     person.engine.release()
     assert person.turn().outcome is Outcome.NO_SPEECH

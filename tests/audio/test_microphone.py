@@ -15,8 +15,7 @@ import pytest
 from tests.audio.sounds import edges, find, question, report
 from tests.fakes import SECONDS, Flag
 from tests.virtual_audio import MICROPHONE, RATE, SAID, VirtualAudio
-from voxtui.audio.devices import Device, streams
-from voxtui.audio.echo import EchoCanceller
+from voxtui.audio.echo_canceller import EchoCanceller
 from voxtui.audio.microphone import (
     BLOCK_SECONDS,
     KEPT_SECONDS,
@@ -25,6 +24,7 @@ from voxtui.audio.microphone import (
     SounddeviceMicrophone,
 )
 from voxtui.audio.played import Played
+from voxtui.audio.portaudio import Device, streams
 from voxtui.audio.resampling import DELAY_SECONDS, downsampler, resample
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.errors import DeviceError

@@ -17,7 +17,7 @@ from tests.virtual_audio import RATE, SPEAKER, Recorder, VirtualAudio
 from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.dialogue.data import AUDIBLE, SpeechChunk
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import DeviceError
 
 pytestmark = pytest.mark.audio
@@ -50,11 +50,11 @@ def recorder(virtual_audio: VirtualAudio) -> Iterator[Recorder]:
         yield recorder
 
 
-def say(speaker: SounddeviceSpeaker, *chunks: SpeechChunk) -> tuple[Marks, float]:
-    marks = Marks()
+def say(speaker: SounddeviceSpeaker, *chunks: SpeechChunk) -> tuple[Timestamps, float]:
+    timestamps = Timestamps()
     for chunk in chunks:
-        speaker.play(chunk, marks, never)
-    return marks, speaker.finish(marks, never)
+        speaker.play(chunk, timestamps, never)
+    return timestamps, speaker.finish(timestamps, never)
 
 
 def recorded(recorder: Recorder) -> np.ndarray:
@@ -128,10 +128,12 @@ def test_first_and_last_sound_are_marked_when_they_are_heard(
     sound = tone(0.4).samples
     chunk = SpeechChunk(np.concatenate([silence, sound, silence]), VOICE_RATE, "la")
     recorder.until(time.monotonic() + 0.3)
-    marks, _ = say(speaker, chunk)
+    timestamps, _ = say(speaker, chunk)
     heard = recorded(recorder)
-    for mark, index in zip((Mark.FIRST_SOUND, Mark.LAST_SOUND), audible(heard), strict=True):
-        marked = marks.at(mark)
+    for mark, index in zip(
+        (Milestone.FIRST_SOUND, Milestone.LAST_SOUND), audible(heard), strict=True
+    ):
+        marked = timestamps.at(mark)
         assert marked is not None
         difference = marked - recorder.began_at - index / RATE
         report(f"{mark} is marked {difference * 1000:+.1f} ms from the recording")
@@ -146,16 +148,18 @@ def test_finish_waits_until_all_was_heard(speaker: SounddeviceSpeaker, recorder:
 
 
 def test_silence_marks_no_first_sound(speaker: SounddeviceSpeaker, recorder: Recorder) -> None:
-    marks, seconds = say(speaker, SpeechChunk(np.zeros(4800, np.float32), VOICE_RATE, ""))
-    assert marks.at(Mark.FIRST_SOUND) is None and marks.at(Mark.LAST_SOUND) is None
+    timestamps, seconds = say(speaker, SpeechChunk(np.zeros(4800, np.float32), VOICE_RATE, ""))
+    assert (
+        timestamps.at(Milestone.FIRST_SOUND) is None and timestamps.at(Milestone.LAST_SOUND) is None
+    )
     assert seconds == pytest.approx(0.2, abs=0.002)
     assert not recorded(recorder).any()
 
 
 def test_finish_without_speech_marks_nothing(speaker: SounddeviceSpeaker) -> None:
-    marks = Marks()
-    assert speaker.finish(marks, never) == 0.0
-    assert not marks.since_release()
+    timestamps = Timestamps()
+    assert speaker.finish(timestamps, never) == 0.0
+    assert not timestamps.since_release()
 
 
 @pytest.mark.slow
@@ -217,14 +221,14 @@ def barge_in(
     Return the seconds from the key to silence, those heard by `finish`, and those recorded.
     """
     with virtual_audio.record() as recorder:
-        marks, key = Marks(), KeyPress(after)
+        timestamps, key = Timestamps(), KeyPress(after)
         for _ in range(5):
-            speaker.play(tone(1.0), marks, key.flag.is_set)
-        seconds = speaker.finish(marks, key.flag.is_set)
+            speaker.play(tone(1.0), timestamps, key.flag.is_set)
+        seconds = speaker.finish(timestamps, key.flag.is_set)
         assert key.flag.is_set()
         heard = recorded(recorder)
     first, last = audible(heard)
-    stopped, marked = recorder.began_at + last / RATE, marks.at(Mark.LAST_SOUND)
+    stopped, marked = recorder.began_at + last / RATE, timestamps.at(Milestone.LAST_SOUND)
     assert marked is not None and abs(marked - stopped) < 0.05
     return stopped - key.at, seconds, (last - first) / RATE
 
@@ -245,12 +249,14 @@ def test_speech_that_is_stopped_before_it_sounds_has_neither_first_nor_last_soun
     speaker: SounddeviceSpeaker, recorder: Recorder
 ) -> None:
     silence = np.zeros(round(0.5 * VOICE_RATE), np.float32)
-    marks, key = Marks(), KeyPress(0.4)  # the tone is in the device by then
+    timestamps, key = Timestamps(), KeyPress(0.4)  # the tone is in the device by then
     samples = np.concatenate([silence, tone(0.5).samples])
-    speaker.play(SpeechChunk(samples, VOICE_RATE, "la"), marks, key.flag.is_set)
-    speaker.finish(marks, key.flag.is_set)
+    speaker.play(SpeechChunk(samples, VOICE_RATE, "la"), timestamps, key.flag.is_set)
+    speaker.finish(timestamps, key.flag.is_set)
     assert not recorded(recorder).any()
-    assert marks.at(Mark.FIRST_SOUND) is None and marks.at(Mark.LAST_SOUND) is None
+    assert (
+        timestamps.at(Milestone.FIRST_SOUND) is None and timestamps.at(Milestone.LAST_SOUND) is None
+    )
 
 
 @pytest.mark.slow
@@ -270,9 +276,9 @@ def test_dropped_speech_is_not_heard_with_the_next_reply(
 def test_a_chunk_after_the_key_press_is_not_played(
     speaker: SounddeviceSpeaker, recorder: Recorder
 ) -> None:
-    marks = Marks()
-    speaker.play(tone(0.5), marks, lambda: True)
-    assert speaker.finish(marks, lambda: True) == pytest.approx(0.0, abs=0.05)
+    timestamps = Timestamps()
+    speaker.play(tone(0.5), timestamps, lambda: True)
+    assert speaker.finish(timestamps, lambda: True) == pytest.approx(0.0, abs=0.05)
     heard = recorded(recorder)
     assert np.count_nonzero(np.abs(heard) > AUDIBLE) < 0.05 * RATE
 
@@ -289,12 +295,12 @@ LOST = f"The speaker '{SPEAKER}' stopped taking sound; was it unplugged?"
 
 def play_on(speaker: SounddeviceSpeaker, begun: threading.Event) -> None:
     """Play until the speaker raises, at most for SECONDS."""
-    marks, until = Marks(), time.monotonic() + SECONDS
+    timestamps, until = Timestamps(), time.monotonic() + SECONDS
     while time.monotonic() < until:
-        speaker.play(tone(0.2), marks, never)
-        if marks.at(Mark.FIRST_SOUND) is not None:
+        speaker.play(tone(0.2), timestamps, never)
+        if timestamps.at(Milestone.FIRST_SOUND) is not None:
             begun.set()
-    speaker.finish(marks, never)
+    speaker.finish(timestamps, never)
 
 
 def lose(speaker: SounddeviceSpeaker, action: Callable[[], object]) -> str:
@@ -317,14 +323,14 @@ def test_a_speaker_is_not_lost_because_the_process_was_suspended(
     virtual_audio: VirtualAudio, speaker: SounddeviceSpeaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After Ctrl+Z the clock has moved on, and the device has not taken anything yet."""
-    looks, marks = queue.SimpleQueue[None](), Marks()
+    looks, timestamps = queue.SimpleQueue[None](), Timestamps()
 
     def later() -> float:
         looks.put(None)
         return time.monotonic() + 100
 
-    speaker.play(tone(1.0), marks, never)
-    while marks.at(Mark.FIRST_SOUND) is None:
+    speaker.play(tone(1.0), timestamps, never)
+    while timestamps.at(Milestone.FIRST_SOUND) is None:
         threading.Event().wait(0.001)
     virtual_audio.stall()
     try:
@@ -333,7 +339,7 @@ def test_a_speaker_is_not_lost_because_the_process_was_suspended(
             looks.get(timeout=SECONDS)
     finally:
         virtual_audio.unstall()
-    assert speaker.finish(marks, never) == pytest.approx(1.0, abs=0.002)
+    assert speaker.finish(timestamps, never) == pytest.approx(1.0, abs=0.002)
 
 
 @pytest.mark.slow
@@ -369,12 +375,12 @@ def test_a_bug_on_the_writing_thread_is_raised_by_play_and_finish(
         raise ZeroDivisionError
 
     monkeypatch.setattr(sounddevice.OutputStream, "write", broken)
-    marks = Marks()
+    timestamps = Timestamps()
     with pytest.raises(ZeroDivisionError):
-        speaker.play(tone(0.2), marks, never)
-        speaker.finish(marks, never)
+        speaker.play(tone(0.2), timestamps, never)
+        speaker.finish(timestamps, never)
     with pytest.raises(ZeroDivisionError):  # it is not hidden by opening the device again
-        speaker.play(tone(0.2), marks, never)
+        speaker.play(tone(0.2), timestamps, never)
 
 
 @pytest.mark.parametrize("wanted", ["voxspeak", "99"])

@@ -18,7 +18,7 @@ from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.dialogue.events import Rang, State, StateChanged, TurnFinished, TurnStarted
 from voxtui.settings.schema import Config
-from voxtui.skills.local import LocalSkills
+from voxtui.skills.assistant_skills import AssistantSkills
 from voxtui.voices.hibari import HibariVoice
 
 pytestmark = [pytest.mark.audio, pytest.mark.slow, pytest.mark.models]
@@ -31,7 +31,7 @@ def test_a_timer_rings_aloud(virtual_audio: VirtualAudio, tmp_path: Path) -> Non
         speaker=SounddeviceSpeaker(SPEAKER),
         brain=ScriptedBrain(),
         voice=HibariVoice(Config().voice),
-        skills=LocalSkills(tmp_path),
+        skills=AssistantSkills(tmp_path),
     )
 
     def wait_for(state: State) -> None:

@@ -14,14 +14,14 @@ import pytest
 from tests.audio.sounds import report
 from tests.fakes import BeepVoice, Events, LoudIsSpeech, ScriptedBrain
 from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
-from voxtui.audio.devices import list_devices, sound_system
 from voxtui.audio.microphone import SounddeviceMicrophone
+from voxtui.audio.portaudio import list_devices, sound_system
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.dialogue.data import AUDIBLE, Utterance
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Loaded, MicrophoneLost, Notice, State, StateChanged, TurnFinished
-from voxtui.dialogue.interfaces import Microphone, Speaker
-from voxtui.dialogue.marks import Outcome, Turn
+from voxtui.dialogue.protocols import Microphone, Speaker
+from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import Config
 

@@ -17,10 +17,10 @@ from voxtui.bench.compare import difference
 from voxtui.bench.measure import Measured
 from voxtui.bench.report import check, stage_spreads, steadiness
 from voxtui.dialogue.engine import Engine
-from voxtui.dialogue.marks import Outcome, Turn
+from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.errors import InputError
-from voxtui.records.metrics import FIRST_SOUND, TTFT
 from voxtui.settings.schema import TARGETS
+from voxtui.storage.turn_metrics import FIRST_SOUND, TTFT
 from voxtui.wiring import target_clips
 
 CLIPS = {"one.wav": "..xxxxxxxx.", "two.wav": ".xxxxxxxxx."}
@@ -43,7 +43,7 @@ def bench(monkeypatch, tmp_path, capfd):
                           brain=brain, voice=voice or BeepVoice(), config=config,
                           emit=emit)  # fmt: skip
 
-        monkeypatch.setattr("voxtui.bench.command.build_engine", build)
+        monkeypatch.setattr("voxtui.bench.bench_command.build_engine", build)
         ran = CliRunner().invoke(voxtui.cli.cli, ["bench", *files, *arguments])
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):
             raise ran.exception
@@ -141,10 +141,16 @@ def test_a_failed_turn_is_counted_and_exits_with_1(bench):
     assert ran.stdout.splitlines()[-1] == "Failed: Out of memory."
 
 
-def _older(clips, brain="scripted brain", **marks):
+def _older(clips, brain="scripted brain", **timestamps):
     """old.json with a turn of each of `clips`."""
-    marks = {"released": 0.0, "captured": 0.03, "first_token": 0.04, "last_token": 0.9, **marks}
-    turn = {"brain": "scripted", "outcome": "answered", "tokens": 9, "marks": marks}
+    timestamps = {
+        "released": 0.0,
+        "captured": 0.03,
+        "first_token": 0.04,
+        "last_token": 0.9,
+        **timestamps,
+    }
+    turn = {"brain": "scripted", "outcome": "answered", "tokens": 9, "marks": timestamps}
     Path("old.json").write_text(
         json.dumps(
             {
@@ -192,9 +198,9 @@ def test_compare_refuses_a_file_that_is_not_a_report_before_it_measures(bench, t
 
 
 def _turn(clip, ttft_ms, first_sound_ms=200.0):
-    marks = {"released": 0.0, "captured": 0.0, "first_token": ttft_ms / 1000}
-    marks |= {"first_sound": first_sound_ms / 1000, "last_token": 0.9}
-    return Turn(1, "scripted", Outcome.ANSWERED, marks, clip, tokens=9)
+    timestamps = {"released": 0.0, "captured": 0.0, "first_token": ttft_ms / 1000}
+    timestamps |= {"first_sound": first_sound_ms / 1000, "last_token": 0.9}
+    return Turn(1, "scripted", Outcome.ANSWERED, timestamps, clip, tokens=9)
 
 
 def _noise(seed, shift=0.0, n=30):
@@ -253,7 +259,7 @@ def test_check_runs_over_a_short_wav_and_a_long_ogg():
 @pytest.mark.slow
 def test_check_is_one_command_with_an_exit_code(bench, monkeypatch):
     clips = [Path(name) for name in CLIPS]
-    monkeypatch.setattr("voxtui.bench.command.target_clips", lambda: clips)
+    monkeypatch.setattr("voxtui.bench.bench_command.target_clips", lambda: clips)
     ran = bench("--check", "--runs", "1", files=())
     assert ran.exit_code == 0, ran.stdout
     assert ran.stdout.splitlines()[-1] == "PASS"

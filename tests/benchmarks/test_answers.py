@@ -9,7 +9,7 @@ import pytest
 from benchmarks.answers import KNOWLEDGE, Conversation, Expected, Judged, judge, read, summary
 from tests.brains.conftest import small
 from tests.fakes import ScriptedBrain
-from voxtui.skills.local import LocalSkills
+from voxtui.skills.assistant_skills import AssistantSkills
 
 NAME = Expected("My name is Peter.", "peter|meet", r"\bmy name is")
 
@@ -47,7 +47,7 @@ def test_a_reply_is_judged_by_its_patterns_and_the_rules_for_all(
 def test_each_turn_has_the_earlier_ones_of_its_conversation_as_history(tmp_path) -> None:
     brain = ScriptedBrain(["Nice ", "to meet you."])
     talks = [Conversation("talk", [NAME, NAME]), Conversation(KNOWLEDGE, [NAME])]
-    judged = list(judge(brain, LocalSkills(tmp_path, rings=False), talks, small()))
+    judged = list(judge(brain, AssistantSkills(tmp_path, rings=False), talks, small()))
     assert [len(past) for past in brain.pasts] == [0, 1, 0]
     assert [row["n"] for row in summary(judged)] == [2, 2, 1]
     assert all(isinstance(one, Judged) for one in judged)

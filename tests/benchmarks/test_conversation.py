@@ -6,12 +6,12 @@ import pytest
 
 from benchmarks.conversation import questions, report
 from voxtui.dialogue.data import SKILL
-from voxtui.dialogue.marks import Outcome, Turn
+from voxtui.dialogue.timestamps import Outcome, Turn
 
 
 def turn(number: int, ms: float, brain: str = "embedded") -> Turn:
-    marks = {"released": 0.0, "first_token": ms / 1000, "first_sound": ms / 500}
-    return Turn(number, brain, Outcome.ANSWERED, marks)
+    timestamps = {"released": 0.0, "first_token": ms / 1000, "first_sound": ms / 500}
+    return Turn(number, brain, Outcome.ANSWERED, timestamps)
 
 
 def test_a_question_that_a_rule_answered_at_one_end_is_compared_at_neither() -> None:

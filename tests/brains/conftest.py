@@ -11,10 +11,10 @@ import soundfile
 
 from tests.fakes import Flag
 from voxtui.audio.silero import PySilero
-from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Brain, Manner, Past, TurnRequest
 from voxtui.dialogue.listening import SpeechGate
+from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Brain, Past, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, GenerationConfig
 
@@ -57,11 +57,11 @@ def speak(
     verdicts: Iterable[tuple[Frame, bool]],
     past: Past = (),
     cancelled: Flag | None = None,
-    manner: Manner = AS_CONFIGURED,
+    options: ReplyOptions = DEFAULT_OPTIONS,
 ) -> Recording:
     """Hold the key while `verdicts` are recorded: frames, and True for speech."""
     recording = Recording()
-    brain.listen(TurnRequest(past, cancelled=cancelled or Flag(), options=manner), recording)
+    brain.listen(TurnRequest(past, cancelled=cancelled or Flag(), options=options), recording)
     for frame, speech in verdicts:
         recording.append(frame, speech)
         brain.wake()

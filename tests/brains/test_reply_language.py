@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from voxtui.brains.reply_language import ReplyLanguage
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import LANGUAGES
 
 
@@ -41,26 +41,26 @@ def identifier(monkeypatch: pytest.MonkeyPatch) -> FakeIdentifier:
 
 
 def test_a_doubtful_answer_has_the_language_of_the_one_before(identifier: FakeIdentifier) -> None:
-    language, marks = ReplyLanguage(""), Marks()
+    language, timestamps = ReplyLanguage(""), Timestamps()
     language.warm_up()
     beginnings = ("Oui,", "Bonjour !", "Oui,", "Hello.")
-    assert [language.of(text, marks) for text in beginnings] == ["en", "fr", "fr", "en"]
+    assert [language.of(text, timestamps) for text in beginnings] == ["en", "fr", "fr", "en"]
     assert identifier.languages == list(LANGUAGES)
-    assert marks.at(Mark.LANGUAGE) is not None
+    assert timestamps.at(Milestone.LANGUAGE) is not None
 
 
 def test_a_configured_language_is_not_looked_for(identifier: FakeIdentifier) -> None:
-    language, marks = ReplyLanguage("it"), Marks()
+    language, timestamps = ReplyLanguage("it"), Timestamps()
     language.warm_up()
-    assert language.of("Bonjour !", marks) == "it"
-    assert marks.at(Mark.LANGUAGE) is None
+    assert language.of("Bonjour !", timestamps) == "it"
+    assert timestamps.at(Milestone.LANGUAGE) is None
 
 
 def test_without_the_detector_every_answer_is_english(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     language = ReplyLanguage("")
     language.warm_up()
-    assert language.of("Bonjour !", Marks()) == "en"
+    assert language.of("Bonjour !", Timestamps()) == "en"
 
 
 @pytest.mark.slow
@@ -78,6 +78,6 @@ def test_the_detector_itself_knows_the_languages_of_voxtral() -> None:
         "nl": "Het is ongeveer zevenhonderd kilometer.",
         "pt": "Você pode ferver por dez minutos.",
     }
-    assert {code: language.of(text, Marks()) for code, text in said.items()} == {
+    assert {code: language.of(text, Timestamps()) for code, text in said.items()} == {
         code: code for code in said
     }

@@ -18,7 +18,7 @@ from tests.patterns import sound
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Notice
 from voxtui.errors import InputError, ModelError
-from voxtui.records.metrics_log import metrics_folder
+from voxtui.storage.metrics_log import metrics_folder
 
 QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
 
@@ -74,7 +74,7 @@ def test_stdout_holds_the_answer_only(ask):
 
 def test_a_notice_of_the_start_goes_to_stderr_and_the_exit_code_is_0(ask):
     class Talkative(ScriptedBrain):
-        def warm_up(self, progress, manner):
+        def warm_up(self, progress, options):
             ask.emit(Notice("Another voice speaks.", "information"))
 
     ran = ask("one.wav", "--json", brain=Talkative(["It is noon."]))
@@ -146,7 +146,7 @@ def test_quiet_prints_the_answer_only(ask):
     class Talkative(ScriptedBrain):
         sends_to = "example.org"
 
-        def warm_up(self, progress, manner):
+        def warm_up(self, progress, options):
             ask.emit(Notice("Another voice speaks.", "information"))
 
     assert ask("one.wav", "--quiet", brain=Talkative()).stderr == ""
@@ -245,7 +245,7 @@ def test_speak_writes_the_answers_of_all_turns_in_order(ask):
 
 
 class BrokenBrain(ScriptedBrain):
-    def warm_up(self, progress, manner):
+    def warm_up(self, progress, options):
         raise ModelError("The weights are gone.")
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
 from tests.fakes import FakeMicrophone
-from voxtui.audio import devices as audio
-from voxtui.audio.devices import Device, Probe
+from voxtui.audio import portaudio as audio
+from voxtui.audio.portaudio import Device, Probe
 from voxtui.commands import devices
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig

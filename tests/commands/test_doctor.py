@@ -7,7 +7,7 @@ import pytest
 
 from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
 from tests.fakes import FakeMicrophone
-from voxtui.audio.devices import Probe
+from voxtui.audio.portaudio import Probe
 from voxtui.brains.voxtral.verdict import (
     Result,
     Times,

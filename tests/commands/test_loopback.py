@@ -1,19 +1,19 @@
-"""`voxtui doctor --loopback`: the report and the file, on a cable instead of a room."""
+"""`voxtui doctor --loopback_delay`: the report and the file, on a cable instead of a room."""
 
 import numpy as np
 import pytest
 
-from tests.audio.test_loopback import Cable
+from tests.audio.test_loopback_delay import Cable
 from tests.fakes import FakeMicrophone
-from voxtui.audio import loopback
+from voxtui.audio import loopback_delay
 from voxtui.commands.loopback import measure_offset
-from voxtui.records.device_offset import offset_in
+from voxtui.storage.device_offset import offset_in
 
 
 @pytest.fixture
 def measured(monkeypatch, tmp_path):
     """Measure a cable that changes the sound by `room`; return (passed, file)."""
-    monkeypatch.setattr(loopback, "NOISE_SECONDS", 0.0)
+    monkeypatch.setattr(loopback_delay, "NOISE_SECONDS", 0.0)
 
     def run(room):
         microphone = FakeMicrophone()

@@ -8,10 +8,10 @@ import click
 import numpy as np
 import pytest
 
-from tests.fakes import ScriptedEngine, part_makers
+from tests.fakes import ScriptedEngine, make_factories
 from tests.ui.pseudo_terminal import until
 from voxtui.commands.plain import Plain, typed_lines
-from voxtui.dialogue.commands import ReplaceParts
+from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.events import (
     Caption,
@@ -21,15 +21,15 @@ from voxtui.dialogue.events import (
     Loading,
     MicrophoneLost,
     Notice,
+    PrefillProgress,
     Rang,
-    Reading,
     ReplyText,
     SpokenUpTo,
     State,
     StateChanged,
     UserWords,
 )
-from voxtui.dialogue.marks import Mark, Outcome
+from voxtui.dialogue.timestamps import Milestone, Outcome
 from voxtui.errors import InputError, ModelError, ModelMissing
 from voxtui.settings.schema import Config, UiConfig
 
@@ -66,7 +66,7 @@ def converse(capsys, monkeypatch):
             config,
             CLIPS,
             open_clip,
-            part_makers(reload=reload),
+            make_factories(reload=reload),
             lambda speaker: offset,
             live,
             quiet,
@@ -90,14 +90,14 @@ def test_enter_starts_and_enter_ends_and_its_numbers_come_on_request(converse):
         engine.load()
         yield "\n"
         told("talk")
-        marks = engine.begin()
+        timestamps = engine.begin()
         engine.report(LISTENING)
         yield "\n"
         told("talk", "release")
         engine.report(THINKING, UserWords(1, "What is the capital?"), ReplyText(1, "It is"))
         engine.report(SPEAKING, ReplyText(1, " Paris."))
-        engine.finish(marks=MARKS, reply="It is Paris.")
-        until(lambda: marks.at(Mark.FIRST_SHOWN))
+        engine.finish(timestamps=MARKS, reply="It is Paris.")
+        until(lambda: timestamps.at(Milestone.FIRST_SHOWN))
         yield "/numbers"
 
     said, commands = converse(script)
@@ -124,7 +124,7 @@ def test_quiet_prints_the_conversation_and_errors_only(converse):
         yield "/clip 1"
         engine.begin("a question")
         engine.report(LISTENING, THINKING, UserWords(1, "What is it?"), ReplyText(1, "Noon."))
-        engine.finish(marks=MARKS, reply="Noon.")
+        engine.finish(timestamps=MARKS, reply="Noon.")
         yield "/clip 9"
 
     said, _ = converse(script, quiet=True)
@@ -142,9 +142,13 @@ def test_a_given_text_and_the_clipboard_are_read_with_their_progress(converse, m
         engine.load()
         yield "/paste"
         told("give")
-        for reading in (Reading(0, 980, None), Reading(3, 980, 34.6), Reading(6, 980, 33.0)):
+        for reading in (
+            PrefillProgress(0, 980, None),
+            PrefillProgress(3, 980, 34.6),
+            PrefillProgress(6, 980, 33.0),
+        ):
             engine.report(reading)
-        engine.report(Reading(980, 980, 0.0))
+        engine.report(PrefillProgress(980, 980, 0.0))
 
     said, commands = converse(script)
     assert commands == ["give"]
@@ -155,7 +159,7 @@ def test_the_device_offset_is_shown_beside_the_first_sound(converse):
     def script(engine, told):
         engine.load()
         engine.begin()
-        engine.finish(marks=MARKS, reply="Yes.")
+        engine.finish(timestamps=MARKS, reply="Yes.")
         until(lambda: converse.controls.record.finished)
         yield "/numbers"
 
@@ -236,7 +240,7 @@ def test_the_lines_of_a_pipe_wait_for_one_another_and_all_are_answered(converse)
         (Outcome.NO_SPEECH, {}, "Nothing was heard."),
         (Outcome.CANCELLED, {}, "Dropped."),
         (Outcome.FAILED, {"error": "Out of memory."}, "Out of memory."),
-        (Outcome.CANCELLED, {"reply": "A story", "marks": MARKS}, "First token 84 ms"),
+        (Outcome.CANCELLED, {"reply": "A story", "timestamps": MARKS}, "First token 84 ms"),
     ],
 )
 def test_a_turn_that_was_not_answered_shows_its_outcome(converse, outcome, fields, said):
@@ -326,7 +330,7 @@ def test_a_session_is_saved_and_the_last_utterance_is_answered_again(converse, t
             UserWords(1, "hello"),
             ReplyText(1, "Hi."),
         )
-        engine.finish(marks=MARKS, reply="Hi.")
+        engine.finish(timestamps=MARKS, reply="Hi.")
         yield "/save\n"
         until(lambda: list(tmp_path.rglob("session.md")))
         yield "/again\n"
@@ -413,7 +417,7 @@ def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answered(
 
     def reload_parts(config, notify, fetches):
         made.append(fetches)
-        return ReplaceParts(Config())
+        return ReplaceComponents(Config())
 
     def script(engine, told):
         yield "hello"

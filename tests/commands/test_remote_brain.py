@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import voxtui.cli
 from tests.openai_server import event, returns, sends, serving
-from voxtui.audio.devices import Probe
+from voxtui.audio.portaudio import Probe
 from voxtui.commands import doctor
-from voxtui.records.metrics_log import metrics_folder, read
+from voxtui.storage.metrics_log import metrics_folder, read
 
 REPOSITORY = Path(__file__).parents[2]
 QUESTION = REPOSITORY / "assets" / "clips" / "capital-of-france.wav"

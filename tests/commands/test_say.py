@@ -12,8 +12,8 @@ import voxtui.cli
 from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, FakeSpeaker
 from voxtui.commands.say import read_aloud
-from voxtui.commands.text import clipboard_text, open_text
-from voxtui.dialogue.loaders import Loaders
+from voxtui.commands.text_input import clipboard_text, open_text
+from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.speech import VoiceWorker
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
 
@@ -28,7 +28,7 @@ def say(monkeypatch, tmp_path, capfd):
         voice, speaker = voice or BeepVoice(), speaker or FakeSpeaker()
 
         def build_voice(config, notify):
-            return None if config.voice.engine == "none" else Loaders((lambda: voice,))
+            return None if config.voice.engine == "none" else Fallbacks((lambda: voice,))
 
         monkeypatch.setattr("voxtui.commands.say.build_voice", build_voice)
         monkeypatch.setattr("voxtui.commands.say.build_speaker", lambda name: speaker)
@@ -173,5 +173,5 @@ def test_a_clipboard_that_cannot_be_read_is_an_error(monkeypatch, programs):
 
 def test_text_is_decoded_across_pieces(tmp_path, monkeypatch):
     (tmp_path / "text").write_text("\ufeffé€😀" * 3, "utf-8")
-    monkeypatch.setattr("voxtui.commands.text.PIECE_BYTES", 1)
+    monkeypatch.setattr("voxtui.commands.text_input.PIECE_BYTES", 1)
     assert "".join(open_text(tmp_path / "text")) == ("\ufeffé€😀" * 3)[1:]

@@ -17,7 +17,7 @@ from voxtui.brains.embedded.recogniser import Heard
 from voxtui.cli import cli
 from voxtui.commands.transcribe import Segment, format_segment, run, segments, write
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE
-from voxtui.dialogue.loaders import Loaders
+from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.recording import TRAIL_SAMPLES
 from voxtui.errors import ForeignSpeech, ModelError
 from voxtui.settings.schema import BrainConfig, Config, VadConfig, VoxtralBrainConfig
@@ -175,7 +175,7 @@ def transcribe(monkeypatch, tmp_path, capsys):
 
     def start(brain, name):
         embedded = (lambda: pytest.fail("made"),) if name == "auto" else ()
-        loaders = Loaders((lambda: brain, *embedded))
+        loaders = Fallbacks((lambda: brain, *embedded))
         monkeypatch.setattr("voxtui.wiring.build_brain", lambda config, notify: loaders)
         run(Config(brain=BrainConfig(name=name)), [tmp_path / "clip.wav"], "text")
         return capsys.readouterr()

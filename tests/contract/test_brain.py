@@ -12,13 +12,13 @@ import pytest
 from tests.brains.conftest import small
 from tests.fakes import ScriptedBrain
 from tests.openai_server import serving
-from voxtui.brains.embedded.brain import EmbeddedBrain
-from voxtui.brains.remote.brain import RemoteBrain
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
+from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import Brain, TurnRequest
-from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.protocols import Brain, TurnRequest
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Timestamps
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
 
 Flag = threading.Event
@@ -67,13 +67,15 @@ def test_a_cancelled_turn_gives_no_tokens(brain: Brain) -> None:
     cancelled = Flag()
     cancelled.set()
     assert not [
-        i for i in brain.reply(TurnRequest((), "hello", Marks(), cancelled)) if isinstance(i, Token)
+        i
+        for i in brain.reply(TurnRequest((), "hello", Timestamps(), cancelled))
+        if isinstance(i, Token)
     ]
 
 
 def test_a_turn_after_a_cancelled_one_works(brain: Brain) -> None:
     cancelled = Flag()
-    for _ in brain.reply(TurnRequest((), "hello", Marks(), cancelled)):
+    for _ in brain.reply(TurnRequest((), "hello", Timestamps(), cancelled)):
         cancelled.set()
     assert [i for i in brain.reply(TurnRequest((), "hello")) if isinstance(i, Token)]
 

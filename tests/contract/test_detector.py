@@ -11,7 +11,7 @@ import soundfile
 from tests.fakes import LoudIsSpeech
 from voxtui.audio.silero import PySilero, TorchSilero
 from voxtui.dialogue.data import FRAME_SAMPLES, Frame
-from voxtui.dialogue.interfaces import SpeechDetector
+from voxtui.dialogue.protocols import SpeechDetector
 
 CLIP = Path(__file__).parents[1] / "data" / "questions" / "romeo-and-juliet.flac"
 

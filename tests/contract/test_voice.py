@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes import BeepVoice
 from voxtui.dialogue.data import AUDIBLE
-from voxtui.dialogue.interfaces import Voice
+from voxtui.dialogue.protocols import Voice
 from voxtui.errors import ModelError
 from voxtui.settings.schema import VoiceConfig
 from voxtui.voices.hibari import HibariVoice

@@ -26,8 +26,8 @@ from voxtui.dialogue.events import (
     StateChanged,
     TurnFinished,
 )
-from voxtui.dialogue.interfaces import Past, Skills
-from voxtui.dialogue.marks import Turn
+from voxtui.dialogue.protocols import Past, Skills
+from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import (
     BrainConfig,
     Config,

@@ -32,8 +32,8 @@ from tests.fakes import (
     ScriptedBrain,
     engine_on_fakes,
 )
-from voxtui.dialogue import devices
-from voxtui.dialogue.commands import ReplaceParts
+from voxtui.dialogue import sound_devices
+from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -56,8 +56,8 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Past, TurnRequest
-from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
+from voxtui.dialogue.protocols import Past, TurnRequest
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Config, HistoryConfig, VadConfig
 
 REPLY = ("One", " two", " three.", " Four", " five", " six.", " Seven.")
@@ -70,12 +70,12 @@ NUMBERED = 2**17
 FORGOTTEN = Notice("the history is empty now")
 
 FLOWS = (
-    Mark.CAPTURED,
-    Mark.FIRST_TOKEN,
-    Mark.FIRST_CLAUSE,
-    Mark.FIRST_AUDIO,
-    Mark.FIRST_SOUND,
-    Mark.LAST_SOUND,
+    Milestone.CAPTURED,
+    Milestone.FIRST_TOKEN,
+    Milestone.FIRST_CLAUSE,
+    Milestone.FIRST_AUDIO,
+    Milestone.FIRST_SOUND,
+    Milestone.LAST_SOUND,
 )
 """Each is the cause of the next."""
 
@@ -130,20 +130,20 @@ class HalfHeard(FakeSpeaker):
     def __init__(self, gate: Gate) -> None:
         super().__init__()
         self._gate = gate
-        self._reply: Marks | None = None
+        self._reply: Timestamps | None = None
         self.heard_of: dict[int, float] = {}
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
-        assert self._reply in (None, marks), "the reply before was never finished"
-        self._reply = marks
-        super().play(chunk, marks, stopped)
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+        assert self._reply in (None, timestamps), "the reply before was never finished"
+        self._reply = timestamps
+        super().play(chunk, timestamps, stopped)
 
-    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
         self._gate.pass_through(stopped)
         self._reply = None
         self._heard = self._queued / 2
-        heard = super().finish(marks, stopped)
-        self.heard_of[id(marks)] = heard
+        heard = super().finish(timestamps, stopped)
+        self.heard_of[id(timestamps)] = heard
         return heard
 
 
@@ -186,7 +186,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.patches = (
             patch.object(History, "forget", forget_and_note),
             # Devices come back by the clock: this would depend on how fast the machine is.
-            patch.object(devices, "LOOK_SECONDS", math.inf),
+            patch.object(sound_devices, "LOOK_SECONDS", math.inf),
         )
         for each in self.patches:
             each.start()
@@ -319,9 +319,9 @@ class AnyOrder(RuleBasedStateMachine):
         before = self.changes()
         if brain:
             self.brains.append(self.brain())
-            self.engine.replace_parts(ReplaceParts(self.config, brain=self.brains[-1]))
+            self.engine.replace_parts(ReplaceComponents(self.config, brain=self.brains[-1]))
         else:
-            self.engine.replace_parts(ReplaceParts(self.config, voice=BeepVoice()))
+            self.engine.replace_parts(ReplaceComponents(self.config, voice=BeepVoice()))
         # What is heard meanwhile is lost, and may be.
         self.until(lambda: self.changes() > before)
         self.until(lambda: self.engine.state is not State.LOADING)
@@ -422,12 +422,12 @@ class AnyOrder(RuleBasedStateMachine):
         assert started is None
 
     def check_marks(self, started: TurnStarted, turn: Turn) -> None:
-        times = [turn.marks[mark] for mark in FLOWS if mark in turn.marks]
+        times = [turn.timestamps[mark] for mark in FLOWS if mark in turn.timestamps]
         assert times == sorted(times)
-        assert set(turn.marks) <= {mark.value for mark in Mark}
+        assert set(turn.timestamps) <= {mark.value for mark in Milestone}
         if turn.tokens:
-            assert turn.marks["first_token"] >= turn.marks["released"]
-        assert ("last_token" in turn.marks) >= (turn.outcome is Outcome.ANSWERED)
+            assert turn.timestamps["first_token"] >= turn.timestamps["released"]
+        assert ("last_token" in turn.timestamps) >= (turn.outcome is Outcome.ANSWERED)
         if turn.outcome is Outcome.ANSWERED:
             assert turn.reply == "".join(REPLY)
         if turn.outcome is Outcome.FAILED:
@@ -440,7 +440,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def check_heard(self, started: TurnStarted, turn: Turn, heard: str) -> None:
         """By the speaker's own account, to a word."""
-        seconds = self.speaker.heard_of[id(started.marks)]
+        seconds = self.speaker.heard_of[id(started.timestamps)]
         assert heard == turn.reply[: len(heard)]
         assert seconds - 8 * BEEP < len(heard) * BEEP < seconds + 4 * BEEP
 
@@ -452,7 +452,7 @@ class AnyOrder(RuleBasedStateMachine):
         for event in log:
             if not isinstance(event, Captured) or sources[event.turn] == "replay":
                 continue
-            released = started[event.turn].marks.at(Mark.RELEASED)
+            released = started[event.turn].timestamps.at(Milestone.RELEASED)
             assert released is not None
             assert event.utterance.ended_at < released + 0.2 + 2 * FRAME_SECONDS
             sound = event.utterance.samples[: -3200 or None].reshape(-1, FRAME_SAMPLES)

@@ -21,7 +21,7 @@ from tests.fakes import (
     frames,
 )
 from tests.ui.pseudo_terminal import until
-from voxtui.dialogue.commands import ReplaceParts
+from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
@@ -39,8 +39,8 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Progress
-from voxtui.dialogue.marks import Mark, Outcome
+from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Progress, ReplyOptions
+from voxtui.dialogue.timestamps import Milestone, Outcome
 from voxtui.errors import DeviceError, ModelError, RemoteError, VoxtuiError
 from voxtui.settings.schema import (
     Config,
@@ -133,7 +133,7 @@ def test_models_are_warm_before_ready() -> None:
 
 def test_without_a_voice_the_next_answer_is_text_alone() -> None:
     with talking() as talk:
-        talk.engine.replace_parts(ReplaceParts(Config(), voice="none"))
+        talk.engine.replace_parts(ReplaceComponents(Config(), voice="none"))
         talk.engine.send_text("hello")
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.voice.closed and not talk.voice.clauses
@@ -146,7 +146,7 @@ def test_a_new_conversation_or_part_ends_the_answer(end: str) -> None:
         talk.engine.send_text("tell me")
         assert speaker.playing.wait(SECONDS)
         if end == "change":
-            talk.engine.replace_parts(ReplaceParts(Config(), voice="none"))
+            talk.engine.replace_parts(ReplaceComponents(Config(), voice="none"))
         else:
             talk.engine.new_conversation()
         assert talk.turn().outcome is Outcome.CANCELLED
@@ -154,7 +154,7 @@ def test_a_new_conversation_or_part_ends_the_answer(end: str) -> None:
 
 def test_a_brain_that_does_not_load_fails_the_start_and_each_turn() -> None:
     class Missing(ScriptedBrain):
-        def warm_up(self, progress, manner):  # type: ignore[no-untyped-def]
+        def warm_up(self, progress, options):  # type: ignore[no-untyped-def]
             raise ModelError("The chat model is not here.", "voxtui models fetch")
 
     with talking(Missing(), loaded=False) as talk:
@@ -169,7 +169,7 @@ def test_a_server_that_is_missing_at_the_start_may_answer_later() -> None:
     down = RemoteError("Nothing listens there.")
 
     class Remote(ScriptedBrain):
-        def warm_up(self, progress, manner):  # type: ignore[no-untyped-def]
+        def warm_up(self, progress, options):  # type: ignore[no-untyped-def]
             raise down
 
     with talking(Remote([down], ["Yes."])) as talk:
@@ -182,13 +182,13 @@ def test_a_server_that_is_missing_at_the_start_may_answer_later() -> None:
 
 def test_a_change_that_fails_closes_all_its_parts() -> None:
     class Failing(ScriptedBrain):
-        def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
+        def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
             raise OUT_OF_MEMORY
 
     new = FakeMicrophone(), FakeSpeaker(), BeepVoice(), Failing()
     microphone, speaker, voice, brain = new
     with talking() as talk:
-        talk.engine.replace_parts(ReplaceParts(Config(), microphone, speaker, brain, voice))
+        talk.engine.replace_parts(ReplaceComponents(Config(), microphone, speaker, brain, voice))
         assert talk.events.until(ChangeFailed) == ChangeFailed(OUT_OF_MEMORY)
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         assert not any(loaded.changed for loaded in talk.events.of(Loaded))
@@ -248,7 +248,7 @@ class LoadsWhenTold(ScriptedBrain):
         super().__init__()
         self.told, self._error = Flag(), error
 
-    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
+    def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         progress("a model", None)
         assert self.told.wait(SECONDS)
         if self._error:
@@ -287,7 +287,7 @@ def test_the_microphone_is_closed_where_no_model_could_be_loaded() -> None:
 
 def test_other_parts_can_be_loaded_after_a_start_that_failed() -> None:
     class Failing(ScriptedBrain):
-        def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
+        def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
             raise OUT_OF_MEMORY
 
     failing, voice, microphone = Failing(), BeepVoice(), FakeMicrophone()
@@ -305,12 +305,14 @@ def test_other_parts_can_be_loaded_after_a_start_that_failed() -> None:
     events.until(LoadFailed)
     assert microphone.closed and speaker.closed
     microphone.fails = DeviceError("Busy.")
-    engine.replace_parts(ReplaceParts(Config(), brain=Failing(), voice=BeepVoice()))
+    engine.replace_parts(ReplaceComponents(Config(), brain=Failing(), voice=BeepVoice()))
     events.until(LoadFailed)  # the second time too; and without its microphone
     assert Notice("Busy.", "error") in events.seen
     assert failing.closed and voice.closed
     microphone.fails = None
-    engine.replace_parts(ReplaceParts(Config(), brain=ScriptedBrain(["Yes."]), voice=BeepVoice()))
+    engine.replace_parts(
+        ReplaceComponents(Config(), brain=ScriptedBrain(["Yes."]), voice=BeepVoice())
+    )
     loaded = events.until(Loaded)
     assert isinstance(loaded, Loaded) and loaded.microphone == "fake microphone"
     events.until(StateChanged, lambda e: e == StateChanged(State.READY))
@@ -322,7 +324,7 @@ def test_other_parts_can_be_loaded_after_a_start_that_failed() -> None:
 
 
 class LoadsForever(ScriptedBrain):
-    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
+    def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         while True:
             progress("a large model", None)
 
@@ -367,7 +369,9 @@ def test_a_late_cancel_of_a_turn_that_is_over_changes_nothing() -> None:
         words.set()
         assert talk.events.until(UserWords) == UserWords(number, "What is")
         started = talk.events.of(TurnStarted)[0]
-        assert isinstance(started, TurnStarted) and started.marks.at(Mark.CANCELLED) is None
+        assert (
+            isinstance(started, TurnStarted) and started.timestamps.at(Milestone.CANCELLED) is None
+        )
 
 
 def test_a_cancel_that_names_another_turn_ends_nothing() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.protocols import PastTurn
 from voxtui.settings.schema import HistoryConfig
 
 
@@ -37,10 +37,10 @@ def test_some_turns_are_dropped_at_once_and_their_words_remembered() -> None:
 def test_a_given_text_is_not_dropped() -> None:
     history = History(HistoryConfig(max_tokens=100))
     history.past = (PastTurn("Hi.", "Hi.", (Token("Hi."),)),)
-    history.give(PastTurn("A text", None, (Token("Read."),), given=True))
+    history.attach(PastTurn("A text", None, (Token("Read."),), attached=True))
     for number in range(1, 20):
         history.add(number, "Hello.", "Hello.", (Token("Hi."),), "Hi.")
-    assert [turn.given for turn in history.past[:2]] == [True, False]
+    assert [turn.attached for turn in history.past[:2]] == [True, False]
 
 
 def test_an_answer_of_a_rule_delays_the_next_cut() -> None:

@@ -7,13 +7,13 @@ import pytest
 
 from tests.dialogue.talking import SPEECH, Talk, talking
 from tests.fakes import FakeSpeaker, ScriptedBrain, frames
-from voxtui.controls.engine import Controls
 from voxtui.dialogue.data import FRAME_SECONDS, Token, Utterance
 from voxtui.dialogue.events import Captured, SpokenUpTo, TurnFinished, TurnStarted, UserWords
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Manner, PastTurn
-from voxtui.dialogue.marks import Mark, Outcome
+from voxtui.dialogue.protocols import PastTurn, ReplyOptions
+from voxtui.dialogue.timestamps import Milestone, Outcome
 from voxtui.dialogue.turn_taking import UNASKED
+from voxtui.session.user_session import UserSession
 from voxtui.settings.schema import HistoryConfig
 
 
@@ -48,7 +48,7 @@ def test_an_answer_that_is_asked_for_at_once_needs_no_transcription() -> None:
         assert talk.engine.answer() == number
         turn = talk.turn()
         assert (turn.number, turn.outcome) == (number, Outcome.ANSWERED)
-        assert turn.marks[Mark.RELEASED] == 0.0
+        assert turn.timestamps[Milestone.RELEASED] == 0.0
         assert not talk.brain.transcribing.is_set()
         assert len(talk.events.of(TurnStarted)) == 1
 
@@ -74,27 +74,27 @@ def test_silence_that_was_kept_is_answered_with_nothing() -> None:
 
 def test_without_any_user_the_brain_speaks_first() -> None:
     with talking(ScriptedBrain(["Hello."])) as talk:
-        talk.engine.answer(Manner("Greet the user."))
+        talk.engine.answer(ReplyOptions("Greet the user."))
         assert talk.turn().reply == "Hello."
         assert talk.brain.said == [UNASKED]
-        assert talk.brain.manners == [Manner("Greet the user.")]
+        assert talk.brain.manners == [ReplyOptions("Greet the user.")]
         talk.ask(at=1002.0)
         assert said(talk.brain.pasts[-1]) == [("", "Hello.")]
-        assert talk.brain.manners[-1] == Manner()
+        assert talk.brain.manners[-1] == ReplyOptions()
 
 
 def test_a_manner_reaches_the_brain_before_the_first_sound() -> None:
-    manner = Manner("Be a pirate.", max_new_tokens=7)
+    options = ReplyOptions("Be a pirate.", max_new_tokens=7)
     with talking() as talk:
-        talk.engine.use_manner(manner)
+        talk.engine.use_manner(options)
         talk.ask()
-        assert [listening for *_, listening in talk.brain.listened] == [manner, manner]
-        assert talk.brain.manners == [manner]
+        assert [listening for *_, listening in talk.brain.listened] == [options, options]
+        assert talk.brain.manners == [options]
 
 
 def test_a_manner_without_voice_is_text_only() -> None:
     with talking() as talk:
-        talk.engine.use_manner(Manner(voice="none"))
+        talk.engine.use_manner(ReplyOptions(voice="none"))
         assert talk.ask().reply == "Yes."
         assert not talk.speaker.chunks
 
@@ -103,7 +103,7 @@ def test_hands_free_speech_is_only_kept_where_answers_are_not_wanted() -> None:
     from tests.dialogue.talking import HANDS_FREE
 
     with talking(ScriptedBrain(heard="words"), config=HANDS_FREE) as talk:
-        talk.engine.use_manner(Manner(voice="none"), answers=False)
+        talk.engine.use_manner(ReplyOptions(voice="none"), answers=False)
         talk.microphone.push(frames("." * 20 + "x" * 20 + "." * 60))
         captured = talk.events.until(Captured)
         assert isinstance(captured, Captured)
@@ -126,7 +126,7 @@ def test_what_was_heard_of_a_finished_turn_can_be_amended() -> None:
 
 def test_texts_are_inserted_and_deleted_without_an_answer() -> None:
     with talking(ScriptedBrain(["Yes."])) as talk:
-        controls = Controls(lambda deliver: talk.engine, lambda event: None)
+        controls = UserSession(lambda deliver: talk.engine, lambda event: None)
         question = controls.insert_text(True, "What is your name?", None)
         reply = controls.insert_text(False, "Vox.", question)
         controls.insert_text(True, "It begins.", None, first=True)

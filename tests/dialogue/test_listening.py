@@ -22,7 +22,7 @@ from voxtui.dialogue.listening import (
     TooQuiet,
     VoiceBargeIn,
 )
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import Config, VadConfig
 
 
@@ -156,9 +156,9 @@ def test_hands_free_a_listener_reports_speech_and_begins_nothing_itself() -> Non
 
 def test_frames_without_an_echo_are_heard_during_our_own_speech() -> None:
     ears = listener(hands_free=True)
-    spoken = Marks()
-    spoken.mark(Mark.FIRST_SOUND, 10.0)
-    spoken.mark(Mark.LAST_SOUND, 1010.0)
+    spoken = Timestamps()
+    spoken.record(Milestone.FIRST_SOUND, 10.0)
+    spoken.record(Milestone.LAST_SOUND, 1010.0)
     ears.note_speech(spoken)
     assert push(ears, "." * 20 + "x" * 7) == []
     clean = [replace(frame, echo_free=True) for frame in frames("." * 20 + "x" * 7)]

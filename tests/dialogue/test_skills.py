@@ -9,8 +9,8 @@ from tests.dialogue.talking import talking, text
 from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
-from voxtui.dialogue.interfaces import SkillRequest, TurnRequest
-from voxtui.dialogue.marks import Outcome
+from voxtui.dialogue.protocols import SkillRequest, TurnRequest
+from voxtui.dialogue.timestamps import Outcome
 from voxtui.settings.schema import Config, HistoryConfig
 
 
@@ -76,8 +76,8 @@ def test_a_skill_answers_in_place_of_the_brain_in_the_same_voice():
         assert t.voice.clauses == ["It is ten past one."]
         assert text(t.events) == "It is ten past one."
         assert brain.abandoned.is_set()
-        marks = turn.marks
-        assert marks["skill"] <= marks["first_token"] <= marks["first_sound"]
+        timestamps = turn.timestamps
+        assert timestamps["skill"] <= timestamps["first_token"] <= timestamps["first_sound"]
 
 
 def test_the_turn_of_a_skill_stands_in_the_history_of_the_next():
@@ -127,7 +127,7 @@ def test_the_brain_answers_what_no_skill_takes():
     with with_skills(brain, skills) as t:
         turn = t.ask()
         assert turn.brain == "scripted" and turn.reply == "Yes."
-        assert "skill" not in turn.marks
+        assert "skill" not in turn.timestamps
         assert skills.asked == [("hello", False)]
 
 

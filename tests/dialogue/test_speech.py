@@ -10,10 +10,10 @@ import pytest
 
 from tests.fakes import SECONDS, BeepVoice, FakeSpeaker
 from voxtui.dialogue.data import SpeechChunk, Token
-from voxtui.dialogue.interfaces import Progress, Voice
-from voxtui.dialogue.marks import Marks
 from voxtui.dialogue.prefetch import prefetch
+from voxtui.dialogue.protocols import Progress, Voice
 from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
+from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import DeviceError, ModelError
 
 Flag = threading.Event
@@ -51,7 +51,7 @@ def say(
     """Speak `reply`, given as one token or as several."""
     tokens = [reply] if isinstance(reply, str) else reply
     with working(voice) as worker:
-        speech = Speech(worker, speaker or FakeSpeaker(), Marks(), stopped)
+        speech = Speech(worker, speaker or FakeSpeaker(), Timestamps(), stopped)
         play(speech, (Token(text) for text in tokens))
     return speech
 
@@ -247,7 +247,7 @@ def test_speech_made_before_the_brain_failed_is_played_to_its_end() -> None:
 
     speaker = FakeSpeaker()
     with working(BeepVoice()) as worker, pytest.raises(ModelError, match="memory"):
-        play(Speech(worker, speaker, Marks(), never), tokens())
+        play(Speech(worker, speaker, Timestamps(), never), tokens())
     assert [chunk.text for chunk in speaker.chunks] == ["One."]
     assert speaker.finishing.is_set()
 
@@ -268,7 +268,7 @@ def test_a_clause_that_the_voice_had_not_begun_was_not_heard() -> None:
             raise RuntimeError
 
     with working(BeepVoice(broken)) as worker:
-        speech = Speech(worker, FakeSpeaker(), Marks(), never)
+        speech = Speech(worker, FakeSpeaker(), Timestamps(), never)
         with pytest.raises(VoiceFailed, match="RuntimeError"):
             play(speech, (Token(text) for text in ("One. ", "Two. ", "Three. ")))
         speech.finish()
@@ -304,7 +304,7 @@ def test_a_clause_that_was_cancelled_while_it_was_made_was_not_heard_and_is_not_
 
     speaker = FakeSpeaker()
     with working(InParts()) as worker:
-        speech = Speech(worker, speaker, Marks(), speaker.playing.is_set)
+        speech = Speech(worker, speaker, Timestamps(), speaker.playing.is_set)
         play(speech, (Token(text) for text in ["One two three."]))
         assert len(speaker.chunks) == 1
         go_on.set()

@@ -19,7 +19,7 @@ from tests.fakes import (
     Flag,
     ScriptedBrain,
 )
-from voxtui.dialogue.commands import ReplaceParts
+from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.data import FRAME_SECONDS, SpeechChunk, Token, Utterance
 from voxtui.dialogue.events import (
     Captured,
@@ -31,8 +31,8 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.interfaces import TurnRequest
-from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.dialogue.protocols import TurnRequest
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.dialogue.turn import CHARACTERS_PER_TOKEN
 from voxtui.errors import ModelError, UnspokenLanguage
 from voxtui.settings.schema import (
@@ -62,19 +62,19 @@ def test_a_spoken_turn_is_answered_in_text_and_speech() -> None:
 
 def test_marks_come_in_order_and_are_relative_to_the_release() -> None:
     with talking() as talk:
-        marks = talk.ask().marks
-        assert marks["released"] == 0.0
-        assert marks["speech_ended"] == pytest.approx(-3 * FRAME_SECONDS)
+        timestamps = talk.ask().timestamps
+        assert timestamps["released"] == 0.0
+        assert timestamps["speech_ended"] == pytest.approx(-3 * FRAME_SECONDS)
         order = [
-            Mark.CAPTURED,
-            Mark.FIRST_TOKEN,
-            Mark.FIRST_CLAUSE,
-            Mark.FIRST_AUDIO,
-            Mark.FIRST_SOUND,
+            Milestone.CAPTURED,
+            Milestone.FIRST_TOKEN,
+            Milestone.FIRST_CLAUSE,
+            Milestone.FIRST_AUDIO,
+            Milestone.FIRST_SOUND,
         ]
-        times = [marks[mark] for mark in order]
+        times = [timestamps[mark] for mark in order]
         assert times == sorted(times)
-        assert "cancelled" not in marks
+        assert "cancelled" not in timestamps
 
 
 def test_every_token_is_shown_before_the_next_exists() -> None:
@@ -114,7 +114,7 @@ def test_chunk_settings_are_obeyed() -> None:
         started = talk.events.until(TurnStarted)
         assert isinstance(started, TurnStarted)
         poll = Flag()
-        while started.marks.at(Mark.FIRST_TOKEN) is None:
+        while started.timestamps.at(Milestone.FIRST_TOKEN) is None:
             assert not poll.wait(0.001)
         assert text(talk.events) == ""
         more.set()
@@ -125,8 +125,12 @@ def test_chunk_settings_are_obeyed() -> None:
 def test_first_token_first_shown_and_first_sound_are_three_marks() -> None:
     """L3: the engine marks the token, the speaker the sound, and a front end the screen."""
     with talking() as talk:
-        marks = talk.ask().marks
-        assert "first_token" in marks and "first_sound" in marks and "first_shown" not in marks
+        timestamps = talk.ask().timestamps
+        assert (
+            "first_token" in timestamps
+            and "first_sound" in timestamps
+            and "first_shown" not in timestamps
+        )
 
 
 def test_a_turn_is_one_inference() -> None:
@@ -192,7 +196,7 @@ def test_a_stuck_voice_is_abandoned_after_its_timeout_until_another_is_chosen() 
         assert talk.ask(at=2000.0).reply == "Two."
         assert talk.voice.clauses == ["One."]
         another = BeepVoice()
-        talk.engine.replace_parts(ReplaceParts(Config(), voice=another))
+        talk.engine.replace_parts(ReplaceComponents(Config(), voice=another))
         talk.engine.send_text("hello")
         assert talk.turn().reply == "Yes."
         assert another.clauses == ["Yes."]
@@ -224,7 +228,7 @@ def test_a_key_press_cuts_the_answer_off_and_history_keeps_the_heard_part() -> N
         assert speaker.playing.wait(SECONDS) and third.wait(SECONDS)
         talk.engine.cancel()
         turn = talk.turn()
-        assert turn.outcome is Outcome.CANCELLED and "cancelled" in turn.marks
+        assert turn.outcome is Outcome.CANCELLED and "cancelled" in turn.timestamps
         spoken = talk.events.of(SpokenUpTo)[0]
         assert isinstance(spoken, SpokenUpTo) and spoken.text == "One two three. Four five"
         speaker.held = False
@@ -384,7 +388,7 @@ def test_the_transcription_ends_before_its_brain_is_closed(end: str) -> None:
         talk.ask()
         assert brain.transcribing.wait(SECONDS)
         if end == "change":
-            talk.engine.replace_parts(ReplaceParts(Config(), brain=ScriptedBrain()))
+            talk.engine.replace_parts(ReplaceComponents(Config(), brain=ScriptedBrain()))
             talk.engine.send_text("hello")
             talk.turn()
     assert brain.closed and brain.closed_first is False
@@ -404,16 +408,16 @@ class StrictSpeaker(FakeSpeaker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reply: Marks | None = None
+        self.reply: Timestamps | None = None
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
-        self.reply = self.reply or marks
-        assert self.reply is marks, "the reply before was never finished"
-        super().play(chunk, marks, stopped)
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+        self.reply = self.reply or timestamps
+        assert self.reply is timestamps, "the reply before was never finished"
+        super().play(chunk, timestamps, stopped)
 
-    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
+    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
         self.reply = None
-        return super().finish(marks, stopped)
+        return super().finish(timestamps, stopped)
 
 
 def test_after_a_brain_that_failed_in_the_middle_the_next_answer_is_spoken() -> None:
@@ -422,7 +426,7 @@ def test_after_a_brain_that_failed_in_the_middle_the_next_answer_is_spoken() -> 
     brain.scripts[0][2] = speaker.playing
     with talking(brain, speaker=speaker) as talk:
         turn = talk.ask()
-        assert turn.outcome is Outcome.FAILED and "last_sound" in turn.marks
+        assert turn.outcome is Outcome.FAILED and "last_sound" in turn.timestamps
         assert talk.ask(at=2000.0).outcome is Outcome.ANSWERED
         assert speaker.chunks[-1].text == "Fine."
 
@@ -510,7 +514,7 @@ def test_an_answer_is_spoken_in_the_language_of_its_first_clause() -> None:
     asked: list[str] = []
 
     class Polyglot(ScriptedBrain):
-        def language(self, reply: str, marks: Marks) -> str:
+        def language(self, reply: str, timestamps: Timestamps) -> str:
             asked.append(reply)
             return "fr" if "Paris" in reply else "en"
 
@@ -618,7 +622,7 @@ def test_the_last_token_is_marked_when_it_came_and_not_when_the_brain_ended() ->
         started = talk.events.of(TurnStarted)[0]
         talk.turn()
         assert isinstance(started, TurnStarted)
-        last = started.marks.at(Mark.LAST_TOKEN)
+        last = started.timestamps.at(Milestone.LAST_TOKEN)
         assert last is not None and last <= shown
 
 
@@ -628,7 +632,7 @@ def test_a_key_press_after_the_answer_does_not_mark_it_cancelled() -> None:
         started = talk.events.of(TurnStarted)[0]
         assert isinstance(started, TurnStarted)
         talk.engine.talk(2000.0)
-        assert started.marks.at(Mark.CANCELLED) is None
+        assert started.timestamps.at(Milestone.CANCELLED) is None
 
 
 SMALL = Config(generation=GenerationConfig(max_new_tokens=10))

@@ -25,7 +25,6 @@ from tests.fakes import (
 )
 from voxtui.audio.clips import Clip, speak
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, Frame, SpeechChunk, Utterance
-from voxtui.dialogue.echo import is_echo
 from voxtui.dialogue.events import (
     Caption,
     Notice,
@@ -36,9 +35,10 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.interfaces import OnWords, TurnRequest
-from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.dialogue.protocols import OnWords, TurnRequest
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.text_echo import is_echo
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.settings.schema import (
     AudioConfig,
     Config,
@@ -234,7 +234,7 @@ def test_a_key_press_at_the_end_of_an_answer_does_not_record_its_echo() -> None:
 def last_sound(events: Events) -> float:
     started = events.of(TurnStarted)[0]
     assert isinstance(started, TurnStarted)
-    at = started.marks.at(Mark.LAST_SOUND)
+    at = started.timestamps.at(Milestone.LAST_SOUND)
     assert at is not None
     return at
 
@@ -394,9 +394,9 @@ def test_frames_that_a_tap_gives_back_keep_their_order() -> None:
 class Speaking(FakeSpeaker):
     """Has been heard for two seconds when its first chunk comes."""
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
-        marks.mark(Mark.FIRST_SOUND, time.monotonic() - 2.0)
-        super().play(chunk, marks, stopped)
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+        timestamps.record(Milestone.FIRST_SOUND, time.monotonic() - 2.0)
+        super().play(chunk, timestamps, stopped)
 
 
 def test_a_clip_that_is_not_played_in_real_time_is_heard_after_an_answer() -> None:
@@ -431,13 +431,13 @@ def test_with_headphones_the_words_that_interrupt_are_heard_whole() -> None:
 class HeardEarlier(Speaking):
     """Was heard from four to two seconds ago."""
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Callable[[], bool]) -> None:
-        marks.mark(Mark.FIRST_SOUND, time.monotonic() - 4.0)
-        super().play(chunk, marks, stopped)
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+        timestamps.record(Milestone.FIRST_SOUND, time.monotonic() - 4.0)
+        super().play(chunk, timestamps, stopped)
 
-    def finish(self, marks: Marks, stopped: Callable[[], bool]) -> float:
-        marks.mark(Mark.LAST_SOUND, time.monotonic() - 2.0)
-        return super().finish(marks, stopped)
+    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+        timestamps.record(Milestone.LAST_SOUND, time.monotonic() - 2.0)
+        return super().finish(timestamps, stopped)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.brains.embedded.scripted import ScriptedChat, ScriptedRecogniser
 from tests.deadline import SECONDS
 from tests.models.tiny_model import CONTENT, PARTS, TINY
 from tests.package_index import PackageIndex
-from voxtui.brains.embedded.brain import EmbeddedBrain
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.models import fetch, list_models
 from voxtui.errors import ModelError
 from voxtui.models import download as download_module

@@ -15,11 +15,11 @@ import uvicorn
 from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, LoudIsSpeech, ScriptedBrain
 from voxtui.dialogue.data import SAMPLE_RATE
-from voxtui.serve.announcing import Announcing
 from voxtui.serve.app import build_app
-from voxtui.serve.command import HEADER_BYTES, MESSAGE_BYTES
-from voxtui.serve.pool import Pool, WarmParts
-from voxtui.serve.stalled import HttpProtocol, WebSocketProtocol
+from voxtui.serve.serve_command import HEADER_BYTES, MESSAGE_BYTES
+from voxtui.serve.server import AnnouncingServer
+from voxtui.serve.shared_models import ModelSet, Pool
+from voxtui.serve.write_timeouts import HttpProtocol, WebSocketProtocol
 from voxtui.settings.schema import Config
 
 PATIENCE = SECONDS
@@ -57,7 +57,7 @@ def serving(
     """
     pool = Pool(
         [
-            WarmParts(
+            ModelSet(
                 recognise, LoudIsSpeech(), voice or BeepVoice(), brain or ScriptedBrain(),
                 LoudIsSpeech(),
             )
@@ -68,7 +68,7 @@ def serving(
     app = build_app(config, pool, "embedded", token, frozenset())
     ready = threading.Event()
     with socket.create_server((config.serve.host, 0)) as listener:
-        server = Announcing(
+        server = AnnouncingServer(
             uvicorn.Config(
                 app, ws=WebSocketProtocol, http=HttpProtocol, lifespan="off", log_level="error",
                 ws_max_size=MESSAGE_BYTES, h11_max_incomplete_event_size=HEADER_BYTES,

@@ -18,7 +18,7 @@ from tests.serve.conftest import Server, counted, pcm, serving
 from tests.serve.test_dictation import PATH as DICTATION
 from tests.serve.test_realtime import WORDS, Client, session
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
-from voxtui.serve.realtime.settings import RATE
+from voxtui.serve.realtime.session_settings import RATE
 
 WORDS_OF_ITEM = "conversation.item.input_audio_transcription.completed"
 NO_WORDS = "conversation.item.input_audio_transcription.failed"
@@ -36,10 +36,10 @@ class EarBrain(ScriptedBrain):
         self.utterances: dict[int, Utterance] = {}
         self.numbers = iter(range(10**6))
 
-    def reply(self, past, said, marks, cancelled, manner=None):
+    def reply(self, past, said, timestamps, cancelled, options=None):
         if isinstance(said, Utterance):
             self.utterances[id(said)] = said
-        yield from super().reply(past, said, marks, cancelled, manner)
+        yield from super().reply(past, said, timestamps, cancelled, options)
 
     def transcribe(self, said, cancelled):
         self.utterances[id(said)] = said

@@ -71,8 +71,8 @@ def test_the_conversation_and_its_instruction_reach_the_brain(client):
     (past,) = BRAIN.pasts
     told = [(turn.user_text, turn.reply_text) for turn in past]
     assert told == [("2.0 seconds.\nWhat is that?", ""), ("", "A bird.")]
-    (manner,) = BRAIN.manners
-    assert (manner.instruction, manner.max_new_tokens) == ("Be brief.", 5)
+    (options,) = BRAIN.manners
+    assert (options.instruction, options.max_new_tokens) == ("Be brief.", 5)
     assert BRAIN.said == ["Which one?"]
 
 

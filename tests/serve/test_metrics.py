@@ -11,7 +11,7 @@ from tests.fakes import BeepVoice, LoudIsSpeech, ScriptedBrain
 from tests.serve.conftest import counted, spoken
 from tests.serve.test_transcriptions import wav
 from voxtui.serve.app import build_app
-from voxtui.serve.pool import Pool, WarmParts
+from voxtui.serve.shared_models import ModelSet, Pool
 from voxtui.settings.schema import Config
 
 CHAT = {"messages": [{"role": "user", "content": "Hello."}]}
@@ -51,7 +51,7 @@ async def nothing() -> None: ...
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("endpoint", ["transcriptions", "chat", "speech"])
 async def test_an_answer_is_counted_before_its_end_is_sent(endpoint, streamed):
-    parts = WarmParts(counted, LoudIsSpeech(), BeepVoice(), ScriptedBrain())
+    parts = ModelSet(counted, LoudIsSpeech(), BeepVoice(), ScriptedBrain())
     app = build_app(Config(), Pool([parts]), "embedded", None, frozenset())
     base = "http://localhost/v1"
     request = {

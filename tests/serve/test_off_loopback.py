@@ -7,10 +7,10 @@ import pytest
 from tests.fakes import ScriptedBrain
 from tests.serve.conftest import own_address, serving
 from tests.serve.test_realtime import PUSH_TO_TALK, session
-from voxtui.brains.remote.brain import RemoteBrain
 from voxtui.brains.remote.endpoint import KEY as KEY_VARIABLE
+from voxtui.brains.remote.remote_brain import RemoteBrain
+from voxtui.serve.openapi import openapi
 from voxtui.serve.page import PAGE_PATHS
-from voxtui.serve.schema import openapi
 from voxtui.settings.schema import BrainConfig, Config, RemoteBrainConfig, ServeConfig
 
 EVERYWHERE = Config(serve=ServeConfig(host="0.0.0.0"))

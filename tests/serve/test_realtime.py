@@ -21,8 +21,8 @@ from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, Server, serving
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.interfaces import Manner, TurnRequest
 from voxtui.dialogue.listening import Listener
+from voxtui.dialogue.protocols import ReplyOptions, TurnRequest
 from voxtui.errors import ModelError
 from voxtui.settings.schema import AudioConfig, Config
 
@@ -279,7 +279,7 @@ def test_an_answer_needs_no_item_of_the_user_and_its_instructions_hold_once():
         client.say()
         client.until("response.done")
         until(lambda: len(brain.read_pasts) == 3)  # at the start and after each answer
-        assert brain.manners == [Manner("Greet the user.", 9), Manner("Be kind.", 9)]
+        assert brain.manners == [ReplyOptions("Greet the user.", 9), ReplyOptions("Be kind.", 9)]
         assert [turn.reply_text for turn in brain.pasts[-1]] == ["Hello."]
 
 
@@ -311,7 +311,7 @@ def test_a_session_update_starts_to_read_its_instruction_at_once():
         client.text("You rhyme.", "system")
         client.settled()
         until(lambda: len(brain.listened) >= 2)
-        told = [manner.instruction for *_, manner in brain.listened]
+        told = [options.instruction for *_, options in brain.listened]
         assert told[-2:] == ["Be a pirate.", "Be a pirate.\n\nYou rhyme."]
 
 
@@ -652,7 +652,7 @@ def test_a_client_secret_opens_its_session_and_nothing_else(monkeypatch):
             shown = json.loads(socket.receive_text())["session"]
             assert shown["instructions"] == "Be a pirate."
         later = time.monotonic() + 61
-        monkeypatch.setattr("voxtui.serve.guard.monotonic", lambda: later)
+        monkeypatch.setattr("voxtui.serve.access.monotonic", lambda: later)
         with (
             pytest.raises(Exception, match="401"),
             server.client.websocket("/v1/realtime", headers=key),

@@ -38,7 +38,6 @@ from voxtui.brains.voxtral.verdict import (
 )
 from voxtui.errors import ModelError, ModelLost
 from voxtui.models import cuda
-from voxtui.records.metrics import TTFT, SessionTimes
 from voxtui.settings.schema import (
     BrainConfig,
     Config,
@@ -46,6 +45,7 @@ from voxtui.settings.schema import (
     VoiceConfig,
     VoxtralBrainConfig,
 )
+from voxtui.storage.turn_metrics import TTFT, SessionTimes
 
 PATIENCE = 600.0
 """Seconds for a trial and a switch on a busy machine."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 
-from voxtui.skills.meaning import (
+from voxtui.skills.intents import (
     CancelReminder,
     Do,
     Fact,

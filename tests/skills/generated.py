@@ -494,7 +494,7 @@ def judge(cases: Iterator[Case]) -> Tally:
 
 
 def _verdict(case: Case, found: object) -> str:
-    from voxtui.skills.meaning import Do, Fact, NewReminder, Question, TimerRequest
+    from voxtui.skills.intents import Do, Fact, NewReminder, Question, TimerRequest
 
     if found is None:
         return "silent" if case.expected is not None else "right"

@@ -9,10 +9,10 @@ from itertools import islice
 import pytest
 
 from tests.skills.grammar import sentences
-from voxtui.dialogue.interfaces import SkillRequest
-from voxtui.skills.claims import doubt
-from voxtui.skills.kept import Kept, Reminder, reminders_file
-from voxtui.skills.local import LocalSkills
+from voxtui.dialogue.protocols import SkillRequest
+from voxtui.skills.assistant_skills import AssistantSkills
+from voxtui.skills.false_claims import doubt
+from voxtui.skills.timer_store import Reminder, TimerStore, reminders_file
 
 MOMENTS = [
     datetime(2026, 1, 1, 0, 0),
@@ -62,7 +62,7 @@ def raised(tmp_path, said) -> list[str]:
     """Return what the skills raise at each of the odd moments, in turn."""
     failures: list[str] = []
     for index, moment in enumerate(MOMENTS):
-        skills = LocalSkills(tmp_path / str(index), now=lambda moment=moment: moment)
+        skills = AssistantSkills(tmp_path / str(index), now=lambda moment=moment: moment)
         for words in said[index :: len(MOMENTS)]:
             try:
                 skills.answer(SkillRequest(words))
@@ -94,7 +94,7 @@ def test_a_file_with_times_at_both_ends_of_the_calendar(tmp_path):
     reminders_file(tmp_path).write_text(
         '[{"at": "9999-12-31T23:59:59Z", "about": "last"}, {"at": "0001-01-01T00:00:00Z"}]'
     )
-    skills = LocalSkills(tmp_path, now=lambda: datetime(2026, 11, 24, 12, 0))
-    assert isinstance(Kept(tmp_path).read().reminders[0], Reminder)
-    Kept(tmp_path).read().countdowns()
+    skills = AssistantSkills(tmp_path, now=lambda: datetime(2026, 11, 24, 12, 0))
+    assert isinstance(TimerStore(tmp_path).read().reminders[0], Reminder)
+    TimerStore(tmp_path).read().countdowns()
     assert skills.answer(SkillRequest("What are my reminders?"))

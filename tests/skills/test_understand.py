@@ -3,8 +3,8 @@
 import pytest
 
 from tests.skills.corpus import NOW, describe, same, sentences
+from voxtui.skills.normalise import normalise
 from voxtui.skills.understand import understand
-from voxtui.skills.words import normalise
 
 CASES = list(sentences("built-with.tsv"))
 

@@ -177,10 +177,12 @@ async def screen(
     config: Config | None = None,
     open_clip=lambda path: lambda listener, stopped: None,
     clips=CLIPS,
-    parts=None,
-    given=(),
+    factories=None,
+    attachments=(),
 ) -> AsyncIterator[Screen]:
-    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, parts, given=given)
+    app = VoxtuiApp(
+        ScriptedEngine, config or Config(), clips, open_clip, factories, attachments=attachments
+    )
     engine = app.controls.engine
     assert isinstance(engine, ScriptedEngine)
     async with app.run_test(size=size) as pilot:

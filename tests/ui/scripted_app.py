@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fakes import ScriptedEngine
-from voxtui.commands.stderr import native_stderr_in
+from voxtui.commands.native_stderr import native_stderr_in
 from voxtui.dialogue.events import (
     Died,
     Event,
@@ -27,7 +27,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Config, UiConfig
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.terminal.keyboard import KeyboardAnswer
@@ -41,7 +41,7 @@ class NotingEngine(ScriptedEngine):
         super().__init__(emit)
         self._log: Path = options.log
         self._options = options
-        self._marks = Marks()
+        self._timestamps = Timestamps()
 
     def note(self, name: str, *values: object) -> None:
         with self._log.open("a") as log:
@@ -59,15 +59,17 @@ class NotingEngine(ScriptedEngine):
             self.report(Died(ZeroDivisionError("a bug")))
             return 1
         self.turns += 1
-        self._marks = Marks()
-        self.report(TurnStarted(self.turns, source, self._marks), StateChanged(State.LISTENING))
+        self._timestamps = Timestamps()
+        self.report(
+            TurnStarted(self.turns, source, self._timestamps), StateChanged(State.LISTENING)
+        )
         return self.turns
 
     def release(
         self, at: float | None = None, turn: int | None = None, answers: bool = True
     ) -> None:
         self.note("release", at)
-        self._marks.mark(Mark.RELEASED, at)
+        self._timestamps.record(Milestone.RELEASED, at)
         number = self.turns
         self.report(
             StateChanged(State.THINKING), UserWords(number, "What is the capital of France?")

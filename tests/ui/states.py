@@ -38,7 +38,7 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.level import diagnose_level
-from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.errors import ModelMissing
 from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
@@ -147,7 +147,7 @@ async def loaded(s: Screen, **other: Any) -> None:
 async def listening(s: Screen, seconds: float = 1.4, level: float = 0.2) -> None:
     """Press the key."""
     s.app.controls.talking = s.engine.turns = s.engine.turns + 1
-    s.engine.report(TurnStarted(s.engine.turns, MICROPHONE, Marks()))
+    s.engine.report(TurnStarted(s.engine.turns, MICROPHONE, Timestamps()))
     s.engine.report(StateChanged(State.LISTENING))
     await s.settle()
     s.clock.now += seconds
@@ -158,8 +158,8 @@ async def listening(s: Screen, seconds: float = 1.4, level: float = 0.2) -> None
 async def asked(s: Screen, question: str = QUESTION) -> None:
     """Release the key; the words become known."""
     await listening(s)
-    marks = s.app.turns.marks
-    marks.mark(Mark.RELEASED, s.clock.now)
+    timestamps = s.app.turns.timestamps
+    timestamps.record(Milestone.RELEASED, s.clock.now)
     s.engine.report(Captured(s.engine.turns, speech()), StateChanged(State.THINKING))
     s.engine.report(UserWords(s.engine.turns, question))
     s.engine.level = 0.002
@@ -170,12 +170,12 @@ async def asked(s: Screen, question: str = QUESTION) -> None:
 async def answering(s: Screen, question: str = QUESTION, answer: str = ANSWER) -> None:
     """Halfway through the answer."""
     await asked(s, question)
-    released = s.app.turns.marks.at(Mark.RELEASED)
+    released = s.app.turns.timestamps.at(Milestone.RELEASED)
     for name, at in MARKS.items():
         if name not in ("last_token", "last_sound", "released"):
-            s.app.turns.marks.mark(Mark(name), released + at)
-    s.app.turns.marks.speculative_s, s.app.turns.marks.speech_s = 0.41, 2.6
-    s.app.turns.marks.spoken.append((len(answer), 2.6))
+            s.app.turns.timestamps.record(Milestone(name), released + at)
+    s.app.turns.timestamps.speculative_s, s.app.turns.timestamps.speech_s = 0.41, 2.6
+    s.app.turns.timestamps.spoken.append((len(answer), 2.6))
     s.engine.report(ReplyText(s.engine.turns, answer), StateChanged(State.SPEAKING))
     await s.settle()
     s.clock.now += 1.0
@@ -186,15 +186,15 @@ def turn(
     s: Screen, question: str = QUESTION, answer: str = ANSWER, times: float = 1.0, gpu: bool = False
 ) -> None:
     """Run a whole turn with latencies `times` as long; `gpu`: on a model that hears audio."""
-    marks = s.engine.begin(at=NOW)
+    timestamps = s.engine.begin(at=NOW)
     for name, at in MARKS.items():
-        heard = Mark.ENCODED if gpu and name == "transcribed" else Mark(name)
-        marks.mark(heard, NOW + at * times)
+        heard = Milestone.ENCODED if gpu and name == "transcribed" else Milestone(name)
+        timestamps.record(heard, NOW + at * times)
     s.engine.report(Captured(s.engine.turns, speech()), UserWords(s.engine.turns, question))
     s.engine.report(ReplyText(s.engine.turns, answer))
     memory = 10_270_000_000 if gpu else None
     s.engine.finish(
-        marks=marks.since_release(),
+        timestamps=timestamps.since_release(),
         speculative_s=0.41,
         tokens=17,
         drafted=1,
@@ -301,7 +301,7 @@ async def talked_over(s: Screen) -> None:
     await answering(s, "Tell me a story.", answer)
     s.engine.report(SpokenUpTo(s.engine.turns, "There was a fox who wanted grapes."))
     cut = {name: at for name, at in MARKS.items() if name != "last_token"}
-    s.engine.finish(Outcome.CANCELLED, marks={**cut, "cancelled": 1.2}, reply=answer)
+    s.engine.finish(Outcome.CANCELLED, timestamps={**cut, "cancelled": 1.2}, reply=answer)
     await s.settle()
     await listening(s, 0.6)
 
@@ -333,7 +333,7 @@ async def failed_voice(s: Screen) -> None:
     notice = "The voice took more than 3 s to begin. The answer goes on as text."
     s.engine.report(ReplyText(s.engine.turns, ANSWER), Notice(notice))
     silent = {name: at for name, at in MARKS.items() if "sound" not in name and "audio" not in name}
-    s.engine.finish(marks=silent, reply=ANSWER, tokens=17)
+    s.engine.finish(timestamps=silent, reply=ANSWER, tokens=17)
 
 
 async def failed_start(s: Screen) -> None:
@@ -443,7 +443,7 @@ STATES: dict[str, tuple[Act, Config]] = {
 def frozen(clock: Clock) -> AbstractContextManager[object]:
     """Within, the screen's time is that of `clock`, and nothing happens by itself."""
     stack = ExitStack()
-    for module in ("app", "talk", "timers", "turns"):
+    for module in ("app", "talk", "timers", "turn_views"):
         stack.enter_context(patch(f"voxtui.ui.{module}.time", clock))
     for name in ("app.TICK_SECONDS", "app.LEVEL_SECONDS", "status.LEVEL_CHECK_SECONDS"):
         stack.enter_context(patch(f"voxtui.ui.{name}", NEVER))

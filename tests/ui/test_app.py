@@ -9,29 +9,29 @@ from msgspec import structs
 from textual import events
 from textual.widgets import Input, OptionList
 
-from tests.fakes import SECONDS, part_makers
+from tests.fakes import SECONDS, make_factories
 from tests.ui.conftest import MARKS, screen, until
 from tests.ui.states import LOADED, turn
+from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.events import (
     Died,
     LoadFailed,
     Loading,
     Notice,
-    Reading,
+    PrefillProgress,
     ReplyText,
     SpokenUpTo,
     State,
     StateChanged,
     UserWords,
 )
-from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.marks import NO_WORDS, Mark, Outcome, Turn
+from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
 from voxtui.errors import InputError, ModelError
 from voxtui.settings.schema import Config, KeysConfig, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.help import Help
-from voxtui.ui.panel.lab import Lab
+from voxtui.ui.panel.full_view import FullView
 from voxtui.ui.panel.waterfall import Waterfall
 
 # The turn, as it is seen.
@@ -232,13 +232,13 @@ async def test_ctrl_c_names_the_key_that_quits_in_our_words():
 
 async def test_the_first_text_is_marked_as_shown_once_it_is_painted():
     async with screen() as s:
-        marks = s.engine.begin("typed", at=time.monotonic())
-        assert marks.at(Mark.FIRST_SHOWN) is None
+        timestamps = s.engine.begin("typed", at=time.monotonic())
+        assert timestamps.at(Milestone.FIRST_SHOWN) is None
         handed_over = time.monotonic()
         s.engine.report(ReplyText(1, "Hello"))
-        while marks.at(Mark.FIRST_SHOWN) is None:
+        while timestamps.at(Milestone.FIRST_SHOWN) is None:
             await s.settle()
-        assert marks.at(Mark.FIRST_SHOWN) > handed_over
+        assert timestamps.at(Milestone.FIRST_SHOWN) > handed_over
         assert "Hello" in s.text
 
 
@@ -297,8 +297,8 @@ async def test_a_number_that_grows_lays_nothing_out(monkeypatch):
         lay_out = compositor.reflow
         monkeypatch.setattr(compositor, "reflow", lambda *at: laid_out.append(at) or lay_out(*at))
         for ms in (8, 84, 1234):
-            marks = {"released": 0.0, "first_token": ms / 1000}
-            s.app.panel.finish(Turn(1, "b", Outcome.ANSWERED, marks))
+            timestamps = {"released": 0.0, "first_token": ms / 1000}
+            s.app.panel.finish(Turn(1, "b", Outcome.ANSWERED, timestamps))
             await s.settle()
             await s.settle()
         assert laid_out == []
@@ -311,14 +311,14 @@ async def test_text_that_is_scrolled_out_of_view_is_not_marked_as_shown():
             s.engine.begin("typed")
             s.engine.report(ReplyText(s.engine.turns, "words " * 10))
             s.engine.finish()
-        marks = s.engine.begin("typed")
+        timestamps = s.engine.begin("typed")
         await s.settle()
         await s.pilot.press("home")
         await s.settle()
         s.engine.report(ReplyText(s.engine.turns, "unseen"))
         await s.settle()
         assert "unseen" not in s.text
-        assert marks.at(Mark.FIRST_SHOWN) is None
+        assert timestamps.at(Milestone.FIRST_SHOWN) is None
 
 
 @pytest.mark.slow
@@ -499,17 +499,17 @@ async def test_a_command_is_not_followed_as_a_text():
 
 @pytest.mark.slow
 async def test_texts_that_were_given_at_the_start_are_read_with_their_progress():
-    given = GivenText("stdin", "a diff")
-    async with screen(given=[given]) as s:
+    given = Attachment("stdin", "a diff")
+    async with screen(attachments=[given]) as s:
         assert ("give", given) in s.engine.calls
-        s.engine.report(Reading(450, 980, 14.2))
+        s.engine.report(PrefillProgress(450, 980, 14.2))
         await s.settle()
         assert "450 of 980 tokens read, 14 s left" in s.text
         await s.type("What is it?")
         assert "Enter sends · 450 of 980 tokens read, 14 s left" in s.text
         await s.press("enter")
         assert "─ 450 of 980 tokens read, 14 s left" in s.text
-        s.engine.report(Reading(980, 980, 0.0))
+        s.engine.report(PrefillProgress(980, 980, 0.0))
         await s.settle()
         assert "tokens read" not in s.text
 
@@ -529,7 +529,7 @@ async def test_the_text_on_the_clipboard_can_be_talked_about(monkeypatch, clipbo
         await s.app.screen.run_action("paste")
         await s.app.workers.wait_for_complete()
         await s.settle()
-        expected = [] if shown else [("give", GivenText("the clipboard", "a text"))]
+        expected = [] if shown else [("give", Attachment("the clipboard", "a text"))]
         assert [call for call in s.engine.calls if call[0] == "give"] == expected
         assert shown in s.text + "".join(s.toasts)
 
@@ -649,7 +649,7 @@ async def test_a_turn_continues_while_the_help_is_open():
         s.engine.report(Notice("A notice."), StateChanged(State.SPEAKING))
         s.engine.report(LoadFailed(ModelError("Missing.")))
         await s.press("ctrl+t")
-        s.engine.finish(marks=MARKS, reply="x")
+        s.engine.finish(timestamps=MARKS, reply="x")
         await s.settle()
         await s.pilot.press("escape")
         await s.settle()
@@ -689,7 +689,7 @@ async def test_widgets_are_mounted_on_a_screen_that_knows_its_size(monkeypatch, 
     monkeypatch.setattr(VoxtuiApp, "on_mount", on_mount)
     async with screen(size) as s:
         assert seen == [(set(s.app.main.classes), s.app.panel.chosen)]
-        assert not s.app.query(Lab)
+        assert not s.app.query(FullView)
 
 
 async def test_the_library_for_markdown_is_not_imported_by_the_event_loop(monkeypatch):
@@ -729,8 +729,8 @@ async def test_hands_free_the_prompt_says_that_it_does_not_listen_to_an_answer(
     headphones, removes_echo
 ):
     config = Config(vad=VadConfig(hands_free=True, listen_while_speaking=headphones))
-    parts = part_makers(cancels_echo=lambda config: removes_echo)
-    async with screen(config=config, parts=parts) as s:
+    factories = make_factories(cancels_echo=lambda config: removes_echo)
+    async with screen(config=config, factories=factories) as s:
         s.engine.report(StateChanged(State.SPEAKING))
         await s.settle()
         listens = headphones or removes_echo
@@ -966,7 +966,7 @@ async def test_every_size_works_in_every_state(size):
         await s.settle()
         s.engine.report(StateChanged(State.THINKING), ReplyText(1, "An answer of some words."))
         await s.settle()
-        s.engine.finish(marks=MARKS, tokens=8, speculative_s=0.2, reply="x")
+        s.engine.finish(timestamps=MARKS, tokens=8, speculative_s=0.2, reply="x")
         await s.press("slash", "escape", "f1", "escape")
         await s.settle()
         assert s.app.is_running
@@ -991,7 +991,7 @@ async def test_no_sequence_of_sizes_breaks_the_screen(seed):
             )
             await s.pilot.resize_terminal(*size)
             s.app.tick()
-            s.engine.finish(marks=MARKS, tokens=8, speculative_s=0.2, reply="x")
+            s.engine.finish(timestamps=MARKS, tokens=8, speculative_s=0.2, reply="x")
             await s.settle()
         assert "An answer." in s.text
 
@@ -1011,7 +1011,7 @@ async def test_growing_and_shrinking_the_terminal_loses_nothing():
         s.engine.begin("typed")
         s.engine.report(ReplyText(1, "An answer."))
         await s.settle()
-        s.engine.finish(marks=MARKS, reply="x")
+        s.engine.finish(timestamps=MARKS, reply="x")
         for size in ((20, 5), (160, 50), (80, 24)):
             await s.pilot.resize_terminal(*size)
             await s.settle()

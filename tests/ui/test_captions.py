@@ -5,7 +5,7 @@ import pytest
 from tests.ui.conftest import Screen, screen
 from tests.ui.states import speech
 from voxtui.dialogue.events import Caption, Captured, State, StateChanged, UserWords
-from voxtui.dialogue.marks import Outcome
+from voxtui.dialogue.timestamps import Outcome
 from voxtui.ui.talkbar import caption
 
 WORDS = "What is the capital of"

@@ -10,7 +10,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.marks import Mark, Marks, Outcome
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.errors import ModelError
 
 MARKS = {"released": 0.0, "first_token": 0.1, "first_sound": 0.2, "last_token": 0.5}
@@ -18,13 +18,15 @@ MARKS = {"released": 0.0, "first_token": 0.1, "first_sound": 0.2, "last_token": 
 
 async def answered(s: Screen, words: str, reply: str, replaces: int | None = None, **fields):
     s.engine.turns += 1
-    number, marks = s.engine.turns, Marks()
-    marks.mark(Mark.RELEASED, 100.0)
-    s.engine.report(TurnStarted(number, "microphone", marks, replaces), UserWords(number, words))
+    number, timestamps = s.engine.turns, Timestamps()
+    timestamps.record(Milestone.RELEASED, 100.0)
+    s.engine.report(
+        TurnStarted(number, "microphone", timestamps, replaces), UserWords(number, words)
+    )
     s.engine.report(ReplyText(number, reply))
     if "cut" in fields:
         s.engine.report(SpokenUpTo(number, fields.pop("cut")))
-    s.engine.finish(**{"marks": MARKS, "reply": reply, **fields})
+    s.engine.finish(**{"timestamps": MARKS, "reply": reply, **fields})
     await s.settle()
 
 

@@ -11,13 +11,13 @@ from tests.deadline import SECONDS
 from tests.fakes import BeepVoice, Flag, LoudIsSpeech, ScriptedBrain
 from tests.ui.test_with_engine import LiveScreen
 from tests.virtual_audio import MICROPHONE, SPEAKER, VirtualAudio
-from voxtui.audio.devices import list_devices
 from voxtui.audio.microphone import SounddeviceMicrophone
+from voxtui.audio.portaudio import list_devices
 from voxtui.audio.speaker import SounddeviceSpeaker
-from voxtui.controls.local import PartMakers
-from voxtui.dialogue.commands import ReplaceParts
+from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
+from voxtui.session.local_session import Factories
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.ui.app import VoxtuiApp
 from voxtui.ui.menu import LOOK_AGAIN
@@ -87,16 +87,16 @@ async def person(audio: VirtualAudio, brain: ScriptedBrain) -> AsyncIterator[Per
             fallback_devices=lambda: (SounddeviceMicrophone(""), SounddeviceSpeaker("")),
         )
 
-    parts = PartMakers(
+    factories = Factories(
         microphone=lambda config: SounddeviceMicrophone(config.audio.input),
         speaker=lambda config: SounddeviceSpeaker(config.audio.output),
         brain=lambda config, say: ScriptedBrain(),
         voice=lambda config, say: BeepVoice(),
-        reload=lambda config, say, fetches: ReplaceParts(config),
+        reload=lambda config, say, fetches: ReplaceComponents(config),
         devices=list_devices,
         cancels_echo=lambda config: False,
     )
-    app = VoxtuiApp(make_engine, config, parts=parts)
+    app = VoxtuiApp(make_engine, config, factories=factories)
     try:
         async with app.run_test(size=(120, 40)) as pilot:
             there = Person(app, pilot, audio)
@@ -122,10 +122,10 @@ async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(a
 async def test_the_microphone_that_is_in_use_can_be_chosen_once_more(audio):
     brain = ScriptedBrain(["Still heard."])
     async with person(audio, brain) as s:
-        before = s.app.controls.engine._loop.parts.devices.microphone
+        before = s.app.controls.engine._loop.components.devices.microphone
         await s.choose(f"Microphone {MICROPHONE}")
         async with asyncio.timeout(SECONDS):
-            while s.app.controls.engine._loop.parts.devices.microphone is before:
+            while s.app.controls.engine._loop.components.devices.microphone is before:
                 await s.pilot.pause(0.02)
         await s.until("○ READY")
         await s.says(1.0)
@@ -148,7 +148,7 @@ async def test_the_level_of_the_microphone_is_shown_while_models_load(audio):
     loaded = Flag()
 
     class Waits(ScriptedBrain):
-        def warm_up(self, progress, manner):
+        def warm_up(self, progress, options):
             progress("a large model", 0.4)
             assert loaded.wait(SECONDS)
 

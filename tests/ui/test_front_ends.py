@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fakes import ScriptedEngine, part_makers
+from tests.fakes import ScriptedEngine, make_factories
 from tests.ui.conftest import CLIPS, screen
 from tests.ui.pseudo_terminal import until
 from voxtui.commands.plain import Plain
@@ -67,7 +67,7 @@ def told(engine) -> list[str]:
 async def through_the_screen(monkeypatch) -> tuple[list[str], list[str]]:
     toasts = []
     monkeypatch.setattr(VoxtuiApp, "notify", lambda app, message, **_: toasts.append(message))
-    async with screen(loaded=False, parts=part_makers()) as s:
+    async with screen(loaded=False, factories=make_factories()) as s:
         for keys, _, react in SCRIPT:
             await s.press(*keys)
             if react:
@@ -79,7 +79,7 @@ async def through_the_screen(monkeypatch) -> tuple[list[str], list[str]]:
 def through_the_plain_mode(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:
     plain = Plain(
         ScriptedEngine, Config(), CLIPS, lambda path: lambda listener, stopped: None,
-        part_makers(), lambda speaker: None, typed_live=True,
+        make_factories(), lambda speaker: None, typed_live=True,
     )  # fmt: skip
     engine = plain.controls.engine
 

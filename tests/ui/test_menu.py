@@ -13,11 +13,11 @@ from tests.fakes import (
     FakeSpeaker,
     ListedDevice,
     ScriptedBrain,
-    part_makers,
+    make_factories,
 )
 from tests.ui.conftest import Screen, screen, until
 from tests.ui.test_with_engine import live
-from voxtui.dialogue.commands import ReplaceParts
+from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.events import (
     Loaded,
     LoadFailed,
@@ -26,7 +26,7 @@ from voxtui.dialogue.events import (
     State,
     StateChanged,
 )
-from voxtui.dialogue.marks import Outcome
+from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import DeviceError, ModelError, ModelMissing
 from voxtui.models.catalogue import CHAT_MODELS
 from voxtui.settings.schema import (
@@ -51,11 +51,11 @@ class Reload:
         """for each time, whether a chat model may be downloaded"""
         self.fails: ModelError | None = None
 
-    def __call__(self, config, notify, may_download) -> ReplaceParts:
+    def __call__(self, config, notify, may_download) -> ReplaceComponents:
         if self.fails:
             raise self.fails
         self.made.append(may_download)
-        return ReplaceParts(config, brain=ScriptedBrain(), voice=BeepVoice())
+        return ReplaceComponents(config, brain=ScriptedBrain(), voice=BeepVoice())
 
 
 async def entries(s: Screen) -> list[Entry]:
@@ -81,7 +81,7 @@ def own_config(tmp_path, monkeypatch):
 
 
 async def test_every_choice_is_in_the_palette_and_marked_if_in_force():
-    async with screen(parts=part_makers()) as s:
+    async with screen(factories=make_factories()) as s:
         found = await titles(s)
         for title in (
             "Microphone: the system's default ✓", "Microphone: USB Microphone",
@@ -100,10 +100,12 @@ async def test_every_choice_is_in_the_palette_and_marked_if_in_force():
 
 @pytest.mark.slow
 async def test_a_configured_server_is_in_the_palette_as_the_receiver_of_the_voice():
-    async with screen(parts=part_makers()) as s:
+    async with screen(factories=make_factories()) as s:
         assert "Model: A server" not in await titles(s)
     there = RemoteBrainConfig(url="https://far.example:8000/v1")
-    async with screen(config=Config(brain=BrainConfig(remote=there)), parts=part_makers()) as s:
+    async with screen(
+        config=Config(brain=BrainConfig(remote=there)), factories=make_factories()
+    ) as s:
         assert "Model: A server" in await titles(s)
         abouts = [entry.about for entry in await entries(s)]
         assert "your voice and words go to far.example:8000" in abouts
@@ -115,7 +117,7 @@ async def test_the_palette_shows_the_download_size_of_voxtral(tmp_path, monkeypa
         monkeypatch.setenv(cache, str(tmp_path))
     own = BrainConfig(voxtral=VoxtralBrainConfig(model=str(tmp_path)))
     for brain, about in ((BrainConfig(), "fetches 9.4 GB"), (own, "")):
-        async with screen(config=Config(brain=brain), parts=part_makers()) as s:
+        async with screen(config=Config(brain=brain), factories=make_factories()) as s:
             (voxtral,) = [e for e in await entries(s) if e.title.startswith("Voxtral")]
             assert (voxtral.about, bool(voxtral.question)) == (about, bool(about))
 
@@ -124,7 +126,7 @@ async def test_the_palette_shows_the_download_size_of_voxtral(tmp_path, monkeypa
 async def test_a_large_download_begins_only_after_a_yes(tmp_path, monkeypatch):
     for cache in ("XDG_CACHE_HOME", "HF_HOME"):
         monkeypatch.setenv(cache, str(tmp_path))
-    async with screen(size=(100, 30), parts=part_makers()) as s:
+    async with screen(size=(100, 30), factories=make_factories()) as s:
         for answer in (["enter"], ["down", "enter"]):
             await opened(s, "voxtral")
             await s.pilot.press("enter")
@@ -149,7 +151,7 @@ async def test_a_theme_is_previewed_and_left_with_escape(monkeypatch):
 
 async def test_only_devices_that_a_person_would_choose_are_offered():
     listed = [*DEVICES, ListedDevice("surround40", 2, 2), ListedDevice("Monitor of HDMI", 2, 0)]
-    async with screen(parts=part_makers(devices=lambda: listed)) as s:
+    async with screen(factories=make_factories(devices=lambda: listed)) as s:
         found = " ".join(await titles(s))
         assert "USB Microphone" in found and "Headphones" in found
         assert "surround40" not in found and "Monitor" not in found
@@ -157,9 +159,9 @@ async def test_only_devices_that_a_person_would_choose_are_offered():
 
 async def test_the_default_has_the_name_of_the_device_behind_it(monkeypatch):
     behind = {"input": "Blue Yeti", "output": "default"}  # the sound server knows no speaker
-    monkeypatch.setattr("voxtui.audio.devices.shown_name", lambda device, way: behind[way])
+    monkeypatch.setattr("voxtui.audio.portaudio.shown_name", lambda device, way: behind[way])
     listed = [*DEVICES, ListedDevice("default", 2, 2)]
-    async with screen((100, 30), parts=part_makers(devices=lambda: listed)) as s:
+    async with screen((100, 30), factories=make_factories(devices=lambda: listed)) as s:
         await opened(s, "system")
         assert "the system's default  Blue Yeti" in s.text
         assert "default  default" not in s.text
@@ -167,12 +169,12 @@ async def test_the_default_has_the_name_of_the_device_behind_it(monkeypatch):
 
 @pytest.mark.slow
 async def test_hands_free_is_chosen_without_loading_a_part():
-    async with screen(size=(100, 30), parts=part_makers()) as s:
+    async with screen(size=(100, 30), factories=make_factories()) as s:
         await opened(s, "hands")
         await s.pilot.press("enter")
         await s.settle()
         ((_, change),) = [call for call in s.engine.calls if call[0] == "change"]
-        assert change == ReplaceParts(change.config) and change.config.vad.hands_free
+        assert change == ReplaceComponents(change.config) and change.config.vad.hands_free
         s.engine.load(changed=True)
         await s.settle()
         assert "Speak, or type" in s.text
@@ -181,8 +183,8 @@ async def test_hands_free_is_chosen_without_loading_a_part():
 
 @pytest.mark.slow
 async def test_hands_free_opens_the_microphone_again_where_that_removes_the_echo():
-    removing = part_makers(cancels_echo=lambda config: config.vad.hands_free)
-    async with screen(size=(100, 30), parts=removing) as s:
+    removing = make_factories(cancels_echo=lambda config: config.vad.hands_free)
+    async with screen(size=(100, 30), factories=removing) as s:
         await opened(s, "hands")
         await s.pilot.press("enter")
         await s.settle()
@@ -233,24 +235,24 @@ def test_the_chat_models_that_are_here_are_offered_if_there_is_a_choice(monkeypa
     ],
 )
 async def test_a_choice_replaces_only_the_part_it_concerns(key, value, part):
-    async with screen(parts=part_makers()) as s:
+    async with screen(factories=make_factories()) as s:
         s.app.menu.choose(Choice("", key, value))
         ((_, change),) = [call for call in s.engine.calls if call[0] == "change"]
-        assert isinstance(change, ReplaceParts)
+        assert isinstance(change, ReplaceComponents)
         assert [n for n in ("microphone", "speaker", "brain", "voice") if getattr(change, n)] == [
             part
         ]
 
 
 async def test_no_voice_is_a_choice_too():
-    async with screen(parts=part_makers()) as s:
+    async with screen(factories=make_factories()) as s:
         s.app.menu.choose(Choice("", "voice.engine", "none"))
         assert s.engine.calls[-1][1].voice == "none"
 
 
 @pytest.mark.slow
 async def test_a_choice_is_noted_in_the_conversation():
-    async with screen(parts=part_makers()) as s:
+    async with screen(factories=make_factories()) as s:
         s.app.menu.choose(Choice("Speed 1.2", "voice.speed", 1.2, "Voice"))
         s.engine.load(None)  # the microphone was lost meanwhile
         await s.settle()
@@ -265,7 +267,7 @@ async def test_a_choice_that_cannot_be_made_changes_nothing_and_is_explained():
     def refused(config, say):
         raise ModelError("There is no such voice.")
 
-    async with screen(parts=part_makers(voice=refused)) as s:
+    async with screen(factories=make_factories(voice=refused)) as s:
         s.app.menu.choose(Choice("", "voice.speed", 1.2))
         await s.settle()
         assert s.app.controls.config == Config()
@@ -276,7 +278,7 @@ async def test_a_choice_that_cannot_be_made_changes_nothing_and_is_explained():
 async def test_save_writes_only_the_chosen_values_and_keeps_comments(own_config):
     own_config.parent.mkdir(parents=True)
     own_config.write_text("# mine\n[voice]\nspeed = 1.0  # calm\n")
-    async with screen(size=(200, 24), parts=part_makers()) as s:
+    async with screen(size=(200, 24), factories=make_factories()) as s:
         s.app.menu.save_settings()
         assert "# mine" in own_config.read_text()
         s.app.menu.choose(Choice("", "voice.speed", 1.2))
@@ -396,7 +398,7 @@ async def test_no_microphone_is_shown_after_a_failed_start():
 @pytest.mark.slow
 async def test_a_rescan_names_the_new_devices():
     there = list(DEVICES)
-    async with screen(size=(120, 40), parts=part_makers(devices=lambda: there)) as s:
+    async with screen(size=(120, 40), factories=make_factories(devices=lambda: there)) as s:
         s.app.menu.rescan()
         await s.app.workers.wait_for_complete()
         assert s.commands == ["rescan_devices"]
@@ -467,7 +469,7 @@ async def test_a_microphones_name_is_never_read_as_markup():
 @pytest.mark.slow
 async def test_entries_of_the_palette_are_never_parsed_as_markup():
     title = "HDA [/mic] [red]Analog"
-    async with screen(parts=part_makers(devices=lambda: [ListedDevice(title, 1, 0)])) as s:
+    async with screen(factories=make_factories(devices=lambda: [ListedDevice(title, 1, 0)])) as s:
         await opened(s, "hda")
         await until(s, lambda: title in s.text)
 
@@ -479,7 +481,7 @@ async def test_why_nothing_was_changed_is_never_read_as_markup():
     def brain(config, notify):
         raise reason
 
-    async with screen(parts=part_makers(brain=brain)) as s:
+    async with screen(factories=make_factories(brain=brain)) as s:
         s.app.menu.choose(Choice("Brain: voxtral", "brain.name", "voxtral"))
         await s.settle()
         assert [Toast(toast).render().plain for toast in s.notifications] == [str(reason)]
@@ -503,7 +505,7 @@ async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
     old, new = FakeMicrophone(), FakeMicrophone()
     new.name = "new microphone"
     async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
-        s.app.controls.engine.replace_parts(ReplaceParts(Config(), microphone=new))
+        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), microphone=new))
         await s.until("new microphone", "○ READY")
         assert old.closed and not new.closed
 
@@ -511,15 +513,15 @@ async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
 async def test_a_microphone_that_does_not_open_leaves_the_old_one():
     old, new = FakeMicrophone(), FakeMicrophone(DeviceError("It is in use."))
     async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
-        s.app.controls.engine.replace_parts(ReplaceParts(Config(), microphone=new))
+        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), microphone=new))
         await s.until("Nothing was changed. It is in use.", "○ READY")
         assert new.closed and not old.closed
 
 
 async def test_a_choice_that_fails_is_neither_marked_nor_saved(own_config):
     broken = FakeMicrophone(DeviceError("It is in use."))
-    parts = part_makers(microphone=lambda config: broken)
-    async with live(ScriptedBrain(), FakeMicrophone(), FakeSpeaker(), parts) as s:
+    factories = make_factories(microphone=lambda config: broken)
+    async with live(ScriptedBrain(), FakeMicrophone(), FakeSpeaker(), factories) as s:
         s.app.menu.choose(Choice("", "audio.input", "USB Microphone"))
         await s.until("Nothing was changed. It is in use.", "○ READY")
         assert "Microphone: the system's default ✓" in await titles(s)
@@ -530,7 +532,7 @@ async def test_a_choice_that_fails_is_neither_marked_nor_saved(own_config):
 async def test_a_new_speaker_is_heard_at_once():
     old, new = FakeSpeaker(), FakeSpeaker()
     async with live(ScriptedBrain(), None, old) as s:
-        s.app.controls.engine.replace_parts(ReplaceParts(Config(), speaker=new))
+        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), speaker=new))
         await until(s, lambda: old.closed)
         (tone,) = new.chunks
         assert 0.05 < float(np.abs(tone.samples).max()) < 0.2
@@ -540,7 +542,7 @@ async def test_a_new_speaker_is_heard_at_once():
 async def test_a_new_brain_answers_the_next_turn():
     old, new = ScriptedBrain(["Old."]), ScriptedBrain(["New."])
     async with live(old, None, FakeSpeaker()) as s:
-        s.app.controls.engine.replace_parts(ReplaceParts(Config(), brain=new))
+        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), brain=new))
         await until(s, lambda: old.closed)
         s.app.controls.say("who?")
         await s.until("New.")
@@ -551,7 +553,7 @@ async def test_the_systems_default_replaces_a_lost_microphone():
     microphone, spare = FakeMicrophone(), FakeMicrophone()
     spare.name = "built-in microphone"
     async with live(ScriptedBrain(), microphone, FakeSpeaker()) as s:
-        devices = s.app.controls.engine._loop.parts.devices
+        devices = s.app.controls.engine._loop.components.devices
         devices._fallback_devices = lambda: (spare, FakeSpeaker())
         microphone.unplug()
         await s.until("The microphone was unplugged.", "Listening to built-in microphone now.")
@@ -561,7 +563,7 @@ async def test_the_systems_default_replaces_a_lost_microphone():
 
 @pytest.mark.slow
 async def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answered():
-    async with screen(loaded=False, parts=part_makers(reload=(reload := Reload()))) as s:
+    async with screen(loaded=False, factories=make_factories(reload=(reload := Reload()))) as s:
         await s.send("/fetch")
         assert s.commands == []
         await s.type("waiting")
@@ -598,7 +600,7 @@ async def test_a_missing_chat_model_is_fetched_on_request_and_kept_text_is_answe
 
 
 async def test_other_parts_can_be_chosen_where_nothing_could_be_loaded():
-    async with screen(loaded=False, parts=part_makers(reload=(reload := Reload()))) as s:
+    async with screen(loaded=False, factories=make_factories(reload=(reload := Reload()))) as s:
         s.engine.report(LoadFailed(ModelError("Kokoro's weights are damaged.")))
         await s.settle()
         s.app.menu.choose(Choice("Voice: embedded", "voice.engine", "embedded"))
@@ -624,7 +626,7 @@ async def test_the_palette_lists_the_devices_once_and_not_on_the_ui_thread():
         listed_on.append(threading.current_thread())
         return DEVICES
 
-    async with screen(size=(100, 30), parts=part_makers(devices=devices)) as s:
+    async with screen(size=(100, 30), factories=make_factories(devices=devices)) as s:
         await opened(s, "headph")
         await until(s, lambda: "Headphones" in s.text)
         assert len(listed_on) == 1
@@ -639,7 +641,7 @@ async def test_a_sound_server_that_hangs_hides_only_the_devices():
         answers.wait(SECONDS)
         return DEVICES
 
-    async with screen(size=(100, 30), parts=part_makers(devices=devices)) as s:
+    async with screen(size=(100, 30), factories=make_factories(devices=devices)) as s:
         await opened(s, "short")
         await until(s, lambda: "Very short answers" in s.text)
         answers.set()
@@ -648,7 +650,7 @@ async def test_a_sound_server_that_hangs_hides_only_the_devices():
 async def test_the_garbage_collector_is_frozen_at_the_first_load_only(monkeypatch):
     frozen = []
     monkeypatch.setattr("voxtui.ui.terminal.gc_tuning.freeze", lambda: frozen.append(1))
-    async with screen(parts=part_makers()) as s:
+    async with screen(factories=make_factories()) as s:
         s.app.menu.choose(Choice("", "voice.engine", "none"))
         s.engine.load(changed=True)
         await s.settle()

@@ -8,10 +8,10 @@ import pytest
 
 from tests.ui.conftest import screen
 from tests.ui.pseudo_terminal import AppInTerminal
+from voxtui.dialogue.attachments import Attachment, estimated_tokens
 from voxtui.dialogue.data import Token
-from voxtui.dialogue.events import Reading, State, StateChanged
-from voxtui.dialogue.given import GivenText, estimated_tokens
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.events import PrefillProgress, State, StateChanged
+from voxtui.dialogue.protocols import PastTurn
 from voxtui.settings.schema import Config, InputConfig
 from voxtui.ui.pasted import NAME, PastedView
 from voxtui.ui.terminal.keyboard import Paste
@@ -37,7 +37,7 @@ async def test_a_long_paste_is_folded_and_goes_with_its_lines_before_the_words()
         assert f"{TOKENS} of 1,000 tokens · Enter sends" in s.text
         assert s.app.bar.field.value == ""
         await s.send("what fails?")
-        assert s.engine.calls[-2:] == [("give", GivenText(NAME, LOG)), ("say", "what fails?")]
+        assert s.engine.calls[-2:] == [("give", Attachment(NAME, LOG)), ("say", "what fails?")]
         assert "[pasted" not in s.text
 
 
@@ -88,7 +88,7 @@ async def test_a_paste_opens_and_closes(opens):
 
 async def test_how_long_reading_lasts_is_said_once_it_is_known():
     async with screen(config=ROOMY) as s:
-        s.engine.report(Reading(100, 500, 8.0), Reading(500, 500, 0.0))
+        s.engine.report(PrefillProgress(100, 500, 8.0), PrefillProgress(500, 500, 0.0))
         await s.settle()
         await pasted(s)
         assert f"{TOKENS} of 1,000 tokens, {TOKENS / 50:.0f} s to read · Enter" in s.text
@@ -107,7 +107,7 @@ async def test_a_paste_that_does_not_fit_is_refused_with_what_to_do():
 
 async def test_earlier_texts_of_the_conversation_count():
     async with screen(config=ROOMY) as s:
-        s.engine.past = (PastTurn("x" * 3600, None, (Token("Read."),), given=True),)
+        s.engine.past = (PastTurn("x" * 3600, None, (Token("Read."),), attached=True),)
         await pasted(s)
         assert "Not pasted" in s.text and "the most is 1,000, of which 900 are taken." in s.text
 

@@ -8,7 +8,7 @@ from tests.ui.conftest import screen, until
 from tests.ui.test_with_engine import live
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.events import Captured, ReplyText, State, StateChanged, UserWords
-from voxtui.dialogue.marks import Outcome
+from voxtui.dialogue.timestamps import Outcome
 from voxtui.settings.schema import Config, UiConfig
 
 SAID = Utterance(

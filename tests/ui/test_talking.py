@@ -8,7 +8,7 @@ from textual.widgets import Input
 
 from tests.ui.conftest import screen, until
 from voxtui.dialogue.events import MicrophoneLost, Notice, ReplyText, State, StateChanged
-from voxtui.dialogue.marks import Outcome
+from voxtui.dialogue.timestamps import Outcome
 from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.footer import Footer
 from voxtui.ui.talkbar import Meter, TalkBar

@@ -9,8 +9,8 @@ from textual import events
 
 from tests.ui.conftest import screen
 from tests.ui.pseudo_terminal import AppInTerminal
-from voxtui.controls.engine import Refused
 from voxtui.dialogue.events import ReplyText, State, StateChanged, UserWords
+from voxtui.session.user_session import NotAllowed
 from voxtui.settings.schema import Config, KeysConfig, UiConfig
 from voxtui.slash_commands import COMMANDS, matching, parse
 from voxtui.ui.app import VoxtuiApp
@@ -213,7 +213,7 @@ async def test_a_command_that_cannot_be_obeyed_is_refused_with_one_sentence(text
 
 def test_a_text_is_no_command():
     assert parse("say /save") is None and matching("say") == ()
-    with pytest.raises(Refused):
+    with pytest.raises(NotAllowed):
         parse("/nothing")
 
 

@@ -16,9 +16,9 @@ from tests.fakes import (
     frames,
 )
 from tests.ui.conftest import CLIPS, Screen
-from voxtui.controls.clips import OpenClip
-from voxtui.controls.local import PartMakers
 from voxtui.dialogue.events import State
+from voxtui.session.clip_player import OpenClip
+from voxtui.session.local_session import Factories
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
@@ -36,7 +36,7 @@ async def live(
     brain: ScriptedBrain,
     microphone: FakeMicrophone | None,
     speaker: FakeSpeaker,
-    parts: PartMakers | None = None,
+    factories: Factories | None = None,
     open_clip: OpenClip | None = None,
 ):
     def make_engine(emit):
@@ -44,7 +44,7 @@ async def live(
             emit, microphone=microphone, speaker=speaker, brain=brain, voice=BeepVoice()
         )
 
-    app = VoxtuiApp(make_engine, Config(), CLIPS, open_clip, parts)
+    app = VoxtuiApp(make_engine, Config(), CLIPS, open_clip, factories)
     try:
         async with app.run_test(size=(120, 40)) as pilot:
             shown = LiveScreen(app, app.controls.engine, pilot)
@@ -68,9 +68,9 @@ async def test_a_spoken_turn_from_space_to_the_numbers():
         await s.until("What is the capital?", "It is Paris.", "○ READY")
         assert "–" not in s.line("full answer")
         async with asyncio.timeout(SECONDS):  # a turn this short is over before it is painted
-            while "first_shown" not in s.app.panel.turn.marks:
+            while "first_shown" not in s.app.panel.turn.timestamps:
                 await s.pilot.pause(0.01)
-        assert s.app.panel.turn.marks["first_shown"] > 0
+        assert s.app.panel.turn.timestamps["first_shown"] > 0
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from typing import Any
 
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.data import SpeechChunk, audible
-from voxtui.dialogue.interfaces import Speaker
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import Speaker
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError
 
 FILE_RATE = 24_000
@@ -32,10 +32,10 @@ class SilentSpeaker:
 
     def open(self) -> None: ...
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Stopped) -> None:
         self._seconds += chunk.seconds
 
-    def finish(self, marks: Marks, stopped: Stopped) -> float:
+    def finish(self, timestamps: Timestamps, stopped: Stopped) -> float:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
@@ -47,11 +47,11 @@ class NullSpeaker(SilentSpeaker):
 
     name = "no device"
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
-        super().play(chunk, marks, stopped)
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Stopped) -> None:
+        super().play(chunk, timestamps, stopped)
         heard = audible(chunk.samples)
         if len(heard):
-            marks.mark(Mark.FIRST_SOUND, time.monotonic() + heard[0] / chunk.rate)
+            timestamps.record(Milestone.FIRST_SOUND, time.monotonic() + heard[0] / chunk.rate)
 
 
 class FileSpeaker:
@@ -99,7 +99,7 @@ class FileSpeaker:
             self._partial.unlink()
             raise InputError(f"{self._path}: cannot be written; is the disk full?") from error
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Stopped) -> None:
         import numpy as np
 
         samples = resample(chunk.samples, chunk.rate, FILE_RATE)
@@ -107,10 +107,10 @@ class FileSpeaker:
             self._file.write(np.clip(samples, -1, 1))
         except RuntimeError as error:  # libsndfile's, on a full disk
             raise InputError(f"{self._path}: cannot be written; is the disk full?") from error
-        self.speaker.play(chunk, marks, stopped)
+        self.speaker.play(chunk, timestamps, stopped)
 
-    def finish(self, marks: Marks, stopped: Stopped) -> float:
-        return self.speaker.finish(marks, stopped)
+    def finish(self, timestamps: Timestamps, stopped: Stopped) -> float:
+        return self.speaker.finish(timestamps, stopped)
 
     def close(self) -> None:
         self.speaker.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from voxtui.audio.devices import (
+from voxtui.audio.portaudio import (
     find,
     formats,
     list_devices,
@@ -22,7 +22,7 @@ from voxtui.audio.resampling import downsampler
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame
 
 if TYPE_CHECKING:
-    from voxtui.audio.echo import EchoCanceller
+    from voxtui.audio.echo_canceller import EchoCanceller
 
 BLOCK_SECONDS = 0.016
 """Half a frame. At 16 and 48 kHz each second block completes a frame, so no sample waits for the

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from voxtui.audio.devices import (
+from voxtui.audio.played import PERIOD_SECONDS, PLAYED, Segment
+from voxtui.audio.portaudio import (
     find,
     formats,
     list_devices,
@@ -19,10 +20,9 @@ from voxtui.audio.devices import (
     shown_name,
     streams,
 )
-from voxtui.audio.played import PERIOD_SECONDS, PLAYED, Segment
 from voxtui.audio.resampling import Resampler
 from voxtui.dialogue.data import SpeechChunk, audible
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class StreamTime:
 class Playback:
     """The speech of one turn on its way to the device."""
 
-    marks: Marks
+    timestamps: Timestamps
     stopped: Stopped
     written: int = 0
     """samples handed to the device"""
@@ -144,7 +144,7 @@ class SounddeviceSpeaker:
         self._writer = threading.Thread(target=self._write, name="voxtui-speaker", daemon=True)
         self._writer.start()
 
-    def play(self, chunk: SpeechChunk, marks: Marks, stopped: Stopped) -> None:
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Stopped) -> None:
         if not isinstance(self._lost, DeviceError | None):
             raise self._lost
         if (self._lost is not None or self._writer is None) and self._playback is None:
@@ -152,7 +152,7 @@ class SounddeviceSpeaker:
             self.open()
         with self._changed:
             if self._playback is None:
-                self._playback = Playback(marks, stopped)
+                self._playback = Playback(timestamps, stopped)
                 self._resampler = None
         # In pieces, so that the first one plays while the next is resampled.
         length = round(PIECE_SECONDS * chunk.rate)
@@ -174,7 +174,7 @@ class SounddeviceSpeaker:
             self._changed.wait_for(lambda: self._queued <= room or self._over())
             self._raise_if_lost()
 
-    def finish(self, marks: Marks, stopped: Stopped) -> float:
+    def finish(self, timestamps: Timestamps, stopped: Stopped) -> float:
         with self._changed:
             playback = self._playback
             if playback is None:
@@ -185,10 +185,10 @@ class SounddeviceSpeaker:
             self._changed.wait_for(lambda: playback.heard is not None or self._lost is not None)
             self._raise_if_lost()
             self._forget()
-            sounded = marks.at(Mark.FIRST_SOUND) is not None
+            sounded = timestamps.at(Milestone.FIRST_SOUND) is not None
             last = playback.last_sound.at if playback.last_sound else None
             if sounded and last is not None:
-                marks.mark(Mark.LAST_SOUND, min(last, playback.silenced_at or last))
+                timestamps.record(Milestone.LAST_SOUND, min(last, playback.silenced_at or last))
             return (playback.heard or 0) / self._rate
 
     def close(self) -> None:
@@ -336,7 +336,7 @@ class SounddeviceSpeaker:
             return
         at = playback.first_sound.at
         if at is not None and at <= now:
-            playback.marks.mark(Mark.FIRST_SOUND, at)
+            playback.timestamps.record(Milestone.FIRST_SOUND, at)
 
     def _silence_if_stopped(self, now: float) -> None:
         """Drop what the device still holds, at most once a playback."""

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 
 from voxtui.bench.tables import MEASURED, number
-from voxtui.dialogue.marks import Outcome, Turn
+from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.errors import InputError
-from voxtui.records.metrics import SPEED, Headline
+from voxtui.storage.turn_metrics import SPEED, Headline
 
 FEWEST = 5
 """Fewest pairs of turns for a statement."""
@@ -27,7 +27,7 @@ class OldTurn(msgspec.Struct, frozen=True):
     brain: str
     outcome: Outcome
     tokens: int
-    marks: dict[str, float]
+    timestamps: dict[str, float] = msgspec.field(name="marks")
     hidden_ms: float = 0.0
     drafted: int | None = None
 
@@ -47,7 +47,7 @@ class OldReport(msgspec.Struct, frozen=True):
                 n,
                 turn.brain,
                 turn.outcome,
-                turn.marks,
+                turn.timestamps,
                 turn.clip,
                 tokens=turn.tokens,
                 drafted=turn.drafted,

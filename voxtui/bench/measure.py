@@ -12,7 +12,7 @@ from voxtui.audio.clips import Clip
 from voxtui.commands.headless import headless
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
-from voxtui.dialogue.marks import Turn
+from voxtui.dialogue.timestamps import Turn
 
 MakeEngine = Callable[[Callable[[Event], object]], Engine]
 

@@ -22,9 +22,9 @@ from voxtui.bench.tables import (
     spread_json,
     table_head,
 )
-from voxtui.dialogue.marks import Outcome, Turn
-from voxtui.records.metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict, spread, stages
+from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.settings.schema import Targets
+from voxtui.storage.turn_metrics import FIRST_SOUND, TTFT, Headline, Spread, Verdict, spread, stages
 
 UNSTEADY = 0.2
 """Largest steady share: half the distance of the outermost medians over the middle one."""
@@ -37,7 +37,7 @@ def stage_times(turns: Sequence[Turn]) -> dict[str, list[float]]:
     """Return stage -> its milliseconds in each turn that has it, in the order of a turn."""
     times: dict[str, list[float]] = {}
     for turn in turns:
-        for stage in stages(turn.marks, turn.speculative_s):
+        for stage in stages(turn.timestamps, turn.speculative_s):
             times.setdefault(stage.name, []).append(stage.seconds * 1000)
     return times
 

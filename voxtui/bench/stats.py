@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from voxtui.bench.tables import headline_lines, headlines_json, judge, number, outcomes_line
-from voxtui.dialogue.marks import Turn
-from voxtui.records.metrics import TIMES, Headline, spread
-from voxtui.records.metrics_log import Line, Past, metrics_folder, read
+from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import Config, Targets, TargetsConfig
+from voxtui.storage.metrics_log import Line, Past, metrics_folder, read
+from voxtui.storage.turn_metrics import TIMES, Headline, spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from voxtui.dialogue.marks import Mark, Outcome, Turn
-from voxtui.records.metrics import (
+from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.settings.schema import Targets
+from voxtui.storage.turn_metrics import (
     FIRST_SOUND,
     SPEED,
     TOTAL,
@@ -18,13 +19,12 @@ from voxtui.records.metrics import (
     Verdict,
     spread,
 )
-from voxtui.records.metrics import verdict as compare
-from voxtui.settings.schema import Targets
+from voxtui.storage.turn_metrics import verdict as compare
 
 PROCESSING = Headline(
     "Processing",
     "ms",
-    lambda turn: turn.ms(Mark.FIRST_TOKEN, since=Mark.CAPTURED),
+    lambda turn: turn.ms(Milestone.FIRST_TOKEN, since=Milestone.CAPTURED),
     lambda targets: targets.processing_ms,
 )
 """From the complete utterance to the first token: TTFT without the listening after the release."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import LANGUAGES
 
 CONFIDENT = 0.5
@@ -38,7 +38,7 @@ class ReplyLanguage:
         identifier.set_languages(list(LANGUAGES))
         self._classify = identifier.classify
 
-    def of(self, beginning: str, marks: Marks) -> str:
+    def of(self, beginning: str, timestamps: Timestamps) -> str:
         """Return the language of an answer with this `beginning`. Writes LANGUAGE if it looks.
 
         Takes less than a millisecond.
@@ -47,5 +47,5 @@ class ReplyLanguage:
             language, probability = self._classify(beginning)
             if probability >= CONFIDENT:
                 self._latest = language
-            marks.mark(Mark.LANGUAGE)
+            timestamps.record(Milestone.LANGUAGE)
         return self._latest

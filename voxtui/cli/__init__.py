@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from voxtui import __version__
-from voxtui.cli.measure import bench, stats
+from voxtui.cli.measure_commands import bench, stats
 from voxtui.cli.options import (
     FAILED_TURN,
     FILE_PATH,
@@ -25,8 +25,8 @@ from voxtui.cli.options import (
     leave,
     quiet_option,
 )
-from voxtui.cli.setup import devices, doctor, models, show_config
-from voxtui.cli.speech import ask, dictate, say, serve, transcribe
+from voxtui.cli.setup_commands import devices, doctor, models, show_config
+from voxtui.cli.speech_commands import ask, dictate, say, serve, transcribe
 from voxtui.errors import ConfigError, InputError, VoxtuiError, one_line
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ def cli(options: Options, plain: bool, files: tuple[Path, ...], quiet: bool) -> 
         raise click.UsageError("--quiet stands after the command, or with --plain.")
     if plain:
         from voxtui.commands.plain import talk_in_lines
-        from voxtui.commands.text import given_text
+        from voxtui.commands.text_input import read_attachment
 
-        given = [given_text(file) for file in files]
-        answered = talk_in_lines(options.load().config, quiet, given)
+        attachments = [read_attachment(file) for file in files]
+        answered = talk_in_lines(options.load().config, quiet, attachments)
         leave(0 if answered else FAILED_TURN)
     elif command is None:
         leave(open_screen(options.load().config, files))
@@ -94,18 +94,18 @@ def open_screen(config: Config, files: tuple[Path, ...]) -> int:
         raise InputError(
             f"This terminal cannot show the screen (TERM={term}).", "Without it: voxtui --plain"
         )
-    from voxtui.commands.text import STDIN, given_text, take_keys_from_terminal
+    from voxtui.commands.text_input import STDIN, read_attachment, take_keys_from_terminal
 
-    given = [given_text(file) for file in files]
+    attachments = [read_attachment(file) for file in files]
     if not sys.stdin.isatty():
-        given.append(given_text(STDIN))
+        attachments.append(read_attachment(STDIN))
         take_keys_from_terminal()
     from voxtui.ui.terminal import gc_tuning
 
     gc_tuning.pause()  # until the first frame: imports make no garbage
-    from voxtui.ui.command import run
+    from voxtui.ui.ui_command import run
 
-    return run(config, given)
+    return run(config, attachments)
 
 
 @click.command()
@@ -127,7 +127,7 @@ for command in (ask, transcribe, dictate, say, serve, bench, stats, devices, doc
 def main() -> NoReturn:
     """Run the command line. Every failure a person can meet is one sentence and an exit code."""
     open_closed_streams()
-    from voxtui.commands.stderr import lenient_writer
+    from voxtui.commands.native_stderr import lenient_writer
 
     stdout: Any = sys.stdout
     stdout.reconfigure(errors="replace")  # a terminal that cannot show every character

@@ -16,18 +16,18 @@ from voxtui.audio.clips import Clip, load_clip
 from voxtui.audio.file_speaker import FileSpeaker, SilentSpeaker, file_speaker
 from voxtui.commands.devices import can_play
 from voxtui.commands.headless import headless
-from voxtui.commands.stderr import native_log, native_stderr_in
-from voxtui.commands.text import STDIN, open_text
+from voxtui.commands.native_stderr import native_log, native_stderr_in
+from voxtui.commands.text_input import STDIN, open_text
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, TurnStarted
-from voxtui.dialogue.marks import NO_WORDS, Mark, Marks, Outcome, Turn
+from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import InputError, one_line, strip_control_characters
-from voxtui.records.metrics_log import metrics_log
 from voxtui.settings.schema import AudioConfig, Config, SessionConfig
+from voxtui.storage.metrics_log import metrics_log
 from voxtui.wiring import build_engine, build_skills, build_speaker
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.interfaces import Speaker
+    from voxtui.dialogue.protocols import Speaker
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +149,17 @@ def answer(
 
 def _print_events(options: AskOptions) -> Callable[[Event], object]:
     """Return a function that prints a reply while it arrives, and notices on stderr."""
-    marks: Marks | None = None
+    timestamps: Timestamps | None = None
 
     def on_event(event: Event) -> None:
-        nonlocal marks
+        nonlocal timestamps
         match event:
             case TurnStarted(_, _, started):
-                marks = started
+                timestamps = started
             case ReplyText(_, text) if not options.as_json:
                 click.echo(text, nl=False)  # and flush
-                if marks is not None:
-                    marks.mark(Mark.FIRST_SHOWN)
+                if timestamps is not None:
+                    timestamps.record(Milestone.FIRST_SHOWN)
             case Notice(_, "information") if options.quiet:
                 pass
             case Notice(message) | Remark(message):

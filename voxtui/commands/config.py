@@ -6,11 +6,11 @@ import json
 
 import click
 
-from voxtui.records.kept_conversation import conversation_file
 from voxtui.settings.paths import user_config_file, user_folders
 from voxtui.settings.save import toml_value
 from voxtui.settings.sources import RETIRED_KEYS, LoadedConfig
-from voxtui.skills.kept import reminders_file, timers_file
+from voxtui.skills.timer_store import reminders_file, timers_file
+from voxtui.storage.saved_conversation import conversation_file
 
 
 def show_json(loaded: LoadedConfig) -> None:

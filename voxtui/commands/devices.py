@@ -11,10 +11,10 @@ from queue import Empty, Queue
 
 import click
 
-from voxtui.audio.devices import Device, Direction, choices, find, probe, shown_name
-from voxtui.commands.stderr import native_log, native_stderr_in
-from voxtui.dialogue.interfaces import Microphone
+from voxtui.audio.portaudio import Device, Direction, choices, find, probe, shown_name
+from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.dialogue.level import CLIPPED, SHOWS_LEVEL, decibels, diagnose_level
+from voxtui.dialogue.protocols import Microphone
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig
 from voxtui.wiring import build_microphone

@@ -11,11 +11,11 @@ from functools import partial
 
 import click
 
-from voxtui.commands.delivery import Target, deliver, replace_words, run_hook
 from voxtui.commands.dictation import Dictated, Dictation
-from voxtui.commands.keys import Pressed, terminal_keys
-from voxtui.commands.resident import Order, give_order
-from voxtui.commands.stderr import native_log, native_stderr_in
+from voxtui.commands.dictation_daemon import Order, give_order
+from voxtui.commands.dictation_output import Target, deliver, replace_words, run_hook
+from voxtui.commands.native_stderr import native_log, native_stderr_in
+from voxtui.commands.tty_keys import Pressed, terminal_keys
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.settings.schema import Config
 from voxtui.wiring import build_detector, build_microphone, recogniser

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from voxtui.commands.segments import Segmenter
+from voxtui.commands.segmentation import Segmenter
 from voxtui.dialogue.data import FRAME_SECONDS, Frame, Utterance
-from voxtui.dialogue.interfaces import Microphone, SpeechDetector
 from voxtui.dialogue.level import diagnose_level
+from voxtui.dialogue.protocols import Microphone, SpeechDetector
 from voxtui.dialogue.recording import QUIET_FRAMES, TAIL_SECONDS
 from voxtui.errors import ForeignSpeech, one_line
 from voxtui.settings.schema import VadConfig

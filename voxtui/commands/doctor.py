@@ -18,11 +18,11 @@ from typing import Literal
 
 import click
 
-from voxtui.audio.devices import Probe, find, probe
-from voxtui.brains.remote.brain import RemoteBrain
+from voxtui.audio.portaudio import Probe, find, probe
+from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.brains.voxtral.verdict import key_of, read_verdict, table, verdict_file
 from voxtui.commands.devices import HELD, hear, wanted_devices
-from voxtui.commands.stderr import native_log, native_stderr_in
+from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.commands.terminal import can_show_screen, colours, reports_key_release
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
 from voxtui.dialogue.level import SHOWS_LEVEL, SILENT, diagnose_level

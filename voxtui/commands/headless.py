@@ -14,7 +14,7 @@ import click
 from voxtui.audio.clips import Clip, speak
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, Loading, Notice, TurnFinished
-from voxtui.dialogue.marks import Turn
+from voxtui.dialogue.timestamps import Turn
 from voxtui.errors import DeviceError
 
 

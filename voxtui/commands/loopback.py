@@ -8,12 +8,12 @@ from statistics import median
 
 import click
 
-from voxtui.audio.loopback import CHIRPS, Loopback, measure
-from voxtui.commands.stderr import native_log, native_stderr_in
-from voxtui.dialogue.interfaces import Microphone, Speaker
+from voxtui.audio.loopback_delay import CHIRPS, Loopback, measure
+from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.dialogue.level import decibels
-from voxtui.records.device_offset import offset_file, save_offset
+from voxtui.dialogue.protocols import Microphone, Speaker
 from voxtui.settings.schema import AudioConfig
+from voxtui.storage.device_offset import offset_file, save_offset
 from voxtui.wiring import build_microphone, build_speaker
 
 

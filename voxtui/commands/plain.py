@@ -15,24 +15,24 @@ from typing import TypeAlias
 
 import click
 
-from voxtui.commands.stderr import native_log, native_stderr_in
-from voxtui.commands.text import clipboard_text
-from voxtui.controls.clips import OpenClip
-from voxtui.controls.engine import ControlEvent, MakeEngine, Refused, Severity
-from voxtui.controls.event_view import EventView
-from voxtui.controls.local import LocalControls, PartMakers
+from voxtui.commands.native_stderr import native_log, native_stderr_in
+from voxtui.commands.text_input import clipboard_text
+from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
-from voxtui.dialogue.events import Loaded, Reading, State
-from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.marks import NO_WORDS, Mark, Outcome, Turn
+from voxtui.dialogue.events import Loaded, PrefillProgress, State
+from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
 from voxtui.errors import ModelMissing, VoxtuiError, strip_control_characters
-from voxtui.records.device_offset import device_offset
-from voxtui.records.metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
-from voxtui.records.metrics_log import metrics_log
+from voxtui.session.clip_player import OpenClip
+from voxtui.session.event_view import EventView
+from voxtui.session.local_session import Factories, LocalSession
+from voxtui.session.user_session import MakeEngine, NotAllowed, Severity, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.slash_commands import COMMANDS, number, parse
-from voxtui.wiring import clip_opener, devices_engine, part_makers, sample_clips
+from voxtui.storage.device_offset import device_offset
+from voxtui.storage.metrics_log import metrics_log
+from voxtui.storage.turn_metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
+from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips
 
 NOT_HERE = ("copy", "panel")
 """Commands of the screen only."""
@@ -64,7 +64,7 @@ class Closed:
     """The input has ended."""
 
 
-Item: TypeAlias = ControlEvent | Line | Closed
+Item: TypeAlias = UserSessionEvent | Line | Closed
 
 
 class Plain(EventView):
@@ -76,7 +76,7 @@ class Plain(EventView):
         config: Config,
         clips: Sequence[tuple[str, Path]],
         open_clip: OpenClip,
-        parts: PartMakers | None,
+        factories: Factories | None,
         device_offset: DeviceOffset,
         typed_live: bool,
         quiet: bool = False,
@@ -86,7 +86,9 @@ class Plain(EventView):
         `quiet`: print no status.
         """
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        self.controls = LocalControls(make_engine, self._inbox.put, config, clips, open_clip, parts)
+        self.controls = LocalSession(
+            make_engine, self._inbox.put, config, clips, open_clip, factories
+        )
         self._device_offset = device_offset
         self._offset: float | None = None
         self._typed_live = typed_live
@@ -102,15 +104,15 @@ class Plain(EventView):
         self._all_done = True
         self._closed = False
 
-    def run(self, lines: Iterable[str], given: Sequence[GivenText] = ()) -> bool:
-        """Talk about `given` until `lines` end, or /quit. Return whether every line was done.
+    def run(self, lines: Iterable[str], attachments: Sequence[Attachment] = ()) -> bool:
+        """Talk about `attachments` until `lines` end, or /quit. Return whether every line was done.
 
         Raises the exception of a thread that died. Raises the error of a failed start unless the
         user can retry at the keyboard.
         """
         self.controls.start()
-        for text in given:
-            self.controls.give(text)
+        for text in attachments:
+            self.controls.attach(text)
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()
         try:
             while not self._over():
@@ -211,7 +213,7 @@ class Plain(EventView):
         if self.controls.turn is None or self.controls.turn.source != TYPED:
             self._print(f"You: {text}")
 
-    def reading(self, reading: Reading) -> None:
+    def reading(self, reading: PrefillProgress) -> None:
         """Print the beginning and the end, because a line for each token would drown the rest."""
         if reading.ended:
             self._status("The text is read.")
@@ -225,7 +227,7 @@ class Plain(EventView):
             self._in_reply = True
         click.echo(text, nl=False)  # flushes, too
         if self.controls.turn is not None:
-            self.controls.turn.marks.mark(Mark.FIRST_SHOWN)
+            self.controls.turn.timestamps.record(Milestone.FIRST_SHOWN)
 
     def spoken_up_to(self, turn: int, text: str) -> None:
         self._print(f"Interrupted. You heard: {text}" if text else "Interrupted.")
@@ -282,7 +284,7 @@ class Plain(EventView):
     def _obey(self, text: str, at: float) -> None:
         try:
             self._do(text, at)
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(str(refused))
         except VoxtuiError as error:
             if error is self.controls.failed:
@@ -327,7 +329,7 @@ class Plain(EventView):
             case "look":
                 controls.rescan_devices()
             case "paste":
-                controls.give(GivenText("the clipboard", clipboard_text()))
+                controls.attach(Attachment("the clipboard", clipboard_text()))
             case "mute":
                 self._print("The voice is off." if controls.toggle_mute() else "The voice is on.")
             case "new":
@@ -343,7 +345,7 @@ class Plain(EventView):
                 controls.undo()
                 self._print("The old conversation goes on.")
             case _:
-                raise Refused(f"/{name} works on the screen only.")
+                raise NotAllowed(f"/{name} works on the screen only.")
 
 
 def typed_lines(source: int = 0) -> Iterator[str]:
@@ -357,8 +359,10 @@ def typed_lines(source: int = 0) -> Iterator[str]:
             yield line.decode(errors="replace")
 
 
-def talk_in_lines(config: Config, quiet: bool = False, given: Sequence[GivenText] = ()) -> bool:
-    """Talk on stdin and stdout, about the texts `given`.
+def talk_in_lines(
+    config: Config, quiet: bool = False, attachments: Sequence[Attachment] = ()
+) -> bool:
+    """Talk on stdin and stdout, about the texts `attachments`.
 
     Return False if lines of a file or pipe were not all answered.
     """
@@ -369,10 +373,10 @@ def talk_in_lines(config: Config, quiet: bool = False, given: Sequence[GivenText
             config,
             sample_clips(),
             clip_opener(config),
-            part_makers(),
+            make_factories(),
             device_offset=device_offset,
             typed_live=typed_live,
             quiet=quiet,
         )
-        all_done = plain.run(typed_lines(), given)
+        all_done = plain.run(typed_lines(), attachments)
     return all_done or typed_live

@@ -12,15 +12,15 @@ from pathlib import Path
 import click
 
 from voxtui.audio.file_speaker import file_speaker
-from voxtui.commands.prose import passages
-from voxtui.commands.stderr import native_log, native_stderr_in
-from voxtui.commands.text import STDIN, clipboard_text, open_text
+from voxtui.commands.native_stderr import native_log, native_stderr_in
+from voxtui.commands.text_cleanup import passages
+from voxtui.commands.text_input import STDIN, clipboard_text, open_text
 from voxtui.dialogue.data import Token
-from voxtui.dialogue.interfaces import Speaker
-from voxtui.dialogue.loaders import Closable
-from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.fallbacks import Closable
 from voxtui.dialogue.prefetch import Prefetched
+from voxtui.dialogue.protocols import Speaker
 from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
+from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
 from voxtui.settings.schema import Config
 from voxtui.wiring import build_speaker, build_voice
@@ -111,7 +111,9 @@ def read_aloud(
     tokens = _Tokens(chain((first,), texts))
     failed = 0
     while True:
-        speech = Speech(worker, speaker, Marks(), lambda: False, language=lambda clause: language)
+        speech = Speech(
+            worker, speaker, Timestamps(), lambda: False, language=lambda clause: language
+        )
         try:
             speech.play(tokens)
             return failed

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import click
 
 from voxtui.audio.clips import check_clip, frames, pieces
-from voxtui.commands.segments import Segmenter, utterances
-from voxtui.commands.stderr import native_log, native_stderr_in
-from voxtui.commands.text import STDIN
+from voxtui.commands.native_stderr import native_log, native_stderr_in
+from voxtui.commands.segmentation import Segmenter, utterances
+from voxtui.commands.text_input import STDIN
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
-from voxtui.dialogue.interfaces import SpeechDetector
+from voxtui.dialogue.protocols import SpeechDetector
 from voxtui.errors import ForeignSpeech, InputError, one_line
 from voxtui.settings.schema import Config, VadConfig
 from voxtui.wiring import build_detector, recogniser

@@ -14,11 +14,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from voxtui.dialogue.given import GivenText
+from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Brain, Manner, Microphone, Speaker, Voice
-from voxtui.dialogue.loaders import Loaders
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import Brain, Microphone, ReplyOptions, Speaker, Voice
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import Config, VadConfig
 
 
@@ -28,7 +28,7 @@ class TurnHandle:
 
     number: int
     cancelled: threading.Event = field(default_factory=threading.Event)
-    marks: Marks = field(default_factory=Marks)
+    timestamps: Timestamps = field(default_factory=Timestamps)
     over: bool = False
     """the turn has finished; only its idle transcript may still run"""
     kept: bool = False
@@ -50,7 +50,7 @@ class TurnHandle:
         """
         if not self.cancelled.is_set() and (self.asked or not self.kept):
             if not self.over:
-                self.marks.mark(Mark.CANCELLED)
+                self.timestamps.record(Milestone.CANCELLED)
             self.cancelled.set()
 
 
@@ -81,23 +81,23 @@ class SendText(msgspec.Struct, frozen=True):
     """local time of its first key, where the brain is told the time"""
 
 
-class Give(msgspec.Struct, frozen=True):
+class Attach(msgspec.Struct, frozen=True):
     """Add a text to the conversation, to talk about."""
 
-    given: GivenText
+    attachment: Attachment
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Answer the history as it stands; `manner` None: as every turn."""
+    """Answer the history as it stands; `options` None: as every turn."""
 
     turn: TurnHandle
-    manner: Manner | None
+    options: ReplyOptions | None
 
 
-class UseManner(msgspec.Struct, frozen=True):
+class UseReplyOptions(msgspec.Struct, frozen=True):
     """Answer in this manner from now on. `answers` False: hands-free speech is only kept."""
 
-    manner: Manner
+    options: ReplyOptions
     answers: bool
     vad: VadConfig | None
 
@@ -146,14 +146,14 @@ class RecallConversation(msgspec.Struct, frozen=True):
     """Undo NewConversation, unless a turn was answered since."""
 
 
-class ReplaceParts(msgspec.Struct, frozen=True):
+class ReplaceComponents(msgspec.Struct, frozen=True):
     """Use these parts from now on; a part that is None stays."""
 
     config: Config
     microphone: Microphone | None = None
     speaker: Speaker | None = None
-    brain: Brain | Loaders[Brain] | None = None
-    voice: Voice | Loaders[Voice] | Literal["none"] | None = None
+    brain: Brain | Fallbacks[Brain] | None = None
+    voice: Voice | Fallbacks[Voice] | Literal["none"] | None = None
 
 
 class RescanDevices(msgspec.Struct, frozen=True):
@@ -184,15 +184,15 @@ NewTurn: TypeAlias = Talk | SendText | Answer | Redo
 Command: TypeAlias = (
     NewTurn
     | Release
-    | Give
-    | UseManner
+    | Attach
+    | UseReplyOptions
     | Edit
     | Truncate
     | Typing
     | Cancel
     | NewConversation
     | RecallConversation
-    | ReplaceParts
+    | ReplaceComponents
     | RescanDevices
     | DeviceLost
     | Ring

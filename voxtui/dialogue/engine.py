@@ -7,43 +7,43 @@ import threading
 import time
 from collections.abc import Callable
 
+from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.commands import (
+    Attach,
     DeviceLost,
     Edit,
-    Give,
     NewConversation,
     Quit,
     RecallConversation,
     Redo,
-    ReplaceParts,
+    ReplaceComponents,
     RescanDevices,
     SendText,
     Talk,
     Truncate,
     TurnHandle,
-    UseManner,
+    UseReplyOptions,
 )
 from voxtui.dialogue.data import MICROPHONE, Frame
-from voxtui.dialogue.devices import FallbackDevices, SoundDevices
 from voxtui.dialogue.engine_loop import EngineLoop
 from voxtui.dialogue.events import Died, Event, State
-from voxtui.dialogue.given import GivenText
+from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history import History
 from voxtui.dialogue.inbox import Inbox, now
-from voxtui.dialogue.interfaces import (
+from voxtui.dialogue.listening import VoiceBargeIn
+from voxtui.dialogue.prefetch import SWITCH_SECONDS
+from voxtui.dialogue.protocols import (
     Brain,
-    Manner,
     Microphone,
     Past,
+    ReplyOptions,
     Skills,
     Speaker,
     SpeechDetector,
     Voice,
 )
-from voxtui.dialogue.listening import VoiceBargeIn
-from voxtui.dialogue.loaders import Loaders
-from voxtui.dialogue.marks import Mark
-from voxtui.dialogue.prefetch import SWITCH_SECONDS
+from voxtui.dialogue.sound_devices import FallbackDevices, SoundDevices
+from voxtui.dialogue.timestamps import Milestone
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config, VadConfig
 
@@ -73,8 +73,8 @@ class Engine:
         microphone: Microphone | None,
         speaker: Speaker | None,
         detector: SpeechDetector,
-        brain: Brain | Loaders[Brain],
-        voice: Voice | Loaders[Voice] | None,
+        brain: Brain | Fallbacks[Brain],
+        voice: Voice | Fallbacks[Voice] | None,
         config: Config,
         emit: Callable[[Event], object],
         fallback_devices: FallbackDevices | None = None,
@@ -148,7 +148,7 @@ class Engine:
         """
         handle, at = TurnHandle(0), now(at)
         number = self._inbox.put_turn(handle, Talk(handle, at, source, paced))
-        self._loop.parts.devices.attend(True)  # here, because the engine's thread may be busy
+        self._loop.components.devices.attend(True)  # here, because the engine's thread may be busy
         return number
 
     def release(
@@ -162,24 +162,24 @@ class Engine:
         """
         self._inbox.put_release(now(at), turn, answers)
 
-    def answer(self, manner: Manner | None = None) -> int | None:
+    def answer(self, options: ReplyOptions | None = None) -> int | None:
         """Answer the history as it stands: what was kept last, else without being asked.
 
-        `manner`: of this answer only. Returns the number of the turn, which is that of the
+        `options`: of this answer only. Returns the number of the turn, which is that of the
         utterance if it was kept just before. Returns None, and answers nothing, while the user is
         heard to speak.
         """
-        return self._inbox.put_answer(manner)
+        return self._inbox.put_answer(options)
 
     def use_manner(
-        self, manner: Manner, answers: bool = True, vad: VadConfig | None = None
+        self, options: ReplyOptions, answers: bool = True, vad: VadConfig | None = None
     ) -> None:
         """Answer in this manner from now on, and read its instruction at once.
 
         `answers` False: hands-free speech enters the history without an answer. `vad`: listen in
         another way; None: as before.
         """
-        self._inbox.put(UseManner(manner, answers, vad))
+        self._inbox.put(UseReplyOptions(options, answers, vad))
 
     def edit(self, change: Callable[[History], object]) -> None:
         """Change the history once no turn is in progress. Runs `change` on the engine's thread."""
@@ -218,14 +218,14 @@ class Engine:
     def send_text(self, text: str, at: float | None = None) -> int:
         """Answer `text`, sent at `at` (monotonic seconds). Returns the turn's number."""
         handle = TurnHandle(0)
-        handle.marks.mark(Mark.RELEASED, at)
+        handle.timestamps.record(Milestone.RELEASED, at)
         typing = self._inbox.typing
         begun = typing.begun if typing.text else None
         return self._inbox.put_turn(handle, SendText(handle, text, begun))
 
-    def give(self, given: GivenText) -> None:
+    def attach(self, attachment: Attachment) -> None:
         """Add a text to the conversation. The brain reads it before the next turn."""
-        self._inbox.put(Give(given))
+        self._inbox.put(Attach(attachment))
 
     def typing(self, text: str) -> None:
         """Let the brain prepare for `text`, which is being typed; empty: for none."""
@@ -238,7 +238,7 @@ class Engine:
         `at`: the time of the request (monotonic seconds). Returns the new turn's number.
         """
         handle = TurnHandle(0)
-        handle.marks.mark(Mark.RELEASED, at)
+        handle.timestamps.record(Milestone.RELEASED, at)
         return self._inbox.put_turn(handle, Redo(handle, turn, text))
 
     def new_conversation(self) -> None:
@@ -249,7 +249,7 @@ class Engine:
         """Bring back the history that `new_conversation` emptied, if no turn was added since."""
         self._inbox.put(RecallConversation())
 
-    def replace_parts(self, change: ReplaceParts) -> None:
+    def replace_parts(self, change: ReplaceComponents) -> None:
         """End the answer in progress and use other parts.
 
         After a start that failed, brain and voice of `change` are loaded in place of the others.
@@ -262,12 +262,12 @@ class Engine:
 
     def mute(self, muted: bool) -> None:
         """Turn the voice off, even in the middle of a sentence, or on. Text goes on."""
-        self._loop.parts.muted = muted
+        self._loop.components.muted = muted
 
     @property
     def level(self) -> float:
         """The microphone's peak, 0..1."""
-        return self._loop.parts.devices.level
+        return self._loop.components.devices.level
 
     @property
     def seconds_left(self) -> float | None:
@@ -282,7 +282,7 @@ class Engine:
         """
         if self._closing_at is None:
             self._closing_at = time.monotonic()
-            self._loop.parts.closing = True
+            self._loop.components.closing = True
             self._inbox.put_after_cancel(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             waited = time.monotonic() - self._closing_at
@@ -293,7 +293,7 @@ class Engine:
     def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
         """Report an exception of one of our threads; it ends the program. Runs on that thread."""
         ours = bug.thread is not None and bug.thread.name.startswith(OUR_THREADS)
-        if self._loop.parts.closing or bug.exc_value is None or not ours:
+        if self._loop.components.closing or bug.exc_value is None or not ours:
             self._excepthook(bug)
         else:
             self._emit(Died(bug.exc_value))

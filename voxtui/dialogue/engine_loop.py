@@ -10,39 +10,39 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty
 
+from voxtui.dialogue.announcements import Announcer
 from voxtui.dialogue.commands import (
     Answer,
+    Attach,
     Cancel,
     Command,
     DeviceLost,
     Edit,
-    Give,
     NewConversation,
     NewTurn,
     Quit,
     RecallConversation,
     Redo,
     Release,
-    ReplaceParts,
+    ReplaceComponents,
     RescanDevices,
     Ring,
     SendText,
     Talk,
     Truncate,
     Typing,
-    UseManner,
+    UseReplyOptions,
 )
+from voxtui.dialogue.components import Closing, Components
 from voxtui.dialogue.data import MICROPHONE, Frame
-from voxtui.dialogue.devices import LOOK_SECONDS, SoundDevices
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
+from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history import History
 from voxtui.dialogue.inbox import Inbox
-from voxtui.dialogue.interfaces import Brain, Skills, SpeechDetector, Voice
 from voxtui.dialogue.listening import Listener, VoiceBargeIn
-from voxtui.dialogue.loaders import Loaders
-from voxtui.dialogue.parts import Closing, Parts
-from voxtui.dialogue.ringing import Ringer
+from voxtui.dialogue.protocols import Brain, Skills, SpeechDetector, Voice
 from voxtui.dialogue.safe_skills import SafeSkills
+from voxtui.dialogue.sound_devices import LOOK_SECONDS, SoundDevices
 from voxtui.dialogue.turn_taking import TurnTaking
 from voxtui.errors import VoxtuiError
 from voxtui.settings.schema import Config
@@ -55,8 +55,8 @@ on during a suspend (Ctrl+Z)."""
 class EngineLoop:
     """Takes frames and commands out of the inbox; loads, replaces and closes the parts.
 
-    Everything runs on the engine's thread. Other threads may read `parts`, `listener` and `turns`.
-    For the parameters see Engine.
+    Everything runs on the engine's thread. Other threads may read `components`, `listener` and
+    `turns`. For the parameters see Engine.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class EngineLoop:
         inbox: Inbox,
         devices: SoundDevices,
         detector: SpeechDetector,
-        brain: Brain | Loaders[Brain],
-        voice: Voice | Loaders[Voice] | None,
+        brain: Brain | Fallbacks[Brain],
+        voice: Voice | Fallbacks[Voice] | None,
         config: Config,
         emit: Callable[[Event], object],
         barge_in: VoiceBargeIn | None,
@@ -74,17 +74,25 @@ class EngineLoop:
         captions: bool,
     ) -> None:
         skills = SafeSkills(skills) if skills is not None else None
-        self.parts = Parts(devices, brain, voice, config, emit)
+        self.components = Components(devices, brain, voice, config, emit)
         self.listener = Listener(detector, config)
-        self.history = History(config.history, lambda: self.parts.brain_name)
+        self.history = History(config.history, lambda: self.components.brain_name)
         self.turns = TurnTaking(
-            inbox, self.parts, self.listener, self.history, emit, barge_in, skills, local, captions
+            inbox,
+            self.components,
+            self.listener,
+            self.history,
+            emit,
+            barge_in,
+            skills,
+            local,
+            captions,
         )
         self._inbox = inbox
         self._emit = emit
         self._barge_in = barge_in
         self._skills = skills
-        self._ringer = Ringer(inbox, self.parts, self.listener, emit, self.turns.set_state)
+        self._ringer = Announcer(inbox, self.components, self.listener, emit, self.turns.set_state)
 
     def run(self) -> None:
         """Load the parts; then take one item after the other until Quit. The engine's thread."""
@@ -92,14 +100,14 @@ class EngineLoop:
             if self._skills is not None:
                 self._skills.start(self._ringer.report)
             self._load()
-            while not self.parts.closing and not isinstance(item := self._next(), Quit):
+            while not self.components.closing and not isinstance(item := self._next(), Quit):
                 if item is None:
                     self.turns.act_on(self.listener.finish())
                 else:
                     self._take(item)
-                self.parts.devices.attend(self.listener.attentive or self._inbox.turn_waits)
-                if self.parts.devices.speaker_lost:
-                    self.parts.report(self.parts.devices.replace_speaker())
+                self.components.devices.attend(self.listener.attentive or self._inbox.turn_waits)
+                if self.components.devices.speaker_lost:
+                    self.components.report(self.components.devices.replace_speaker())
                 if self.turns.is_quiet and not self._inbox.turn_waits:
                     self._ring()
         except Closing:
@@ -110,7 +118,7 @@ class EngineLoop:
             self.turns.idle.end()
             if self._skills is not None:
                 self._skills.close()
-            self.parts.close()
+            self.components.close()
 
     def _next(self) -> Frame | Command | None:
         """Return the next item; None once the source of the recording has stopped.
@@ -127,9 +135,9 @@ class EngineLoop:
                 self.turns.idle.step()
         waited, patience = 0.0, self.listener.patience_s
         while patience is None or waited < patience:
-            if self.turns.is_quiet and (events := self.parts.devices.look()):
-                self.parts.report(events)
-            idle_s = LOOK_SECONDS if self.parts.devices.watched else None
+            if self.turns.is_quiet and (events := self.components.devices.look()):
+                self.components.report(events)
+            idle_s = LOOK_SECONDS if self.components.devices.watched else None
             try:
                 return self._inbox.get(timeout=idle_s if patience is None else WAIT_SECONDS)
             except Empty:
@@ -142,15 +150,15 @@ class EngineLoop:
             return
         if isinstance(item, NewTurn):
             self._inbox.taken = item.turn
-        if isinstance(item, NewTurn | NewConversation | ReplaceParts | RescanDevices):
+        if isinstance(item, NewTurn | NewConversation | ReplaceComponents | RescanDevices):
             self.turns.abandon_utterance()
         match item:
             case Talk(handle, at, source, paced):
                 self.turns.begin(handle, at, source, paced)
             case Release(at, number, answers):
                 self.turns.release(at, number, answers)
-            case Answer(handle, manner):
-                self.turns.answer_history(handle, manner)
+            case Answer(handle, options):
+                self.turns.answer_history(handle, options)
             case SendText(handle, text, begun):
                 self.turns.answer_text(handle, text.strip(), begun)
             case Redo(handle, again, text):
@@ -161,8 +169,8 @@ class EngineLoop:
                 # A later one, or a turn, is already in the inbox unless both are the newest.
                 if item is self._inbox.typing and not self._inbox.turn_waits:
                     self.turns.read_ahead(item)
-            case Give(given):
-                self.turns.reader.give(given)
+            case Attach(attachment):
+                self.turns.reader.attach(attachment)
                 self.turns.read_past()
             case NewConversation():
                 self.history.forget()
@@ -174,9 +182,9 @@ class EngineLoop:
                 change(self.history)
             case Truncate(number, seconds):
                 self.turns.truncate(number, seconds)
-            case UseManner():
+            case UseReplyOptions():
                 self.turns.use_manner(item)
-            case ReplaceParts():
+            case ReplaceComponents():
                 self._replace_parts(item)
             case RescanDevices():
                 self._rescan_devices()
@@ -190,39 +198,39 @@ class EngineLoop:
     def _load(self) -> None:
         self.turns.set_state(State.LOADING)
         # Before the models, so that a silent microphone is noticed while they load.
-        for event in self.parts.devices.open():
+        for event in self.components.devices.open():
             self._emit(event)
         try:
             self.listener.warm_up()
             if self._barge_in is not None:
                 self._barge_in.warm_up()
-            self.parts.load(self.turns.first_manner)
+            self.components.load(self.turns.first_manner)
         except VoxtuiError as error:
-            self.parts.devices.close()
+            self.components.devices.close()
             self._emit(LoadFailed(error))
             return
-        self._emit(self.parts.loaded())
+        self._emit(self.components.loaded())
         self.turns.set_state(State.READY)
         self.turns.read_past()
 
-    def _replace_parts(self, change: ReplaceParts) -> None:
+    def _replace_parts(self, change: ReplaceComponents) -> None:
         """Use the parts of `change`; if one of them fails, keep all present parts."""
         self.turns.idle.end()  # it uses the brain, which may be closed
         if self.turns.state is State.LOADING:  # the start failed
-            self.parts.adopt(change)
+            self.components.adopt(change)
             self.listener.use(change.config)
             self._load()
             return
         self.turns.set_state(State.LOADING)
         newest, changed = self._inbox.newest, False
         try:
-            tone = self.parts.replace(change, lambda: self._inbox.newest is not newest)
+            tone = self.components.replace(change, lambda: self._inbox.newest is not newest)
             self.listener.note_speech(tone)
             self.listener.use(change.config)
             changed = True
         except VoxtuiError as error:
             self._emit(ChangeFailed(error))
-        self._emit(self.parts.loaded(changed))
+        self._emit(self.components.loaded(changed))
         self.turns.set_state(State.READY)
         if change.brain is not None:
             self.turns.reader.warn_of_leaving()
@@ -230,9 +238,9 @@ class EngineLoop:
 
     def _replace_microphone(self, opening: object, message: str) -> None:
         """Replace the lost microphone; answer the speech that it had captured."""
-        if self.turns.state is State.LOADING or not self.parts.devices.is_in_use(opening):
+        if self.turns.state is State.LOADING or not self.components.devices.is_in_use(opening):
             return
-        devices = self.parts.devices
+        devices = self.components.devices
         lost = devices.microphone
         if not devices.is_unproven:  # the loss of the one before was reported
             self._emit(Notice(message))  # at once, because a sound server may hang
@@ -240,7 +248,7 @@ class EngineLoop:
         if devices.microphone is None and lost is not None:
             gone = f"The microphone {lost.name!r} is lost, and there is no other."
             events.append(Notice(gone, "error"))
-        self.parts.report(events)
+        self.components.report(events)
         if self.listener.source == MICROPHONE:
             self.turns.act_on(self.listener.finish())
 
@@ -249,7 +257,7 @@ class EngineLoop:
             self.turns.refuse()
             return
         self.turns.set_state(State.LOADING)
-        self.parts.report(self.parts.devices.rescan_devices())
+        self.components.report(self.components.devices.rescan_devices())
         self.turns.set_state(State.READY)
 
     def _ring(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from voxtui.errors import VoxtuiError
 
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.marks import Marks, Turn
+from voxtui.dialogue.timestamps import Timestamps, Turn
 
 
 class State(StrEnum):
@@ -74,7 +74,7 @@ class TurnStarted:
     turn: int
     source: str
     """`microphone`, `typed`, `replay`, or the clip's name"""
-    marks: Marks = field(compare=False)
+    timestamps: Timestamps = field(compare=False)
     replaces: int | None = None
     """the turn whose place this one takes in the history"""
 
@@ -122,7 +122,7 @@ class ReplyText(msgspec.Struct, frozen=True):
     text: str
 
 
-class Reading(msgspec.Struct, frozen=True):
+class PrefillProgress(msgspec.Struct, frozen=True):
     """The brain reads a long text: `done` of `total` new tokens."""
 
     done: int
@@ -215,7 +215,7 @@ Event: TypeAlias = (
     | UserWords
     | NoWords
     | ReplyText
-    | Reading
+    | PrefillProgress
     | SpokenUpTo
     | Notice
     | Remark

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from voxtui.dialogue.data import Token, Utterance
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.protocols import PastTurn
 from voxtui.settings.schema import HistoryConfig
 
 ROOM = 0.75
@@ -43,7 +43,7 @@ class History:
     def unanswered(self) -> PastTurn | None:
         """The last turn, if it has no reply yet."""
         last = self.past[-1] if self.past else None
-        return last if last is not None and not last.reply and not last.given else None
+        return last if last is not None and not last.reply and not last.attached else None
 
     def add(
         self,
@@ -96,7 +96,7 @@ class History:
 
         self._change(turn, say, _has_input)
 
-    def give(self, turn: PastTurn) -> None:
+    def attach(self, turn: PastTurn) -> None:
         """Add a given text, which is not dropped however long the conversation becomes."""
         self.past = (*self.past, turn)
 
@@ -150,14 +150,14 @@ def _divided(
 
     Given texts always stay, and so does the newest turn if it fits alone.
     """
-    size = sum(_size(turn) for turn in turns if not turn.given)
+    size = sum(_size(turn) for turn in turns if not turn.attached)
     if size <= most_tokens * delay:
         return turns, []
     kept: list[PastTurn] = []
     dropped: list[PastTurn] = []
     for turn in turns:
         most = most_tokens if turn is turns[-1] else most_tokens * ROOM
-        if size > most and not turn.given:
+        if size > most and not turn.attached:
             size -= _size(turn)
             dropped.append(turn)
         else:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Generator
 
 from voxtui.dialogue.commands import TurnHandle
+from voxtui.dialogue.components import Components
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.events import Event, Notice, NoWords, UserWords
 from voxtui.dialogue.history import History
-from voxtui.dialogue.parts import Parts
 from voxtui.dialogue.turn import LiveTurn
 from voxtui.errors import ModelError, ModelLost
 
@@ -28,12 +28,12 @@ class IdleTranscript:
 
     def __init__(
         self,
-        parts: Parts,
+        components: Components,
         history: History,
         emit: Callable[[Event], object],
         brain_lost: Callable[[ModelLost], object],
     ) -> None:
-        self._parts = parts
+        self._components = components
         self._history = history
         self._emit = emit
         self._brain_lost = brain_lost
@@ -54,7 +54,7 @@ class IdleTranscript:
         One that was kept before keeps its words, also if its answer was cut off at once.
         """
         cut_off = turn.handle.kept and turn.cancelled
-        wanted = (cut_off or self._parts.config.brain.idle_transcript) and turn.words is None
+        wanted = (cut_off or self._components.config.brain.idle_transcript) and turn.words is None
         if wanted and turn.error is None and isinstance(turn.user_input, Utterance):
             self._steps, self._due_at = self._transcribe(turn, turn.user_input), 0.0
             self._kept = turn if cut_off else None
@@ -84,12 +84,12 @@ class IdleTranscript:
             if self._kept is not None:
                 self._emit(NoWords(self._kept.number, str(error)))
             self._emit(Notice(f"Your words could not be transcribed. {error}"))
-            if isinstance(error, ModelLost) and self._parts.has_next_brain:
+            if isinstance(error, ModelLost) and self._components.has_next_brain:
                 self._brain_lost(error)
 
     def end(self) -> None:
         """Drop the transcription; but finish it for an utterance that has no answer."""
-        while self._kept is not None and self._steps is not None and not self._parts.closing:
+        while self._kept is not None and self._steps is not None and not self._components.closing:
             self.step()
         if self._steps is not None:
             self._steps.close()
@@ -102,7 +102,7 @@ class IdleTranscript:
         transcribed to its end. Raises ModelError.
         """
         words, cancelled = "", threading.Event() if turn.handle.kept else turn.handle.cancelled
-        for token in self._parts.brain.transcribe(utterance, cancelled):
+        for token in self._components.brain.transcribe(utterance, cancelled):
             words += token.text
             yield
         if words.strip() and not cancelled.is_set():

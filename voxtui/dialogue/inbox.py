@@ -24,8 +24,8 @@ from voxtui.dialogue.commands import (
     Typing,
 )
 from voxtui.dialogue.data import Frame
-from voxtui.dialogue.interfaces import Manner
-from voxtui.dialogue.marks import Mark
+from voxtui.dialogue.protocols import ReplyOptions
+from voxtui.dialogue.timestamps import Milestone
 
 
 class Inbox:
@@ -76,7 +76,7 @@ class Inbox:
             self.newest.kept |= not answers and turn == self.newest.number
             self._queue.put(Release(at, turn, answers))
 
-    def put_answer(self, manner: Manner | None) -> int | None:
+    def put_answer(self, options: ReplyOptions | None) -> int | None:
         """Ask for an answer to the newest turn if it is only kept, else in a turn of its own.
 
         Return None while an utterance is detected: a new turn would end it.
@@ -87,10 +87,10 @@ class Inbox:
                 return None
             if not handle.kept or handle.asked:
                 handle = TurnHandle(0)
-                handle.marks.mark(Mark.RELEASED)
+                handle.timestamps.record(Milestone.RELEASED)
                 self._create(handle)
             handle.asked = True
-            self._queue.put(Answer(handle, manner))
+            self._queue.put(Answer(handle, options))
             return handle.number
 
     def put_typing(

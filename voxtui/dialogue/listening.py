@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
 from voxtui.dialogue.level import FAINT
-from voxtui.dialogue.marks import Mark, Marks
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.interfaces import SpeechDetector
+    from voxtui.dialogue.protocols import SpeechDetector
     from voxtui.settings.schema import Config, VadConfig
 
 HYSTERESIS = 0.15
@@ -225,15 +225,15 @@ class Listener:
         """Hands-free: begin nothing before the speech in progress has ended."""
         self._endpointer.skip()
 
-    def note_speech(self, marks: Marks, words: str = "") -> None:
+    def note_speech(self, timestamps: Timestamps, words: str = "") -> None:
         """Drop frames that were captured while our own speech was audible.
 
         `words`: what was spoken; empty for another sound.
         """
-        first = marks.at(Mark.FIRST_SOUND)
+        first = timestamps.at(Milestone.FIRST_SOUND)
         if first is None:
             return
-        last = marks.at(Mark.LAST_SOUND)
+        last = timestamps.at(Milestone.LAST_SOUND)
         ended_at = time.monotonic() if last is None else last
         self._echo = (first, ended_at)
         if words:

@@ -9,7 +9,7 @@ from pathlib import Path
 from traceback import extract_tb
 
 from voxtui.dialogue.events import Event
-from voxtui.dialogue.interfaces import SkillRequest, Skills
+from voxtui.dialogue.protocols import SkillRequest, Skills
 
 _log = logging.getLogger(__name__)
 

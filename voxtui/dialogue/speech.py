@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 from voxtui.dialogue.clauses import NOT_A_LIST, SHORTEST_SPOKEN, clauses, speakable, unfinished
 from voxtui.dialogue.data import SpeechChunk, Token, audible
-from voxtui.dialogue.interfaces import Progress, Speaker, Voice
-from voxtui.dialogue.marks import Mark, Marks
-from voxtui.dialogue.pace import Pace
 from voxtui.dialogue.prefetch import TICK_SECONDS, Prefetched
+from voxtui.dialogue.protocols import Progress, Speaker, Voice
+from voxtui.dialogue.speech_pacing import SpeechPacing
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import DeviceError, ModelError, UnspokenLanguage
 
 _log = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ class Speech:
         self,
         worker: VoiceWorker,
         speaker: Speaker,
-        marks: Marks,
+        timestamps: Timestamps,
         stopped: Callable[[], bool],
         on_speaking: Callable[[], object] = lambda: None,
         speed: float | None = None,
@@ -222,7 +222,7 @@ class Speech:
     ) -> None:
         self._worker = worker
         self._speaker = speaker
-        self._marks = marks
+        self._timestamps = timestamps
         self._stopped = stopped
         self._on_speaking = on_speaking
         self._speed = speed
@@ -232,7 +232,7 @@ class Speech:
         self._cut = 0
         """characters of the clauses so far"""
         self._heard_s = 0.0
-        self._pace = Pace()
+        self._pace = SpeechPacing()
 
     def play(self, tokens: Prefetched[Token]) -> None:
         """Speak `tokens`, each clause once it is complete; block until the last sound was played.
@@ -251,7 +251,7 @@ class Speech:
                         speaking = True
                         self._on_speaking()
                     self._pace.queued(chunk.seconds, time.monotonic())
-                    self._speaker.play(chunk, self._marks, self._stopped)
+                    self._speaker.play(chunk, self._timestamps, self._stopped)
         except ModelError:
             with suppress(DeviceError):
                 self.finish()
@@ -260,7 +260,7 @@ class Speech:
 
     def finish(self) -> None:
         """Block until all that was made was played, or `stopped`. Raises DeviceError."""
-        self._heard_s = self._speaker.finish(self._marks, self._stopped)
+        self._heard_s = self._speaker.finish(self._timestamps, self._stopped)
 
     def heard(self, reply: str, within: float | None = None) -> str:
         """Return the beginning of `reply` whose speech was heard, in whole words.
@@ -290,8 +290,8 @@ class Speech:
             self._cut += len(text)
             if not clause.text:
                 continue
-            self._marks.mark(Mark.FIRST_CLAUSE)
-            self._marks.spoken.append((self._cut, self._marks.speech_s))
+            self._timestamps.record(Milestone.FIRST_CLAUSE)
+            self._timestamps.spoken.append((self._cut, self._timestamps.speech_s))
             clause.whole = yield from self._speak(clause)
 
     def _texts(self, tokens: Prefetched[Token]) -> Generator[str | None, None, None]:
@@ -333,8 +333,8 @@ class Speech:
                     return ended.value
                 if not clause.seconds:
                     self._pace.made(len(clause.text), time.monotonic() - asked_at)
-                self._marks.mark(Mark.FIRST_AUDIO)
-                self._marks.speech_s += chunk.seconds
-                self._marks.spoken[-1] = (self._cut, self._marks.speech_s)
+                self._timestamps.record(Milestone.FIRST_AUDIO)
+                self._timestamps.speech_s += chunk.seconds
+                self._timestamps.spoken[-1] = (self._cut, self._timestamps.speech_s)
                 clause.add(chunk)
                 yield chunk

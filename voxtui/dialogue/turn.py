@@ -11,6 +11,7 @@ from functools import partial
 
 from voxtui.dialogue.chunker import Chunker
 from voxtui.dialogue.commands import TurnHandle
+from voxtui.dialogue.components import Components
 from voxtui.dialogue.data import (
     OWN_SOURCES,
     REPLAY,
@@ -20,7 +21,6 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
-from voxtui.dialogue.echo import is_echo
 from voxtui.dialogue.events import (
     Caption,
     Event,
@@ -32,20 +32,20 @@ from voxtui.dialogue.events import (
     UserWords,
 )
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import (
-    AS_CONFIGURED,
-    Manner,
+from voxtui.dialogue.prefetch import Prefetched, prefetch
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
     OnWords,
     Past,
     PastTurn,
+    ReplyOptions,
     SkillRequest,
     Skills,
     TurnRequest,
 )
-from voxtui.dialogue.marks import Mark, Outcome, Turn
-from voxtui.dialogue.parts import Parts
-from voxtui.dialogue.prefetch import Prefetched, prefetch
 from voxtui.dialogue.speech import Speech, VoiceFailed
+from voxtui.dialogue.text_echo import is_echo
+from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
 from voxtui.errors import DeviceError, ModelError
 
 CHARACTERS_PER_TOKEN = 32
@@ -80,7 +80,7 @@ class LiveTurn:
     error: ModelError | None = None
     answer: tuple[Token, ...] = ()
     """the whole answer, if a rule gave it"""
-    manner: Manner = AS_CONFIGURED
+    options: ReplyOptions = DEFAULT_OPTIONS
     keeps: bool = False
     """the utterance enters the history without an answer"""
     past: Past | None = None
@@ -101,28 +101,28 @@ class LiveTurn:
 
     def as_past(self) -> PastTurn:
         """Return this turn as it stands in the history if the whole `answer` is heard."""
-        said, clock = self.user_input, self.manner.clock
+        said, clock = self.user_input, self.options.clock
         return PastTurn(said, self.words, self.answer, number=self.number, clock=clock)
 
     def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
         """End the turn and return its result."""
         self.handle.over = True
-        marks = self.handle.marks
+        timestamps = self.handle.timestamps
         return Turn(
             number=self.number,
             brain=self.brain,
             outcome=outcome,
-            marks=marks.since_release(),
+            timestamps=timestamps.since_release(),
             clip=None if self.source in OWN_SOURCES else self.source,
             heard=self.words,
             reply=self.reply,
-            tokens=marks.tokens or len(self.tokens),
-            drafted=marks.drafted,
+            tokens=timestamps.tokens or len(self.tokens),
+            drafted=timestamps.drafted,
             typed=self.source == TYPED,
-            speculative_s=marks.speculative_s,
-            gpu_bytes=marks.gpu_bytes,
-            network_s=marks.network_s,
-            path=marks.path,
+            speculative_s=timestamps.speculative_s,
+            gpu_bytes=timestamps.gpu_bytes,
+            network_s=timestamps.network_s,
+            path=timestamps.path,
             paced=self.paced,
             error=error,
         )
@@ -140,7 +140,7 @@ def captions(handle: TurnHandle, emit: Emit) -> OnWords:
 
 def take_turn(
     turn: LiveTurn,
-    parts: Parts,
+    components: Components,
     history: History,
     emit: Emit,
     set_state: Callable[[State], None],
@@ -163,9 +163,9 @@ def take_turn(
 
     speech = None
     try:
-        with prefetch(_reply_tokens(turn, parts, history, emit, skills), "brain") as tokens:
-            if turn.manner.voice != "none" and parts.can_speak():
-                speech = _speak(turn, tokens, parts, emit, speaking)
+        with prefetch(_reply_tokens(turn, components, history, emit, skills), "brain") as tokens:
+            if turn.options.voice != "none" and components.can_speak():
+                speech = _speak(turn, tokens, components, emit, speaking)
             for _ in tokens:  # the text goes on without sound
                 pass
     except ModelError as error:
@@ -174,7 +174,7 @@ def take_turn(
     turn.speech = speech
     heard = speech.heard(turn.reply) if speech and turn.cancelled else turn.reply
     if turn.past is None:
-        clock, by_rule = turn.manner.clock, bool(turn.answer)
+        clock, by_rule = turn.options.clock, bool(turn.answer)
         history.add(
             turn.number, turn.user_input, turn.words, turn.tokens, heard, clock, by_rule=by_rule
         )
@@ -191,20 +191,20 @@ def take_turn(
 
 
 def _reply_tokens(
-    turn: LiveTurn, parts: Parts, history: History, emit: Emit, skills: Skills | None
+    turn: LiveTurn, components: Components, history: History, emit: Emit, skills: Skills | None
 ) -> Generator[Token, None, None]:
     """Show each token at once and yield it. Runs on the brain's thread."""
-    marks, cancelled = turn.handle.marks, turn.handle.cancelled
-    most = parts.config.generation.sampling().max_new_tokens
-    limit = turn.manner.limit(most) * CHARACTERS_PER_TOKEN
+    timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
+    most = components.config.generation.sampling().max_new_tokens
+    limit = turn.options.limit(most) * CHARACTERS_PER_TOKEN
 
     def show(text: str) -> None:
         emit(ReplyText(turn.number, text))
 
-    chunker = Chunker(parts.config.streaming, show, cancelled)
+    chunker = Chunker(components.config.streaming, show, cancelled)
     last_at: float | None = None
     try:
-        for item in _reply(turn, parts, history, skills):
+        for item in _reply(turn, components, history, skills):
             if cancelled.is_set():
                 return
             if isinstance(item, UserTranscript):
@@ -217,7 +217,7 @@ def _reply_tokens(
                     emit(UserWords(turn.number, item.text, item.doubtful))
                 continue
             last_at = time.monotonic()
-            marks.mark(Mark.FIRST_TOKEN, last_at)
+            timestamps.record(Milestone.FIRST_TOKEN, last_at)
             token = item if len(item.text) <= limit else Token(item.text[:limit], item.id)
             limit -= len(token.text)
             turn.tokens.append(token)
@@ -230,30 +230,34 @@ def _reply_tokens(
             return
         turn.complete = True
         if last_at is not None:
-            marks.mark(Mark.LAST_TOKEN, last_at)
+            timestamps.record(Milestone.LAST_TOKEN, last_at)
     finally:
         chunker.close()
 
 
 def _reply(
-    turn: LiveTurn, parts: Parts, history: History, skills: Skills | None
+    turn: LiveTurn, components: Components, history: History, skills: Skills | None
 ) -> Generator[UserTranscript | Token, None, None]:
     """Yield the answer of a skill if one takes the user's words, else that of the brain."""
-    marks, cancelled = turn.handle.marks, turn.handle.cancelled
+    timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
     past = history.past if turn.past is None else turn.past
-    reply = parts.brain.reply(TurnRequest(past, turn.user_input, marks, cancelled, turn.manner))
+    reply = components.brain.reply(
+        TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options)
+    )
     with closing(reply) as items:
         for item in items:
             yield item
             if isinstance(item, UserTranscript):
-                _answer_without_brain(turn, parts, skills, item.text, (*history.dropped, *past))
+                _answer_without_brain(
+                    turn, components, skills, item.text, (*history.dropped, *past)
+                )
             if turn.answer:
                 break
     yield from turn.answer
 
 
 def _answer_without_brain(
-    turn: LiveTurn, parts: Parts, skills: Skills | None, words: str, past: Past
+    turn: LiveTurn, components: Components, skills: Skills | None, words: str, past: Past
 ) -> None:
     """Set `turn.answer`, a token a word, if a rule answers in place of the brain."""
     if turn.cancelled or not turn.local:
@@ -261,11 +265,13 @@ def _answer_without_brain(
     if skills is None:
         return
     again = turn.source == REPLAY
-    answer = skills.answer(SkillRequest(words, again, past, parts.brain.sends_to, parts.config))
+    answer = skills.answer(
+        SkillRequest(words, again, past, components.brain.sends_to, components.config)
+    )
     if answer is None:
         return
     turn.brain = SKILL
-    turn.handle.marks.mark(Mark.SKILL)
+    turn.handle.timestamps.record(Milestone.SKILL)
     turn.answer = tuple(Token(word) for word in _words(answer))
 
 
@@ -276,7 +282,7 @@ def _words(text: str) -> list[str]:
 def _speak(
     turn: LiveTurn,
     tokens: Prefetched[Token],
-    parts: Parts,
+    components: Components,
     emit: Emit,
     speaking: Callable[[], object],
 ) -> Speech | None:
@@ -285,7 +291,7 @@ def _speak(
     The text goes on then, so the speech does not tell how much of the answer the user got.
     `speaking` is called at the first sound.
     """
-    voice, speaker = parts.voice, parts.devices.speaker
+    voice, speaker = components.voice, components.devices.speaker
     if voice is None or speaker is None:
         return None
 
@@ -293,21 +299,21 @@ def _speak(
 
     def stopped() -> bool:
         nonlocal muted
-        muted = muted or (parts.muted and not turn.cancelled)
+        muted = muted or (components.muted and not turn.cancelled)
         return muted or turn.cancelled
 
     def language(clause: str) -> str:
         # What is not the brain's own is written in English.
         own = turn.brain != SKILL
-        return parts.brain.language(clause, turn.handle.marks) if own else "en"
+        return components.brain.language(clause, turn.handle.timestamps) if own else "en"
 
     speech = Speech(
         voice,
         speaker,
-        turn.handle.marks,
+        turn.handle.timestamps,
         stopped,
         speaking,
-        turn.manner.speed,
+        turn.options.speed,
         language,
     )
     try:
@@ -318,7 +324,7 @@ def _speak(
             speech.finish()
             return None
     except DeviceError as error:
-        parts.devices.speaker_lost = True
+        components.devices.speaker_lost = True
         emit(Notice(f"{error} The answer goes on as text."))
         return None
     return None if muted else speech
@@ -327,11 +333,11 @@ def _speak(
 def speak_alone(
     sentence: str,
     handle: TurnHandle,
-    parts: Parts,
+    components: Components,
     emit: Emit,
     set_state: Callable[[State], None],
 ) -> None:
     """Speak a sentence that is not part of a turn, until it ends or `handle` is cancelled."""
     turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
     with prefetch((Token(word) for word in _words(sentence)), "ring") as tokens:
-        _speak(turn, tokens, parts, emit, partial(set_state, State.SPEAKING))
+        _speak(turn, tokens, components, emit, partial(set_state, State.SPEAKING))

@@ -10,13 +10,12 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from voxtui.dialogue.advice import RecordingAdvice
-from voxtui.dialogue.clock import TurnClock
 from voxtui.dialogue.commands import (
     TurnHandle,
     Typing,
-    UseManner,
+    UseReplyOptions,
 )
+from voxtui.dialogue.components import Components
 from voxtui.dialogue.data import MICROPHONE, REPLAY, TYPED, Frame, Utterance
 from voxtui.dialogue.events import (
     Captured,
@@ -32,14 +31,6 @@ from voxtui.dialogue.events import (
 from voxtui.dialogue.history import History
 from voxtui.dialogue.idle_transcript import IdleTranscript
 from voxtui.dialogue.inbox import Inbox
-from voxtui.dialogue.interfaces import (
-    AS_CONFIGURED,
-    Manner,
-    Past,
-    PastTurn,
-    Skills,
-    TurnRequest,
-)
 from voxtui.dialogue.listening import (
     Finished,
     Found,
@@ -49,11 +40,20 @@ from voxtui.dialogue.listening import (
     TooQuiet,
     VoiceBargeIn,
 )
-from voxtui.dialogue.marks import Mark, Outcome
-from voxtui.dialogue.parts import Parts
-from voxtui.dialogue.reading import PastReader
+from voxtui.dialogue.prefill import HistoryPrefill
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
+    Past,
+    PastTurn,
+    ReplyOptions,
+    Skills,
+    TurnRequest,
+)
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.recording_warnings import RecordingWarnings
+from voxtui.dialogue.timestamps import Milestone, Outcome
 from voxtui.dialogue.turn import LiveTurn, captions, take_turn
+from voxtui.dialogue.turn_clock import TurnClock
 from voxtui.errors import ModelLost
 
 SPOKEN_TURNS = 8
@@ -73,7 +73,7 @@ class TurnTaking:
     def __init__(
         self,
         inbox: Inbox,
-        parts: Parts,
+        components: Components,
         listener: Listener,
         history: History,
         emit: Callable[[Event], object],
@@ -83,11 +83,11 @@ class TurnTaking:
         captions: bool,
     ) -> None:
         self.state = State.LOADING
-        self.clock = TurnClock(skills, parts)
-        self.idle = IdleTranscript(parts, history, emit, self._replace_lost_brain)
-        self.reader = PastReader(parts, history, emit)
+        self.clock = TurnClock(skills, components)
+        self.idle = IdleTranscript(components, history, emit, self._replace_lost_brain)
+        self.reader = HistoryPrefill(components, history, emit)
         self._inbox = inbox
-        self._parts = parts
+        self._components = components
         self._listener = listener
         self._history = history
         self._emit = emit
@@ -95,14 +95,14 @@ class TurnTaking:
         self._skills = skills
         self._local = local
         self._captions = captions
-        self._advice = RecordingAdvice(parts, listener, emit)
+        self._advice = RecordingWarnings(components, listener, emit)
         self._turn: LiveTurn | None = None
         """the turn whose utterance is being recorded"""
         self._inputs: dict[int, Utterance | str] = {}
         """the user's part of the latest turns, by number, for `redo`"""
         self._spoken: deque[LiveTurn] = deque(maxlen=SPOKEN_TURNS)
         """the latest turns that were spoken, for `truncate`"""
-        self._manner, self._answers = AS_CONFIGURED, True
+        self._options, self._answers = DEFAULT_OPTIONS, True
 
     def set_state(self, state: State) -> None:
         self.state = state
@@ -114,10 +114,10 @@ class TurnTaking:
         return self.state is State.READY and self._turn is None
 
     @property
-    def first_manner(self) -> Manner:
+    def first_manner(self) -> ReplyOptions:
         """The manner of a conversation that begins now; without the time if one goes on."""
         past = self._history.past
-        return self._manner if past else self.clock.told(self._manner, past)
+        return self._options if past else self.clock.told(self._options, past)
 
     # Listening.
 
@@ -125,8 +125,8 @@ class TurnTaking:
         """Take the next frame of any source."""
         if self.state is State.LOADING:
             return
-        if frame.source == MICROPHONE and (events := self._parts.devices.delivered()):
-            self._parts.report(events)
+        if frame.source == MICROPHONE and (events := self._components.devices.delivered()):
+            self._components.report(events)
         found = self._listener.push(frame)
         if isinstance(found, Recorded) and self._turn is not None:
             self._advice.during(frame, self._turn.number)
@@ -136,7 +136,7 @@ class TurnTaking:
         """Begin or answer the turn that the listener found."""
         match found:
             case Recorded():
-                self._parts.brain.wake()
+                self._components.brain.wake()
             case Started(at):
                 self._begin_hands_free(at)
             case Finished() | TooQuiet():
@@ -162,20 +162,20 @@ class TurnTaking:
             self.refuse()
             self._finish(turn, Outcome.CANCELLED)
             return
-        if source == MICROPHONE and self._parts.devices.microphone is None:
+        if source == MICROPHONE and self._components.devices.microphone is None:
             self._emit(Notice("There is no microphone. Type, or play a sample clip."))
             self._finish(turn, Outcome.CANCELLED)
             return
         self._turn = turn
-        turn.manner = self.clock.told(self._manner, self._history.past)
-        self._emit(TurnStarted(handle.number, source, handle.marks))
+        turn.options = self.clock.told(self._options, self._history.past)
+        self._emit(TurnStarted(handle.number, source, handle.timestamps))
         self.set_state(State.LISTENING)
         preroll = self._listener.begin(source, at, hands_free)
         recording = self._listener.recording
         assert recording is not None
         on_words = captions(handle, self._emit) if self._captions else None
-        self._parts.brain.listen(
-            TurnRequest(self._history.past, cancelled=handle.cancelled, options=turn.manner),
+        self._components.brain.listen(
+            TurnRequest(self._history.past, cancelled=handle.cancelled, options=turn.options),
             recording,
             on_words=on_words,
         )
@@ -214,13 +214,15 @@ class TurnTaking:
             return
         # Sound that came faster than it was spoken is dated into the future.
         now = time.monotonic()
-        turn.handle.marks.mark(Mark.RELEASED, min(found.released_at, now))
-        turn.handle.marks.mark(Mark.CAPTURED)
+        turn.handle.timestamps.record(Milestone.RELEASED, min(found.released_at, now))
+        turn.handle.timestamps.record(Milestone.CAPTURED)
         self._advice.after(found)
         if isinstance(found, Finished):
             self._take_input(turn, found.utterance)
             turn.spoken = found.spoken
-            turn.handle.marks.mark(Mark.SPEECH_ENDED, min(found.utterance.ended_at, now))
+            turn.handle.timestamps.record(
+                Milestone.SPEECH_ENDED, min(found.utterance.ended_at, now)
+            )
             turn.handle.kept = turn.keeps  # before others hear of it, and ask for an answer
             self._emit(Captured(turn.number, found.utterance))
             if turn.keeps:
@@ -234,9 +236,9 @@ class TurnTaking:
     def answer_text(self, handle: TurnHandle, text: str, begun: datetime | None) -> None:
         """Answer a typed text, which was begun at that local time."""
         turn = self._live(handle, TYPED)
-        turn.manner = self.clock.told(self._manner, self._history.past, begun)
+        turn.options = self.clock.told(self._options, self._history.past, begun)
         self._take_input(turn, text)
-        self._emit(TurnStarted(turn.number, TYPED, handle.marks))
+        self._emit(TurnStarted(turn.number, TYPED, handle.timestamps))
         if text:
             self._emit(UserWords(turn.number, text))
             self._answer(turn)
@@ -250,8 +252,8 @@ class TurnTaking:
         self.idle.keep(turn, utterance)
         self.set_state(State.READY)
 
-    def answer_history(self, handle: TurnHandle, manner: Manner | None) -> None:
-        """Answer what the user said last, else speak unasked. `manner`: of this answer only."""
+    def answer_history(self, handle: TurnHandle, options: ReplyOptions | None) -> None:
+        """Answer what the user said last, else speak unasked. `options`: of this answer only."""
         turn = self._live(handle, TYPED)
         if handle.over:  # nothing was said in the utterance
             self._finish(turn, Outcome.NO_SPEECH)
@@ -259,9 +261,9 @@ class TurnTaking:
         if kept := self.idle.take_back(handle):
             turn, kept.keeps = kept, False
         else:
-            self._emit(TurnStarted(turn.number, turn.source, handle.marks))
+            self._emit(TurnStarted(turn.number, turn.source, handle.timestamps))
         self.idle.end()
-        asked, turn.manner = self._history.unanswered, manner or self._manner
+        asked, turn.options = self._history.unanswered, options or self._options
         turn.past = self._history.past
         if asked is None:
             turn.user_input = UNASKED
@@ -280,18 +282,18 @@ class TurnTaking:
             return
         self._take_input(turn, user_input)
         replaces = again if self._history.newest == again else None
-        self._emit(TurnStarted(turn.number, turn.source, handle.marks, replaces))
+        self._emit(TurnStarted(turn.number, turn.source, handle.timestamps, replaces))
         before = self._history.past
         self._history.take_back(again)
         past = self._history.past
-        turn.manner = self.clock.told(self._manner, past)
+        turn.options = self.clock.told(self._options, past)
         if isinstance(user_input, str):
             self._emit(UserWords(turn.number, user_input))
         else:
             self._emit(Captured(turn.number, user_input))
-            handle.marks.mark(Mark.CAPTURED)
-            self._parts.brain.listen(
-                TurnRequest(past, cancelled=handle.cancelled, options=turn.manner), Recording()
+            handle.timestamps.record(Milestone.CAPTURED)
+            self._components.brain.listen(
+                TurnRequest(past, cancelled=handle.cancelled, options=turn.options), Recording()
             )
         self._answer(turn)
         if self._history.past is past and replaces:  # nothing was heard of the new answer
@@ -300,7 +302,7 @@ class TurnTaking:
     def _take_input(self, turn: LiveTurn, user_input: Utterance | str) -> None:
         """Set the user's part of `turn`, and keep it for `redo`."""
         turn.user_input = self._inputs[turn.number] = user_input
-        while len(self._inputs) > max(1, self._parts.config.history.turns):
+        while len(self._inputs) > max(1, self._components.config.history.turns):
             del self._inputs[next(iter(self._inputs))]
 
     def _answer(self, turn: LiveTurn) -> None:
@@ -313,7 +315,7 @@ class TurnTaking:
         try:
             result = take_turn(
                 turn,
-                self._parts,
+                self._components,
                 self._history,
                 self._emit,
                 self.set_state,
@@ -322,11 +324,11 @@ class TurnTaking:
             )
         finally:
             self._inbox.answering = None
-            self._listener.note_speech(turn.handle.marks, turn.reply)
+            self._listener.note_speech(turn.handle.timestamps, turn.reply)
         if turn.speech is not None:
             self._spoken.append(turn)
         self._emit(TurnFinished(result))
-        if isinstance(turn.error, ModelLost) and self._parts.has_next_brain:
+        if isinstance(turn.error, ModelLost) and self._components.has_next_brain:
             self._replace_lost_brain(turn.error)
             return
         self.idle.begin(turn)
@@ -339,8 +341,8 @@ class TurnTaking:
         self.set_state(State.LOADING if self.state is State.LOADING else State.READY)
 
     def _live(self, handle: TurnHandle, source: str, paced: bool = True) -> LiveTurn:
-        name = self._parts.brain_name
-        return LiveTurn(handle, source, paced, name, self._local, manner=self._manner)
+        name = self._components.brain_name
+        return LiveTurn(handle, source, paced, name, self._local, options=self._options)
 
     def truncate(self, number: int, seconds: float) -> None:
         """Keep in the history what was heard in the first `seconds` of a spoken answer."""
@@ -352,18 +354,18 @@ class TurnTaking:
 
     # Between turns.
 
-    def use_manner(self, change: UseManner) -> None:
+    def use_manner(self, change: UseReplyOptions) -> None:
         """Answer in this manner from now on, and let the brain read its instruction."""
-        known, self._manner, self._answers = self._manner, change.manner, change.answers
+        known, self._options, self._answers = self._options, change.options, change.answers
         if change.vad is not None:
-            self._parts.config = replace(self._parts.config, vad=change.vad)
-            self._listener.use(self._parts.config)
+            self._components.config = replace(self._components.config, vad=change.vad)
+            self._listener.use(self._components.config)
             if self._barge_in is not None:
                 self._barge_in.use(change.vad)
-        if self.is_quiet and known != change.manner:
+        if self.is_quiet and known != change.options:
             never = threading.Event()
-            self._parts.brain.listen(
-                TurnRequest(self._history.past, cancelled=never, options=self._manner), Recording()
+            self._components.brain.listen(
+                TurnRequest(self._history.past, cancelled=never, options=self._options), Recording()
             )
 
     def read_past(self) -> None:
@@ -373,21 +375,21 @@ class TurnTaking:
 
     def _read(self, past: Past) -> None:
         """Let the brain read `past`, and the time of a next turn that would begin now."""
-        self.reader.read(past, self.clock.told(self._manner, past))
+        self.reader.read(past, self.clock.told(self._options, past))
 
     def read_ahead(self, typing: Typing) -> None:
         """Let the brain prepare for a text that is being typed."""
         if self.state is State.READY and typing.text:
             past = self._history.past
-            manner = self.clock.told(self._manner, past, typing.begun)
-            self._parts.brain.read_ahead(
-                TurnRequest(past, typing.text, cancelled=typing.cancelled, options=manner)
+            options = self.clock.told(self._options, past, typing.begun)
+            self._components.brain.read_ahead(
+                TurnRequest(past, typing.text, cancelled=typing.cancelled, options=options)
             )
 
     def _replace_lost_brain(self, reason: ModelLost) -> None:
         self.set_state(State.LOADING)
-        self._parts.replace_lost_brain(reason)
-        self._emit(self._parts.loaded())
+        self._components.replace_lost_brain(reason)
+        self._emit(self._components.loaded())
         self.set_state(State.READY)
         self.read_past()
 

@@ -12,25 +12,25 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
 from voxtui import __version__
+from voxtui.serve.access import REALTIME_PATH, AccessControl, ClientKeys, error_response
 from voxtui.serve.chat import Chat
 from voxtui.serve.dictation import Dictation
-from voxtui.serve.guard import REALTIME_PATH, ClientKeys, Guard, refused
 from voxtui.serve.metrics import Metrics
+from voxtui.serve.openai_types import HttpError, failed
+from voxtui.serve.openapi import openapi
 from voxtui.serve.page import page_routes
 from voxtui.serve.realtime.calls import CALLS_PATH, Calls
 from voxtui.serve.realtime.client_secrets import ClientSecrets
 from voxtui.serve.realtime.connection import Sessions
-from voxtui.serve.realtime.settings import Settings, default_settings
+from voxtui.serve.realtime.session_settings import Settings, default_settings
 from voxtui.serve.realtime.websocket import Realtime
-from voxtui.serve.schema import openapi
-from voxtui.serve.shapes import Refusal, failed
 from voxtui.serve.speech import SpeechEndpoint
 from voxtui.serve.transcriptions import Transcriptions
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from voxtui.serve.pool import Pool
+    from voxtui.serve.shared_models import Pool
     from voxtui.settings.schema import Config
 
 
@@ -45,7 +45,7 @@ def model_name(config: Config, brain: str) -> str:
 
 def build_app(
     config: Config, pool: Pool, brain: str, token: str | None, hosts: frozenset[str]
-) -> Guard:
+) -> AccessControl:
     """Return the ASGI application.
 
     `brain`: the one that recognises. `token`: the key that each request needs; None: no key.
@@ -86,10 +86,14 @@ def build_app(
         assert isinstance(error, HTTPException)
         what = {404: "There is no such path.", 405: "The path does not take this method."}
         message = what.get(error.status_code, f"{error.detail}.")
-        return refused(Refusal(error.status_code, message, headers=dict(error.headers or {})))
+        return error_response(
+            HttpError(error.status_code, message, headers=dict(error.headers or {}))
+        )
 
     async def bug(request: Request, error: Exception) -> Response:
-        return refused(failed("Internal error. The standard error of voxtui has its traceback."))
+        return error_response(
+            failed("Internal error. The standard error of voxtui has its traceback.")
+        )
 
     client_keys = ClientKeys[Settings]()
     default = default_settings(model, config.voice.name)
@@ -131,4 +135,4 @@ def build_app(
         ],
         exception_handlers={HTTPException: http_error, 500: bug},
     )
-    return Guard(app, token, hosts, drain, client_keys)
+    return AccessControl(app, token, hosts, drain, client_keys)

@@ -21,20 +21,20 @@ from msgspec import Meta
 
 from voxtui.audio.clips import load_clip
 from voxtui.dialogue.data import Token, Utterance
-from voxtui.dialogue.interfaces import Manner, PastTurn, TurnRequest
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import PastTurn, ReplyOptions, TurnRequest
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import InputError, ModelError
-from voxtui.serve.guard import refused
-from voxtui.serve.shapes import Refusal, failed
+from voxtui.serve.access import error_response
+from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.transcriptions import check_model
 from voxtui.serve.upload import Disconnected, small_body
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from voxtui.dialogue.interfaces import Brain, Past
+    from voxtui.dialogue.protocols import Brain, Past
     from voxtui.serve.metrics import Metrics
-    from voxtui.serve.pool import Pool, WarmParts
+    from voxtui.serve.shared_models import ModelSet, Pool
     from voxtui.settings.schema import Config
 
 ENDPOINT = "chat"
@@ -98,40 +98,40 @@ class Chat:
             request = self._checked(await small_body(receive, MOST_BYTES))
             async with self._pool.lend() as parts:
                 if parts.brain is None:
-                    raise Refusal(404, "No chat model is loaded here.", code="model_not_found")
+                    raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
                 await self._answer(request, parts, parts.brain, answer, receive)
-        except Refusal as refusal:
+        except HttpError as refusal:
             self._metrics.answered(ENDPOINT, refusal.status)
             if answer.begun:
                 await answer.event({"error": refusal.error})
                 await answer.end()
             else:
-                await refused(refusal)(scope, receive, send)
+                await error_response(refusal)(scope, receive, send)
         except Disconnected:
             self._metrics.answered(ENDPOINT, 499)
 
     def _checked(self, body: bytes) -> Request:
-        """Return the request. Raises Refusal."""
+        """Return the request. Raises HttpError."""
         try:
             request = msgspec.json.decode(body, type=Request)
         except msgspec.ValidationError as error:
-            raise Refusal(400, f"{error}.") from error
+            raise HttpError(400, f"{error}.") from error
         except msgspec.DecodeError as error:
-            raise Refusal(400, f"The body is not JSON: {error}.") from error
+            raise HttpError(400, f"The body is not JSON: {error}.") from error
         check_model(request.model, self._model)
         if request.n not in (None, 1):
-            raise Refusal(400, "One answer is made for each request.", param="n")
+            raise HttpError(400, "One answer is made for each request.", param="n")
         if request.modalities is not None and "audio" in request.modalities:
-            raise Refusal(400, "Answers are text; /v1/audio/speech speaks.", param="modalities")
+            raise HttpError(400, "Answers are text; /v1/audio/speech speaks.", param="modalities")
         if request.tool_choice == "required" or isinstance(request.tool_choice, dict):
-            raise Refusal(400, "Tools are never called here.", param="tool_choice")
+            raise HttpError(400, "Tools are never called here.", param="tool_choice")
         if request.messages[-1].role != "user":
-            raise Refusal(400, "The last message must be the user's.", param="messages")
+            raise HttpError(400, "The last message must be the user's.", param="messages")
         parts = [part for message in request.messages for part in message.parts]
         if unknown := {part.type for part in parts} - {"text", "input_audio"}:
-            raise Refusal(400, f"{min(unknown)!r} is not supported.", param="messages")
+            raise HttpError(400, f"{min(unknown)!r} is not supported.", param="messages")
         if sum(len(part.text) for part in parts) > LONGEST_TEXT:
-            raise Refusal(
+            raise HttpError(
                 400, f"The messages have more than {LONGEST_TEXT} characters.", param="messages",
                 code="context_length_exceeded",
             )  # fmt: skip
@@ -140,23 +140,27 @@ class Chat:
     async def _answer(
         self,
         request: Request,
-        parts: WarmParts,
+        parts: ModelSet,
         brain: Brain,
         answer: _Answer,
         receive: Receive,
     ) -> None:
-        """Answer on a thread of the pool, until the client is gone. Raises Refusal."""
-        marks, cancelled = Marks(), threading.Event()
-        marks.mark(Mark.RELEASED)
+        """Answer on a thread of the pool, until the client is gone. Raises HttpError."""
+        timestamps, cancelled = Timestamps(), threading.Event()
+        timestamps.record(Milestone.RELEASED)
         most = request.max_completion_tokens or request.max_tokens
-        limit = Manner(max_new_tokens=most).limit(self._config.generation.sampling().max_new_tokens)
+        limit = ReplyOptions(max_new_tokens=most).limit(
+            self._config.generation.sampling().max_new_tokens
+        )
         texts: list[str] = []
         answer.describe(self._model)
 
         def tokens() -> Iterator[str]:
             past, said, told = self._heard(request, parts)
-            manner = Manner(told, most, voice="none")
-            with closing(brain.reply(TurnRequest(past, said, marks, cancelled, manner))) as items:
+            options = ReplyOptions(told, most, voice="none")
+            with closing(
+                brain.reply(TurnRequest(past, said, timestamps, cancelled, options))
+            ) as items:
                 yield from (item.text for item in items if isinstance(item, Token))
 
         async def watch() -> None:
@@ -169,18 +173,18 @@ class Chat:
             while (text := await to_thread.run_sync(next, reply, None)) is not None:
                 if cancelled.is_set():
                     break
-                marks.mark(Mark.FIRST_TOKEN)
+                timestamps.record(Milestone.FIRST_TOKEN)
                 texts.append(text)
                 if request.stream:
                     await answer.delta(text)
 
-        failure: Refusal | None = None
+        failure: HttpError | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(watch)
             try:
                 await work()
             except InputError as error:
-                failure = Refusal(400, str(error), param="messages")
+                failure = HttpError(400, str(error), param="messages")
             except ModelError as error:
                 failure = failed(str(error))
             group.cancel_scope.cancel()
@@ -188,10 +192,12 @@ class Chat:
             raise failure
         if cancelled.is_set():
             raise Disconnected
-        marks.mark(Mark.LAST_TOKEN)
-        since = marks.since_release()
-        first = {"first_token": since[Mark.FIRST_TOKEN]} if Mark.FIRST_TOKEN in since else {}
-        self._metrics.took(ENDPOINT, 0.0, total=since[Mark.LAST_TOKEN], **first)
+        timestamps.record(Milestone.LAST_TOKEN)
+        since = timestamps.since_release()
+        first = (
+            {"first_token": since[Milestone.FIRST_TOKEN]} if Milestone.FIRST_TOKEN in since else {}
+        )
+        self._metrics.took(ENDPOINT, 0.0, total=since[Milestone.LAST_TOKEN], **first)
         usage = {"prompt_tokens": 0, "completion_tokens": len(texts), "total_tokens": len(texts)}
         reason = "length" if len(texts) >= limit else "stop"
         self._metrics.answered(ENDPOINT, 200)
@@ -201,9 +207,7 @@ class Chat:
         else:
             await answer.whole("".join(texts), reason, usage)
 
-    def _heard(
-        self, request: Request, parts: WarmParts
-    ) -> tuple[Past, Utterance | str, str | None]:
+    def _heard(self, request: Request, parts: ModelSet) -> tuple[Past, Utterance | str, str | None]:
         """Return the past, the user's part, and the instruction. Runs on a thread.
 
         A sound alone goes to the brain as it is; one beside a text goes as its words. Raises
@@ -227,7 +231,7 @@ class Chat:
             raise InputError("The last message is empty.")
         return past, said, "\n\n".join(told) or None
 
-    def _words(self, message: _Message, parts: WarmParts) -> str:
+    def _words(self, message: _Message, parts: ModelSet) -> str:
         words = [
             part.text
             if part.input_audio is None

@@ -15,16 +15,16 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from voxtui.audio.pcm import PcmStream
 from voxtui.errors import VoxtuiError
-from voxtui.serve.guard import refused
+from voxtui.serve.access import error_response
+from voxtui.serve.openai_types import HttpError
 from voxtui.serve.recognition import Recognition
-from voxtui.serve.shapes import Refusal
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from voxtui.commands.transcribe import Segment
     from voxtui.serve.metrics import Metrics
-    from voxtui.serve.pool import Pool
+    from voxtui.serve.shared_models import Pool
     from voxtui.settings.schema import VadConfig
 
 ENDPOINT = "dictation"
@@ -77,9 +77,9 @@ class Dictation:
                         total=time.monotonic() - began,
                     )
                     self._metrics.answered(ENDPOINT, 101)
-        except Refusal as refusal:
+        except HttpError as refusal:
             self._metrics.answered(ENDPOINT, refusal.status)
-            await websocket.send_denial_response(refused(refusal))
+            await websocket.send_denial_response(error_response(refusal))
 
     async def _hear(self, websocket: WebSocket, recognition: Recognition) -> None:
         """Feed the recogniser until `stop`. Raises WebSocketDisconnect."""

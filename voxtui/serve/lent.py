@@ -6,20 +6,20 @@ from collections.abc import Callable, Generator, Iterator
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
-from voxtui.dialogue.interfaces import (
-    AS_CONFIGURED,
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
     Brain,
-    Manner,
     OnWords,
     Progress,
+    ReplyOptions,
     TurnRequest,
     Voice,
 )
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import SpeechChunk, Token, UserTranscript, Utterance
-    from voxtui.dialogue.marks import Marks
     from voxtui.dialogue.recording import Recording
+    from voxtui.dialogue.timestamps import Timestamps
 
 
 class LentBrain(Brain):
@@ -40,7 +40,7 @@ class LentBrain(Brain):
     def sends_to(self) -> str:
         return self._brain.sends_to
 
-    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None: ...
+    def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None: ...
 
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
@@ -59,8 +59,8 @@ class LentBrain(Brain):
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
         return self._brain.reply(request)
 
-    def language(self, reply: str, marks: Marks) -> str:
-        return self._brain.language(reply, marks)
+    def language(self, reply: str, timestamps: Timestamps) -> str:
+        return self._brain.language(reply, timestamps)
 
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         return self._brain.transcribe(utterance, cancelled)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from voxtui.dialogue.data import Samples
-    from voxtui.serve.pool import WarmParts
+    from voxtui.serve.shared_models import ModelSet
     from voxtui.settings.schema import VadConfig
 
 QUEUED_PIECES = 8
@@ -32,7 +32,7 @@ OnSegment = Callable[[Segment], Coroutine[object, object, None]]
 class Recognition:
     """Sound on its way through a recogniser. Its methods belong to the event loop's thread."""
 
-    parts: WarmParts
+    parts: ModelSet
     vad: VadConfig
     on_segment: OnSegment
     seconds: float = 0.0

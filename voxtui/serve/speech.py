@@ -15,17 +15,17 @@ from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.clauses import clauses
 from voxtui.errors import ModelError
-from voxtui.serve.guard import refused
-from voxtui.serve.shapes import MOST_SPOKEN, Refusal, Speech, failed
+from voxtui.serve.access import error_response
+from voxtui.serve.openai_types import MOST_SPOKEN, HttpError, Speech, failed
 from voxtui.serve.transcriptions import check_model
 from voxtui.serve.upload import Disconnected, small_body
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from voxtui.dialogue.interfaces import Voice
+    from voxtui.dialogue.protocols import Voice
     from voxtui.serve.metrics import Metrics
-    from voxtui.serve.pool import Pool
+    from voxtui.serve.shared_models import Pool
     from voxtui.settings.schema import VoiceConfig
 
 ENDPOINT = "speech"
@@ -57,11 +57,11 @@ class SpeechEndpoint:
             speech = await self._read(receive)
             async with self._pool.lend() as parts:
                 if parts.voice is None:
-                    raise Refusal(404, 'voice.engine is "none" here.', code="model_not_found")
+                    raise HttpError(404, 'voice.engine is "none" here.', code="model_not_found")
                 await self._speak(speech, parts.voice, scope, receive, send)
-        except Refusal as refusal:
+        except HttpError as refusal:
             self._metrics.answered(ENDPOINT, refusal.status)
-            await refused(refusal)(scope, receive, send)
+            await error_response(refusal)(scope, receive, send)
         except Disconnected:
             self._metrics.answered(ENDPOINT, 499)
 
@@ -69,22 +69,22 @@ class SpeechEndpoint:
         try:
             speech = msgspec.json.decode(await small_body(receive, MOST_BYTES), type=Speech)
         except msgspec.ValidationError as error:
-            raise Refusal(400, f"{error}.") from error
+            raise HttpError(400, f"{error}.") from error
         except msgspec.DecodeError as error:
-            raise Refusal(400, f"The body is not JSON: {error}.") from error
+            raise HttpError(400, f"The body is not JSON: {error}.") from error
         check_model(speech.model, self._model)
         name = speech.voice if isinstance(speech.voice, str) else str(speech.voice.get("id", ""))
         if name not in ("", self._config.name) and name not in FOREIGN_VOICES:
-            raise Refusal(
+            raise HttpError(
                 400, f"This voice is not available: use {self._config.name!r}.", param="voice"
             )
         if speech.response_format not in MEDIA:
-            raise Refusal(
+            raise HttpError(
                 400, f"response_format {speech.response_format!r} is not supported: wav, pcm.",
                 param="response_format",
             )  # fmt: skip
         if speech.speed not in (None, self._config.speed):
-            raise Refusal(
+            raise HttpError(
                 400, f"This speed is not available: use {self._config.speed:g}.", param="speed"
             )
         return speech
@@ -94,8 +94,8 @@ class SpeechEndpoint:
     ) -> None:
         """Answer with sound. The first clause is spoken before the answer begins.
 
-        Raises Refusal if that fails. A later failure, ModelError, cuts the connection, as HTTP has
-        no other way. Raises Disconnected if the client leaves.
+        Raises HttpError if that fails. A later failure, ModelError, cuts the connection, as HTTP
+        has no other way. Raises Disconnected if the client leaves.
         """
         from anyio import to_thread
 
@@ -106,7 +106,9 @@ class SpeechEndpoint:
         except ModelError as error:
             raise failed(str(error)) from error
         if not first:
-            raise Refusal(400, "The field `input` holds nothing that can be spoken.", param="input")
+            raise HttpError(
+                400, "The field `input` holds nothing that can be spoken.", param="input"
+            )
         self._metrics.took(ENDPOINT, 0.0, first_sound=time.monotonic() - began)
 
         made = False

@@ -20,10 +20,10 @@ from voxtui.audio.clips import pieces
 from voxtui.audio.pcm import LONGEST_HEADER, PcmStream, wav_header
 from voxtui.commands.transcribe import Segment, format_segment
 from voxtui.errors import InputError, VoxtuiError
-from voxtui.serve import shapes
-from voxtui.serve.guard import refused
+from voxtui.serve import openai_types
+from voxtui.serve.access import error_response
+from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.recognition import Recognition
-from voxtui.serve.shapes import Refusal, failed
 from voxtui.serve.upload import Disconnected, Field, FileData, form
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from voxtui.dialogue.data import Samples
     from voxtui.serve.metrics import Metrics
-    from voxtui.serve.pool import Pool
+    from voxtui.serve.shared_models import Pool
     from voxtui.settings.schema import VadConfig
 
 ENDPOINT = "transcriptions"
@@ -48,9 +48,9 @@ loaded."""
 
 
 def check_model(name: str, ours: str) -> None:
-    """Raise Refusal (404) unless `name` is `ours`, empty, or has one of FOREIGN_MODELS."""
+    """Raise HttpError (404) unless `name` is `ours`, empty, or has one of FOREIGN_MODELS."""
     if name not in ("", ours) and not name.startswith(FOREIGN_MODELS):
-        raise Refusal(
+        raise HttpError(
             404, f"There is no model {name!r} here, only {ours!r}.", param="model",
             code="model_not_found",
         )  # fmt: skip
@@ -68,7 +68,7 @@ class Options:
     granularities: set[str] = field(default_factory=set[str])
 
     def set(self, name: str, value: str) -> None:
-        """Take a field. Raises Refusal for a value that is not supported beside the others."""
+        """Take a field. Raises HttpError for a value that is not supported beside the others."""
         match name.removesuffix("[]"):
             case "model":
                 check_model(value, self.model)
@@ -93,7 +93,7 @@ class Options:
                 pass
         # Checked here and not at the end of the form: the first event may leave before that.
         if self.stream and self.response_format in ("srt", "vtt"):
-            raise Refusal(
+            raise HttpError(
                 400, f"{self.response_format} cannot be streamed.", param="response_format"
             )
 
@@ -103,16 +103,16 @@ class Options:
         return not self.granularities or self.response_format == "verbose_json"
 
     def check(self) -> None:
-        """Raise Refusal if the fields, all of which have come, do not go together."""
+        """Raise HttpError if the fields, all of which have come, do not go together."""
         if not self.complete:
-            raise Refusal(
+            raise HttpError(
                 400, "timestamp_granularities needs response_format=verbose_json.",
                 param="timestamp_granularities",
             )  # fmt: skip
 
 
-def _unsupported(name: str, value: str, supported: str) -> Refusal:
-    return Refusal(
+def _unsupported(name: str, value: str, supported: str) -> HttpError:
+    return HttpError(
         400, f"{name} {value!r} is not supported. Supported: {supported}.", param=name,
         code="unsupported_value",
     )  # fmt: skip
@@ -165,19 +165,19 @@ class Transcriptions:
                     self._metrics.took(ENDPOINT, recognition.seconds, **stages)
                     self._metrics.answered(ENDPOINT, 200)
                     await answer.finish(recognition.seconds, stages)
-        except Refusal as refusal:
+        except HttpError as refusal:
             self._metrics.answered(ENDPOINT, refusal.status)
             if answer.begun:
                 await answer.event({"error": refusal.error})
                 await send({"type": "http.response.body"})
             else:
-                await refused(refusal)(scope, receive, send)
+                await error_response(refusal)(scope, receive, send)
         except Disconnected:
             self._metrics.answered(ENDPOINT, 499)
 
     async def _recognise(self, parts: Any, answer: Answer, upload: Upload) -> None:
-        """Read the form, and recognise its file meanwhile. Raises Refusal and Disconnected."""
-        failure: Refusal | Disconnected | None = None
+        """Read the form, and recognise its file meanwhile. Raises HttpError and Disconnected."""
+        failure: HttpError | Disconnected | None = None
         async with anyio.create_task_group() as group:
             try:
                 async for part in parts:
@@ -192,7 +192,7 @@ class Transcriptions:
                 await upload.end()
                 if not upload.is_streamed:
                     group.start_soon(upload.recognition.run, upload.spooled())
-            except (Refusal, Disconnected) as error:
+            except (HttpError, Disconnected) as error:
                 failure = error
                 upload.recognition.abandon()
             except VoxtuiError:  # of the recogniser, which has ended
@@ -200,7 +200,7 @@ class Transcriptions:
         error = upload.recognition.error
         if failure is None and error is not None:
             bad_file = isinstance(error, InputError)
-            failure = Refusal(400, str(error), param="file") if bad_file else failed(str(error))
+            failure = HttpError(400, str(error), param="file") if bad_file else failed(str(error))
         if failure is not None:
             raise failure
 
@@ -226,7 +226,7 @@ class Upload:
     async def take(self, data: bytes) -> bool:
         """Take the next bytes. Return True once, when the recogniser can begin.
 
-        Raises Refusal (413) for a file that is too large to be kept.
+        Raises HttpError (413) for a file that is too large to be kept.
         """
         self._bytes += len(data)
         if self._pcm is not None:
@@ -260,7 +260,7 @@ class Upload:
 
     async def _spool(self, data: bytes) -> None:
         if self._bytes > self._most_bytes:
-            raise Refusal(
+            raise HttpError(
                 413,
                 f"The file has more than {self._most_bytes // 2**20} MB "
                 f"({self._bytes // 2**20} MB so far). serve.max_upload_mb sets the limit; a WAV of "
@@ -273,10 +273,10 @@ class Upload:
         await to_thread.run_sync(self._file.write, data)
 
     async def end(self) -> None:
-        """Finish the upload. Raises Refusal if it held no file."""
+        """Finish the upload. Raises HttpError if it held no file."""
         self.times.uploaded_at = time.monotonic()
         if not self._bytes:
-            raise Refusal(400, "The field `file` is missing or empty.", param="file")
+            raise HttpError(400, "The field `file` is missing or empty.", param="file")
         if self._pcm is None and self._file is None:  # shorter than the header of a WAV
             await self._spool(self._start)
         self.recognition.end()
@@ -344,7 +344,7 @@ class Answer:
                 {
                     "type": "transcript.text.done",
                     "text": text,
-                    "usage": shapes.usage(seconds),
+                    "usage": openai_types.usage(seconds),
                     "x_voxtral": numbers,
                 }
             )
@@ -371,14 +371,14 @@ class Answer:
                         "duration": round(seconds, 3),
                         "text": text,
                         "segments": [
-                            shapes.Segment(number, segment.start, segment.end, segment.text)
+                            openai_types.Segment(number, segment.start, segment.end, segment.text)
                             for number, segment in enumerate(self._segments)
                         ],
-                        "usage": shapes.usage(seconds),
+                        "usage": openai_types.usage(seconds),
                     }
                 )
             case _:
-                return msgspec.json.encode({"text": text, "usage": shapes.usage(seconds)})
+                return msgspec.json.encode({"text": text, "usage": openai_types.usage(seconds)})
 
     async def _begin(self, media: str, headers: dict[str, str]) -> None:
         self.begun = True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 from multipart import MultipartError, MultipartSegment, PushMultipartParser
 
-from voxtui.serve.shapes import Refusal
+from voxtui.serve.openai_types import HttpError
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -43,14 +43,14 @@ class FileData:
 
 
 async def body(receive: Receive) -> AsyncIterator[bytes]:
-    """Yield the pieces of a request's body. Raises Refusal (408) and Disconnected."""
+    """Yield the pieces of a request's body. Raises HttpError (408) and Disconnected."""
     more = True
     while more:
         try:
             with anyio.fail_after(IDLE_SECONDS):
                 message = await receive()
         except TimeoutError:
-            raise Refusal(
+            raise HttpError(
                 408,
                 f"No data arrived for {IDLE_SECONDS:g} s.",
                 code="timeout",
@@ -64,25 +64,25 @@ async def body(receive: Receive) -> AsyncIterator[bytes]:
 
 
 async def small_body(receive: Receive, most: int) -> bytes:
-    """Return a whole body of at most `most` bytes. Raises Refusal (413)."""
+    """Return a whole body of at most `most` bytes. Raises HttpError (413)."""
     whole = bytearray()
     async for data in body(receive):
         whole += data
         if len(whole) > most:
-            raise Refusal(413, f"The request has more than {most} bytes.")
+            raise HttpError(413, f"The request has more than {most} bytes.")
     return bytes(whole)
 
 
 async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | FileData]:
     """Yield the fields of a form and the bytes of its file `file`, as they arrive.
 
-    Raises Refusal for any other body, and Disconnected.
+    Raises HttpError for any other body, and Disconnected.
     """
     content = Message()
     content["content-type"] = headers.get("content-type", "")
     boundary = content.get_boundary("")
     if content.get_content_type() != "multipart/form-data" or not boundary:
-        raise Refusal(400, "The body must be multipart/form-data with a field `file`.")
+        raise HttpError(400, "The body must be multipart/form-data with a field `file`.")
     reading: MultipartSegment | None = None
     value = b""
     files = 0
@@ -94,7 +94,7 @@ async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | File
                     reading, value = event, b""
                     files += _is_file(reading)
                     if files > 1:
-                        raise Refusal(400, "The form holds more than one file.", param="file")
+                        raise HttpError(400, "The form holds more than one file.", param="file")
                 elif event is None:
                     assert reading is not None
                     if not _is_file(reading):
@@ -104,10 +104,10 @@ async def form(headers: Headers, receive: Receive) -> AsyncIterator[Field | File
                 else:
                     value += event
                     if len(value) > LONGEST_FIELD:
-                        raise Refusal(413, f"A field has more than {LONGEST_FIELD} bytes.")
+                        raise HttpError(413, f"A field has more than {LONGEST_FIELD} bytes.")
         parser.close()
     except MultipartError as error:
-        raise Refusal(400, f"The form is damaged: {error}.") from error
+        raise HttpError(400, f"The form is damaged: {error}.") from error
 
 
 def _is_file(segment: MultipartSegment) -> bool:

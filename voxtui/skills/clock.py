@@ -19,10 +19,10 @@ from voxtui.skills.days import (
     read_day,
     say_day,
 )
+from voxtui.skills.durations import say_span
 from voxtui.skills.hours import CLOCK, read_moment, say_time, utc
-from voxtui.skills.meaning import Fact, Question
-from voxtui.skills.spans import say_span
-from voxtui.skills.words import ordinal
+from voxtui.skills.intents import Fact, Question
+from voxtui.skills.normalise import ordinal
 from voxtui.skills.zones import time_in
 
 _NOW = r"(?: (?:now|right now|currently|at the moment|here|today))*"

@@ -6,7 +6,7 @@ import calendar
 import re
 from datetime import date, timedelta
 
-from voxtui.skills.words import ordinal
+from voxtui.skills.normalise import ordinal
 
 FIRST_GREGORIANYEAR = 1583
 

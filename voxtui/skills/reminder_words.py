@@ -7,8 +7,8 @@ from datetime import datetime
 
 from voxtui.skills.days import Ambiguous
 from voxtui.skills.hours import BARE_WHEN, WHEN, read_moment
-from voxtui.skills.meaning import CancelReminder, ListReminders, NewReminder, Question
-from voxtui.skills.words import patterns
+from voxtui.skills.intents import CancelReminder, ListReminders, NewReminder, Question
+from voxtui.skills.normalise import patterns
 
 _MAKE = (
     r"(?:set|make|create|add|schedule|initiate|put in|give me|i need|i want|i would like)(?: up)?"

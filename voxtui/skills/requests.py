@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import msgspec
 
+from voxtui.skills.durations import say_span
 from voxtui.skills.hours import local, say_moment, utc
-from voxtui.skills.kept import MOST_ENTRIES, Entries, Kept, Reminder, Timer
-from voxtui.skills.meaning import (
+from voxtui.skills.intents import (
     CancelReminder,
     Do,
     ListReminders,
@@ -18,8 +18,8 @@ from voxtui.skills.meaning import (
     TimerRequest,
     Which,
 )
-from voxtui.skills.spans import say_span
-from voxtui.skills.words import spoken_list
+from voxtui.skills.normalise import spoken_list
+from voxtui.skills.timer_store import MOST_ENTRIES, Entries, Reminder, Timer, TimerStore
 
 Request = TimerRequest | NewReminder | ListReminders | CancelReminder
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def acts(request: Request) -> bool:
     return not asks and not isinstance(request, ListReminders)
 
 
-def carry_out(request: Request, kept: Kept, now: datetime) -> str:
+def carry_out(request: Request, kept: TimerStore, now: datetime) -> str:
     """Do what `request` asks at the local time `now`; return the sentence about it.
 
     Raises InputError if the files cannot be used.

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from voxtui.skills.meaning import Fact, Question
-from voxtui.skills.words import figure
+from voxtui.skills.intents import Fact, Question
+from voxtui.skills.normalise import figure
 
 _N = r"(?:(?:minus|negative|-) )?(?:0|[1-9]\d*)(?:\.\d+)?"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from voxtui.skills.meaning import Do, Question, TimerRequest, Which
-from voxtui.skills.spans import SPAN, VAGUE, seconds_in
-from voxtui.skills.words import patterns
+from voxtui.skills.durations import SPAN, VAGUE, seconds_in
+from voxtui.skills.intents import Do, Question, TimerRequest, Which
+from voxtui.skills.normalise import patterns
 
 LONGEST_SECONDS = 30 * 86_400
 

@@ -6,8 +6,8 @@ import re
 from datetime import datetime
 
 from voxtui.skills import clock, reminder_words, sums, timer_words, units
-from voxtui.skills.meaning import Meaning
-from voxtui.skills.words import normalise, strip_courtesy
+from voxtui.skills.intents import Meaning
+from voxtui.skills.normalise import normalise, strip_courtesy
 
 LONGEST_REQUEST = 200
 """Characters. Rules ignore a longer text."""

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from voxtui.skills.meaning import Fact, Question
-from voxtui.skills.words import figure
+from voxtui.skills.intents import Fact, Question
+from voxtui.skills.normalise import figure
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.theme import Theme
 
-from voxtui.controls.clips import OpenClip
-from voxtui.controls.engine import ControlEvent, MakeEngine, Refused, Severity
-from voxtui.controls.local import LocalControls, PartMakers
+from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.events import Died, State
-from voxtui.dialogue.given import GivenText
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.timestamps import Milestone, Timestamps
+from voxtui.session.clip_player import OpenClip
+from voxtui.session.local_session import Factories, LocalSession
+from voxtui.session.user_session import MakeEngine, NotAllowed, Severity, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
@@ -49,7 +49,7 @@ from voxtui.ui.terminal.notification import notification
 from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
 from voxtui.ui.themes import AUTO, AVAILABLE, legible, theme_named
 from voxtui.ui.timers import Timers
-from voxtui.ui.turns import Turns
+from voxtui.ui.turn_views import TurnViews
 
 TICK_SECONDS = 1 / 20
 
@@ -64,9 +64,9 @@ class EventsWaiting(Message):
 class Shown(Message):
     """The first word of a reply has been painted, as its marks say."""
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, timestamps: Timestamps) -> None:
         super().__init__()
-        self.marks = marks
+        self.timestamps = timestamps
 
 
 class VoxtuiApp(App[None], inherit_bindings=False):
@@ -85,10 +85,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         config: Config,
         clips: Sequence[tuple[str, Path]] = (),
         open_clip: OpenClip | None = None,
-        parts: PartMakers | None = None,
-        given: Sequence[GivenText] = (),
+        factories: Factories | None = None,
+        attachments: Sequence[Attachment] = (),
     ) -> None:
-        """`given`: texts to talk about."""
+        """`attachments`: texts to talk about."""
         # Before anything is styled, because a change would style everything once more.
         self.set_reactive(App.theme, theme_named(config.ui.theme))
         # Without `ansi_color`, Textual writes greys where NO_COLOR forbids all colours.
@@ -97,15 +97,15 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             lambda: self.post_message(EventsWaiting()),
             lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call),
         )
-        self.controls = LocalControls(
-            make_engine, self._events.put, config, clips, open_clip, parts
+        self.controls = LocalSession(
+            make_engine, self._events.put, config, clips, open_clip, factories
         )
         self.transcript = Transcript()
         self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
         self.timers = Timers()
         self.bar = TalkBar()
         self.talk = Talk(self.controls, self.bar, self._talk_changed, self.refuse)
-        self.turns = Turns(self.transcript, self.panel, self._show_state)
+        self.turns = TurnViews(self.transcript, self.panel, self._show_state)
         self.status = Status(
             self.controls,
             self.transcript,
@@ -140,7 +140,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.refuse,
         )
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
-        self._given = given
+        self._attachments = attachments
 
     def get_default_screen(self) -> MainScreen:
         return self.main
@@ -196,8 +196,8 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.controls.start()
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
-        for text in self._given:
-            self.controls.give(text)
+        for text in self._attachments:
+            self.controls.attach(text)
 
     def on_unmount(self) -> None:
         self.controls.clips.stop()
@@ -228,7 +228,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         for event in self._events.take():
             self.take_event(event)
 
-    def take_event(self, event: ControlEvent) -> None:
+    def take_event(self, event: UserSessionEvent) -> None:
         """Follow what the engine reports, and show it."""
         if self._is_taken_down and not isinstance(event, Died):
             return
@@ -243,9 +243,9 @@ class VoxtuiApp(App[None], inherit_bindings=False):
 
     def post_display_hook(self) -> None:
         """Write the time of the first word once the output thread has written this frame."""
-        if (marks := self.turns.painted()) is None:
+        if (timestamps := self.turns.painted()) is None:
             return
-        self.when_written(partial(self._first_shown, marks))
+        self.when_written(partial(self._first_shown, timestamps))
         if isinstance(self._driver, KeyboardDriver):
             self._driver.wait_written()
 
@@ -259,16 +259,16 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         else:
             notify(time.monotonic())
 
-    def _first_shown(self, marks: Marks, at: float) -> None:
-        marks.mark(Mark.FIRST_SHOWN, at)
-        self.post_message(Shown(marks))
+    def _first_shown(self, timestamps: Timestamps, at: float) -> None:
+        timestamps.record(Milestone.FIRST_SHOWN, at)
+        self.post_message(Shown(timestamps))
 
     def on_terminal_notification(self, asked: TerminalNotification) -> None:
         if self._driver is not None and not self.is_headless:
             self._driver.write(notification("voxtui", asked.sentence, os.environ))
 
     def on_shown(self, shown: Shown) -> None:
-        self.turns.first_shown(shown.marks)
+        self.turns.first_shown(shown.timestamps)
 
     def tick(self) -> None:
         """Show values that change without events: the level, the marks, the seconds of speech."""
@@ -347,7 +347,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if text not in (shown.message for shown in self._notifications):
             self.notify(text, severity=severity, markup=False)
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: NotAllowed) -> None:
         """Show the sentence of `refused`."""
         self.tell(str(refused), refused.severity)
 

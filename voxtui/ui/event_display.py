@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from textual.message import Message
 
-from voxtui.controls.engine import Severity
-from voxtui.controls.event_view import EventView
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.events import Countdown, Loaded, Reading, State, TurnStarted
-from voxtui.dialogue.marks import Outcome, Turn
+from voxtui.dialogue.events import Countdown, Loaded, PrefillProgress, State, TurnStarted
+from voxtui.dialogue.timestamps import Outcome, Turn
 from voxtui.errors import VoxtuiError
-from voxtui.records.metrics import DeviceOffset
+from voxtui.session.event_view import EventView
+from voxtui.session.user_session import Severity
+from voxtui.storage.turn_metrics import DeviceOffset
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu import Menu
 from voxtui.ui.terminal import gc_tuning
@@ -96,7 +96,7 @@ class EventDisplay(EventView):
     def user_words(self, turn: int, text: str, doubtful: Sequence[int]) -> None:
         self._turns.show_words(turn, text, doubtful)
 
-    def reading(self, reading: Reading) -> None:
+    def reading(self, reading: PrefillProgress) -> None:
         self._status.show_reading(reading)
 
     def reply_text(self, turn: int, text: str) -> None:

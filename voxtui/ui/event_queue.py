@@ -6,8 +6,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from voxtui.controls.engine import ControlEvent
 from voxtui.dialogue.events import ReplyText
+from voxtui.session.user_session import UserSessionEvent
 
 CHARACTERS_AT_ONCE = 4000
 """Answer text shown before keys are looked at again: about 10 ms of wrapping."""
@@ -45,17 +45,17 @@ class EventQueue:
         self._later = later
         self._growing: int | None = None
         """the turn whose next pieces wait for their time"""
-        self._events: deque[ControlEvent] = deque()
+        self._events: deque[UserSessionEvent] = deque()
         self._woken = False
 
-    def put(self, event: ControlEvent) -> None:
+    def put(self, event: UserSessionEvent) -> None:
         """Add an event. Any thread."""
         self._events.append(event)
         growing = self._growing  # read behind the append, because `_resume` clears it before a look
         if growing is None or not isinstance(event, ReplyText) or event.turn != growing:
             self._wake_up()
 
-    def take(self) -> Iterator[ControlEvent]:
+    def take(self) -> Iterator[UserSessionEvent]:
         """Yield the events that wait by now, up to CHARACTERS_AT_ONCE of answer text. UI thread.
 
         Events that come while these are shown are taken later, so keys are looked at between.

@@ -11,12 +11,12 @@ from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.widgets import Input
 
-from voxtui.commands.text import clipboard_text
-from voxtui.controls.engine import Refused, Severity
-from voxtui.controls.local import LocalControls
+from voxtui.commands.text_input import clipboard_text
+from voxtui.dialogue.attachments import Attachment, estimated_tokens
 from voxtui.dialogue.events import Event, Notice, State
-from voxtui.dialogue.given import GivenText, estimated_tokens
 from voxtui.errors import InputError, ModelMissing, VoxtuiError
+from voxtui.session.local_session import LocalSession
+from voxtui.session.user_session import NotAllowed, Severity
 from voxtui.slash_commands import number, parse
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.menu import CONVERSATION
@@ -37,7 +37,7 @@ from voxtui.ui.talk import Talk
 from voxtui.ui.talkbar import TalkBar
 from voxtui.ui.terminal.keyboard import Paste
 from voxtui.ui.terminal.painting import SteppedScreen
-from voxtui.ui.turns import Turns
+from voxtui.ui.turn_views import TurnViews
 
 ENTER = ("enter", "ctrl+j")
 """Carriage return, and the line feed of a program that types."""
@@ -53,9 +53,9 @@ class MainScreen(SteppedScreen):
         self,
         program: App[None],
         keys: Sequence[Binding],
-        controls: LocalControls,
+        controls: LocalSession,
         transcript: Transcript,
-        turns: Turns,
+        turns: TurnViews,
         bar: TalkBar,
         talk: Talk,
         status: Status,
@@ -179,7 +179,7 @@ class MainScreen(SteppedScreen):
     def give_pasted(self) -> None:
         """Add the pasted texts to the conversation."""
         for text in self._bar.pasted.take():
-            self.controls.give(text)
+            self.controls.attach(text)
 
     @on(PastedTexts.Opened)
     def _open_pasted(self) -> None:
@@ -223,7 +223,7 @@ class MainScreen(SteppedScreen):
                 self.action_edit(command[1])
             elif not await self.program.run_action(command[0], self):
                 await self.program.run_action(command[0])
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         self._talk.follow()
 
@@ -236,11 +236,11 @@ class MainScreen(SteppedScreen):
     def _paste(self) -> None:
         """Give what is on the clipboard. Runs on a thread of its own, because it may block."""
         try:
-            given = GivenText("the clipboard", clipboard_text())
-            self.program.call_from_thread(self.controls.give, given)
+            attachment = Attachment("the clipboard", clipboard_text())
+            self.program.call_from_thread(self.controls.attach, attachment)
         except InputError as error:
             self._report(Notice(str(error), "error"))
-        except Refused as refused:
+        except NotAllowed as refused:
             self.program.call_from_thread(self._refuse, refused)
 
     # Actions.
@@ -289,7 +289,7 @@ class MainScreen(SteppedScreen):
     def action_undo(self) -> None:
         try:
             self.controls.undo()
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         else:
             self._transcript.restore()
@@ -301,7 +301,7 @@ class MainScreen(SteppedScreen):
         """Answer `text` in place of `turn`; if that is refused, let it be edited again."""
         try:
             self.controls.correct(turn, text)
-        except Refused:
+        except NotAllowed:
             self._bar.correct(turn, text)
             raise
 
@@ -316,7 +316,7 @@ class MainScreen(SteppedScreen):
                 self._correct(turn, text)
             else:
                 self._bar.correct(turn, words)
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         self.offer_keys()
 
@@ -363,7 +363,7 @@ class MainScreen(SteppedScreen):
         """Save the session. Runs on a thread of its own, because a disk may be slow."""
         try:
             place = self.controls.save()
-        except Refused as refused:
+        except NotAllowed as refused:
             self.program.call_from_thread(self._refuse, refused)
         except InputError as error:
             self._report(Notice(str(error), "error"))
@@ -388,7 +388,7 @@ class MainScreen(SteppedScreen):
         """Call `act`; show the sentence if it is refused."""
         try:
             act()
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         except VoxtuiError as error:  # the models' files were not even found
             self.show_failed(error)
@@ -399,5 +399,5 @@ class MainScreen(SteppedScreen):
         fetch = isinstance(error, ModelMissing)
         self.status.show_failed(error, self.action_fetch if fetch else self.action_again)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: NotAllowed) -> None:
         self.tell(str(refused), refused.severity)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
 
-from voxtui.controls.engine import Refused, Severity
-from voxtui.controls.local import LocalControls
 from voxtui.dialogue.events import Loaded
 from voxtui.dialogue.level import MONITOR
 from voxtui.errors import ConfigError, ModelError, VoxtuiError
+from voxtui.session.local_session import LocalSession
+from voxtui.session.user_session import NotAllowed, Severity
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import found_file, options_of, value_of
 from voxtui.ui.keys import shown
@@ -24,7 +24,7 @@ from voxtui.ui.palette import Entry, Palette
 from voxtui.ui.themes import AUTO, theme_names
 
 if TYPE_CHECKING:
-    from voxtui.audio.devices import Device, Direction
+    from voxtui.audio.portaudio import Device, Direction
 
 SPEEDS = {0.8: "slower", 1.0: "normal", 1.2: "faster", 1.5: "fast"}
 
@@ -102,7 +102,7 @@ def device_choices(found: Sequence[Device]) -> Iterator[Choice]:
 
     It may ask the sound server, so it runs on a thread of its own.
     """
-    from voxtui.audio.devices import choices, shown_name
+    from voxtui.audio.portaudio import choices, shown_name
 
     directions: Sequence[tuple[str, Direction]] = ((MICROPHONE, "input"), (SPEAKER, "output"))
     for section, direction in directions:
@@ -138,12 +138,12 @@ class Menu:
     def __init__(
         self,
         app: App[None],
-        controls: LocalControls,
+        controls: LocalSession,
         tell: Callable[[str, Severity], object],
         restarted: Callable[[], object],
         apply: Callable[[str, Any], object],
         commands: Callable[[], Iterable[Entry]],
-        refuse: Callable[[Refused], object],
+        refuse: Callable[[NotAllowed], object],
     ) -> None:
         """`restarted` is called when a choice makes the models load again after a failed start.
 
@@ -208,7 +208,7 @@ class Menu:
         failed = self._controls.failed is not None
         try:
             self._controls.choose(choice.key, choice.value)
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
             return
         if choice.key.startswith("ui."):
@@ -244,7 +244,7 @@ class Menu:
         try:
             path, keys = self._controls.save_settings()
             used = found_file()
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
             return
         except ConfigError as error:
@@ -276,7 +276,7 @@ class Menu:
             self._controls.check_rescan()
             before = await self._device_titles()
             self._controls.rescan_devices()
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
             return
         self._known, self._microphone = before, self._controls.microphone

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from voxtui.dialogue.given import BYTES_PER_TOKEN, GivenText, estimated_tokens
+from voxtui.dialogue.attachments import BYTES_PER_TOKEN, Attachment, estimated_tokens
 from voxtui.errors import strip_control_characters
 
 FIELD_LINES = 3
@@ -59,7 +59,7 @@ class PastedTexts(Static):
 
     def __init__(self) -> None:
         super().__init__(id="pasted", markup=False)
-        self._texts: list[tuple[GivenText, int]] = []
+        self._texts: list[tuple[Attachment, int]] = []
         """each text with its tokens"""
         self._room = 0
         """tokens that all of them may have"""
@@ -88,7 +88,7 @@ class PastedTexts(Static):
 
     def add(self, text: str, room: int, tokens_per_second: float | None) -> None:
         self._room, self._tokens_per_second = room, tokens_per_second
-        self._texts.append((GivenText(NAME, text), estimated_tokens(text)))
+        self._texts.append((Attachment(NAME, text), estimated_tokens(text)))
         self._show()
 
     def take_back(self) -> None:
@@ -96,7 +96,7 @@ class PastedTexts(Static):
         self._texts.pop()
         self._show()
 
-    def take(self) -> Sequence[GivenText]:
+    def take(self) -> Sequence[Attachment]:
         """Remove all texts, and return them."""
         taken = [text for text, _ in self._texts]
         if taken:

@@ -9,13 +9,13 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from voxtui.controls.engine import Severity
-from voxtui.controls.local import LocalControls
 from voxtui.dialogue.data import MICROPHONE
-from voxtui.dialogue.events import Loaded, Reading, State
+from voxtui.dialogue.events import Loaded, PrefillProgress, State
 from voxtui.dialogue.level import MONITOR, decibels, diagnose_level
 from voxtui.dialogue.listening import ENDING_SECONDS
 from voxtui.errors import ModelMissing, VoxtuiError
+from voxtui.session.local_session import LocalSession
+from voxtui.session.user_session import Severity
 from voxtui.ui.banner import Banner
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.startup import Samples, welcome
@@ -114,7 +114,7 @@ class Status:
 
     def __init__(
         self,
-        controls: LocalControls,
+        controls: LocalSession,
         transcript: Transcript,
         bar: TalkBar,
         mode: Callable[[], Mode],
@@ -293,7 +293,7 @@ class Status:
         hint = self._hint()
         self._bar.hint(hint, progress=bool(hint) and hint == self._reading)
 
-    def show_reading(self, reading: Reading) -> None:
+    def show_reading(self, reading: PrefillProgress) -> None:
         """Show how much of a long text the brain has read."""
         self._reading = "" if reading.ended else describe_reading(reading)
         if reading.seconds_left:
@@ -343,6 +343,6 @@ class Status:
         return f"{known}  " if known else ""
 
 
-def describe_reading(reading: Reading) -> str:
+def describe_reading(reading: PrefillProgress) -> str:
     left = "" if reading.seconds_left is None else f", {reading.seconds_left:.0f} s left"
     return f"{reading.done:,} of {reading.total:,} tokens read{left}"

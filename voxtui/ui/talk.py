@@ -9,8 +9,8 @@ from functools import partial
 from textual.timer import Timer
 from textual.widget import Widget
 
-from voxtui.controls.engine import Refused
-from voxtui.controls.local import LocalControls
+from voxtui.session.local_session import LocalSession
+from voxtui.session.user_session import NotAllowed
 from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
 
 
@@ -19,10 +19,10 @@ class Talk:
 
     def __init__(
         self,
-        controls: LocalControls,
+        controls: LocalSession,
         timers: Widget,
         changed: Callable[[], object],
-        refuse: Callable[[Refused], object],
+        refuse: Callable[[NotAllowed], object],
     ) -> None:
         """Timers run on `timers`. `changed` is called when talking or its mode may differ."""
         self._controls = controls
@@ -88,7 +88,7 @@ class Talk:
             return
         try:
             self._controls.begin_talking(at)
-        except Refused as refused:
+        except NotAllowed as refused:
             self._refuse(refused)
         if self._controls.talking is None:  # refused, or it ended what began hands-free
             self._key.abandon()

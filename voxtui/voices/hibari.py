@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from voxtui.dialogue.data import SpeechChunk, audible
-from voxtui.dialogue.interfaces import Progress
+from voxtui.dialogue.protocols import Progress
 from voxtui.errors import ModelError, UnspokenLanguage, how_to_install
 from voxtui.settings.schema import LANGUAGES, VoiceConfig
 

@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from voxtui.dialogue.data import SpeechChunk
-from voxtui.dialogue.interfaces import Progress
+from voxtui.dialogue.protocols import Progress
 from voxtui.errors import ModelError, UnspokenLanguage, how_to_install
 from voxtui.models.catalogue import KOKORO, kokoro_voice
 from voxtui.models.installed import KokoroFiles, kokoro_files

@@ -20,15 +20,15 @@ from tests.deadline import SECONDS
 from tests.fakes import Flag
 from tests.ui.pseudo_terminal import until
 from voxtui.audio.clips import load_clip
-from voxtui.brains.embedded import brain as embedded_module
-from voxtui.brains.embedded.brain import EmbeddedBrain
-from voxtui.brains.embedded.chat import ASK, Llama, chatml
+from voxtui.brains.embedded import embedded_brain as embedded_module
+from voxtui.brains.embedded.chat_process import ASK, Llama, chatml
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.brains.prompting import examples
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, PastTurn, TurnRequest
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import DEFAULT_OPTIONS, PastTurn, ReplyOptions, TurnRequest
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import ModelError
 from voxtui.models.catalogue import CHAT_MODELS
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
@@ -87,12 +87,14 @@ def reply(
     said: Utterance | str,
     past: tuple[PastTurn, ...] = (),
     cancelled: Flag | None = None,
-    marks: Marks | None = None,
-    manner: Manner = AS_CONFIGURED,
+    timestamps: Timestamps | None = None,
+    options: ReplyOptions = DEFAULT_OPTIONS,
 ) -> tuple[str | None, str]:
     """(heard, reply)"""
     heard, tokens = None, list[str]()
-    for item in brain.reply(TurnRequest(past, said, marks or Marks(), cancelled or Flag(), manner)):
+    for item in brain.reply(
+        TurnRequest(past, said, timestamps or Timestamps(), cancelled or Flag(), options)
+    ):
         if isinstance(item, UserTranscript):
             heard = item.text
         else:
@@ -163,10 +165,10 @@ def test_typing_changes_neither_prompt_nor_reply(
         brain.read_ahead(TurnRequest((), text))  # interrupts the work on the text before
         until(lambda count=count: len(chat.prompts) > count)
     until(lambda: chat.prompts[-1].endswith(question + ASK))
-    marks = Marks()
-    marks.mark(Mark.RELEASED)
-    ahead = reply(brain, question, marks=marks)
-    assert marks.speculative_s > 0
+    timestamps = Timestamps()
+    timestamps.record(Milestone.RELEASED)
+    ahead = reply(brain, question, timestamps=timestamps)
+    assert timestamps.speculative_s > 0
     reply(brain, "Something else.")
     assert reply(brain, question) == ahead
 
@@ -175,18 +177,18 @@ def test_work_before_the_release_is_kept_and_counted(
     brain: EmbeddedBrain, recogniser: CountingMoonshine, questions: list[Question]
 ) -> None:
     said = follow(brain, recogniser, questions[0])
-    marks = Marks()
-    marks.mark(Mark.RELEASED)
-    for item in brain.reply(TurnRequest((), said, marks)):
+    timestamps = Timestamps()
+    timestamps.record(Milestone.RELEASED)
+    for item in brain.reply(TurnRequest((), said, timestamps)):
         if isinstance(item, UserTranscript):
             assert item.text
-    assert marks.speculative_s > 0
+    assert timestamps.speculative_s > 0
 
 
 def test_cancelling_ends_the_reply_and_the_next_one_works(brain: EmbeddedBrain) -> None:
     cancelled = Flag()
     tokens = 0
-    for item in brain.reply(TurnRequest((), "Tell me a long story.", Marks(), cancelled)):
+    for item in brain.reply(TurnRequest((), "Tell me a long story.", Timestamps(), cancelled)):
         if isinstance(item, Token):
             tokens += 1
             cancelled.set()
@@ -307,10 +309,10 @@ def test_questions_are_answered_and_turns_remembered(questions: list[Question]) 
             past = (*past, PastTurn(said, said, (Token(answer),)))
         date = "(It is Sunday, 22 November 2026, 13:04.)"
         said = "Which weekday is it?"
-        _, answer = reply(brain, said, past, manner=Manner(clock=date))
+        _, answer = reply(brain, said, past, options=ReplyOptions(clock=date))
         assert "Sunday" in answer
         past = (*past, PastTurn(said, said, (Token(answer),), clock=date))
-        _, answer = reply(brain, "Which year is it?", past, manner=Manner(clock="(13:05)"))
+        _, answer = reply(brain, "Which year is it?", past, options=ReplyOptions(clock="(13:05)"))
         assert "2026" in answer
     finally:
         brain.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from voxtui.brains.embedded.chat import ASK, Generated, Request, Setup, Signal, chatml
+from voxtui.brains.embedded.chat_process import ASK, Generated, Request, Setup, Signal, chatml
 from voxtui.brains.embedded.chat_server import answer, load
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import GenerationConfig

@@ -10,7 +10,7 @@ import pytest
 
 from tests.brains.conftest import small
 from voxtui.brains.embedded import prefix_files
-from voxtui.brains.embedded.chat import ASK, Llama, Setup, chatml
+from voxtui.brains.embedded.chat_process import ASK, Llama, Setup, chatml
 from voxtui.brains.embedded.prefix_files import prefix_file, remove_oldest
 from voxtui.models.installed import model_file
 

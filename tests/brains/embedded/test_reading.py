@@ -14,10 +14,10 @@ from tests.dialogue.talking import talking
 from tests.dialogue.test_skills import ClockOnly
 from tests.fakes import FakeSpeaker
 from tests.ui.pseudo_terminal import until
-from voxtui.brains.embedded.brain import EmbeddedBrain
-from voxtui.brains.embedded.chat import ASK
+from voxtui.brains.embedded.chat_process import ASK
+from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.data import SKILL
-from voxtui.dialogue.interfaces import PastTurn
+from voxtui.dialogue.protocols import PastTurn
 from voxtui.settings.schema import HistoryConfig
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from tests.fakes import Flag
 from tests.openai_server import FakeServer, serving
-from voxtui.brains.remote.brain import RemoteBrain
+from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.dialogue.data import Token, Utterance
-from voxtui.dialogue.interfaces import TurnRequest
-from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.protocols import TurnRequest
+from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import RemoteError
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
 
@@ -66,8 +66,8 @@ def utterance(seconds: float = 0.5) -> Utterance:
     return Utterance(samples, ((0.0, seconds),), 0.0)
 
 
-def replied(brain: RemoteBrain, said: Utterance | str = "hello", past=(), marks=None) -> str:
-    items = list(brain.reply(TurnRequest(past, said, marks or Marks(), Flag())))
+def replied(brain: RemoteBrain, said: Utterance | str = "hello", past=(), timestamps=None) -> str:
+    items = list(brain.reply(TurnRequest(past, said, timestamps or Timestamps(), Flag())))
     return "".join(item.text for item in items if isinstance(item, Token))
 
 

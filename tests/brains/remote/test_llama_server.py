@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.fakes import Flag
-from voxtui.brains.remote.brain import RemoteBrain
+from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import PastTurn, TurnRequest
-from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.protocols import PastTurn, TurnRequest
+from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import RemoteError
 from voxtui.models.installed import model_file
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
@@ -83,7 +83,7 @@ def test_it_answers_in_tokens_and_uses_the_earlier_turns(brain: RemoteBrain) -> 
 def test_after_an_interruption_the_next_answer_is_the_same_as_without(brain: RemoteBrain) -> None:
     whole = replied(brain, "Count from one to ten.")
     cancelled = Flag()
-    for _ in brain.reply(TurnRequest((), "Tell me a very long story.", Marks(), cancelled)):
+    for _ in brain.reply(TurnRequest((), "Tell me a very long story.", Timestamps(), cancelled)):
         cancelled.set()
     assert replied(brain, "Count from one to ten.") == whole
 

@@ -56,9 +56,9 @@ from voxtui.dialogue.data import (
     Utterance,
 )
 from voxtui.dialogue.history import History
-from voxtui.dialogue.interfaces import Manner, Past, PastTurn, TurnRequest, placeholder
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import Past, PastTurn, ReplyOptions, TurnRequest, placeholder
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import ModelError, ModelLost
 from voxtui.settings.schema import (
     Config,
@@ -195,11 +195,11 @@ def test_three_turns_equal_generate_and_compute_only_the_new_part(
 ) -> None:
     past: tuple[PastTurn, ...] = ()
     for seed, said in enumerate((utterance(2.0, 1), "and typed", utterance(3.0, 2))):
-        now = Manner(clock=f"(12:0{seed})")
+        now = ReplyOptions(clock=f"(12:0{seed})")
         brain.listen(TurnRequest(past, cancelled=Flag(), options=now), Recording())
         computed(brain)
         before = brain.generator.calls.prefilled
-        reply = answered(brain, past, said, manner=now)
+        reply = answered(brain, past, said, options=now)
         wanted = oracle.answer(instruction(brain), past, said, now.clock)
         assert ids(reply) == wanted, f"turn {seed + 1}"
         if past:
@@ -270,12 +270,12 @@ def test_a_kept_speculation_gives_the_same_reply(
     said = spoken(brain, questions[0]).utterance()
     assert said is not None
     computed(brain)
-    marks = Marks()
-    marks.mark(Mark.RELEASED)
+    timestamps = Timestamps()
+    timestamps.record(Milestone.RELEASED)
     prefills = brain.generator.calls.prefills
-    reply = answered(brain, (), said, marks)
+    reply = answered(brain, (), said, timestamps)
     assert brain.generator.calls.prefills == prefills
-    assert marks.speculative_s > 0
+    assert timestamps.speculative_s > 0
     assert ids(reply) == oracle.answer(instruction(brain), (), said)
 
 
@@ -515,7 +515,7 @@ def test_cancelling_ends_the_reply_and_the_next_one_works(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
     cancelled = Flag()
-    items = brain.reply(TurnRequest((), utterance(2.0, 9), Marks(), cancelled))
+    items = brain.reply(TurnRequest((), utterance(2.0, 9), Timestamps(), cancelled))
     assert isinstance(next(items), Token)
     cancelled.set()
     assert len(list(items)) <= 1

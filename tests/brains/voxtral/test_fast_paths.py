@@ -20,7 +20,7 @@ from tests.brains.voxtral.test_verdict import KEY, equal
 from tests.brains.voxtral.turns import answered, ids, made, utterance
 from tests.deadline import SECONDS
 from tests.fakes import Flag
-from voxtui.bench import command as bench
+from voxtui.bench import bench_command as bench
 from voxtui.brains.voxtral import brain as brain_module
 from voxtui.brains.voxtral import fast_paths, graphs, proving
 from voxtui.brains.voxtral.brain import VoxtralBrain
@@ -34,12 +34,12 @@ from voxtui.brains.voxtral.verdict import (
     read_verdict,
     write_verdict,
 )
-from voxtui.dialogue.interfaces import TurnRequest
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import TurnRequest
 from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import ModelError
 from voxtui.models import cuda
-from voxtui.serve.pool import warm_pool
+from voxtui.serve.shared_models import warm_pool
 from voxtui.settings.schema import (
     BrainConfig,
     Config,
@@ -198,24 +198,24 @@ def brain(tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Voxtr
 
 
 def test_a_switch_happens_between_two_turns(brain: VoxtralBrain) -> None:
-    said, marks = utterance(1.0), Marks()
-    turn = brain.reply(TurnRequest((), said, marks))
+    said, timestamps = utterance(1.0), Timestamps()
+    turn = brain.reply(TurnRequest((), said, timestamps))
     plain = [next(turn)]
     assert not brain.paths.switch("captured")
     plain += turn
-    assert marks.path == ""
-    marks.mark(Mark.FIRST_AUDIO)
+    assert timestamps.path == ""
+    timestamps.record(Milestone.FIRST_AUDIO)
     assert brain.paths.busy
-    marks.mark(Mark.LAST_SOUND)
+    timestamps.record(Milestone.LAST_SOUND)
     cancelled = Flag()
     brain.listen(TurnRequest(cancelled=cancelled), Recording())
     assert not brain.paths.switch("captured")
     cancelled.set()
     assert brain.paths.switch("captured")
     assert brain.description.endswith(", captured")
-    marks = Marks()
-    assert ids(answered(brain, (), said, marks)) == [t.id for t in plain if t.id is not None]
-    assert marks.path == "captured"
+    timestamps = Timestamps()
+    assert ids(answered(brain, (), said, timestamps)) == [t.id for t in plain if t.id is not None]
+    assert timestamps.path == "captured"
 
 
 def test_a_key_press_ends_a_capture_at_once(

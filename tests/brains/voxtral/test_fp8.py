@@ -19,7 +19,7 @@ from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.fp8 import Fp8Weight
 from voxtui.brains.voxtral.weights import load
 from voxtui.dialogue.data import Token, Utterance
-from voxtui.dialogue.interfaces import PastTurn, TurnRequest
+from voxtui.dialogue.protocols import PastTurn, TurnRequest
 from voxtui.errors import ModelError
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, VoxtralBrainConfig
 

@@ -22,7 +22,7 @@ from voxtui.brains.voxtral.prompt import PAD
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.verdict import FastPath
 from voxtui.brains.voxtral.weights import parts
-from voxtui.dialogue.interfaces import PastTurn, TurnRequest
+from voxtui.dialogue.protocols import PastTurn, TurnRequest
 from voxtui.dialogue.recording import Recording
 from voxtui.errors import ModelError, ModelLost
 from voxtui.settings.schema import Config

@@ -32,12 +32,12 @@ import soundfile
 from tests.brains.voxtral import mistral_format, tiny_voxtral
 from tests.brains.voxtral.turns import answered, ids, made, utterance
 from tests.fakes import Flag
-from voxtui.brains.remote.brain import RemoteBrain
+from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.prompt import EOS, without_trailing_zeros
 from voxtui.dialogue.data import SAMPLE_RATE, Token, Utterance
-from voxtui.dialogue.interfaces import PastTurn, TurnRequest
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import PastTurn, TurnRequest
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import strip_control_characters
 from voxtui.settings.schema import BrainConfig, Config, GenerationConfig, RemoteBrainConfig
 
@@ -290,11 +290,11 @@ def remote(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteBr
         yield remote
 
 
-def spoken(remote: RemoteBrain, said: Utterance, *past: PastTurn) -> tuple[list[str], Marks]:
-    marks = Marks()
-    marks.mark(Mark.RELEASED)
-    items = list(remote.reply(TurnRequest(past, said, marks)))
-    return [item.text for item in items if isinstance(item, Token)], marks
+def spoken(remote: RemoteBrain, said: Utterance, *past: PastTurn) -> tuple[list[str], Timestamps]:
+    timestamps = Timestamps()
+    timestamps.record(Milestone.RELEASED)
+    items = list(remote.reply(TurnRequest(past, said, timestamps)))
+    return [item.text for item in items if isinstance(item, Token)], timestamps
 
 
 def test_a_remote_conversation_streams_the_reply_of_vllm(
@@ -305,11 +305,11 @@ def test_a_remote_conversation_streams_the_reply_of_vllm(
         PastTurn(first, "what it was about", (Token("Yes."),)),
         PastTurn(second, None, (Token("Well,"),)),
     )
-    texts, marks = spoken(remote, third, *past)
+    texts, timestamps = spoken(remote, third, *past)
     assert len(texts) > 2  # one by one
     # A model of random weights says control characters too, which no terminal should get.
     assert "".join(texts) == strip_control_characters(server.text(remote._messages(past, third)))
-    assert 0 < marks.network_s < marks.since_release()["sent"] + 1
+    assert 0 < timestamps.network_s < timestamps.since_release()["sent"] + 1
 
 
 def test_a_remote_conversation_goes_on_beyond_the_clips_that_vllm_accepts(
@@ -324,7 +324,7 @@ def test_a_remote_turn_that_is_cancelled_ends_on_the_server_too(
 ) -> None:
     cancelled = Flag()
     with connected(server, 3000) as talkative:
-        for _ in talkative.reply(TurnRequest((), utterance(1.0), Marks(), cancelled)):
+        for _ in talkative.reply(TurnRequest((), utterance(1.0), Timestamps(), cancelled)):
             cancelled.set()
         assert server.idle()
     assert spoken(remote, utterance(1.0))[0]

@@ -26,8 +26,8 @@ from voxtui.brains.voxtral.prompt import (
 from voxtui.brains.voxtral.verdict import FastPath
 from voxtui.brains.voxtral.work import ModelWork
 from voxtui.dialogue.data import SAMPLE_RATE, Token, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, Past, TurnRequest
-from voxtui.dialogue.marks import Marks
+from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Past, ReplyOptions, TurnRequest
+from voxtui.dialogue.timestamps import Timestamps
 from voxtui.settings.schema import Config, GenerationConfig
 
 TOKENS = 12
@@ -125,10 +125,10 @@ def answered(
     brain: VoxtralBrain,
     past: Past,
     said: Utterance | str,
-    marks: Marks | None = None,
-    manner: Manner = AS_CONFIGURED,
+    timestamps: Timestamps | None = None,
+    options: ReplyOptions = DEFAULT_OPTIONS,
 ) -> tuple[Token, ...]:
-    items = brain.reply(TurnRequest(past, said, marks or Marks(), Flag(), manner))
+    items = brain.reply(TurnRequest(past, said, timestamps or Timestamps(), Flag(), options))
     return tuple(item for item in items if isinstance(item, Token))
 
 

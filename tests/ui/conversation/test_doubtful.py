@@ -3,7 +3,7 @@
 from tests.ui.conftest import screen
 from tests.ui.states import speech
 from voxtui.dialogue.events import Caption, Captured, UserWords
-from voxtui.dialogue.marks import Outcome
+from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import ForeignSpeech
 
 

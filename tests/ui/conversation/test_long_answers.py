@@ -13,7 +13,7 @@ from textual.widgets import Input
 
 from tests.ui.conftest import screen
 from voxtui.dialogue.events import ReplyText
-from voxtui.ui.conversation.entry import LONGEST_LINE, Entry, Line
+from voxtui.ui.conversation.paragraph import LONGEST_LINE, Line, Paragraph
 from voxtui.ui.conversation.transcript import Transcript
 from voxtui.ui.conversation.turn_view import TurnView
 
@@ -23,8 +23,8 @@ class OneTranscript(App[None]):
         yield Transcript()
 
 
-def entry(text: str, lit: int | None) -> Entry:
-    made = Entry("vox", "Vox", Content(text), muted=lit is not None)
+def entry(text: str, lit: int | None) -> Paragraph:
+    made = Paragraph("vox", "Vox", Content(text), muted=lit is not None)
     made.lit = lit
     return made
 
@@ -45,7 +45,7 @@ def written(transcript: Transcript, text: str, lit: int | None) -> list[tuple[Li
     return simplified(whole)
 
 
-def simplified(shown: Entry) -> list[tuple[Line, int]]:
+def simplified(shown: Paragraph) -> list[tuple[Line, int]]:
     """Return its lines with neighbours of one style joined, and how much of each is lit."""
     lines = [list(Segment.simplify(line)) for line in shown.lines]
     return list(zip(lines, shown.lit_lines(), strict=True))

@@ -8,7 +8,7 @@ from textual.visual import Visual
 
 from tests.ui.conftest import Screen, screen
 from voxtui.dialogue.events import ReplyText, UserWords
-from voxtui.ui.conversation.entry import Entry
+from voxtui.ui.conversation.paragraph import Paragraph
 from voxtui.ui.conversation.transcript import Transcript
 
 pytestmark = pytest.mark.slow  # each draws thousands of lines
@@ -78,7 +78,7 @@ async def test_the_lines_in_view_stay_when_the_oldest_turns_are_forgotten(monkey
         view = transcript(s)
         place = view.scroll_offset.y
         for _ in range(12):
-            view.add(Entry("vox", "Vox", Content("a notice")))
+            view.add(Paragraph("vox", "Vox", Content("a notice")))
         await s.settle()
         assert view.scroll_offset.y < place and first_line(s) == read
 

@@ -8,11 +8,11 @@ from voxtui.ui.conversation.transcript import SELECTED
 
 
 async def answer(s, reply="It is Paris.", first_sound=0.25, **fields):
-    marks = {**MARKS, "first_sound": first_sound} if first_sound else _silent()
+    timestamps = {**MARKS, "first_sound": first_sound} if first_sound else _silent()
     s.engine.begin()
     s.engine.report(UserWords(s.engine.turns, f"Question {s.engine.turns}?"))
     s.engine.report(ReplyText(s.engine.turns, reply))
-    s.engine.finish(marks=marks, reply=reply, **fields)
+    s.engine.finish(timestamps=timestamps, reply=reply, **fields)
     await s.settle()
 
 

@@ -9,7 +9,7 @@ from tests.ui.conftest import MARKS
 from tests.ui.conftest import screen as any_screen
 from tests.ui.states import Clock
 from voxtui.dialogue.events import ReplyText, State, StateChanged
-from voxtui.dialogue.marks import Mark, Outcome
+from voxtui.dialogue.timestamps import Milestone, Outcome
 from voxtui.settings.schema import Config, TargetsConfig, UiConfig
 from voxtui.ui.panel.panel import size_for
 
@@ -24,7 +24,7 @@ def screen(size=(80, 24), targets=None):
 async def warm(s):
     """Finish the first turn, which is cold and in no percentile."""
     s.engine.begin()
-    s.engine.finish(marks={**MARKS, "first_token": 5.0}, reply="x")
+    s.engine.finish(timestamps={**MARKS, "first_token": 5.0}, reply="x")
     s.engine.begin()
 
 
@@ -36,7 +36,7 @@ def cells(s, headline):
 async def test_the_headlines_of_a_turn_stand_beside_their_targets_with_a_verdict():
     async with screen() as s:
         await warm(s)
-        s.engine.finish(marks=MARKS, tokens=24, reply="x")
+        s.engine.finish(timestamps=MARKS, tokens=24, reply="x")
         await s.settle()
         assert cells(s, "TTFT") == ["✓", "84", "≤100", "84", "84", "84"]
         assert cells(s, "First sound") == ["✗", "512", "≤300", "512", "512", "512"]
@@ -50,13 +50,13 @@ async def test_the_first_turn_after_loading_is_cold_and_apart(size):
     slow = {**MARKS, "first_token": 0.9, "first_sound": 1.9, "last_token": 2.9}
     async with screen(size=size) as s:
         s.engine.begin()
-        s.engine.finish(marks=slow, reply="x")
+        s.engine.finish(timestamps=slow, reply="x")
         await s.settle()
         assert cells(s, "TTFT")[:6] == ["✗", "900", "≤100", "–", "–", "–"]
         for value in ("900", "1900", "2900"):
             assert value in s.line("cold")
         s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x")
+        s.engine.finish(timestamps=MARKS, reply="x")
         await s.settle()
         assert cells(s, "TTFT")[:6] == ["✓", "84", "≤100", "84", "84", "84"]
         assert "900" in s.line("cold")
@@ -67,7 +67,7 @@ async def test_the_session_is_one_line_from_its_first_turn_to_its_last():
     async with screen() as s:
         for n in range(100):
             s.engine.begin()
-            s.engine.finish(marks={**MARKS, "first_sound": 9.0 if n == 41 else 1.0}, reply="x")
+            s.engine.finish(timestamps={**MARKS, "first_sound": 9.0 if n == 41 else 1.0}, reply="x")
         await s.settle()
         trend = s.line("session").split()[-1]
         assert len(trend) == 29
@@ -78,7 +78,7 @@ async def test_the_session_is_one_line_from_its_first_turn_to_its_last():
 async def test_the_felt_latency_counts_from_the_last_word():
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
-        s.engine.finish(marks={**MARKS, "speech_ended": -0.2, "first_shown": 0.091}, reply="x")
+        s.engine.finish(timestamps={**MARKS, "speech_ended": -0.2, "first_shown": 0.091}, reply="x")
         await s.settle()
         assert s.line("since the last word").split("word")[1].split() == ["284", "712", "1434"]
         assert "first word painted at 91 ms" in s.text
@@ -89,7 +89,7 @@ async def test_the_felt_latency_counts_from_the_last_word():
 async def test_the_measured_device_offset_is_shown_below_the_first_sound(size):
     async with screen(size=size) as s:
         s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x")
+        s.engine.finish(timestamps=MARKS, reply="x")
         await s.settle()
         assert "heard at" not in s.text
         s.app.event_display.device_offset = {"a speaker": 38.0}.get
@@ -103,11 +103,11 @@ async def test_the_measured_device_offset_is_shown_below_the_first_sound(size):
 async def test_the_memory_of_the_gpu_is_shown_if_the_brain_reports_it(size):
     async with screen(size=size) as s:
         s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x")
+        s.engine.finish(timestamps=MARKS, reply="x")
         await s.settle()
         assert "GPU" not in s.text
         s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x", gpu_bytes=9_870_000_000)
+        s.engine.finish(timestamps=MARKS, reply="x", gpu_bytes=9_870_000_000)
         await s.settle()
         assert "GPU 9.9 GB" in s.text
 
@@ -117,19 +117,19 @@ async def test_the_memory_of_the_gpu_is_shown_if_the_brain_reports_it(size):
 async def test_the_time_of_the_network_is_shown_for_a_remote_brain(size):
     async with screen(size=size) as s:
         s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x", network_s=0.0314)
+        s.engine.finish(timestamps=MARKS, reply="x", network_s=0.0314)
         await s.settle()
         assert "network 31 ms" in s.text
 
 
 @pytest.mark.slow
 async def test_marks_are_shown_as_they_are_reached(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.turns.PANEL_WAITS_SECONDS", 1000.0)
+    monkeypatch.setattr("voxtui.ui.turn_views.PANEL_WAITS_SECONDS", 1000.0)
     async with screen() as s:
-        marks = s.engine.begin(at=100.0)
+        timestamps = s.engine.begin(at=100.0)
         s.engine.report(StateChanged(State.THINKING))
         await s.settle()
-        marks.mark(Mark.FIRST_TOKEN, 100.084)
+        timestamps.record(Milestone.FIRST_TOKEN, 100.084)
         s.app.tick()
         await s.settle()
         assert "✓" not in s.line("TTFT ")  # the first words are painted first
@@ -139,7 +139,7 @@ async def test_marks_are_shown_as_they_are_reached(monkeypatch):
         await s.settle()
         assert "✓   84" in s.line("TTFT ")
         assert "–" in s.line("First sound ")
-        marks.mark(Mark.FIRST_SOUND, 100.512)
+        timestamps.record(Milestone.FIRST_SOUND, 100.512)
         s.app.tick()
         await s.settle()
         assert "✗  512" in s.line("First sound ")
@@ -147,11 +147,11 @@ async def test_marks_are_shown_as_they_are_reached(monkeypatch):
 
 @pytest.mark.slow
 async def test_the_panel_shows_a_slow_answer_before_it_begins(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.turns.PANEL_WAITS_SECONDS", 0.0)
+    monkeypatch.setattr("voxtui.ui.turn_views.PANEL_WAITS_SECONDS", 0.0)
     async with screen(size=(120, 40)) as s:
-        marks = s.engine.begin(at=100.0)
+        timestamps = s.engine.begin(at=100.0)
         s.engine.report(StateChanged(State.THINKING))
-        marks.mark(Mark.TRANSCRIBED, 100.05)
+        timestamps.record(Milestone.TRANSCRIBED, 100.05)
         await s.settle()
         s.app.tick()
         await s.settle()
@@ -163,7 +163,7 @@ async def test_the_percentiles_are_over_the_last_twenty_turns():
     async with screen() as s:
         for n in range(1, 31):
             s.engine.begin()
-            s.engine.finish(marks={"released": 0.0, "first_token": n / 1000}, reply="x")
+            s.engine.finish(timestamps={"released": 0.0, "first_token": n / 1000}, reply="x")
         await s.settle()
         assert cells(s, "TTFT")[-3:] == ["20", "29", "30"]
 
@@ -172,7 +172,7 @@ async def test_the_percentiles_are_over_the_last_twenty_turns():
 async def test_the_waterfall_has_hidden_work_left_of_zero():
     async with screen() as s:
         s.engine.begin()
-        s.engine.finish(marks=MARKS, speculative_s=0.45, reply="x")
+        s.engine.finish(timestamps=MARKS, speculative_s=0.45, reply="x")
         await s.settle()
         hidden, recognise = s.line("hidden"), s.line("recognise")
         assert "450 ms" in hidden
@@ -186,7 +186,7 @@ async def test_the_waterfall_has_hidden_work_left_of_zero():
 async def test_the_targets_stand_on_the_axis_with_their_verdicts():
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
-        s.engine.finish(marks=MARKS, speculative_s=0.45, reply="x")
+        s.engine.finish(timestamps=MARKS, speculative_s=0.45, reply="x")
         await s.settle()
         goals, device = s.line("goals "), s.line("device ")
         assert "✓" in goals and "✗300" in goals and "✗1000" in goals
@@ -199,7 +199,7 @@ async def test_a_fast_turn_still_has_the_target_of_the_first_sound_on_its_axis()
     fast = {"released": 0.0, "first_token": 0.01, "first_sound": 0.08, "last_token": 0.1}
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
-        s.engine.finish(marks=fast, reply="x")
+        s.engine.finish(timestamps=fast, reply="x")
         await s.settle()
         assert "✓100" in s.line("goals ")
         assert "✓" in s.line("goals ").split("✓100")[1]
@@ -208,7 +208,7 @@ async def test_a_fast_turn_still_has_the_target_of_the_first_sound_on_its_axis()
 async def test_a_long_answer_does_not_squeeze_the_axis():
     async with screen() as s:
         s.engine.begin()
-        s.engine.finish(marks={**MARKS, "last_sound": 30.0}, reply="x")
+        s.engine.finish(timestamps={**MARKS, "last_sound": 30.0}, reply="x")
         await s.settle()
         assert "29.5 s" in s.line("speaking")
         assert "1500 ms" in s.text
@@ -220,7 +220,7 @@ async def test_no_headline_is_cut_off_at_80_columns(width):
     slow = {"released": 0.0, "first_token": 12.0, "first_sound": 99.5, "last_token": 120.0}
     async with screen(size=(width, 24)) as s:
         await warm(s)
-        s.engine.finish(marks=slow, tokens=9999, reply="x")
+        s.engine.finish(timestamps=slow, tokens=9999, reply="x")
         await s.settle()
         for name, value in (("TTFT", "12s"), ("First sound", "100s"), ("Total", "120s")):
             assert cells(s, name).count(value) == 4
@@ -230,7 +230,7 @@ async def test_no_headline_is_cut_off_at_80_columns(width):
 async def test_on_a_large_screen_the_headlines_are_large():
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x")
+        s.engine.finish(timestamps=MARKS, reply="x")
         await s.settle()
         assert "✓ ok, ≤ 100" in s.text
         assert "✗ over, ≤ 300" in s.text
@@ -243,7 +243,7 @@ async def test_tokens_that_came_at_once_are_shown_as_thousands_per_second():
         for _ in range(2):
             s.engine.begin("typed")
             s.engine.finish(
-                marks={"released": 0.0, "first_token": 1.0, "last_token": 1.0005}, tokens=29
+                timestamps={"released": 0.0, "first_token": 1.0, "last_token": 1.0005}, tokens=29
             )
         await s.settle()
         assert s.line("Tokens/s").split()[-2:] == ["56k", "56k"]
@@ -253,11 +253,11 @@ async def test_tokens_that_came_at_once_are_shown_as_thousands_per_second():
 async def test_a_dropped_turn_leaves_the_numbers_of_the_answer_before():
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="Paris.")
+        s.engine.finish(timestamps=MARKS, reply="Paris.")
         await s.settle()
         before = s.app.panel.turn
         s.engine.begin()
-        s.engine.finish(Outcome.CANCELLED, marks={"released": 0.0, "captured": 0.01})
+        s.engine.finish(Outcome.CANCELLED, timestamps={"released": 0.0, "captured": 0.01})
         await s.settle()
         assert s.app.panel.turn == before and "84" in s.text
 
@@ -265,23 +265,25 @@ async def test_a_dropped_turn_leaves_the_numbers_of_the_answer_before():
 @pytest.mark.slow
 async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("voxtui.ui.turns.time", clock)
+    monkeypatch.setattr("voxtui.ui.turn_views.time", clock)
     async with screen() as s:
-        marks = s.engine.begin(at=clock.now)
-        marks.mark(Mark.FIRST_AUDIO, clock.now + 0.2)
-        marks.mark(Mark.FIRST_SOUND, clock.now + 0.3)
-        marks.speech_s = 2.0
+        timestamps = s.engine.begin(at=clock.now)
+        timestamps.record(Milestone.FIRST_AUDIO, clock.now + 0.2)
+        timestamps.record(Milestone.FIRST_SOUND, clock.now + 0.3)
+        timestamps.speech_s = 2.0
         await s.settle()
         for now, ahead in ((0.3, "2.0 s ahead"), (1.0, "1.3 s ahead"), (9.0, "0.0 s ahead")):
             clock.now = 1000.0 + now
             s.app.tick()
             await s.settle()
             assert f"voice: {ahead} " in s.text
-        marks.speech_s = 3.0
+        timestamps.speech_s = 3.0
         s.app.tick()
         await s.settle()
         assert "voice: 1.0 s ahead, 6.7 s too late" in s.text
-        s.engine.finish(marks={**marks.since_release(), "first_token": 0.1, "last_sound": 9.9})
+        s.engine.finish(
+            timestamps={**timestamps.since_release(), "first_token": 0.1, "last_sound": 9.9}
+        )
         await s.settle()
         assert "ahead" not in s.text
 
@@ -290,13 +292,13 @@ async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeyp
 async def test_a_typed_turn_is_judged_by_its_own_targets():
     targets = TargetsConfig(typed_ttft_ms=50, typed_first_sound_ms=600)
     async with screen((120, 40), targets) as s:
-        marks = s.engine.begin("typed")
+        timestamps = s.engine.begin("typed")
         await s.settle()
-        marks.mark(Mark.FIRST_TOKEN, 100.084)
+        timestamps.record(Milestone.FIRST_TOKEN, 100.084)
         s.app.tick()
         await s.settle()
         assert cells(s, "TTFT")[:3] == ["✗", "84", "≤50"]  # while it runs, too
-        s.engine.finish(marks=MARKS, reply="x", typed=True)
+        s.engine.finish(timestamps=MARKS, reply="x", typed=True)
         await s.settle()
         assert "✓ ok, ≤ 600" in s.text
         assert "✗50" in s.line("goals ") and "✓600" in s.line("goals ")
@@ -307,7 +309,7 @@ async def test_one_slow_turn_flattens_no_chart():
     async with screen(size=(120, 40)) as s:
         for first_sound in (0.2, 0.25, 37.0, 0.22):
             s.engine.begin()
-            s.engine.finish(marks={**MARKS, "first_sound": first_sound}, reply="x")
+            s.engine.finish(timestamps={**MARKS, "first_sound": first_sound}, reply="x")
         await s.settle()
         top = s.line(" 660 ")  # three times the median
         assert top.count("↑↑") == 1
@@ -319,7 +321,7 @@ async def test_a_time_of_many_seconds_has_one_unit():
     slow = {name: at * 30 for name, at in MARKS.items()} | {"first_shown": 35.0}
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
-        s.engine.finish(marks=slow, reply="x")
+        s.engine.finish(timestamps=slow, reply="x")
         await s.settle()
         assert "first word painted at 35.0 s" in s.text
         assert "s ms" not in s.text
@@ -331,13 +333,13 @@ async def test_a_time_of_many_seconds_has_one_unit():
 async def test_a_turn_without_an_answer_shows_no_number_that_it_does_not_have(outcome):
     async with screen(size=(120, 40)) as s:
         s.engine.begin()
-        s.engine.finish(outcome, marks={"released": 0.0, "captured": 0.01})
+        s.engine.finish(outcome, timestamps={"released": 0.0, "captured": 0.01})
         await s.settle()
         assert "– ms" not in s.text and "0 warm" not in s.text
         s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x")
+        s.engine.finish(timestamps=MARKS, reply="x")
         s.engine.begin()
-        s.engine.finish(outcome, marks={"released": 0.0, "captured": 0.01})
+        s.engine.finish(outcome, timestamps={"released": 0.0, "captured": 0.01})
         await s.settle()
         assert "– ms" not in s.text and "0 warm" not in s.text
         assert cells(s, "TTFT")[1] == "84"
@@ -348,7 +350,7 @@ async def test_goals_that_lie_close_stay_readable():
     targets = TargetsConfig(ttft_ms=300, first_sound_ms=310, total_ms=330)
     async with screen((120, 40), targets) as s:
         s.engine.begin()
-        s.engine.finish(marks=MARKS, reply="x")
+        s.engine.finish(timestamps=MARKS, reply="x")
         await s.settle()
         assert "✓300 ✗310 ✗330" in s.line("goals ")
 
@@ -358,7 +360,7 @@ async def test_goals_that_lie_close_stay_readable():
 
 async def answered(s, **fields):
     s.engine.begin()
-    s.engine.finish(marks=MARKS, tokens=24, reply="x", **fields)
+    s.engine.finish(timestamps=MARKS, tokens=24, reply="x", **fields)
     await s.settle()
 
 
@@ -399,9 +401,9 @@ async def test_as_a_line_the_panel_leaves_all_columns_to_the_conversation():
 
 async def test_the_line_is_live_while_the_turn_runs():
     async with any_screen((80, 24)) as s:
-        marks = s.engine.begin(at=100.0)
+        timestamps = s.engine.begin(at=100.0)
         await s.settle()
-        marks.mark(Mark.FIRST_TOKEN, 100.084)
+        timestamps.record(Milestone.FIRST_TOKEN, 100.084)
         s.app.tick()
         await s.settle()
         assert "first word ✓ 84/100 ms" in s.text

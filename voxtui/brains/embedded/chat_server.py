@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from voxtui.brains.embedded.chat import (
+from voxtui.brains.embedded.chat_process import (
     SOCKET,
     USER,
     Failure,

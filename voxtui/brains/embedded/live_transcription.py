@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from voxtui.brains.embedded.recogniser import Heard, joined, stretches
 from voxtui.dialogue.data import FRAME_SECONDS, Origin, Utterance
-from voxtui.dialogue.interfaces import Manner, OnWords, Past
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import OnWords, Past, ReplyOptions
 from voxtui.dialogue.recording import Extent, Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import ModelError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class LiveUtterance:
     past: Past
     recording: Recording
     cancelled: Flag
-    manner: Manner
+    options: ReplyOptions
     on_words: OnWords | None
     released: bool = False
     partials: list[PartialTranscript] = field(default_factory=list[PartialTranscript])
@@ -139,14 +139,18 @@ class LiveTranscription:
         return live
 
     def final(
-        self, utterance: Utterance, live: LiveUtterance | None, marks: Marks, released: float
+        self,
+        utterance: Utterance,
+        live: LiveUtterance | None,
+        timestamps: Timestamps,
+        released: float,
     ) -> Heard:
         """Transcribe `utterance`, unless a pass has covered exactly its frames already."""
         partials, fixed = (live.partials, live.fixed) if live is not None else ([], {})
         ready = [p for p in partials if p.origin is not None and p.origin == utterance.origin]
         final = ready[-1] if ready else self._pass(utterance, fixed)
-        marks.mark(Mark.TRANSCRIBED, final.ended_at)
-        marks.speculative_s += max(0.0, min(released, final.ended_at) - final.started_at)
+        timestamps.record(Milestone.TRANSCRIBED, final.ended_at)
+        timestamps.speculative_s += max(0.0, min(released, final.ended_at) - final.started_at)
         return final.heard
 
     def _pass(self, utterance: Utterance, fixed: dict[tuple[int, int], Heard]) -> PartialTranscript:

@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from voxtui.brains.embedded.chat import SOCKET, Setup
+from voxtui.brains.embedded.chat_process import SOCKET, Setup
 
 LARGEST_BYTES = 200 * 1000**2
 """of all files together; the oldest ones are deleted first"""

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from voxtui.brains.remote.connection import Connection, ErrorResponse, Json, Request, error_text
+from voxtui.brains.remote.http_connection import (
+    Connection,
+    ErrorResponse,
+    Json,
+    Request,
+    error_text,
+)
 from voxtui.dialogue.prefetch import TICK_SECONDS
 from voxtui.errors import RemoteError, how_to_install
 from voxtui.settings.urls import is_loopback

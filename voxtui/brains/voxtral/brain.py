@@ -31,9 +31,16 @@ from voxtui.brains.voxtral.turns import Turns
 from voxtui.brains.voxtral.verdict import FastPath, key_of, verdict_file
 from voxtui.brains.voxtral.work import ModelWork, Timing, VoxtralReply
 from voxtui.dialogue.data import SAMPLE_RATE, Origin, Token, UserTranscript, Utterance
-from voxtui.dialogue.interfaces import AS_CONFIGURED, Manner, OnWords, Past, Progress, TurnRequest
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
+    OnWords,
+    Past,
+    Progress,
+    ReplyOptions,
+    TurnRequest,
+)
 from voxtui.dialogue.recording import Extent, Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 
 if TYPE_CHECKING:
     # The benchmark of random weights imports this module without msgspec.
@@ -100,7 +107,7 @@ class VoxtralBrain:
 
     # Start-up.
 
-    def warm_up(self, progress: Progress, manner: Manner = AS_CONFIGURED) -> None:
+    def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         if self._download is not None:
             self._fetch(self._download, progress)
         report_while(progress, "Voxtral", lambda stopping: self._load())
@@ -174,11 +181,13 @@ class VoxtralBrain:
         self._live = LiveUtterance(request.past, recording, request.cancelled, request.options)
         self._prepare(request.past, request.cancelled, request.options)
 
-    def _prepare(self, past: Past, cancelled: Flag, manner: Manner = AS_CONFIGURED) -> None:
+    def _prepare(
+        self, past: Past, cancelled: Flag, options: ReplyOptions = DEFAULT_OPTIONS
+    ) -> None:
         """Bring the history into the cache, up to the position of the user's voice."""
 
         def work() -> Generator[int | None, None, None]:
-            prompt, clips = self._prompt(past, None, manner)
+            prompt, clips = self._prompt(past, None, options)
             yield from self.generator.prepare(prompt, clips)
 
         self._thread.request(ModelWork(self._thread.guarded(work), cancelled))
@@ -191,7 +200,7 @@ class VoxtralBrain:
         if live.is_time(extent, self.took, self._config.vad.min_speech_ms / 1000):
             live.speculated_frames = extent.frames
             so_far = live.recording, extent
-            self._speculate(live.past, so_far, live.cancelled, AHEAD_TOKENS, live.manner)
+            self._speculate(live.past, so_far, live.cancelled, AHEAD_TOKENS, live.options)
 
     def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
         """Do nothing: a GPU reads a text in milliseconds, and the transcript comes first."""
@@ -203,9 +212,9 @@ class VoxtralBrain:
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
         count = 0
-        with self._turns.replying(request.marks, request.cancelled):
+        with self._turns.replying(request.timestamps, request.cancelled):
             self._live = None
-            request.marks.path = self.path or ""
+            request.timestamps.path = self.path or ""
             for item in self._reply_by_model(request):
                 yield item
                 count += 1
@@ -215,8 +224,8 @@ class VoxtralBrain:
     def _reply_by_model(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
         from voxtui.brains.voxtral import weights
 
-        user_input, marks = request.user_input, request.marks
-        released = marks.at(Mark.RELEASED) or time.monotonic()
+        user_input, timestamps = request.user_input, request.timestamps
+        released = timestamps.at(Milestone.RELEASED) or time.monotonic()
         if isinstance(user_input, str):
             yield UserTranscript(user_input)
         reply = self._speculate(request.past, user_input, request.cancelled, None, request.options)
@@ -225,13 +234,13 @@ class VoxtralBrain:
         for number, token in enumerate(tokens):
             if number == 0:
                 if not isinstance(user_input, str):
-                    marks.mark(Mark.ENCODED, reply.timing.encoded_at)
-                marks.mark(Mark.PREFILLED, reply.timing.prefilled_at)
-                marks.speculative_s += reply.worked_before(released)
-                marks.drafted = len(reply.computed)
+                    timestamps.record(Milestone.ENCODED, reply.timing.encoded_at)
+                timestamps.record(Milestone.PREFILLED, reply.timing.prefilled_at)
+                timestamps.speculative_s += reply.worked_before(released)
+                timestamps.drafted = len(reply.computed)
             yield Token(text.text(token), token)
             if number == 0:  # after the first token, because the query takes time
-                marks.gpu_bytes = weights.gpu_bytes()
+                timestamps.gpu_bytes = weights.gpu_bytes()
         if rest := text.rest():
             yield Token(rest)
 
@@ -241,14 +250,14 @@ class VoxtralBrain:
         user_input: UserInput,
         cancelled: Flag,
         ahead: int | None,
-        manner: Manner = AS_CONFIGURED,
+        options: ReplyOptions = DEFAULT_OPTIONS,
     ) -> VoxtralReply:
         """Begin a reply, or continue the newest one if it is to the same frames and history."""
         timing = Timing()
 
         def work() -> Generator[int | None, None, None]:
-            prompt, clips = self._prompt(past, _utterance(user_input), manner)
-            most = manner.limit(self._sampling.max_new_tokens)
+            prompt, clips = self._prompt(past, _utterance(user_input), options)
+            most = options.limit(self._sampling.max_new_tokens)
             for item in self.generator.reply(prompt, clips, most):
                 if item is not None and timing.prefilled_at is None:
                     timing.encoded_at = self.generator.encoded_at
@@ -256,13 +265,13 @@ class VoxtralBrain:
                 yield item
 
         origin = _origin(user_input)
-        key = None if origin is None else (tuple(past), origin, manner)
+        key = None if origin is None else (tuple(past), origin, options)
         return self._thread.request(
             VoxtralReply(self._thread.guarded(work), timing, cancelled, ahead, key)
         )
 
-    def language(self, reply: str, marks: Marks) -> str:
-        return self._reply_language.of(reply, marks)
+    def language(self, reply: str, timestamps: Timestamps) -> str:
+        return self._reply_language.of(reply, timestamps)
 
     def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
         """Yield the words, in `brain.language` or the language that is spoken. See Brain."""
@@ -302,10 +311,10 @@ class VoxtralBrain:
     # On the model's thread.
 
     def _prompt(
-        self, past: Past, user_input: Utterance | str | None, manner: Manner
+        self, past: Past, user_input: Utterance | str | None, options: ReplyOptions
     ) -> tuple[PromptIds, list[Clip]]:
         longest = self.generator.longest - self._sampling.max_new_tokens
-        return self._conversation.prompt(past, user_input, manner, longest)
+        return self._conversation.prompt(past, user_input, options, longest)
 
     def _recover(self, error: Exception, again: bool) -> bool:
         """Reset all caches after a failure; drop a fast path that failed again. See ModelThread.

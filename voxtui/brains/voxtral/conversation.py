@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from voxtui.brains.voxtral.prompt import Clip, Exchange, PromptIds, chat, without_trailing_zeros
 from voxtui.brains.voxtral.text import Tekken
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.interfaces import Manner, Past, PastTurn
+from voxtui.dialogue.protocols import Past, PastTurn, ReplyOptions
 
 if TYPE_CHECKING:
     from voxtui.brains.voxtral.embedder import AudioEmbedder
@@ -28,17 +28,17 @@ class Conversation:
         self._clips: list[tuple[Utterance, Clip]] = []
 
     def prompt(
-        self, past: Past, user_input: Utterance | str | None, manner: Manner, longest: int
+        self, past: Past, user_input: Utterance | str | None, options: ReplyOptions, longest: int
     ) -> tuple[PromptIds, list[Clip]]:
         """Return the prompt and its clips. Drops the oldest turns of a past that is too long."""
-        told = self._instruction if manner.instruction is None else manner.instruction
+        told = self._instruction if options.instruction is None else options.instruction
         while True:
             exchanges = [
                 Exchange(self._part(turn.user_input), self._reply(turn), turn.clock)
                 for turn in past
             ]
             now = None if user_input is None else self._part(user_input)
-            prompt = chat(self._tekken.encode, told, exchanges, now, manner.clock)
+            prompt = chat(self._tekken.encode, told, exchanges, now, options.clock)
             if len(prompt) <= longest or not past:
                 break
             past = past[1:]

@@ -18,7 +18,7 @@ from voxtui.brains.voxtral.proving import Proving
 from voxtui.brains.voxtral.turns import Turns
 from voxtui.brains.voxtral.verdict import FastPath
 from voxtui.brains.voxtral.work import ModelWork
-from voxtui.dialogue.interfaces import Progress
+from voxtui.dialogue.protocols import Progress
 
 if TYPE_CHECKING:
     from voxtui.brains.voxtral.generate import ReplyGenerator

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from threading import Event as Flag
 
 from voxtui.dialogue.data import FRAME_SECONDS
-from voxtui.dialogue.interfaces import Manner, Past
+from voxtui.dialogue.protocols import Past, ReplyOptions
 from voxtui.dialogue.recording import Extent, Recording
 
 SCHEDULE_SECONDS = 0.5
@@ -28,7 +28,7 @@ class LiveUtterance:
     past: Past
     recording: Recording
     cancelled: Flag
-    manner: Manner
+    options: ReplyOptions
     speculated_frames: int = 0
     """frames that the latest speculative reply covers"""
 

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from typing import TypeVar, cast
 
-from voxtui.dialogue.interfaces import Progress
+from voxtui.dialogue.protocols import Progress
 
 POLL_SECONDS = 0.2
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from threading import Event as Flag
 from typing import TypeVar
 
-from voxtui.dialogue.marks import Mark, Marks
+from voxtui.dialogue.timestamps import Milestone, Timestamps
 
 LONGEST_SPEECH_SECONDS = 120.0
 """Time after which speech counts as over even if no last sound was noted."""
@@ -27,7 +27,7 @@ class Turns:
         """replies and transcriptions under way"""
         self._held: Flag | None = None
         """set once the utterance that is being spoken is cancelled"""
-        self._sounding: tuple[Marks, Flag] | None = None
+        self._sounding: tuple[Timestamps, Flag] | None = None
         """of the last turn, which may still be heard"""
 
     @property
@@ -38,9 +38,9 @@ class Turns:
             return True
         if sounding is None:
             return False
-        marks, cancelled = sounding
-        began = marks.at(Mark.FIRST_AUDIO)
-        if began is None or cancelled.is_set() or marks.at(Mark.LAST_SOUND) is not None:
+        timestamps, cancelled = sounding
+        began = timestamps.at(Milestone.FIRST_AUDIO)
+        if began is None or cancelled.is_set() or timestamps.at(Milestone.LAST_SOUND) is not None:
             return False
         return time.monotonic() - began < LONGEST_SPEECH_SECONDS
 
@@ -50,10 +50,10 @@ class Turns:
             self._held = cancelled
 
     @contextlib.contextmanager
-    def replying(self, marks: Marks, cancelled: Flag) -> Generator[None]:
-        """Count the block as a turn, which then sounds until `marks` or `cancelled` end it."""
+    def replying(self, timestamps: Timestamps, cancelled: Flag) -> Generator[None]:
+        """Count the block as a turn, which then sounds until `timestamps` or `cancelled` end it."""
         with self.working():
-            self._held, self._sounding = None, (marks, cancelled)
+            self._held, self._sounding = None, (timestamps, cancelled)
             yield
 
     @contextlib.contextmanager

@@ -15,8 +15,8 @@ from typing import Literal, get_args
 from voxtui import __version__
 from voxtui.errors import ModelError, one_line
 from voxtui.models.cuda import driver_version, first_gpu, is_likely
-from voxtui.records.files import read_file, write_private
 from voxtui.settings.paths import user_folders
+from voxtui.storage.files import read_file, write_private
 
 FastPath = Literal["captured", "attention", "all", "overlapped"]
 

@@ -12,19 +12,19 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from voxtui.serve.guard import refused
+from voxtui.serve.access import error_response
+from voxtui.serve.openai_types import SERVER, HttpError
 from voxtui.serve.realtime.connection import ENDPOINT, NORMAL
-from voxtui.serve.realtime.events import new_id
-from voxtui.serve.shapes import SERVER, Refusal
+from voxtui.serve.realtime.protocol import new_id
 from voxtui.serve.upload import Disconnected, Field, form, small_body
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from voxtui.serve.pool import WarmParts
     from voxtui.serve.realtime.connection import Sessions
-    from voxtui.serve.realtime.settings import Settings
+    from voxtui.serve.realtime.session_settings import Settings
     from voxtui.serve.realtime.webrtc import Call
+    from voxtui.serve.shared_models import ModelSet
 
 CALLS_PATH = "/v1/realtime/calls"
 
@@ -50,9 +50,9 @@ class Calls:
         answered = self._sessions.metrics.answered
         try:
             name, answer = await self._call(Request(scope), receive)
-        except Refusal as refusal:
+        except HttpError as refusal:
             answered(ENDPOINT, refusal.status)
-            await refused(refusal)(scope, receive, send)
+            await error_response(refusal)(scope, receive, send)
         except Disconnected:
             answered(ENDPOINT, 499)
         else:
@@ -64,7 +64,7 @@ class Calls:
         """Answer `POST /v1/realtime/calls/{call_id}/hangup`."""
         call = self._calls.get(request.path_params["call_id"])
         if call is None:
-            return refused(Refusal(404, "There is no such call.", code="call_not_found"))
+            return error_response(HttpError(404, "There is no such call.", code="call_not_found"))
         call.leave()
         return Response()
 
@@ -74,7 +74,7 @@ class Calls:
             await asyncio.wait(self._running, timeout=HANG_UP_SECONDS)
 
     async def _call(self, request: Request, receive: Receive) -> tuple[str, str]:
-        """Begin a call. Returns its id and the answer to its offer. Raises Refusal."""
+        """Begin a call. Returns its id and the answer to its offer. Raises HttpError."""
         settings = self._sessions.settings(request)
         offer, session = await _offer(request, receive)
         if session is not None:
@@ -93,7 +93,7 @@ class Calls:
         return name, answer
 
     async def _converse(
-        self, name: str, call: Call, parts: WarmParts, settings: Settings, lent: AsyncExitStack
+        self, name: str, call: Call, parts: ModelSet, settings: Settings, lent: AsyncExitStack
     ) -> None:
         async with lent:
             try:
@@ -116,12 +116,12 @@ def addresses(host: str) -> list[str] | None:
 
 
 async def _offer(request: Request, receive: Receive) -> tuple[str, dict[str, Any] | None]:
-    """Return the offer and the session of a request. Raises Refusal and Disconnected."""
+    """Return the offer and the session of a request. Raises HttpError and Disconnected."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == SDP:
         return (await small_body(receive, MOST_BYTES)).decode(errors="replace"), None
     if kind != "multipart/form-data":
-        raise Refusal(
+        raise HttpError(
             400, f"The body must be {SDP}, or a form with the fields `sdp` and `session`.",
         )  # fmt: skip
     fields: dict[str, str] = {}
@@ -129,13 +129,13 @@ async def _offer(request: Request, receive: Receive) -> tuple[str, dict[str, Any
         if isinstance(part, Field):
             fields[part.name] = part.value
     if "sdp" not in fields:
-        raise Refusal(400, "The form has no field `sdp`.", param="sdp")
+        raise HttpError(400, "The form has no field `sdp`.", param="sdp")
     if "session" not in fields:
         return fields["sdp"], None
     try:
         return fields["sdp"], msgspec.json.decode(fields["session"], type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise Refusal(400, f"{error}.", param="session") from error
+        raise HttpError(400, f"{error}.", param="session") from error
 
 
 def _model(session: dict[str, Any]) -> str:
@@ -144,11 +144,11 @@ def _model(session: dict[str, Any]) -> str:
 
 
 def _load() -> type[Call]:
-    """Import what WebRTC needs. Raises Refusal."""
+    """Import what WebRTC needs. Raises HttpError."""
     try:
         from voxtui.serve.realtime.webrtc import Call
     except ImportError as error:
-        raise Refusal(
+        raise HttpError(
             501,
             f"WebRTC is not installed on the server ({error.name}). In its clone of voxtui: "
             "make setup EXTRAS=webrtc",

@@ -10,16 +10,16 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from voxtui.serve.guard import refused
-from voxtui.serve.realtime.events import new_id
-from voxtui.serve.shapes import LIMIT, Refusal
+from voxtui.serve.access import error_response
+from voxtui.serve.openai_types import LIMIT, HttpError
+from voxtui.serve.realtime.protocol import new_id
 from voxtui.serve.upload import small_body
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from voxtui.serve.guard import ClientKeys
-    from voxtui.serve.realtime.settings import Settings
+    from voxtui.serve.access import ClientKeys
+    from voxtui.serve.realtime.session_settings import Settings
 
 MOST_BYTES = 256 * 1024
 
@@ -46,21 +46,21 @@ class ClientSecrets:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             answer = self._make(await small_body(receive, MOST_BYTES))
-        except Refusal as refusal:
-            await refused(refusal)(scope, receive, send)
+        except HttpError as refusal:
+            await error_response(refusal)(scope, receive, send)
             return
         body = Response(msgspec.json.encode(answer), media_type="application/json")
         await body(scope, receive, send)
 
     def _make(self, body: bytes) -> dict[str, Any]:
-        """Make a key. Raises Refusal."""
+        """Make a key. Raises HttpError."""
         try:
             request = msgspec.json.decode(body or b"{}", type=_Request)
         except msgspec.DecodeError as error:
-            raise Refusal(400, f"{error}.") from error
+            raise HttpError(400, f"{error}.") from error
         settings = self._default.updated(request.session)
         if len(self._keys) >= MOST_KEYS:
-            raise Refusal(429, f"{MOST_KEYS} client secrets are valid already.", kind=LIMIT)
+            raise HttpError(429, f"{MOST_KEYS} client secrets are valid already.", kind=LIMIT)
         value = f"ek_{secrets.token_urlsafe(24)}"
         seconds = request.expires_after.seconds
         self._keys.add(value, seconds, settings)

@@ -11,16 +11,16 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from voxtui.controls.engine import Refused
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import StateChanged
-from voxtui.serve.guard import token_of
+from voxtui.serve.access import token_of
 from voxtui.serve.lent import LentBrain, LentVoice
-from voxtui.serve.realtime.line import MOST_WAITING, WireMicrophone, WireSpeaker
-from voxtui.serve.realtime.session import Session, SessionEvent
-from voxtui.serve.realtime.settings import SESSION_SECONDS, Json, Settings
-from voxtui.serve.shapes import SERVER, Refusal
+from voxtui.serve.openai_types import SERVER, HttpError
+from voxtui.serve.realtime.realtime_session import RealtimeSession, SessionEvent
+from voxtui.serve.realtime.session_settings import SESSION_SECONDS, Json, Settings
+from voxtui.serve.realtime.wire_audio import MOST_WAITING, WireMicrophone, WireSpeaker
 from voxtui.serve.transcriptions import check_model
+from voxtui.session.user_session import NotAllowed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from voxtui.dialogue.data import Samples
     from voxtui.dialogue.events import Event
-    from voxtui.dialogue.marks import Turn
-    from voxtui.serve.guard import ClientKeys
+    from voxtui.dialogue.timestamps import Turn
+    from voxtui.serve.access import ClientKeys
     from voxtui.serve.metrics import Metrics
-    from voxtui.serve.pool import Pool, WarmParts
     from voxtui.serve.realtime.output_buffer import OutputBuffer
+    from voxtui.serve.shared_models import ModelSet, Pool
     from voxtui.settings.schema import Config
 
 ENDPOINT = "realtime"
@@ -102,7 +102,7 @@ class Sessions:
         self._draining = False
 
     def settings(self, request: HTTPConnection) -> Settings:
-        """Return what the key and the query of a request ask for. Raises Refusal."""
+        """Return what the key and the query of a request ask for. Raises HttpError."""
         name = request.query_params.get("model", "")
         key = token_of(request.scope, request.headers)
         settings = self._client_keys.get(key) or self._default
@@ -111,21 +111,21 @@ class Sessions:
         return self.of_model(settings, name)
 
     def of_model(self, settings: Settings, name: str) -> Settings:
-        """Return `settings` for the model that a client names. Raises Refusal."""
+        """Return `settings` for the model that a client names. Raises HttpError."""
         check_model(name, self._default.model)
         return replace(settings, model=name or settings.model)
 
     @asynccontextmanager
-    async def lend(self) -> AsyncGenerator[WarmParts]:
-        """Lend a set of parts. Raises Refusal."""
+    async def lend(self) -> AsyncGenerator[ModelSet]:
+        """Lend a set of parts. Raises HttpError."""
         if not self._pool.has_brains:
-            raise Refusal(404, "No chat model is loaded here.", code="model_not_found")
+            raise HttpError(404, "No chat model is loaded here.", code="model_not_found")
         if self._draining:
-            raise Refusal(503, "The server is stopping.", kind=SERVER, code="server_stopping")
+            raise HttpError(503, "The server is stopping.", kind=SERVER, code="server_stopping")
         async with self._pool.lend() as parts:
             yield parts
 
-    async def run(self, transport: Transport, parts: WarmParts, settings: Settings) -> None:
+    async def run(self, transport: Transport, parts: ModelSet, settings: Settings) -> None:
         """Serve a client until either side closes. The parts are free again afterwards."""
         connection = Connection(transport, parts, self._config, settings, self._answered)
         self._connections.add(connection)
@@ -154,7 +154,7 @@ class Connection:
     def __init__(
         self,
         transport: Transport,
-        parts: WarmParts,
+        parts: ModelSet,
         config: Config,
         settings: Settings,
         answered: Callable[[Turn], object],
@@ -171,7 +171,7 @@ class Connection:
         self._draining = False
         self._closed = False
         """a `Close` was put into the queue"""
-        self._session = Session(
+        self._session = RealtimeSession(
             lambda emit: engine(config, parts, emit, self._deliver, self._waiting),
             config, settings, self._send, self._deliver, self._failed, answered, transport.output,
         )  # fmt: skip
@@ -227,7 +227,7 @@ class Connection:
             if self._draining:
                 continue
             if isinstance(received, np.ndarray):
-                with suppress(Refused):  # there is no model: the session is about to end
+                with suppress(NotAllowed):  # there is no model: the session is about to end
                     self._session.take_sound(received)
             else:
                 self._active_at = self._loop.time()
@@ -295,7 +295,7 @@ class Connection:
 
 def engine(
     config: Config,
-    parts: WarmParts,
+    parts: ModelSet,
     emit: Callable[[Event], object],
     deliver: Callable[[SessionEvent], object],
     waiting: Callable[[], int],

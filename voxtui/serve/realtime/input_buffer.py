@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
-from voxtui.serve.realtime.line import Frames
+from voxtui.serve.realtime.wire_audio import Frames
 
 if TYPE_CHECKING:
-    from voxtui.controls.engine import Controls
     from voxtui.dialogue.data import Samples
+    from voxtui.session.user_session import UserSession
 
 MUTED = 1e-3
 """Peak of a microphone that is off, with the noise of the codec. The buffer begins above it."""
@@ -27,7 +27,7 @@ class InputBuffer:
     is dropped, and a too long utterance keeps its newest part.
     """
 
-    def __init__(self, controls: Controls, longest: float, rate: int, live: bool) -> None:
+    def __init__(self, controls: UserSession, longest: float, rate: int, live: bool) -> None:
         self._controls = controls
         self._longest = longest
         self._rate = rate

@@ -12,12 +12,12 @@ import numpy as np
 
 from voxtui.audio.pcm import PcmStream
 from voxtui.audio.resampling import Resampler
-from voxtui.serve.realtime.settings import RATE
+from voxtui.serve.realtime.session_settings import RATE
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
-    from voxtui.serve.realtime.events import Item
-    from voxtui.serve.realtime.line import Sound
+    from voxtui.serve.realtime.protocol import Item
+    from voxtui.serve.realtime.wire_audio import Sound
 
 TRACK_RATE = 48_000
 """Hz, as Opus has it."""

@@ -29,11 +29,11 @@ from aiortc.rtp import RtpPacket
 from av import AudioFrame
 
 from voxtui.audio.pcm import as_pcm
+from voxtui.serve.openai_types import HttpError
 from voxtui.serve.realtime.concealment import Concealment
 from voxtui.serve.realtime.connection import Gone
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
 from voxtui.serve.realtime.packets import InOrder
-from voxtui.serve.shapes import Refusal
 
 if TYPE_CHECKING:
     from aiortc import RTCDataChannel
@@ -100,7 +100,7 @@ class Call:
         self._peer.on("connectionstatechange", self._connection_changed)
 
     async def answer(self, offer: str) -> str:
-        """Return the answer to an offer. Raises Refusal; the call is closed then."""
+        """Return the answer to an offer. Raises HttpError; the call is closed then."""
         try:
             return await self._answer(offer)
         except BaseException:
@@ -110,7 +110,7 @@ class Call:
     async def _answer(self, offer: str) -> str:
         kinds = [line[2:].split(" ")[0] for line in offer.splitlines() if line.startswith("m=")]
         if sorted(kinds) != ["application", "audio"]:
-            raise Refusal(
+            raise HttpError(
                 400, "The offer must have one audio track and one data channel.", param="sdp"
             )
         transceiver = self._peer.addTransceiver(self._answers, "sendrecv")
@@ -125,9 +125,9 @@ class Call:
             answer = await self._peer.createAnswer()
             await self._peer.setLocalDescription(answer)
         except OperationError as error:
-            raise Refusal(400, "The offer has no Opus, or is not valid.", param="sdp") from error
+            raise HttpError(400, "The offer has no Opus, or is not valid.", param="sdp") from error
         except (ValueError, KeyError, IndexError, AttributeError, AssertionError) as error:
-            raise Refusal(400, "The offer is not valid SDP.", param="sdp") from error
+            raise HttpError(400, "The offer is not valid SDP.", param="sdp") from error
         return self._peer.localDescription.sdp
 
     async def receive(self) -> Received:

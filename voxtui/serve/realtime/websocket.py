@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from voxtui.serve.guard import refused
+from voxtui.serve.access import error_response
+from voxtui.serve.openai_types import HttpError
 from voxtui.serve.realtime.connection import ENDPOINT, NORMAL, TRY_AGAIN, Gone
-from voxtui.serve.shapes import Refusal
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -32,9 +32,9 @@ class Realtime:
         answered = self._sessions.metrics.answered
         try:
             settings = self._sessions.settings(websocket)
-        except Refusal as refusal:
+        except HttpError as refusal:
             answered(ENDPOINT, refusal.status)
-            await websocket.send_denial_response(refused(refusal))
+            await websocket.send_denial_response(error_response(refusal))
             return
         protocol = PROTOCOL if PROTOCOL in scope.get("subprotocols", ()) else None
         try:
@@ -42,7 +42,7 @@ class Realtime:
                 await websocket.accept(protocol)
                 await self._sessions.run(_Transport(websocket), parts, settings)
             answered(ENDPOINT, 101)
-        except Refusal as refusal:  # a browser cannot read the answer to a refused upgrade
+        except HttpError as refusal:  # a browser cannot read the answer to a refused upgrade
             answered(ENDPOINT, refusal.status)
             await websocket.accept(protocol)
             error = {"type": "error", "event_id": "event_refused", "error": refusal.error}

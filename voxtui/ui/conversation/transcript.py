@@ -23,8 +23,8 @@ from textual.style import Style
 from textual.timer import Timer
 from textual.widget import Widget
 
-from voxtui.ui.conversation.column import Column
-from voxtui.ui.conversation.entry import KINDS, NO_LOOK, Entry, Figure, Line, Look
+from voxtui.ui.conversation.line_index import LineIndex
+from voxtui.ui.conversation.paragraph import KINDS, NO_LOOK, Figure, Line, Look, Paragraph
 from voxtui.ui.terminal.painting import paint_now
 
 KEPT_ENTRIES = 2500
@@ -79,7 +79,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._column = Column()
+        self._column = LineIndex()
         self._begun = False
         """something was said; until then, `entries` are the welcome"""
         self.look = NO_LOOK
@@ -93,11 +93,11 @@ class Transcript(ScrollView, can_focus=True):
         """begin and length of the thumb of the scroll bar, in eighths of a row, as painted"""
         self._selected_turn = 0
         """the number of the marked turn; 0: none"""
-        self._dropped: list[Entry] = []
+        self._dropped: list[Paragraph] = []
         """the entries that `restore` brings back"""
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[Paragraph]:
         """The entries from top to bottom."""
         return self._column.entries
 
@@ -106,14 +106,14 @@ class Transcript(ScrollView, can_focus=True):
         if self._begun:
             return
         self.entries[:] = [
-            Entry("head", "", Content(line), muted=i > 0) for i, line in enumerate(lines)
+            Paragraph("head", "", Content(line), muted=i > 0) for i, line in enumerate(lines)
         ]
         for entry in self.entries:
             entry.wrap(self.look, self)
         with self._rearranging():
             pass
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Paragraph) -> None:
         if not self._begun:
             self._begun = True
             self.clear()
@@ -129,16 +129,16 @@ class Transcript(ScrollView, can_focus=True):
 
     def add_line(self, label: str, sentence: str) -> None:
         """Add a sentence that neither side said."""
-        self.add(Entry("vox", label, Content(sentence)))
+        self.add(Paragraph("vox", label, Content(sentence)))
 
-    def change(self, entry: Entry, content: Content) -> None:
+    def change(self, entry: Paragraph, content: Content) -> None:
         """Replace the content of `entry`. Draws nothing if the entry was dropped."""
         entry.content = content
         before = entry.lines
         entry.wrap(self.look, self)
         self._show_lines(entry, 0, before)
 
-    def light(self, entry: Entry, lit: int) -> None:
+    def light(self, entry: Paragraph, lit: int) -> None:
         """Draw the first `lit` characters of an unstyled `entry` brighter than the rest."""
         if not entry.muted:
             entry.muted = True
@@ -151,7 +151,7 @@ class Transcript(ScrollView, can_focus=True):
             if old != new:
                 self._redraw(self._column.top(index) + i)
 
-    def show_figure(self, entry: Entry, figure: Figure | None) -> None:
+    def show_figure(self, entry: Paragraph, figure: Figure | None) -> None:
         """Show a number at the end of `entry`, in a line of its own if there is no room."""
         entry.figure = figure
         before = entry.lines
@@ -185,19 +185,19 @@ class Transcript(ScrollView, can_focus=True):
         if entry is not None and entry.turn and not self.text_selection:
             self.post_message(self.Picked(entry.turn))
 
-    def append(self, entry: Entry, text: str) -> None:
+    def append(self, entry: Paragraph, text: str) -> None:
         """Add unstyled `text` at the end of `entry`. Draws nothing if the entry was dropped."""
         first, before = entry.append(text, self.look, self)
         self._show_lines(entry, first, before)
 
-    def join(self, entries: Sequence[Entry], content: Content) -> None:
+    def join(self, entries: Sequence[Paragraph], content: Content) -> None:
         """Merge `entries` into the first of them, with this content."""
         first, *rest = entries
         first.content = content
         first.wrap(self.look, self)
         self.drop(rest, since=self._column.index(first) or 0)
 
-    def drop(self, entries: Sequence[Entry], since: int = 0) -> None:
+    def drop(self, entries: Sequence[Paragraph], since: int = 0) -> None:
         """Remove `entries`, none of which is before index `since`."""
         gone = {id(entry) for entry in entries}
         with self._rearranging(since):
@@ -344,18 +344,18 @@ class Transcript(ScrollView, can_focus=True):
             self.drawn[number] = Strip(segments, width)
         return self.drawn[number]
 
-    def _is_marked(self, entry: Entry, number: int) -> bool:
+    def _is_marked(self, entry: Paragraph, number: int) -> bool:
         """Return whether line `number` of `entry` has the mark of the selected turn."""
         if not entry.turn or entry.turn != self._selected_turn:
             return False
         return not entry.spaced or self._entry(number - 1) is entry  # not the empty line above
 
-    def _entry(self, number: int) -> Entry | None:
+    def _entry(self, number: int) -> Paragraph | None:
         """Return the entry of line `number`; None above and below the conversation."""
         index = self._column.find(number)
         return None if index is None else self.entries[index]
 
-    def _figure(self, number: int, entry: Entry | None, used: int) -> list[Segment]:
+    def _figure(self, number: int, entry: Paragraph | None, used: int) -> list[Segment]:
         """Return the figure of line `number`, moved right beside `used` cells of text."""
         if entry is None or entry.figure is None or not entry.lines:
             return []
@@ -425,12 +425,12 @@ class Transcript(ScrollView, can_focus=True):
             self._wrapping.stop()
         self._wrapping = self.set_timer(WRAP_PAUSE_SECONDS, self._wrap_more)
 
-    def in_view(self) -> Sequence[Entry]:
+    def in_view(self) -> Sequence[Paragraph]:
         """Return the entries in view."""
         top = 0 if self._space_above() else self.scroll_offset.y
         return self._column.between(top, top + self.scrollable_content_region.height)
 
-    def _show_lines(self, entry: Entry, first: int, before: Sequence[Line]) -> None:
+    def _show_lines(self, entry: Paragraph, first: int, before: Sequence[Line]) -> None:
         """Draw the lines of `entry` from `first` on that differ from `before`."""
         index = self._column.index(entry)
         if index is None:

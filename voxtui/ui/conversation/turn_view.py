@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from voxtui.dialogue.data import MICROPHONE, REPLAY, Utterance
-from voxtui.dialogue.marks import NO_WORDS, Outcome, Turn
+from voxtui.dialogue.timestamps import NO_WORDS, Outcome, Turn
 from voxtui.ui.bars import wave
-from voxtui.ui.conversation.entry import Entry, Figure
 from voxtui.ui.conversation.markdown import rendered
+from voxtui.ui.conversation.paragraph import Figure, Paragraph
 from voxtui.ui.conversation.transcript import Transcript
 
 WAVE_CELLS = 6
@@ -34,7 +34,7 @@ class TurnView:
         self.source = source
         self.number = number
         self._transcript = transcript
-        self._request = Entry("you", "You", Content(), muted=True)
+        self._request = Paragraph("you", "You", Content(), muted=True)
         self._request.turn = number
         self._waveform = Content()
         """the waveform of the utterance with its length"""
@@ -48,7 +48,7 @@ class TurnView:
         """characters in `_pieces`"""
         self._visible = False
         """True once the answer holds a visible character"""
-        self._paragraphs: list[tuple[int, Entry]] = []
+        self._paragraphs: list[tuple[int, Paragraph]] = []
         """each paragraph, and where in the answer it begins"""
         self._line_breaks = ""
         """those at the end of the answer: shown only if the same paragraph goes on"""
@@ -61,7 +61,7 @@ class TurnView:
         return "".join(self._pieces)
 
     @property
-    def latest(self) -> Entry | None:
+    def latest(self) -> Paragraph | None:
         """The paragraph that grows."""
         return self._paragraphs[-1][1] if self._paragraphs else None
 
@@ -214,7 +214,7 @@ class TurnView:
         self._transcript.change(entry, Content.assemble(before, space, (text, style)))
 
     def _begin_paragraph(self, label: str, text: str) -> None:
-        entry = Entry("vox", label, Content(text), spaced=False)
+        entry = Paragraph("vox", label, Content(text), spaced=False)
         entry.turn = self.number
         self._paragraphs.append((self._length, entry))
         self._line_breaks = ""

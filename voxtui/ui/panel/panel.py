@@ -10,13 +10,13 @@ from textual.containers import Container
 from textual.geometry import Size
 from textual.widget import Widget
 
-from voxtui.dialogue.marks import Mark, Marks, Outcome, Turn
-from voxtui.records.metrics import PlaybackLead
+from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Targets
-from voxtui.ui.panel.glance import Glance
-from voxtui.ui.panel.lab import Lab
-from voxtui.ui.panel.line import TimesLine
-from voxtui.ui.panel.times import NO_TURN, Times
+from voxtui.storage.turn_metrics import PlaybackLead
+from voxtui.ui.panel.formatting import NO_TURN, TurnTimes
+from voxtui.ui.panel.full_view import FullView
+from voxtui.ui.panel.summary_view import SummaryView
+from voxtui.ui.panel.times_line import TimesLine
 
 PanelSize: TypeAlias = Literal["line", "glance", "lab"]
 
@@ -51,10 +51,10 @@ class LatencyPanel(Container):
         super().__init__()
         self.chosen: PanelSize = "line"
         """the size in force"""
-        self._times = Times(targets)
+        self._times = TurnTimes(targets)
         self.line = TimesLine(self._times)
-        self._glance = Glance()
-        self._lab = Lab()
+        self._glance = SummaryView()
+        self._lab = FullView()
         self._views: dict[PanelSize, Widget] = {"glance": self._glance, "lab": self._lab}
         """mounted when they are shown first, because each widget delays the first frame"""
         self._live = self._finished = NO_TURN
@@ -120,30 +120,30 @@ class LatencyPanel(Container):
         self._typed = typed
         self._lead, self._times.queue = PlaybackLead(), ""
 
-    def follow(self, marks: Marks, now: float) -> None:
+    def follow(self, timestamps: Timestamps, now: float) -> None:
         """Show the marks reached so far. The previous turn stays until the release."""
-        times, reached = self._times, marks.since_release()
-        before, times.queue = times.queue, self._queue(marks, now)
-        if reached and reached != self._live.marks:
+        times, reached = self._times, timestamps.since_release()
+        before, times.queue = times.queue, self._queue(timestamps, now)
+        if reached and reached != self._live.timestamps:
             self._live = Turn(
                 0,
                 "",
                 Outcome.ANSWERED,
                 reached,
                 typed=self._typed,
-                speculative_s=marks.speculative_s,
+                speculative_s=timestamps.speculative_s,
             )
             self._show()
         elif times.queue != before and self.chosen == "lab":  # the others do not show it
             self._lab.show_numbers(times)
 
-    def _queue(self, marks: Marks, now: float) -> str:
+    def _queue(self, timestamps: Timestamps, now: float) -> str:
         """Return how far the voice is ahead of the speaker; empty after the last sound."""
-        over = marks.at(Mark.LAST_SOUND) or marks.at(Mark.CANCELLED)
-        if over is not None or marks.at(Mark.FIRST_AUDIO) is None:
+        over = timestamps.at(Milestone.LAST_SOUND) or timestamps.at(Milestone.CANCELLED)
+        if over is not None or timestamps.at(Milestone.FIRST_AUDIO) is None:
             return ""
-        first_sound = marks.at(Mark.FIRST_SOUND)
-        ahead = self._lead.update(marks.speech_s, now - first_sound if first_sound else 0.0)
+        first_sound = timestamps.at(Milestone.FIRST_SOUND)
+        ahead = self._lead.update(timestamps.speech_s, now - first_sound if first_sound else 0.0)
         waited = self._lead.underrun_s
         late = f", {waited:.1f} s too late" if waited >= 0.05 else ""
         return f"voice: {ahead:.1f} s ahead{late}"
@@ -151,15 +151,15 @@ class LatencyPanel(Container):
     def finish(self, turn: Turn) -> None:
         """Add a finished turn. One that ended before an answer is shown only if it failed."""
         self._times.session.add(turn)
-        if turn.outcome is Outcome.FAILED or Mark.FIRST_TOKEN in turn.marks:
+        if turn.outcome is Outcome.FAILED or Milestone.FIRST_TOKEN in turn.timestamps:
             self._finished = turn
         self._live, self._times.queue = self._finished, ""
         self._show()
 
-    def complete(self, marks: Marks) -> None:
+    def complete(self, timestamps: Timestamps) -> None:
         """Add late marks to the finished turn on display."""
-        reached = {**marks.since_release(), **self._live.marks}
-        self._live = self._finished = replace(self._live, marks=reached)
+        reached = {**timestamps.since_release(), **self._live.timestamps}
+        self._live = self._finished = replace(self._live, timestamps=reached)
         self._show()
 
     def _show(self) -> None:

@@ -11,10 +11,10 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from voxtui.records.metrics import SPEAKING, TIMES, Headline, Stage, Verdict, stages
 from voxtui.settings.schema import DEFAULT_BRAIN, TARGETS, Targets
+from voxtui.storage.turn_metrics import SPEAKING, TIMES, Headline, Stage, Verdict, stages
 from voxtui.ui.bars import bar
-from voxtui.ui.panel.times import NO_TURN, Times, short_ms
+from voxtui.ui.panel.formatting import NO_TURN, TurnTimes, short_ms
 
 LABEL_CELLS = 10
 VALUE_CELLS = 8
@@ -85,11 +85,11 @@ class Waterfall(Widget):
         self._stages: Sequence[Stage] = ()
         self._turn = NO_TURN
 
-    def show(self, times: Times) -> None:
+    def show(self, times: TurnTimes) -> None:
         turn = times.turn
-        found = stages(turn.marks, turn.speculative_s)
+        found = stages(turn.timestamps, turn.speculative_s)
         found = plain_stages(found) if self._plain else found
-        unchanged = found == self._stages and turn.marks.keys() == self._turn.marks.keys()
+        unchanged = found == self._stages and turn.timestamps.keys() == self._turn.timestamps.keys()
         if not unchanged or times.targets != self._targets:
             self._stages, self._turn, self._targets = found, turn, times.targets
             self.refresh()
@@ -155,17 +155,19 @@ class Waterfall(Widget):
         places: list[tuple[int, str, Style]] = []
         for seconds, headline in goals:
             if (at := axis.column(seconds)) is not None:
-                kept = headline.verdict(self._turn, self._targets)
-                style = self._verdict_style(kept) if kept else label
-                places.append((at, f"{kept.sign if kept else '▴'}{seconds * 1000:.0f}", style))
+                verdict = headline.verdict(self._turn, self._targets)
+                style = self._verdict_style(verdict) if verdict else label
+                places.append(
+                    (at, f"{verdict.sign if verdict else '▴'}{seconds * 1000:.0f}", style)
+                )
         starts = side_by_side([(at, len(text)) for at, text, _ in places], cells)
         for start, (_, text, style) in zip(starts, places, strict=True):
             line[start : start + len(text)] = [Segment(character, style) for character in text]
         name = Segment(f"{'goals':<{LABEL_CELLS}}", label)
         return Strip([name, *Segment.simplify(line[:cells]), Segment(" " * VALUE_CELLS, label)])
 
-    def _verdict_style(self, kept: Verdict) -> Style:
-        return self.get_component_rich_style(f"waterfall--{kept.name.lower()}")
+    def _verdict_style(self, verdict: Verdict) -> Style:
+        return self.get_component_rich_style(f"waterfall--{verdict.name.lower()}")
 
 
 def plain_stages(found: Sequence[Stage]) -> list[Stage]:

@@ -1,0 +1,167 @@
+"""The process behind `voxtui dictate --start`, on a thread of this one."""
+
+import os
+import socket
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from tests.commands.test_dictation import PatternMicrophone, seconds
+from tests.deadline import SECONDS
+from tests.fakes import LoudIsSpeech
+from voxtui.commands import dictation_daemon
+from voxtui.commands.dictation_daemon import fingerprint, give_order, runtime_folder, serve
+from voxtui.errors import DeviceError, InputError
+from voxtui.settings.schema import AudioConfig, Config, DictateConfig
+from voxtui.wiring import SpeechToText
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch, tmp_path):
+    """Give a runtime folder, a microphone with a second of speech, and a recogniser."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(dictation_daemon, "build_detector", lambda config: LoudIsSpeech())
+    opened = []
+
+    def build_microphone(name):
+        microphone = PatternMicrophone(seconds("x", 1) + seconds(".", 0.1))
+        opened.append(microphone)
+        return microphone
+
+    @contextmanager
+    def recogniser(config, notify):
+        yield SpeechToText(lambda samples: "What was said.", "", repeats=False)
+
+    monkeypatch.setattr(dictation_daemon, "build_microphone", build_microphone)
+    monkeypatch.setattr(dictation_daemon, "recogniser", recogniser)
+    return opened
+
+
+@pytest.fixture
+def order(monkeypatch):
+    """Give an order as `voxtui dictate` does. The process that it starts is a thread here."""
+    threads = []
+
+    class ThreadProcess:
+        """FakePopen: runs `serve` with the configuration in place of the command."""
+
+        returncode = 0
+
+        def __init__(self, config, **ignored):
+            self.thread = threading.Thread(target=serve, args=(config,), name="voxtui-resident")
+            self.thread.start()
+            threads.append(self.thread)
+
+        def poll(self):
+            return None if self.thread.is_alive() else 0
+
+    monkeypatch.setattr(dictation_daemon.subprocess, "Popen", ThreadProcess)
+    give = lambda what, config=Config(): give_order(what, config, config)  # noqa: E731, B008
+    give.threads = threads
+    yield give
+    monkeypatch.setattr(dictation_daemon, "fingerprint", lambda config: "other")
+    if any(thread.is_alive() for thread in threads):  # other settings end an idle process
+        give_order("stop", Config(), Config())
+        give_order("stop", Config(), Config())
+
+
+def test_a_recording_begins_ends_and_returns_its_words(order, machine):
+    assert order("start")[0] == "listening"
+    state, dictated = order("stop")
+    assert (state, dictated.text) == ("heard", "What was said.")
+    assert [microphone.closed for microphone in machine] == [True]
+    assert order("stop")[0] == "idle"
+
+
+def test_two_starts_are_one_recording_in_one_process(order, machine):
+    assert [order("start")[0], order("start")[0]] == ["listening", "listening"]
+    assert (len(machine), len(order.threads)) == (1, 1)
+    assert order("stop")[1].text == "What was said."
+
+
+def test_a_second_process_ends_at_once(order):
+    order("start")
+    serve(Config())
+    assert order("stop")[0] == "heard"
+
+
+def test_toggle_begins_and_ends_again_and_again(order, machine):
+    states = [order("toggle")[0] for _ in range(4)]
+    assert states == ["listening", "heard", "listening", "heard"]
+    assert (len(machine), len(order.threads)) == (2, 1)
+
+
+def test_stop_starts_no_process(order):
+    assert order("stop")[0] == "idle"
+    assert order.threads == []
+
+
+def test_the_socket_of_a_killed_process_is_replaced(order):
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(runtime_folder() / "dictate.sock"))
+    assert order("start")[0] == "listening"
+    assert order("stop")[1].text == "What was said."
+
+
+def test_other_settings_replace_an_idle_process_but_end_no_recording(order):
+    other = Config(audio=AudioConfig(input="Other"))
+    order("start")
+    assert order("start", other)[0] == "listening"
+    assert order("stop", other)[1].text == "What was said."
+    assert order("start", other)[0] == "listening"
+    first, *others = order.threads
+    first.join(SECONDS)
+    # A process that starts before the first has ended returns at once; then one more is started.
+    assert others and not first.is_alive()
+    order("stop", other)
+
+
+def test_what_happens_to_the_words_is_no_setting_of_the_process():
+    assert fingerprint(Config(dictate=DictateConfig(hook="cat"))) == fingerprint(Config())
+
+
+def test_nonsense_on_the_socket_changes_nothing(order):
+    order("start")
+    for nonsense in (b"", b"{}\n", b"\xff\n", b'{"order": "quit", "settings": ""}\n'):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(SECONDS)
+            connection.connect(str(runtime_folder() / "dictate.sock"))
+            connection.sendall(nonsense)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b""
+    assert order("stop")[1].text == "What was said."
+
+
+def test_a_microphone_that_does_not_open_is_the_answer_to_the_start(order, monkeypatch):
+    class Gone(PatternMicrophone):
+        def open(self, sink, lost):
+            raise DeviceError("There is no microphone.")
+
+    monkeypatch.setattr(dictation_daemon, "build_microphone", lambda name: Gone(""))
+    with pytest.raises(InputError, match="There is no microphone"):
+        order("start")
+    assert order("stop")[0] == "idle"
+
+
+def test_a_process_that_cannot_start_is_an_error():
+    with pytest.raises(InputError, match="did not start"):
+        give_order("start", Config(), ["false"])
+
+
+def test_only_this_user_may_enter_the_folder(tmp_path):
+    assert runtime_folder().stat().st_mode & 0o777 == 0o700
+    os.chmod(tmp_path / "voxtui", 0o750)
+    with pytest.raises(InputError, match="other users may enter it"):
+        runtime_folder()
+    (tmp_path / "voxtui").rmdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "voxtui").symlink_to("elsewhere")
+    with pytest.raises(InputError, match="other users may enter it"):
+        runtime_folder()
+
+
+def test_without_a_runtime_directory_the_folder_is_in_the_home(monkeypatch, tmp_path):
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert runtime_folder() == tmp_path / "state" / "voxtui" / "run"

@@ -1,0 +1,224 @@
+"""Timers and reminders: what is done, what is kept, and what rings."""
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import Events
+from voxtui.dialogue.events import CountdownsChanged, Notice, Rang
+from voxtui.dialogue.protocols import SkillRequest
+from voxtui.skills.assistant_skills import AssistantSkills
+from voxtui.skills.timer_store import TimerStore, reminders_file, timers_file
+
+NOON = datetime(2026, 11, 22, 12, 0)
+
+
+class Clock:
+    """FakeClock: local time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def later(self, **span: float) -> None:
+        self.now += timedelta(**span)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def skills(tmp_path, clock) -> AssistantSkills:
+    return AssistantSkills(tmp_path, now=clock)
+
+
+def ask(skills: AssistantSkills, words: str, again: bool = False) -> str | None:
+    return skills.answer(SkillRequest(words, again))
+
+
+def test_several_named_timers_are_set_read_paused_resumed_and_cancelled(skills, clock):
+    assert ask(skills, "Set a pasta timer for ten minutes") == (
+        "Your pasta timer is set for 10 minutes."
+    )
+    assert ask(skills, "Timer for 3 minutes") == "Your timer is set for 3 minutes."
+    clock.later(seconds=70)
+    assert ask(skills, "How long is left on the pasta timer?") == (
+        "The pasta timer has 8 minutes and 50 seconds left."
+    )
+    assert ask(skills, "Pause the pasta timer") == "The pasta timer is paused."
+    clock.later(seconds=60)
+    assert ask(skills, "Which timers are running?") == (
+        "The pasta timer is paused and has 8 minutes and 50 seconds left. "
+        "The timer for 3 minutes has 50 seconds left."
+    )
+    assert ask(skills, "Resume the pasta timer") == "The pasta timer is running again."
+    assert ask(skills, "Add 5 minutes to the pasta timer") == (
+        "The pasta timer now has 13 minutes and 50 seconds left."
+    )
+    assert ask(skills, "Cancel the timer") == (
+        "There are 2: the pasta timer and the timer for 3 minutes. Say which one you mean."
+    )
+    assert ask(skills, "Cancel the 3 minute timer") == "The timer for 3 minutes is cancelled."
+    assert ask(skills, "Cancel the rice timer") == "There is no timer called rice."
+    assert ask(skills, "Cancel all timers") == "The pasta timer is cancelled."
+    assert ask(skills, "How long is left?") == "There is no timer."
+
+
+def test_a_timer_is_not_shortened_below_nothing(skills):
+    ask(skills, "Timer for 3 minutes")
+    assert ask(skills, "Take five minutes off the timer") == (
+        "The timer for 3 minutes has 3 minutes left. It was not shortened."
+    )
+
+
+def test_reminders_are_set_listed_and_cancelled(skills):
+    assert ask(skills, "Remind me tomorrow at nine to call mum") == (
+        "I will remind you tomorrow at 9:00 am: call mum."
+    )
+    assert ask(skills, "Wake me at seven am") == "Your alarm is set for tomorrow at 7:00 am."
+    assert ask(skills, "What are my reminders?") == (
+        "Tomorrow at 7:00 am: alarm. Tomorrow at 9:00 am: call mum."
+    )
+    assert ask(skills, "Cancel the reminder to call mum") == "Cancelled: call mum."
+
+
+def test_the_next_words_complete_a_request(skills):
+    assert ask(skills, "Set a timer for the pasta") == "For how long?"
+    assert ask(skills, "Ten minutes.") == "Your pasta timer is set for 10 minutes."
+    assert ask(skills, "Remind me tomorrow at five to call mum") == (
+        "In the morning or in the afternoon?"
+    )
+    assert ask(skills, "In the afternoon.") == "I will remind you tomorrow at 5:00 pm: call mum."
+    assert ask(skills, "Remind me to buy milk") == "When?"
+    assert ask(skills, "What is the capital of Italy?") is None
+    assert ask(skills, "In ten minutes.") is None
+
+
+def test_nothing_is_done_twice_for_one_utterance(skills):
+    ask(skills, "Timer for 3 minutes")
+    assert ask(skills, "Timer for 3 minutes", again=True) == (
+        "That is done already. Say it again if you want it twice."
+    )
+    assert ask(skills, "How long is left?", again=True) == (
+        "The timer for 3 minutes has 3 minutes left."
+    )
+
+
+def test_the_files_are_private_readable_and_never_written_through_a_link(skills, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("[]")
+    timers_file(tmp_path).symlink_to(elsewhere)
+    ask(skills, "Set a tea timer for 4 minutes")
+    ask(skills, "Remind me tomorrow at nine to call mum")
+    for path in (timers_file(tmp_path), reminders_file(tmp_path)):
+        assert stat.S_IMODE(path.lstat().st_mode) == 0o600
+    assert '"name": "tea"' in timers_file(tmp_path).read_text()
+    assert elsewhere.read_text() == "[]"
+
+
+def test_a_damaged_file_is_named_and_kept(skills, tmp_path):
+    timers_file(tmp_path).write_text("{")
+    said = ask(skills, "Timer for 3 minutes")
+    assert said is not None and "timers.json: is damaged" in said and "delete it" in said
+    assert timers_file(tmp_path).read_text() == "{"
+
+
+def test_nothing_is_created_before_it_is_asked_for(tmp_path, clock):
+    folder = tmp_path / "data"
+    skills = AssistantSkills(folder, now=clock)
+    skills.start(Events())
+    ask(skills, "What time is it?")
+    skills.close()
+    assert not folder.exists()
+
+
+def started(folder: Path, clock: Clock) -> tuple[AssistantSkills, Events]:
+    skills, events = AssistantSkills(folder, now=clock), Events()
+    skills.start(events)
+    return skills, events
+
+
+def test_a_timer_is_reported_rings_once_and_is_gone(tmp_path, clock):
+    skills, events = started(tmp_path, clock)
+    try:
+        ask(skills, "Set a pasta timer for ten minutes")
+        events.until(CountdownsChanged, lambda e: [c.name for c in e.countdowns] == ["pasta"])
+        clock.later(minutes=10)
+        rang = events.until(Rang)
+        assert rang == Rang("Your pasta timer is done.")
+        events.until(CountdownsChanged, lambda e: e.countdowns == ())
+    finally:
+        skills.close()
+
+
+def test_what_was_missed_is_said_at_the_next_start(tmp_path, clock):
+    before = AssistantSkills(tmp_path, now=clock)
+    ask(before, "Set a pasta timer for ten minutes")
+    ask(before, "Remind me in an hour to call mum")
+    clock.later(minutes=74)
+    skills, events = started(tmp_path, clock)
+    try:
+        assert events.until(Rang) == Rang("Your pasta timer ended 1 hour ago.")
+        assert events.until(Rang) == Rang("Reminder, due 14 minutes ago: call mum.")
+    finally:
+        skills.close()
+
+
+def test_of_two_one_rings_and_the_other_takes_over(tmp_path, clock):
+    first, rings = started(tmp_path, clock)
+    ask(first, "Timer for 5 minutes")
+    rings.until(CountdownsChanged, lambda e: len(e.countdowns) == 1)
+    kept = TimerStore(tmp_path)
+    while (lock := kept.try_to_ring()) is not None:
+        lock.release()  # the thread of the first has not taken it yet
+    second, silent = started(tmp_path, clock)
+    try:
+        silent.until(CountdownsChanged, lambda e: len(e.countdowns) == 1)
+        clock.later(minutes=5)
+        rings.until(Rang)
+        silent.until(CountdownsChanged, lambda e: e.countdowns == ())
+        assert silent.of(Rang) == []
+        first.close()
+        ask(second, "Timer for 5 minutes")
+        silent.until(CountdownsChanged, lambda e: len(e.countdowns) == 1)
+        clock.later(minutes=5)
+        assert silent.until(Rang) == Rang("Your timer for 5 minutes is done.")
+    finally:
+        first.close()
+        second.close()
+
+
+def test_a_damaged_file_is_reported_once(tmp_path, clock):
+    timers_file(tmp_path).write_text("{")
+    skills, events = started(tmp_path, clock)
+    try:
+        notice = events.until(Notice)
+        assert isinstance(notice, Notice) and "is damaged" in notice.message
+    finally:
+        skills.close()
+
+
+def test_a_command_that_ends_soon_says_who_rings(tmp_path, clock):
+    alone = AssistantSkills(tmp_path, rings=False, now=clock)
+    assert ask(alone, "Timer for 5 minutes") == (
+        "Your timer is set for 5 minutes. It rings while voxtui is open."
+    )
+    lock = TimerStore(tmp_path).try_to_ring()
+    assert lock is not None
+    try:
+        assert ask(alone, "Timer for 5 minutes") == "Your timer is set for 5 minutes."
+    finally:
+        lock.release()
+
+
+def test_a_time_of_day_is_kept_in_universal_time(tmp_path, clock):
+    skills = AssistantSkills(tmp_path, now=clock)
+    ask(skills, "Remind me at three to leave")
+    (reminder,) = TimerStore(tmp_path).read().reminders
+    assert reminder.at == datetime(2026, 11, 22, 15, 0).astimezone(UTC)

@@ -1,0 +1,156 @@
+"""Measure the real latency of sound: play a chirp and find it in the microphone's recording."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from voxtui.audio.resampling import resample
+from voxtui.dialogue.data import FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk, audible
+from voxtui.dialogue.protocols import Microphone, Speaker
+from voxtui.dialogue.timestamps import Milestone, Timestamps
+from voxtui.errors import DeviceError
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+
+CHIRPS = 5
+RATE = 24_000
+CHIRP_SECONDS = 0.15
+LOWEST_HZ, HIGHEST_HZ = 500.0, 5000.0
+"""Within the range of the smallest speaker and of every microphone."""
+PEAK = 0.5
+
+NOISE_SECONDS = 1.0
+EARLIEST_SECONDS, LATEST_SECONDS = 0.1, 0.8
+"""Range before and after the expected time in which a chirp is searched for."""
+
+LIKENESS = 0.3
+"""Least correlation of a chirp. Noise and speech stay below 0.1."""
+
+FULL_SCALE = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Loopback:
+    """The latency of each chirp that was found, and the quality of the recording."""
+
+    round_trips: tuple[float, ...]
+    """seconds from `play` to the capture by the microphone"""
+    offsets: tuple[float, ...]
+    """seconds from the `first_sound` mark to the capture"""
+    noise: float
+    """root mean square of the room, 0..1"""
+    peak: float
+    """loudest sample of the recorded chirps"""
+    clipped: int
+    """samples at full scale"""
+
+
+def measure(speaker: Speaker, microphone: Microphone, chirps: int = CHIRPS) -> Loopback:
+    """Play `chirps` and record them. Opens and closes both devices. Raises DeviceError."""
+    recorder = Recorder()
+    microphone.open(recorder.push_frame, recorder.lose)
+    try:
+        speaker.open()
+        recorder.until(time.monotonic() + NOISE_SECONDS)
+        quiet = recorder.since(0.0)[1]
+        heard = [found for _ in range(chirps) if (found := _one(speaker, recorder)) is not None]
+    finally:
+        speaker.close()
+        microphone.close()
+    sounds = np.concatenate([sound for _, _, sound in heard]) if heard else np.zeros(1, np.float32)
+    return Loopback(
+        round_trips=tuple(trip for trip, _, _ in heard),
+        offsets=tuple(offset for _, offset, _ in heard),
+        noise=float(np.sqrt(np.mean(np.square(quiet, dtype=np.float64)))) if len(quiet) else 0.0,
+        peak=float(np.abs(sounds).max()),
+        clipped=int(np.count_nonzero(np.abs(sounds) >= FULL_SCALE)),
+    )
+
+
+def _one(speaker: Speaker, recorder: Recorder) -> tuple[float, float, Samples] | None:
+    """Return the round trip, the offset and the recorded chirp; None if it was not found."""
+    timestamps, sound = Timestamps(), chirp()
+    handed_over = time.monotonic()
+    speaker.play(SpeechChunk(sound, RATE, "chirp"), timestamps, recorder.lost.is_set)
+    speaker.finish(timestamps, recorder.lost.is_set)
+    first_sound = timestamps.at(Milestone.FIRST_SOUND)
+    if first_sound is None:
+        raise DeviceError("The speaker played nothing.")
+    recorder.until(first_sound + CHIRP_SECONDS + LATEST_SECONDS)
+    began, samples = recorder.since(first_sound - EARLIEST_SECONDS)
+    at = find(samples)
+    if at is None:
+        return None
+    heard = began + at / SAMPLE_RATE
+    delay = float(audible(sound)[0]) / RATE
+    length = round(CHIRP_SECONDS * SAMPLE_RATE)
+    return heard - handed_over, heard + delay - first_sound, samples[at : at + length]
+
+
+def chirp() -> Samples:
+    """Make a rising tone with soft ends, which correlates with itself at one place only."""
+    t = np.arange(round(CHIRP_SECONDS * RATE)) / RATE
+    phase = LOWEST_HZ * t + (HIGHEST_HZ - LOWEST_HZ) * t * t / (2 * CHIRP_SECONDS)
+    return (PEAK * np.hanning(len(t)) ** 0.25 * np.sin(2 * np.pi * phase)).astype(np.float32)
+
+
+def find(samples: Samples) -> int | None:
+    """Return the index in `samples` (16 kHz) at which the chirp begins."""
+    wanted = resample(chirp(), RATE, SAMPLE_RATE)
+    if len(samples) < len(wanted):
+        return None
+    likeness = np.correlate(samples, wanted, "valid")
+    energy = np.cumsum(np.concatenate([[0.0], np.square(samples, dtype=np.float64)]))
+    loudness = np.sqrt(np.maximum(energy[len(wanted) :] - energy[: -len(wanted)], 1e-12))
+    scores = np.abs(likeness) / (loudness * np.linalg.norm(wanted))
+    best = int(np.argmax(scores))
+    return best if scores[best] >= LIKENESS else None
+
+
+class Recorder:
+    """Keeps every frame since the microphone was opened."""
+
+    def __init__(self) -> None:
+        self._frames: list[Frame] = []
+        self._came = threading.Condition()
+        self.lost = threading.Event()
+        self._reason = ""
+
+    def push_frame(self, frame: Frame) -> None:
+        with self._came:
+            self._frames.append(frame)
+            self._came.notify_all()
+
+    def lose(self, reason: str) -> None:
+        with self._came:
+            self._reason = reason
+            self.lost.set()
+            self._came.notify_all()
+
+    def until(self, at: float) -> None:
+        """Wait for the frame captured at `at`. Raises DeviceError if no frame comes."""
+
+        def reached() -> bool:
+            return self.lost.is_set() or bool(self._frames and self._frames[-1].captured_at >= at)
+
+        with self._came:
+            if not self._came.wait_for(reached, at - time.monotonic() + LATEST_SECONDS):
+                raise DeviceError("The microphone delivers no sound.")
+        if self.lost.is_set():
+            raise DeviceError(self._reason)
+
+    def since(self, at: float) -> tuple[float, Samples]:
+        """Return the begin time and the samples of the frames captured after `at`."""
+        with self._came:
+            frames = [frame for frame in self._frames if frame.captured_at > at]
+        sound = [frame.samples for frame in frames]
+        return (
+            frames[0].captured_at - FRAME_SECONDS if frames else at,
+            np.concatenate(sound) if sound else np.zeros(0, np.float32),
+        )

@@ -1,0 +1,311 @@
+"""List the microphones and speakers. The only module that imports PortAudio."""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from voxtui.errors import DeviceError, strip_control_characters
+
+Direction = Literal["input", "output"]
+
+PERIODS = 4
+"""PortAudio's default."""
+
+UNKNOWN_RATE, USUAL_RATE = 44_100.0, 48_000.0
+"""PortAudio says 44.1 kHz of each ALSA device that accepts it. Most sound servers and sound cards
+run at 48 kHz. At another rate they convert, and our own conversion costs four times as much."""
+
+PROBE_SECONDS = 20
+"""Timeout of `probe`, because a sound server may hang."""
+
+
+ALIASES = ("default", "pulse", "pipewire")
+"""Names under which ALSA offers the device that the sound server has chosen."""
+
+PACTL_SECONDS = 1.0
+
+_ALSA_ROUTE = re.compile(
+    r"(?:sysdefault|front|rear|center_lfe|side|surround\d+|iec958|spdif|hdmi|dmix|dsnoop|lavrate"
+    r"|samplerate|speex|speexrate|upmix|vdownmix|jack|oss|null|pulse|pipewire)(?::|$)"
+)
+"""Names under which ALSA offers the default device or a listed one once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A sound device as PortAudio lists it."""
+
+    index: int
+    name: str
+    host: str
+    """the host API, such as ALSA or Core Audio"""
+    inputs: int
+    outputs: int
+    """channels"""
+    rate: float
+    """Hz, as PortAudio says"""
+    default_input: bool
+    default_output: bool
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Rates (Hz) to open it with, the best first."""
+        unknown = self.host == "ALSA" and self.rate == UNKNOWN_RATE
+        return (USUAL_RATE, self.rate) if unknown else (self.rate,)
+
+    def channels(self, direction: Direction) -> int:
+        return self.inputs if direction == "input" else self.outputs
+
+    def is_default(self, direction: Direction) -> bool:
+        return self.default_input if direction == "input" else self.default_output
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The devices that another process found."""
+
+    devices: tuple[Device, ...]
+    problem: str | None = None
+    """a sentence, if the devices could not be listed"""
+
+
+def portaudio() -> ModuleType:
+    """Import sounddevice. Raises DeviceError if PortAudio is missing or cannot be initialised."""
+    try:
+        import sounddevice
+    except OSError as error:
+        raise DeviceError("PortAudio is not installed, so there is no sound.", install()) from error
+    except Exception as error:  # PortAudioError, which cannot be imported from a failed module
+        raise unusable(error) from error
+    return sounddevice
+
+
+def unusable(error: Exception) -> DeviceError:
+    return DeviceError(f"The sound system cannot be used: {error}.", "`voxtui doctor` tries it.")
+
+
+@contextmanager
+def periods(count: int) -> Generator[None]:
+    """Open streams with a buffer of `count` periods where PortAudio drives ALSA.
+
+    The device takes sound one period at a time. The default is 4, and sounddevice exposes no
+    setting, so the C function is called directly.
+    """
+    sounddevice: Any = portaudio()
+    choose = getattr(ctypes.CDLL(sounddevice._libname), "PaAlsa_SetNumPeriods", None)
+    if choose is None:
+        yield
+        return
+    choose(count)
+    try:
+        yield
+    finally:
+        choose(PERIODS)
+
+
+def install() -> str:
+    if sys.platform == "darwin":
+        return "Run: brew install portaudio"
+    return "Run: sudo apt install libportaudio2 (or your system's package of PortAudio)"
+
+
+class Streams:
+    """Counts the open streams, because PortAudio lists devices only when it is initialised."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Held while devices are listed and while a stream is opened or closed: PortAudio is not
+        thread-safe."""
+        self._open = 0
+        self._looked = False
+
+    def opened(self) -> None:
+        with self.lock:
+            self._open += 1
+
+    def close(self, stream: Any) -> None:
+        """Close a stream that was `opened`, even a broken one."""
+        with self.lock:
+            stream.close(ignore_errors=True)
+            self._open -= 1
+
+    def rescan_devices(self, sounddevice: Any) -> None:
+        """Initialise PortAudio again, which finds new devices, unless a stream is open."""
+        if self._looked and not self._open:
+            # sounddevice has no public function for this.
+            if sounddevice._initialized:  # 0 if the last initialisation failed
+                sounddevice._terminate()
+            sounddevice._initialize()
+        self._looked = True
+
+
+streams = Streams()
+
+
+def list_devices() -> list[Device]:
+    """List every device; while a stream is open, without new ones. Raises DeviceError."""
+    sounddevice: Any = portaudio()
+    try:
+        with streams.lock:
+            streams.rescan_devices(sounddevice)
+            default_input, default_output = sounddevice.default.device
+            hosts = sounddevice.query_hostapis()
+            listed = list(sounddevice.query_devices())
+    except sounddevice.PortAudioError as error:
+        raise unusable(error) from error
+    return [
+        Device(
+            index=index,
+            name=strip_control_characters(found["name"]),
+            host=hosts[found["hostapi"]]["name"],
+            inputs=found["max_input_channels"],
+            outputs=found["max_output_channels"],
+            rate=found["default_samplerate"],
+            default_input=index == default_input,
+            default_output=index == default_output,
+        )
+        for index, found in enumerate(listed)
+    ]
+
+
+def sound_system() -> object:
+    """Return a value that changes when sound devices or the sound server come or go.
+
+    Cheap. Linux only; elsewhere it never changes.
+    """
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/run/user/0")
+    server = os.environ.get("PULSE_SERVER", "").removeprefix("unix:") or runtime / "pulse/native"
+    found: list[object] = []
+    with suppress(OSError):
+        found += sorted(os.listdir("/dev/snd"))
+    for socket in (Path(server), runtime / "pipewire-0"):
+        with suppress(OSError):
+            status = socket.stat()
+            found.append((status.st_ino, status.st_mtime_ns))
+    return tuple(found)
+
+
+def choices(devices: Sequence[Device]) -> list[Device]:
+    """Return the devices that a person would choose: each once, if that leaves any."""
+    chosen = [d for d in devices if d.host != "ALSA" or not _ALSA_ROUTE.match(d.name)]
+    return chosen or list(devices)
+
+
+def shown_name(device: Device, direction: Direction) -> str:
+    """Return the name of the device behind `default` of a Linux sound server, else its own name.
+
+    Asks `pactl` where it is installed, which takes 20 ms.
+    """
+    if device.name not in ALIASES:
+        return device.name
+    kind = "source" if direction == "input" else "sink"
+    try:
+        chosen = _pactl("info")[f"default_{kind}_name"]
+        listed = {found["name"]: found["description"] for found in _pactl("list", f"{kind}s")}
+        return strip_control_characters(listed[chosen]) or device.name
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
+        return device.name
+
+
+def _pactl(*arguments: str) -> Any:
+    """Return the answer of the sound server's own tool. Raises OSError, ValueError and others."""
+    done = subprocess.run(
+        ["pactl", "--format=json", *arguments],
+        capture_output=True,
+        timeout=PACTL_SECONDS,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def find(devices: Sequence[Device], wanted: str, direction: Direction) -> Device:
+    """Return the device with the index, name or part of a name `wanted`, or the default for "".
+
+    Raises DeviceError.
+    """
+    kind = "microphone" if direction == "input" else "speaker"
+    able = [device for device in devices if device.channels(direction) > 0]
+    if not able:
+        raise DeviceError(f"There is no {kind}.", "`voxtui devices` lists what there is.")
+    if not wanted:
+        return next((device for device in able if device.is_default(direction)), able[0])
+    if wanted.isdecimal():
+        matches = [d for d in able if d.index == int(wanted)]
+    else:
+        matches = [d for d in able if d.name == wanted] or [
+            d for d in able if wanted.lower() in d.name.lower()
+        ]
+    setting = f"audio.{direction}"
+    if not matches:
+        near = difflib.get_close_matches(wanted, [d.name for d in able], 1, 0.6)
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        raise DeviceError(
+            f"There is no {kind} {wanted!r} ({setting}).{meant}", "`voxtui devices` lists them."
+        )
+    if len(matches) > 1:
+        names = ", ".join(f"{d.index} {d.name!r}" for d in matches[:4])
+        raise DeviceError(
+            f"{wanted!r} ({setting}) means more than one {kind}: {names}.", "Use the index."
+        )
+    return matches[0]
+
+
+def formats(device: Device, direction: Direction) -> list[tuple[float, int]]:
+    """Return the rates (Hz) and numbers of channels to open `device` with, the best first."""
+    most = device.channels(direction)
+    channels = dict.fromkeys((1, min(2, most), most))
+    return [(rate, count) for count in channels for rate in device.rates]
+
+
+def opening_failed(device: Device, direction: Direction, error: Exception) -> DeviceError:
+    """Return the error for a stream that did not open."""
+    kind = "microphone" if direction == "input" else "speaker"
+    text = str(error).lower()
+    if "sample rate" in text:
+        reason = f"does not accept its own default rate of {device.rate:g} Hz"
+    elif "unavailable" in text or "busy" in text:
+        reason = "is in use by another program"
+    else:
+        reason = "did not open; another program may use it, or it was unplugged"
+    return DeviceError(
+        f"The {kind} {device.name!r} {reason}.", "`voxtui devices` lists the others."
+    )
+
+
+def probe() -> Probe:
+    """List the devices from another process, because a broken sound setup can abort a process."""
+    command = [sys.executable, "-m", "voxtui.audio.portaudio"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Probe((), f"The sound system did not answer within {PROBE_SECONDS} s.")
+    if done.returncode != 0:
+        return Probe((), "The sound system crashed when asked for its devices.")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    return Probe(tuple(Device(**device) for device in answer["devices"]), answer["problem"])
+
+
+def _answer() -> str:
+    try:
+        return json.dumps({"devices": [asdict(d) for d in list_devices()], "problem": None})
+    except DeviceError as error:
+        return json.dumps({"devices": [], "problem": str(error)})
+
+
+if __name__ == "__main__":
+    sys.stdout.write(_answer() + "\n")

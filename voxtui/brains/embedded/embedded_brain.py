@@ -1,0 +1,307 @@
+"""The embedded brain: a recogniser and a small chat model on the CPU that work during speech.
+
+While the user speaks, one thread transcribes the utterance so far again and again, and prefills
+the chat model's prompt with the words that are certain. When the words stop changing, or speech
+pauses, a reply is speculated. The words of the final, trimmed utterance decide: the speculation for
+exactly these words becomes the answer, any other one is dropped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from threading import Event as Flag
+
+from voxtui.brains.embedded.chat_process import ASK, BEAT_SECONDS, Llama, chatml
+from voxtui.brains.embedded.chat_reply import ChatModel, ChatReply
+from voxtui.brains.embedded.live_transcription import (
+    LiveTranscription,
+    LiveUtterance,
+    Recogniser,
+)
+from voxtui.brains.embedded.recogniser import Moonshine, check_language, stretches
+from voxtui.brains.prompting import (
+    SPEAKABLE,
+    after_clock,
+    examples,
+    instruction,
+    until_repeated,
+)
+from voxtui.brains.speculation import SpeculationThread
+from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
+    OnWords,
+    Past,
+    Progress,
+    ReplyOptions,
+    TurnRequest,
+)
+from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
+from voxtui.errors import ForeignSpeech, ModelError, strip_control_characters
+from voxtui.models.catalogue import CHAT_MODELS, Model, Source, chat_model
+from voxtui.models.download import download, download_default
+from voxtui.models.installed import chat_model_name, check_content, model_file
+from voxtui.settings.paths import user_folders
+from voxtui.settings.schema import AUTO, Config
+
+TYPING_PAUSE_SECONDS = 0.25
+"""A reply to a typed text is drafted once no key was pressed for this time."""
+
+SENTENCE_ENDS = (".", "?", "!")
+"""A typed text that ends so is drafted at once, because Enter is the next key most of the time."""
+
+WARM_UP_TOKENS = 2
+"""Tokens generated before the first turn: the second is the first that takes the usual way."""
+
+PROMPT_TOKENS = 1600
+"""Room in the context for the instruction, the examples and an utterance of two minutes."""
+
+
+class _Unwanted(Exception):
+    """Ends the loading of the chat model."""
+
+
+class EmbeddedBrain:
+    """Moonshine and a GGUF chat model. English only: raises ModelError for another language.
+
+    `fetches`: download the chat model at warm-up if it is missing. `notify` says which, and why.
+    """
+
+    name = "embedded"
+    sends_to = ""
+
+    def __init__(
+        self,
+        config: Config,
+        fetches: bool = False,
+        notify: Callable[[str], object] = lambda sentence: None,
+        *,
+        recogniser: Recogniser | None = None,
+        chat: ChatModel | None = None,
+    ) -> None:
+        check_language(config.brain)
+        self._named = config.brain.embedded.model
+        self._model = chat_model_name(self._named)
+        known = CHAT_MODELS.get(self._model)
+        self._fetches = fetches and known is not None
+        self._notify = notify
+        self._opening = known.opening if known else ""
+        self._sampling = config.generation.sampling()
+        self._instruction = instruction(config)
+        self._examples = examples(config)
+        self._recogniser = recogniser or Moonshine()
+        read = config.history.tokens(self.name) + config.input.tokens(self.name)
+        context = PROMPT_TOKENS + read * 5 // 4 + self._sampling.max_new_tokens
+        self._chat = chat or Llama(
+            -(-context // 256) * 256,
+            self._prompt((), ""),
+            user_folders().user_cache_path / "prefixes",
+            SPEAKABLE if self._examples else "",
+        )
+        self._replies: SpeculationThread | None = None
+        self._ahead: ChatReply | None = None
+        """what was requested last for a turn that is not answered yet"""
+        self._progress: Callable[[int, int], object] = lambda done, total: None
+        self._live = LiveTranscription(
+            self._recogniser, lambda: self._loaded().pause(), self._prepare
+        )
+
+    @property
+    def description(self) -> str:
+        name = self._model.removesuffix(".gguf").rpartition("/")[2]
+        return f"embedded: {name} (small local model, English)"
+
+    def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
+        if self._fetches:
+            self._fetch(progress)
+        self._load(progress)
+        self._replies = SpeculationThread("voxtui-chat")
+        # The prompt ends with the time. Its twenty tokens are read here, because the first question
+        # would wait for them. The last request is also that of the first `read`.
+        prompt = self._prompt((), "", options)
+        for tokens in (WARM_UP_TOKENS, 0):
+            reply = self._loaded().request(self._reply(prompt, tokens, Flag()))
+            while not reply.wait(BEAT_SECONDS):
+                progress("warming up", None)
+            if reply.error is not None:
+                raise reply.error
+        self._live.start()
+
+    def _load(self, progress: Progress) -> None:
+        """Load both models at once, because each keeps only one core busy most of the time."""
+        import numpy as np
+
+        unwanted = Flag()
+
+        def beat() -> None:
+            if unwanted.is_set():
+                raise _Unwanted
+
+        with ThreadPoolExecutor(1, "voxtui-loading") as beside:
+            chat = beside.submit(self._load_chat, beat)
+            try:
+                progress("recogniser", None)
+                self._recogniser.load()
+                self._recogniser.recognise(np.zeros(32_000, np.float32))
+                while not wait((chat,), BEAT_SECONDS).done:
+                    progress("chat model", None)
+            finally:
+                unwanted.set()  # nobody waits for it if the recogniser failed, or at the end
+        chat.result()
+
+    def _fetch(self, progress: Progress) -> None:
+        """Download the chat model, unless it is here."""
+
+        def attempt(model: Model, source: Source | Path) -> None:
+            step = f"fetching {model.name}"
+            progress(step, None)
+            download(model, source, lambda done, size: progress(step, done / size))
+
+        if self._named == AUTO:
+            download_default("auto", attempt, self._notify)
+        else:
+            attempt(chat_model(self._named), "auto")
+
+    def _load_chat(self, beat: Callable[[], object]) -> None:
+        self._model = chat_model_name(self._named)
+        path = model_file(self._named, beat)
+        try:
+            self._chat.load(path, beat)
+        except ModelError:
+            check_content(path)
+            raise
+
+    def listen(
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
+    ) -> None:
+        self._request(self._prompt(request.past, "", request.options), 0, request.cancelled)
+        self._live.follow(
+            LiveUtterance(request.past, recording, request.cancelled, request.options, on_words)
+        )
+
+    def wake(self) -> None:
+        self._live.wake()
+
+    def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
+        self._progress = progress
+        self._request(self._prompt(request.past, "", request.options), 0, request.cancelled)
+
+    def read_ahead(self, request: TurnRequest) -> None:
+        past, text, options = request.past, str(request.user_input), request.options
+        # The last word may still grow.
+        settled = self._prompt(past, text.rpartition(" ")[0], options)
+        pause = 0.0 if text.endswith(SENTENCE_ENDS) else TYPING_PAUSE_SECONDS
+        due_at = time.monotonic() + pause
+        prompt, tokens = self._question(past, text, options), self._most_tokens(options)
+        self._request(prompt, tokens, request.cancelled, settled, due_at)
+
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+        user_input, timestamps = request.user_input, request.timestamps
+        released = timestamps.at(Milestone.RELEASED) or time.monotonic()
+        live = self._live.stop()
+        try:
+            if isinstance(user_input, str):
+                words, doubtful = user_input, ()
+            else:
+                heard = self._live.final(user_input, live, timestamps, released)
+                words, doubtful = heard.english(), heard.doubtful
+            if not words:
+                return
+            yield UserTranscript(words, doubtful)
+        except (GeneratorExit, ForeignSpeech):
+            self._ahead = None
+            self._loaded().abandon_newest()
+            raise
+        prompt = self._question(request.past, words, request.options)
+        reply = self._request(prompt, self._most_tokens(request.options), request.cancelled)
+        self._ahead = None
+        for number, text in enumerate(until_repeated(reply.tokens())):
+            if number == 0:
+                timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
+                timestamps.speculative_s += reply.worked_before(released)
+                timestamps.drafted = len(reply.computed)
+            yield Token(strip_control_characters(text))
+
+    def language(self, reply: str, timestamps: Timestamps) -> str:
+        return "en"
+
+    def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
+        for number, (start, end) in enumerate(stretches(utterance)):
+            if cancelled.is_set():
+                return
+            with self._live.exclusively():
+                text = self._recogniser.recognise(utterance.samples[start:end]).english()
+            yield Token(f" {text}" if number else text)
+
+    def close(self) -> None:
+        self._live.close()
+        if self._replies is not None:
+            self._replies.close()
+            self._replies = None
+        self._chat.close()
+        self._recogniser.close()
+
+    def _prepare(self, live: LiveUtterance, text: str, complete: bool) -> None:
+        """Work on the reply to `text`, or on its beginning. On the thread of the transcription."""
+        if complete:
+            prompt = self._question(live.past, text, live.options)
+            tokens = self._most_tokens(live.options)
+        else:
+            prompt, tokens = self._prompt(live.past, text.rpartition(" ")[0], live.options), 0
+        self._request(prompt, tokens, live.cancelled)
+
+    def _request(
+        self,
+        prompt: str,
+        max_tokens: int,
+        cancelled: Flag,
+        settled: str = "",
+        due_at: float = 0.0,
+    ) -> ChatReply:
+        reply = self._reply(prompt, max_tokens, cancelled, settled, due_at)
+        if self._ahead is not None:
+            reply.follow(self._ahead)
+        self._ahead = self._loaded().request(reply)
+        return self._ahead
+
+    def _reply(
+        self,
+        prompt: str,
+        max_tokens: int,
+        cancelled: Flag,
+        settled: str = "",
+        due_at: float = 0.0,
+    ) -> ChatReply:
+        return ChatReply(
+            self._chat,
+            prompt,
+            self._sampling,
+            max_tokens,
+            cancelled,
+            settled,
+            due_at,
+            self._progress,
+        )
+
+    def _loaded(self) -> SpeculationThread:
+        if self._replies is None:
+            raise ModelError("The embedded brain is not loaded.")
+        return self._replies
+
+    def _prompt(self, past: Past, words: str, options: ReplyOptions = DEFAULT_OPTIONS) -> str:
+        said = [(after_clock(turn.clock, turn.user_text), turn.reply_text) for turn in past]
+        if options.instruction is None:
+            said = [*self._examples, *said]
+        front = self._instruction if options.instruction is None else options.instruction
+        return chatml(front, said, words, options.clock, self._opening)
+
+    def _question(self, past: Past, words: str, options: ReplyOptions) -> str:
+        """Return the prompt for a reply to the complete `words`."""
+        return self._prompt(past, words, options) + ASK + self._opening
+
+    def _most_tokens(self, options: ReplyOptions) -> int:
+        return options.limit(self._sampling.max_new_tokens)

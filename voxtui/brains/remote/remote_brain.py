@@ -1,0 +1,453 @@
+"""A brain on an OpenAI-compatible server.
+
+The chat model receives the audio, or a second model transcribes it first. No audio or text is sent
+before the key is released, because the user may still discard the utterance.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Generator, Iterator
+from threading import Event as Flag
+from typing import Any
+
+import msgspec
+
+from voxtui.brains.prompting import after_clock, instruction, paragraphs
+from voxtui.brains.remote.endpoint import SEND_LESS, Endpoint, StatusError, Timing
+from voxtui.brains.remote.http_connection import Json, error_text
+from voxtui.brains.reply_language import ReplyLanguage
+from voxtui.dialogue.data import Token, UserTranscript, Utterance
+from voxtui.dialogue.protocols import (
+    DEFAULT_OPTIONS,
+    OnWords,
+    Past,
+    Progress,
+    ReplyOptions,
+    TurnRequest,
+)
+from voxtui.dialogue.recording import Recording
+from voxtui.dialogue.timestamps import Milestone, Timestamps
+from voxtui.errors import RemoteError, strip_control_characters
+from voxtui.settings.schema import Config, RemoteBrainConfig, Sampling
+
+WARM_AGAIN_SECONDS = 4.0
+"""Many servers close a connection that is idle for 5 s, and a sentence may take longer."""
+
+NO_AUDIO = (400, 404, 415, 422, 500, 501)
+"""Status codes with which servers refuse audio. The message must mention audio, too."""
+
+TRANSCRIBE = "Write down word for word what is said here. Answer with these words only."
+
+TOKENS_PER_SECOND = 10
+"""More than any speaker's words in a second; the limit of a transcript."""
+
+MAX_CLIPS = 5
+"""Audio clips in one request: vLLM accepts no more for Voxtral."""
+
+MAX_CHARACTERS_PER_TOKEN = 32
+"""A reply ends after this many characters for each allowed token. A longer one would block the
+screen."""
+
+MAX_WAITS = 10
+"""A reply may bring no text for MAX_WAITS * timeout_s, although events arrive."""
+
+LONGEST_STEP = 1.0
+"""Seconds counted at most between two events, because voxtui may be suspended in between."""
+
+EXTENSIONS = ("top_k", "repetition_penalty", "min_tokens")
+"""Sampling parameters beyond OpenAI's. Some servers refuse them."""
+
+
+class RemoteBrain:
+    """`notify` receives sentences for the user that are not errors."""
+
+    name = "remote"
+
+    def __init__(
+        self, config: Config, notify: Callable[[str], object] = lambda sentence: None
+    ) -> None:
+        remote = config.brain.remote
+        self._config = remote
+        self._language = config.brain.language
+        self._reply_language = ReplyLanguage(config.brain.language)
+        self._notify = notify
+        self._chat = chat_endpoint(remote)
+        self._stt = stt_endpoint(remote, self._chat)
+        self._sampling = config.generation.sampling()
+        self._instruction = instruction(config)
+        self._parameters = request_parameters(self._sampling)
+        self._model = remote.model
+        self._transcribes = True
+        """False once the server has refused audio/transcriptions"""
+
+    @property
+    def description(self) -> str:
+        get = "get" if " and " in self.sends_to else "gets"
+        return f"remote: {self.sends_to} {get} your voice and words ({self._model_name})"
+
+    @property
+    def _model_name(self) -> str:
+        """Return the model without its directory, which llama.cpp's server includes."""
+        return self._model.rpartition("/")[2] or "a model"
+
+    @property
+    def sends_to(self) -> str:
+        return self._config.hosts
+
+    def warm_up(self, progress: Progress, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
+        for endpoint in dict.fromkeys((self._chat, self._stt or self._chat)):
+            if endpoint.unencrypted:
+                self._notify(
+                    f"The connection to {endpoint.host} is not encrypted: others on the network "
+                    "can listen. https:// prevents that."
+                )
+        self._reply_language.warm_up()
+        for _ in self._find_model():
+            progress("reaching the server", None)
+
+    def _find_model(self) -> Generator[None]:
+        """Ask the servers for their models. Yields None until they answered. Raises RemoteError."""
+        self._model = yield from find_model(self._chat, self._config.model, self._notify)
+        if self._stt is not None and self._stt is not self._chat:
+            yield from find_model(self._stt, self._config.transcription_model, self._notify)
+
+    def listen(
+        self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
+    ) -> None:
+        self._warm()
+
+    def wake(self) -> None:
+        if self._chat.idle_s > WARM_AGAIN_SECONDS:
+            self._warm()
+
+    def read(self, request: TurnRequest, progress: Callable[[int, int], object]) -> None:
+        """Do nothing, because no text may leave this machine before the next turn."""
+
+    def read_ahead(self, request: TurnRequest) -> None:
+        """Do nothing, because no word may leave this machine before Enter."""
+
+    def _warm(self) -> None:
+        self._chat.warm()
+        if self._stt is not None and self._stt is not self._chat:
+            self._stt.warm()
+
+    def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
+        user_input, timestamps, cancelled = (
+            request.user_input,
+            request.timestamps,
+            request.cancelled,
+        )
+        timing = Timing()
+        if isinstance(user_input, str):
+            yield UserTranscript(user_input)
+        if not self._model:  # the server could not be reached at the start
+            for _ in self._find_model():
+                if cancelled.is_set():
+                    return
+        if self._stt is not None and not isinstance(user_input, str):
+            text = ""
+            for piece in self._transcript(self._stt, user_input, cancelled, timing):
+                text += piece
+            if cancelled.is_set() or not text.strip():
+                return
+            timestamps.record(Milestone.TRANSCRIBED)
+            user_input = text.strip()
+            yield UserTranscript(user_input)
+        most = request.options.limit(self._sampling.max_new_tokens)
+        parameters = {
+            **self._parameters, "max_tokens": most, "stream_options": {"include_usage": True}
+        }  # fmt: skip
+        messages = self._messages(request.past, user_input, request.options)
+        pieces = self._texts(parameters, messages, cancelled, timing, timestamps)
+        room = MAX_CHARACTERS_PER_TOKEN * most
+        for number, text in enumerate(pieces, 1):
+            if number > most:
+                return
+            if number == 1:
+                timestamps.record(Milestone.SENT, timing.sent_at)
+                timestamps.network_s = timing.network_s
+            yield Token(text[:room])
+            room -= len(text)
+            if room <= 0:
+                return
+
+    def language(self, reply: str, timestamps: Timestamps) -> str:
+        return self._reply_language.of(reply, timestamps)
+
+    def transcribe(self, utterance: Utterance, cancelled: Flag) -> Iterator[Token]:
+        """Transcribe at audio/transcriptions, or by the chat model if the server lacks that.
+
+        Yields an empty token now and then while nothing arrives.
+        """
+        if self._transcribes:
+            try:
+                for piece in self._transcript(self._stt or self._chat, utterance, cancelled):
+                    yield Token(piece)
+                return
+            except StatusError as error:
+                if self._stt is not None or error.status in (401, 403, 413, 429):
+                    raise
+                self._transcribes = False
+        limit = 16 + int(utterance.seconds * TOKENS_PER_SECOND)
+        parts = [_audio(utterance), {"type": "text", "text": TRANSCRIBE}]
+        messages: list[Json] = [{"role": "user", "content": parts}]
+        room = MAX_CHARACTERS_PER_TOKEN * limit
+        for text in self._texts({"max_tokens": limit, "temperature": 0}, messages, cancelled):
+            yield Token(text[:room])
+            room -= len(text)
+            if room <= 0:
+                return
+
+    def close(self) -> None:
+        self._chat.close()
+        if self._stt is not None:
+            self._stt.close()
+
+    def _messages(
+        self, past: Past, user_input: Utterance | str, options: ReplyOptions = DEFAULT_OPTIONS
+    ) -> list[Json]:
+        """Return the conversation.
+
+        The instruction precedes the first turn if the model receives audio, because Voxtral
+        accepts no system prompt together with audio.
+        """
+        before = self._instruction if options.instruction is None else options.instruction
+        messages: list[Json] = []
+        if self._stt is not None:
+            messages, before = [{"role": "system", "content": before}], ""
+        clips = [
+            number
+            for number, turn in enumerate(past)
+            if self._stt is None and turn.words is None and not isinstance(turn.user_input, str)
+        ]
+        room = MAX_CLIPS - (not isinstance(user_input, str))
+        clips = clips[max(0, len(clips) - room) :]
+        for number, turn in enumerate(past):
+            if said := turn.user_input if number in clips else turn.user_text:
+                messages.append(_user(before, turn.clock, said))
+                before = ""
+            if turn.reply:
+                messages.append({"role": "assistant", "content": turn.reply_text})
+        return [*messages, _user(before, options.clock, user_input)]
+
+    def _texts(
+        self,
+        parameters: Json,
+        messages: list[Json],
+        cancelled: Flag,
+        timing: Timing | None = None,
+        timestamps: Timestamps | None = None,
+    ) -> Generator[str, None, None]:
+        """Yield the reply in pieces until `cancelled`. Raises RemoteError."""
+        body = parameters | {"messages": messages, "model": self._model, "stream": True}
+        try:
+            yield from self._stream(body, cancelled, timing, timestamps)
+        except StatusError as error:
+            raise self._explained(error, body) from error
+
+    def _stream(
+        self, body: Json, cancelled: Flag, timing: Timing | None, timestamps: Timestamps | None
+    ) -> Generator[str, None, None]:
+        host = self._chat.host
+        finished = any_text = False
+        patience_s = MAX_WAITS * self._config.timeout_s
+        waited_s, before = 0.0, time.monotonic()
+        for event in self._chat.request("POST", "chat/completions", timing, json=body):
+            if cancelled.is_set():
+                return
+            now = time.monotonic()
+            waited_s, before = waited_s + min(now - before, LONGEST_STEP), now
+            if waited_s > patience_s:
+                raise RemoteError(
+                    f"{host}: no text for {patience_s:g} s.",
+                    "A larger brain.remote.timeout_s waits longer.",
+                )
+            if event is None:
+                continue
+            if message := error_text(event):
+                raise RemoteError(f"{host} stopped the reply: “{self._chat.shown(message)}”.")
+            try:
+                text, ended, tokens = _piece(event)
+            except msgspec.ValidationError as error:
+                raise self._chat.invalid_response() from error
+            if timestamps is not None and tokens:
+                timestamps.tokens = tokens
+            finished = finished or ended
+            if text:
+                any_text = True
+                yield text
+                waited_s, before = 0.0, time.monotonic()
+        if not finished:
+            raise RemoteError(
+                f"{host}: connection closed before the end of the reply.", "Ask again."
+            )
+        if not any_text:
+            raise RemoteError(
+                f"{self._model_name}: empty reply.",
+                "A model that reasons first needs a larger generation.max_new_tokens.",
+            )
+
+    def _transcript(
+        self,
+        endpoint: Endpoint,
+        utterance: Utterance,
+        cancelled: Flag,
+        timing: Timing | None = None,
+    ) -> Generator[str, None, None]:
+        """Yield the transcript of `utterance`. Raises RemoteError."""
+        fields = {"model": self._config.transcription_model or self._model,
+                  "response_format": "json", "temperature": "0"}  # fmt: skip
+        if self._language:
+            fields["language"] = self._language
+        file = {"file": ("speech.wav", utterance.as_wav(), "audio/wav")}
+        events = endpoint.request("POST", "audio/transcriptions", timing, data=fields, files=file)
+        try:
+            for event in events:
+                if cancelled.is_set():
+                    return
+                if event is None:
+                    yield ""
+                    continue
+                text = event.get("text")
+                if not isinstance(text, str):
+                    raise endpoint.invalid_response()
+                # whisper.cpp's server writes a line per segment, often within a sentence.
+                yield " ".join(strip_control_characters(text).split())
+        except StatusError as error:
+            if error.hint == SEND_LESS:  # the request holds no earlier turns
+                error.hint = "Speak in shorter turns."
+            raise
+
+    def _explained(self, error: StatusError, body: Json) -> StatusError:
+        """Add what to do, if the model may not accept audio or a parameter."""
+        with_audio = any(isinstance(message["content"], list) for message in body["messages"])
+        if with_audio and error.status in NO_AUDIO and "audio" in error.text.lower():
+            return StatusError(
+                f"{self._model_name} at {self._chat.host} does not accept audio "
+                f"(HTTP {error.status}): “{error.text}”.",
+                "Set brain.remote.transcription_model to a model that transcribes.",
+                error.status,
+                error.text,
+            )
+        if error.status in (400, 422) and any(name in body for name in EXTENSIONS):
+            error.hint = error.hint or (
+                "The server may not know top_k, repetition_penalty or min_new_tokens; "
+                "generation.preset = balanced does not send them."
+            )
+        return error
+
+
+def chat_endpoint(remote: RemoteBrainConfig) -> Endpoint:
+    """Return the chat server. Raises RemoteError if none is set."""
+    if not remote.url:
+        raise RemoteError(
+            "brain.remote.url is not set.", "For example: brain.remote.url = http://HOST:PORT/v1"
+        )
+    return Endpoint(remote.url, remote.timeout_s)
+
+
+def stt_endpoint(remote: RemoteBrainConfig, chat: Endpoint) -> Endpoint | None:
+    """Return the server that transcribes, or None if the chat model receives the audio."""
+    if not remote.transcription_model:
+        return None
+    if remote.transcription_url in ("", remote.url):
+        return chat
+    return Endpoint(remote.transcription_url, remote.timeout_s, "brain.remote.transcription_url")
+
+
+def find_model(
+    endpoint: Endpoint,
+    model: str,
+    notify: Callable[[str], object],
+    setting: str = "brain.remote.model",
+) -> Generator[None, None, str]:
+    """Return `model`, or the server's only model. Yields until then. Raises RemoteError.
+
+    `setting` is the config key or the option of the model.
+
+    Notifies the user if the server does not list the model, but may have it.
+    """
+    models = yield from endpoint.models()
+    if models is None and model and endpoint.may_lack_v1:
+        notify(endpoint.model_list)
+    if not model:
+        if models is not None and len(models) == 1:
+            return models[0]
+        raise RemoteError(endpoint.model_list, f"Set {setting}.")
+    if models is not None and model not in models:
+        notify(f"{model} is not listed: {endpoint.model_list}")
+    return model
+
+
+def request_parameters(sampling: Sampling) -> Json:
+    """Return the sampling parameters of a request; those of EXTENSIONS only where they matter."""
+    parameters: Json = {
+        "max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature,
+        "top_p": sampling.top_p, "seed": sampling.seed,
+    }  # fmt: skip
+    if sampling.top_k:
+        parameters["top_k"] = sampling.top_k
+    if sampling.repetition_penalty != 1.0:
+        parameters["repetition_penalty"] = sampling.repetition_penalty
+    if sampling.min_new_tokens > 1:
+        parameters["min_tokens"] = sampling.min_new_tokens
+    return parameters
+
+
+class _Content(msgspec.Struct):
+    content: Any = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Content | None = None
+    """in a stream"""
+    message: _Content | None = None
+    """in an answer that is not streamed"""
+    finish_reason: Any = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+
+
+def _piece(event: Json) -> tuple[str, bool, int | None]:
+    """Return the text of an event, True at the end of the reply, and the reply's tokens if given.
+
+    Tokens of reasoning do not count, because they are not part of the reply.
+    """
+    parsed = msgspec.convert(event, _Event)
+    tokens = None
+    match parsed.usage:
+        case {"completion_tokens": int(count), "completion_tokens_details": {
+            "reasoning_tokens": int(reasoning)
+        }}:  # fmt: skip
+            tokens = count - reasoning
+        case {"completion_tokens": int(count)}:
+            tokens = count
+        case _:
+            pass
+    if not parsed.choices:
+        return "", False, tokens
+    choice = parsed.choices[0]
+    content = choice.delta or choice.message
+    text = content.content if content else None
+    shown = strip_control_characters(text) if isinstance(text, str) else ""
+    return shown, bool(choice.finish_reason), tokens
+
+
+def _user(before: str, clock: str, user_input: Utterance | str) -> Json:
+    """Return a message of the user, with the instruction `before` it and the line with the time."""
+    if isinstance(user_input, str):
+        return {"role": "user", "content": paragraphs(before, after_clock(clock, user_input))}
+    lead = paragraphs(before, clock)
+    text = [{"type": "text", "text": lead}] if lead else []
+    return {"role": "user", "content": [*text, _audio(user_input)]}
+
+
+def _audio(utterance: Utterance) -> Json:
+    """Return OpenAI's `input_audio`: a WAV in base64."""
+    data = base64.b64encode(utterance.as_wav()).decode()
+    return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}

@@ -1,0 +1,63 @@
+"""Commands that measure: bench and stats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from voxtui.cli.options import (
+    FAILED_TURN,
+    FILE_PATH,
+    FirstIsDefault,
+    Options,
+    brain_option,
+    global_options,
+    json_option,
+    with_brain,
+)
+
+
+@click.group(cls=FirstIsDefault)
+def bench() -> None:
+    """Measure turns."""
+
+
+@bench.command()
+@click.argument("files", nargs=-1, type=FILE_PATH)
+@click.option("--runs", type=click.IntRange(1, 1000), metavar="N",
+              help="Turns per clip (default: 3; with --check 5).")  # fmt: skip
+@click.option("--warm-up", type=click.IntRange(0, 100), default=1, metavar="N", show_default=True,
+              help="Warm-up turns, which come first and are reported separately.")  # fmt: skip
+@click.option("--play", is_flag=True, help="Play the answers; the sound device is measured, too.")
+@click.option("--json", "as_json", is_flag=True,
+              help="Print JSON on stdout; the report goes to stderr.")  # fmt: skip
+@click.option("--compare", type=FILE_PATH, metavar="OLD.json",
+              help="Report differences from an earlier --json, beyond chance.")  # fmt: skip
+@click.option("--budget", "budgets", multiple=True, metavar="NAME=MS",
+              help="Exit with 1 if p95 of NAME, such as ttft, exceeds MS. Repeatable.")  # fmt: skip
+@click.option("--check", is_flag=True,
+              help="Print PASS or FAIL for each target, on a short and a long clip.")  # fmt: skip
+@brain_option
+@global_options
+def turns(
+    options: Options, files: tuple[Path, ...], runs: int | None, warm_up: int, play: bool,
+    as_json: bool, compare: Path | None, budgets: tuple[str, ...], check: bool, brain: str | None,
+) -> None:  # fmt: skip
+    """Measure turns over FILES, or over the sample clips (the default)."""
+    config = with_brain(options.load().config, brain)
+    from voxtui.bench.bench_command import BenchOptions, run
+
+    wanted = BenchOptions(runs, warm_up, play, as_json, compare, budgets, check)
+    raise SystemExit(0 if run(config, files, wanted) else FAILED_TURN)
+
+
+@click.command()
+@json_option
+@global_options
+def stats(options: Options, as_json: bool) -> None:
+    """Summarise past turns: how long they took, by brain and by day."""
+    config = options.load().config
+    from voxtui.bench.stats import run
+
+    run(config, as_json)

@@ -1,0 +1,176 @@
+"""Commands that answer, write down and speak: ask, transcribe, dictate, say, serve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from voxtui.cli.options import (
+    FAILED_TURN,
+    FILE_PATH,
+    NOTHING_HEARD,
+    Options,
+    global_options,
+    quiet_option,
+)
+
+if TYPE_CHECKING:
+    from voxtui.commands.dictation_daemon import Order
+    from voxtui.commands.dictation_output import Target
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=FILE_PATH)
+@click.option("--text", metavar="TEXT", help="Answer TEXT instead of files.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a line of JSON per turn, nothing else."
+)
+@click.option("--speak", "wav", type=FILE_PATH, metavar="OUT.WAV",
+              help="Write the spoken answers to a file.")  # fmt: skip
+@click.option("--play", is_flag=True, help="Play the spoken answers.")
+@click.option("--fast", is_flag=True, help="Feed each clip at once, not in real time.")
+@click.option("--together", is_flag=True, help="Make all files one conversation.")
+@quiet_option
+@global_options
+def ask(
+    options: Options, files: tuple[Path, ...], text: str | None, as_json: bool, wav: Path | None,
+    play: bool, fast: bool, together: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Answer sound FILES, each as a conversation of its own, or the text of stdin (-).
+
+    The answers go to stdout. The exit code is 1 if a turn failed, 2 if nothing could be done, and
+    3 if nothing was heard in a file.
+    """
+    if not files and text is None:
+        raise click.UsageError("Missing argument 'FILES...', - or --text.")
+    config = options.load().config
+    from voxtui.commands.ask import AskOptions, questions, run
+    from voxtui.dialogue.timestamps import Outcome
+
+    wanted = AskOptions(as_json, wav, play, not fast, together, quiet)
+    outcomes = run(config, questions(files, text, config), files, wanted)
+    if Outcome.FAILED in outcomes:
+        raise SystemExit(FAILED_TURN)
+    raise SystemExit(NOTHING_HEARD if Outcome.NO_SPEECH in outcomes else 0)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=FILE_PATH)
+@click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]),
+              default="text", show_default=True, help="Output format.")  # fmt: skip
+@click.option("--json", "form", flag_value="json", help="The same as --format json.")
+@click.option("--language", metavar="CODE", help="The language that is spoken (brain.language).")
+@quiet_option
+@global_options
+def transcribe(
+    options: Options, files: tuple[Path, ...], form: str, language: str | None, quiet: bool
+) -> None:
+    """Write down what is said in sound FILES; - is the sound on stdin.
+
+    The exit code is 3 if nothing was heard in one of them.
+    """
+    config = options.load().config
+    from voxtui.commands.transcribe import run
+    from voxtui.settings.sources import with_value
+
+    if language is not None:
+        config = with_value(config, "brain.language", language, "--language")
+
+    raise SystemExit(0 if run(config, files, form, quiet) else NOTHING_HEARD)
+
+
+@click.command()
+@click.option("--to", "target", type=click.Choice(["stdout", "clipboard", "tmux", "type"]),
+              default="stdout", show_default=True, help="Where the text goes.")  # fmt: skip
+@click.option("--pane", metavar="PANE", help="The pane of --to tmux (default: the active one).")
+@click.option("--start", "order", flag_value="start",
+              help="Begin a recording in the background, for a key of your desktop.")  # fmt: skip
+@click.option("--stop", "order", flag_value="stop", help="End it and deliver the text.")
+@click.option(
+    "--toggle", "order", flag_value="toggle", help="Begin it, or end it and deliver the text."
+)
+@click.option("--hook", metavar="CMD",
+              help="Replace the text by the output of CMD, which gets it on stdin.")  # fmt: skip
+@click.option("--replacements", metavar="FILE",
+              help='Replace words by a TOML file of "as heard" = "as written".')  # fmt: skip
+@quiet_option
+@click.option("--resident", is_flag=True, hidden=True)
+@global_options
+def dictate(
+    options: Options, target: Target, pane: str | None, order: Order | None, hook: str | None,
+    replacements: str | None, quiet: bool, resident: bool,
+) -> None:  # fmt: skip
+    """Speak, and get the text: git commit -m "$(voxtui dictate)"
+
+    Space, Enter or silence ends the recording; Esc discards it. The exit code is 3 if nothing was
+    heard.
+    """
+    config = options.load().config
+    from voxtui.commands.dictate import DictateOptions, run, run_order
+    from voxtui.commands.dictation_daemon import serve
+    from voxtui.settings.sources import with_value
+
+    if resident:
+        serve(config)
+        return
+    chosen = {"dictate.hook": hook, "dictate.replacements": replacements}
+    for key, value in chosen.items():
+        if value is not None:
+            config = with_value(config, key, value, f"--{key.rpartition('.')[2]}")
+    wanted = DictateOptions(target, pane, quiet)
+    heard = run_order(order, config, wanted, options.arguments) if order else run(config, wanted)
+    raise SystemExit(0 if heard else NOTHING_HEARD)
+
+
+@click.command()
+@click.argument("file", required=False, type=FILE_PATH)
+@click.option("--text", metavar="TEXT", help="Say TEXT.")
+@click.option("--clipboard", is_flag=True, help="Say the text on the clipboard.")
+@click.option("-o", "--output", "wav", type=FILE_PATH, metavar="FILE.wav",
+              help="Write the speech to a file instead.")  # fmt: skip
+@global_options
+def say(
+    options: Options, file: Path | None, text: str | None, clipboard: bool, wav: Path | None
+) -> None:
+    """Read FILE aloud, or the text on stdin: man ls | voxtui say"""
+    config = options.load().config
+    from voxtui.commands.say import run, source
+
+    spoken = run(config, source(file, text, clipboard), wav)
+    raise SystemExit(0 if spoken else FAILED_TURN)
+
+
+@click.command()
+@click.option("--brain", metavar="NAME", help="Recognise with this brain instead of brain.name.")
+@click.option("--host", metavar="ADDRESS", help="Listen on this address instead of serve.host.")
+@click.option("--port", type=int, metavar="N", help="Listen on this port instead of serve.port.")
+@click.option(
+    "--sessions", type=int, metavar="N", help="Serve N at once instead of serve.sessions."
+)
+@click.option("--uds", metavar="PATH", help="Listen on a Unix socket instead.")
+@click.option("--tls-cert", metavar="PEM", help="Serve https with this certificate.")
+@click.option("--tls-key", metavar="PEM", help="The private key of --tls-cert.")
+@global_options
+def serve(
+    options: Options, brain: str | None, host: str | None, port: int | None, sessions: int | None,
+    uds: str | None, tls_cert: str | None, tls_key: str | None,
+) -> None:  # fmt: skip
+    """Transcribe and speak for other programs, as a server with OpenAI's API.
+
+    It listens on this machine only, unless --host names another address.
+    """
+    config = options.load().config
+    from voxtui.serve.serve_command import run
+    from voxtui.settings.sources import with_value
+
+    for key, value, source in (
+        ("brain.name", brain, "--brain"), ("serve.host", host, "--host"),
+        ("serve.port", port, "--port"), ("serve.sessions", sessions, "--sessions"),
+        ("serve.uds", uds, "--uds"), ("serve.tls_cert", tls_cert, "--tls-cert"),
+        ("serve.tls_key", tls_key, "--tls-key"),
+    ):  # fmt: skip
+        if value is not None:
+            config = with_value(config, key, value, source)
+    run(config)

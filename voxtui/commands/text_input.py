@@ -1,0 +1,131 @@
+"""Read text from a file, a pipe or the clipboard."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from voxtui.dialogue.attachments import Attachment
+from voxtui.errors import InputError, strip_control_characters
+
+PIECE_BYTES = 1 << 16
+
+STDIN = Path("-")
+"""stands for stdin, as in other programs"""
+
+ATTACHMENT_CHARACTERS = 1_000_000
+"""More of a text than any model reads at once. A pipe may never end."""
+
+CLIPBOARD_SECONDS = 10
+"""Timeout of a clipboard program. It waits for the program that owns the clipboard."""
+
+
+def open_text(path: Path) -> Iterator[str]:
+    """Open `path` (`-`: stdin) and return its text, which is read as it arrives.
+
+    Raises InputError, while it is read also for data that is not UTF-8 text.
+    """
+    if path == STDIN:
+        return _decoded(0, "stdin")
+    try:
+        return _decoded(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+
+
+def read_attachment(path: Path) -> Attachment:
+    """Read a text to talk about, up to its first megabyte. Raises InputError."""
+    name = "stdin" if path == STDIN else str(path)
+    text = ""
+    for piece in open_text(path):
+        text += piece
+        if len(text) > ATTACHMENT_CHARACTERS:
+            break
+    if not text.strip():
+        raise InputError(f"{name}: there is no text in it.")
+    return Attachment(name, strip_control_characters(text))
+
+
+def take_keys_from_terminal() -> None:
+    """Make the terminal stdin, in place of a pipe that has been read. Raises InputError."""
+    try:
+        terminal = os.open(os.ttyname(sys.stderr.fileno()), os.O_RDWR | os.O_NOCTTY)
+        os.dup2(terminal, 0)
+        os.close(terminal)
+    except OSError as error:
+        raise InputError(f"The keys cannot be read from the terminal: {error.strerror}.") from error
+
+
+def _decoded(descriptor: int, name: str) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    read = 0
+    """bytes so far"""
+    try:
+        while True:
+            data = os.read(descriptor, PIECE_BYTES)
+            if (nul := data.find(b"\0")) >= 0:
+                raise InputError(f"{name}: is not text: byte {read + nul} is NUL.")
+            undecoded = len(decoder.getstate()[0])
+            try:
+                text = decoder.decode(data, final=not data)
+            except UnicodeDecodeError as error:
+                at = read - undecoded + error.start
+                raise InputError(f"{name}: is not UTF-8 text: byte {at} is invalid.") from error
+            read += len(data)
+            if text:
+                yield text
+            if not data:
+                return
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror}.") from error
+    finally:
+        if descriptor:
+            os.close(descriptor)
+
+
+def clipboard_text() -> str:
+    """Return the text on the clipboard. Raises InputError."""
+    command = _clipboard_reader()
+    if command is None:
+        raise InputError(
+            "The clipboard cannot be read: no program for it was found.",
+            "Install wl-clipboard (Wayland) or xclip (X11).",
+        )
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=CLIPBOARD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InputError(
+            f"The clipboard cannot be read: {command[0]} took more than {CLIPBOARD_SECONDS} s."
+        ) from error
+    if done.returncode:
+        raise InputError(
+            f"The clipboard holds no text: {command[0]} failed with exit code {done.returncode}."
+        )
+    return done.stdout.decode(errors="replace")
+
+
+def _clipboard_reader() -> list[str] | None:
+    """Return the command that prints the clipboard of this session, if there is one."""
+    x11, wayland = "DISPLAY" in os.environ, "WAYLAND_DISPLAY" in os.environ
+    for usable, *command in (
+        (wayland, "wl-paste", "--no-newline"),
+        (x11, "xclip", "-selection", "clipboard", "-out"),
+        (x11, "xsel", "--clipboard", "--output"),
+        (sys.platform == "darwin", "pbpaste"),
+        ("TMUX" in os.environ, "tmux", "save-buffer", "-"),
+    ):
+        if usable and shutil.which(command[0]):
+            return command
+    return None

@@ -1,7 +1,0 @@
-"""The verbs of the user, written once for every front end.
-
-`engine.Controls` drives an engine and needs no device: frames may come from any source.
-`local.LocalControls` adds what a front end on this machine offers: the microphone, devices, clips,
-settings, the record. Both belong to one thread, the front end's. It passes each event to `take`
-before it shows it.
-"""

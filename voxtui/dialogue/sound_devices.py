@@ -1,0 +1,293 @@
+"""Open the microphone and the speaker, and replace one that is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from voxtui.dialogue.data import Frame
+from voxtui.dialogue.events import Event, MicrophoneLost, MicrophoneOpened, Notice
+from voxtui.dialogue.protocols import Microphone, Speaker
+from voxtui.errors import DeviceError
+
+T = TypeVar("T")
+
+FallbackDevices = Callable[[], tuple[Microphone, Speaker]]
+"""Makes the system's default devices, which replace a lost one. Called while neither is open."""
+
+
+LOOK_SECONDS = 1.0
+"""Interval between two attempts to open a missing device."""
+
+HURRY_SECONDS = 10.0
+"""Time after a loss or a change of the sound system in which that interval is kept."""
+
+LOOK_SHARE = 20
+"""Later an attempt is repeated after this many times its duration, because PortAudio may take long
+to start, and a person may have no microphone at all."""
+
+_STARTING = object()
+"""A sound server that starts offers its default first; one more look finds the wanted device."""
+
+
+class SoundDevices:
+    """The microphone and the speaker in use; either may be missing (None).
+
+    `look` brings missing ones back. A device that opens may still deliver nothing (suspended), so
+    a microphone counts as back with its first frame.
+
+    Only the engine's thread opens, replaces and closes them; any thread may read `level`.
+    `on_frame(frame)` is called for every frame. `on_lost(opening, message)` is called once when
+    the microphone disappears; pass `opening` to `is_in_use`. Both are called on the microphone's
+    thread. Without `fallback_devices` no lost device is replaced. `sound_system()` returns a value
+    that changes when devices come or go, as far as the system tells.
+    """
+
+    def __init__(
+        self,
+        microphone: Microphone | None,
+        speaker: Speaker | None,
+        fallback_devices: FallbackDevices | None,
+        on_frame: Callable[[Frame], None],
+        on_lost: Callable[[object, str], None],
+        sound_system: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.microphone = microphone
+        self.speaker = speaker
+        self._wanted = (microphone, speaker)
+        """the configured or chosen devices, even while others replace them"""
+        self.speaker_lost = False
+        """the speaker failed during an answer"""
+        self._fallback_devices = fallback_devices
+        self._on_frame = on_frame
+        self._on_lost = on_lost
+        self._openings = WeakKeyDictionary[Microphone, object]()
+        """the latest opening of each microphone"""
+        self.is_unproven = False
+        """the microphone replaced a lost one, and has delivered no frame yet"""
+        self._candidate: Microphone | None = None
+        """a microphone that opened after all were lost, and has delivered no frame yet"""
+        self._speaker_missing = False
+        self._sound_system = sound_system
+        self._system_seen: object = None
+        self._check_at = 0.0
+        """monotonic seconds of the next look at the sound system"""
+        self._look_at = 0.0
+        """monotonic seconds before which no attempt is made"""
+        self._hurry_until = 0.0
+
+    @property
+    def missing(self) -> bool:
+        """True while a microphone or a speaker that was asked for is not there."""
+        microphone_missing = self.microphone is None and self._wanted[0] is not None
+        return self._fallback_devices is not None and (microphone_missing or self._speaker_missing)
+
+    @property
+    def level(self) -> float:
+        """The microphone's peak, 0..1."""
+        microphone = self.microphone
+        return microphone.level if microphone else 0.0
+
+    @property
+    def watched(self) -> bool:
+        """True if `look` may find something. It must be called about once a second."""
+        return self._fallback_devices is not None
+
+    def attend(self, attended: bool) -> None:
+        """Have the microphone deliver frames; False: until it has proved to work. Any thread."""
+        if self.microphone is not None:
+            self.microphone.attend(attended or self.is_unproven)
+
+    def delivered(self) -> list[Event]:
+        """Note that the microphone works: if it is lost, another one is tried.
+
+        Returns the events to report if it is one that came back.
+        """
+        self.is_unproven = False
+        if self._candidate is None:
+            return []
+        self.microphone, self._candidate = self._candidate, None
+        if self.microphone is not self._wanted[0]:
+            self._system_seen = _STARTING
+        return [Notice(f"Listening to {self.microphone.name} again.", "information")]
+
+    def look(self) -> list[Event]:
+        """Open what is missing, at most once in LOOK_SECONDS; return the events to report.
+
+        Not during a turn. PortAudio lists new devices only while no stream is open, so a stream
+        that works is closed only if the system tells that devices came or went.
+        """
+        began = time.monotonic()
+        if self._fallback_devices is None or began < self._check_at:
+            return []
+        self._check_at = began + LOOK_SECONDS
+        system, seen = self._sound_system(), self._system_seen
+        self._system_seen = system
+        if changed := seen is not None and system != seen:
+            self._hurry()
+        if self.missing and (changed or began >= self._look_at):
+            return self._open_missing(changed)
+        if changed and (self.microphone, self.speaker) != self._wanted:
+            return self.rescan_devices()
+        return []
+
+    def _hurry(self) -> None:
+        self._hurry_until = time.monotonic() + HURRY_SECONDS
+        self._look_at = 0.0
+
+    def _open_missing(self, system_changed: bool) -> list[Event]:
+        assert self._fallback_devices is not None
+        began = time.monotonic()
+        self._drop_candidate()
+        if system_changed and self.microphone is None:
+            _close(self.speaker)
+            self._speaker_missing = self._wanted[1] is not None
+        if self.microphone is None and self._wanted[0] is not None:
+            fallback, _ = self._fallback_devices()
+            self._candidate = _first((self._wanted[0], fallback), self.listen)
+        events = self.try_speaker()
+        now = time.monotonic()
+        self._look_at = 0.0 if now < self._hurry_until else now + LOOK_SHARE * (now - began)
+        return events
+
+    def try_speaker(self) -> list[Event]:
+        """Open the speaker if it is missing. Returns the events to report."""
+        if self._fallback_devices is None or not self._speaker_missing:
+            return []
+        _, fallback = self._fallback_devices()
+        opened = _first((self._wanted[1], fallback), lambda speaker: speaker.open())
+        if opened is None:
+            return []
+        self.speaker, self._speaker_missing = opened, False
+        return [Notice(f"Speaking through {opened.name} again.", "information")]
+
+    def _drop_candidate(self) -> None:
+        _close(self._candidate)
+        self._candidate = None
+
+    def open(self) -> list[Event]:
+        """Open both. The system's default replaces one that cannot be opened.
+
+        Returns the events to report. Called again after `close`, it tries both again.
+        """
+        self.microphone, self.speaker = self._wanted
+        events: list[Event] = []
+        if self.speaker is not None:
+            try:
+                self.speaker.open()
+            except DeviceError as error:
+                self.speaker = None
+                events.append(Notice(str(error), "error"))
+        if self.microphone is not None:
+            try:
+                self.listen(self.microphone)
+            except DeviceError as error:
+                self.microphone = None
+                if (notice := Notice(str(error), "error")) not in events:
+                    events.append(notice)
+        if (self.microphone, self.speaker) != self._wanted:
+            events += self._open_anew((self.microphone,), (self.speaker,))
+        if self.microphone is not None:
+            events.append(MicrophoneOpened(self.microphone.name))
+        elif self._wanted[0] is not None and self._fallback_devices is None:
+            events.append(MicrophoneLost())
+        return events
+
+    def listen(self, microphone: Microphone) -> None:
+        """Open `microphone`. Raises DeviceError."""
+        opening = object()
+        microphone.open(self._on_frame, partial(self._on_lost, opening))
+        self._openings[microphone] = opening
+
+    def is_in_use(self, opening: object) -> bool:
+        """Return True if the microphone of this `opening` is still in use.
+
+        It may have been replaced or opened again since: an unplugged headset loses microphone and
+        speaker, and the first loss that is noticed replaces both.
+        """
+        return self.microphone is not None and self._openings.get(self.microphone) is opening
+
+    def use(self, microphone: Microphone | None, speaker: Speaker | None) -> None:
+        """Use these open devices and close those they replace; None: keep the present one."""
+        if microphone is not None:
+            self._drop_candidate()
+            _close(self.microphone)
+            self.microphone = microphone
+        if speaker is not None:
+            _close(self.speaker)
+            self.speaker, self._speaker_missing = speaker, False
+        self._wanted = (microphone or self._wanted[0], speaker or self._wanted[1])
+
+    def replace_microphone(self) -> list[Event]:
+        """Replace the lost microphone, unless it is a replacement that delivered no frame."""
+        if self._fallback_devices is None or self.is_unproven:
+            self._hurry()
+            _close(self.microphone)
+            self.microphone = None
+            return [MicrophoneLost()]
+        return self._open_anew((), (self.speaker,))
+
+    def replace_speaker(self) -> list[Event]:
+        """Replace the lost speaker."""
+        self.speaker_lost = False
+        return self._open_anew((self.microphone,), ())
+
+    def rescan_devices(self) -> list[Event]:
+        """Use the wanted devices if they are back, else those in use, else the default ones."""
+        microphone, speaker = self._wanted
+        return self._open_anew((microphone, self.microphone), (speaker, self.speaker))
+
+    def close(self) -> None:
+        self._drop_candidate()
+        _close(self.microphone)
+        _close(self.speaker)
+
+    def _open_anew(
+        self, microphones: Sequence[Microphone | None], speakers: Sequence[Speaker | None]
+    ) -> list[Event]:
+        """Use the first of each that can be opened, or the system's default. Returns the events.
+
+        Both are closed first, because PortAudio finds new devices only while no stream is open.
+        """
+        if self._fallback_devices is None:
+            return []
+        old_microphone, old_speaker = self.microphone, self.speaker
+        names = [part.name if part else None for part in (old_microphone, old_speaker)]
+        self.close()
+        microphone, speaker = self._fallback_devices()
+        self.microphone = _first((*microphones, microphone), self.listen)
+        opened = _first((*speakers, speaker), lambda speaker: speaker.open())
+        self.speaker = opened
+        was_missing = self._speaker_missing
+        self._speaker_missing = opened is None and self._wanted[1] is not None
+        self._hurry()
+        events: list[Event] = []
+        if self.microphone is None:
+            events.append(MicrophoneLost())
+        elif self.microphone is not old_microphone or self.microphone.name != names[0]:
+            self.is_unproven = True
+            events.append(Notice(f"Listening to {self.microphone.name} now.", "information"))
+        if self._speaker_missing and not was_missing:
+            events.append(Notice("There is no speaker. Answers are text until one is back."))
+        if opened is not None and (opened is not old_speaker or opened.name != names[1]):
+            events.append(Notice(f"Speaking through {opened.name} now.", "information"))
+        return events
+
+
+def _first(candidates: Iterable[T | None], begin: Callable[[T], None]) -> T | None:
+    """Return the first candidate with which `begin` succeeds."""
+    for candidate in candidates:
+        with suppress(DeviceError):
+            if candidate is not None:
+                begin(candidate)
+                return candidate
+    return None
+
+
+def _close(device: Microphone | Speaker | None) -> None:
+    if device is not None:
+        device.close()

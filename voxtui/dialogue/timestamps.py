@@ -1,0 +1,193 @@
+"""The moments of a turn, and the result of a finished turn.
+
+Every time is `time.monotonic()` seconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from voxtui.dialogue.data import SKILL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+FEWEST_DECODED = 5
+"""Tokens. The speed of fewer would be off by more than a quarter."""
+
+
+class Milestone(StrEnum):
+    """A moment of a turn, written where it happens. Listed in the order of a usual turn."""
+
+    SPEECH_ENDED = "speech_ended"
+    RELEASED = "released"
+    CAPTURED = "captured"
+    SENT = "sent"
+    TRANSCRIBED = "transcribed"
+    ENCODED = "encoded"
+    SKILL = "skill"
+    PREFILLED = "prefilled"
+    FIRST_TOKEN = "first_token"
+    FIRST_SHOWN = "first_shown"
+    FIRST_CLAUSE = "first_sentence"
+    LANGUAGE = "language"
+    FIRST_AUDIO = "first_audio"
+    FIRST_SOUND = "first_sound"
+    LAST_TOKEN = "last_token"
+    LAST_SOUND = "last_sound"
+    CANCELLED = "cancelled"
+
+
+class Timestamps:
+    """The time of each mark of one turn. Any thread may write; the first write wins."""
+
+    def __init__(self) -> None:
+        self._times: dict[Milestone, float] = {}
+        self._lock = threading.Lock()
+        self.speculative_s = 0.0
+        """seconds of work before `released` whose result was used"""
+        self.speech_s = 0.0
+        """seconds of speech synthesised so far"""
+        self.spoken: list[tuple[int, float]] = [(0, 0.0)]
+        """for each clause: characters of the reply up to its end, and seconds of speech up to it.
+
+        The turn's thread appends; the last one grows while the clause is made."""
+        self.gpu_bytes: int | None = None
+        """GPU memory of the brain, where it is known"""
+        self.network_s: float | None = None
+        """the network's share of the time to the first token, in seconds, for a remote brain"""
+
+        self.tokens: int | None = None
+        """tokens of the reply as the brain's server counts them; None: one per Token"""
+
+        self.path = ""
+        """how the brain computed, such as `captured`; empty: plainly"""
+
+        self.drafted = 0
+        """tokens of the reply that existed at `first_token`"""
+
+    def record(self, name: Milestone, at: float | None = None) -> None:
+        """Write the mark `name` at `at` (monotonic seconds; None: now), unless it is written."""
+        at = time.monotonic() if at is None else float(at)  # a numpy float is not JSON
+        with self._lock:
+            self._times.setdefault(name, at)
+
+    def at(self, name: Milestone) -> float | None:
+        """Return monotonic seconds, or None for a mark that was not reached."""
+        return self._times.get(name)
+
+    def since_release(self) -> dict[str, float]:
+        """Return mark name -> seconds since `released`, negative before it. Unreached: absent."""
+        with self._lock:
+            times = dict(self._times)
+        released = times.get(Milestone.RELEASED)
+        if released is None:
+            return {}
+        return {m.value: times[m] - released for m in Milestone if m in times}
+
+
+class Outcome(StrEnum):
+    ANSWERED = "answered"
+    NO_SPEECH = "no_speech"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+NO_WORDS = "No answer: the model ended without a word. Ask again."
+"""The reason why an answered turn has no reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The result of a turn. Durations are derived from the marks, never stored."""
+
+    number: int
+    brain: str
+    outcome: Outcome
+    timestamps: Mapping[str, float]
+    """seconds relative to `released`"""
+    clip: str | None = None
+    """the name of the clip that replaced the microphone"""
+    heard: str | None = None
+    """the user's words, where the brain knows them"""
+    reply: str = ""
+    tokens: int = 0
+    """of the reply"""
+    drafted: int | None = None
+    """tokens of the reply that existed at `first_token`; None: not counted, as in old files"""
+    typed: bool = False
+    """the user typed the words, so the turn has targets of its own"""
+    speculative_s: float = 0.0
+    gpu_bytes: int | None = None
+    network_s: float | None = None
+    """these three as in Timestamps"""
+    path: str = ""
+    """as in Timestamps; turns of different paths are never one spread"""
+    paced: bool = True
+    """False: a clip that was not played in real time; its times are not comparable"""
+    error: str | None = None
+
+    def ms(self, mark: Milestone, since: Milestone = Milestone.RELEASED) -> float | None:
+        """Return milliseconds from `since` to `mark`; None if either was not reached."""
+        if mark.value not in self.timestamps or since.value not in self.timestamps:
+            return None
+        return (self.timestamps[mark.value] - self.timestamps[since.value]) * 1000
+
+    @property
+    def ttft_ms(self) -> float | None:
+        return self.ms(Milestone.FIRST_TOKEN)
+
+    @property
+    def first_sound_ms(self) -> float | None:
+        return self.ms(Milestone.FIRST_SOUND)
+
+    @property
+    def total_ms(self) -> float | None:
+        return self.ms(Milestone.LAST_TOKEN)
+
+    @property
+    def network_ms(self) -> float | None:
+        """The network's share of TTFT, in milliseconds: a lower bound."""
+        return None if self.network_s is None else self.network_s * 1000
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens per second between the first and the last token, without drafted tokens.
+
+        None if fewer than FEWEST_DECODED are left, because one of them was half done already, and
+        for a turn that no model answered.
+        """
+        if self.brain == SKILL or (self.drafted is None and self.speculative_s):
+            return None
+        span = self.ms(Milestone.LAST_TOKEN, since=Milestone.FIRST_TOKEN)
+        decoded = self.tokens - max(self.drafted or 0, 1)
+        return decoded / (span / 1000) if span and decoded >= FEWEST_DECODED else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON form of a turn, the same everywhere. Its names are stable."""
+
+        def rounded(value: float | None) -> float | None:
+            return None if value is None else round(value, 1)
+
+        return {
+            "clip": self.clip,
+            "brain": self.brain,
+            "path": self.path,
+            "heard": self.heard,
+            "reply": self.reply,
+            "tokens": self.tokens,
+            "drafted": self.drafted,
+            "marks": {name: round(at, 4) for name, at in self.timestamps.items()},
+            "ttft_ms": rounded(self.ttft_ms),
+            "first_sound_ms": rounded(self.first_sound_ms),
+            "total_ms": rounded(self.total_ms),
+            "hidden_ms": round(self.speculative_s * 1000, 1),
+            "network_ms": rounded(self.network_ms),
+            "paced": self.paced,
+            "outcome": self.outcome.value,
+            "error": self.error,
+        }

@@ -1,0 +1,74 @@
+"""OpenAI's formats of an error, a transcript and a request for speech.
+
+Fields as in https://platform.openai.com/docs/api-reference (openai 3.54, `types/audio`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+INVALID, SERVER, LIMIT = "invalid_request_error", "server_error", "rate_limit_error"
+
+MOST_SPOKEN = 4096
+"""Characters of the longest text to speak: OpenAI's limit."""
+
+
+class HttpError(Exception):
+    """A request that is answered with an error. `headers` are added to the answer."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        kind: str = INVALID,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.status = status
+        self.headers = headers or {}
+        self.error = {"message": message, "type": kind, "param": param, "code": code}
+        super().__init__(message)
+
+    @property
+    def body(self) -> bytes:
+        return msgspec.json.encode({"error": self.error})
+
+
+def failed(message: str) -> HttpError:
+    """Return the refusal of a request that failed here. A client need not try it again."""
+    return HttpError(500, message, kind=SERVER, headers={"x-should-retry": "false"})
+
+
+class Speech(msgspec.Struct, frozen=True):
+    """The body of a request for speech. Other fields are ignored."""
+
+    input: Annotated[str, Meta(min_length=1, max_length=MOST_SPOKEN)]
+    model: str = ""
+    voice: str | dict[str, Any] = ""
+    response_format: str = "wav"
+    speed: Annotated[float, Meta(ge=0.25, le=4)] | None = None
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A segment of `verbose_json`. A recogniser without these numbers gives zeros."""
+
+    id: int
+    start: float
+    """seconds"""
+    end: float
+    text: str
+    seek: int = 0
+    tokens: tuple[int, ...] = ()
+    temperature: float = 0.0
+    avg_logprob: float = 0.0
+    compression_ratio: float = 0.0
+    no_speech_prob: float = 0.0
+
+
+def usage(seconds: float) -> dict[str, Any]:
+    return {"type": "duration", "seconds": round(seconds, 3)}

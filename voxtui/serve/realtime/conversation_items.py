@@ -1,0 +1,146 @@
+"""The items of a session, in their order, and what a client does to them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from voxtui.dialogue.turn_taking import SPOKEN_TURNS
+from voxtui.serve.realtime.protocol import CreateItem, Item, TruncateItem, item_of
+from voxtui.serve.realtime.session_settings import invalid
+
+if TYPE_CHECKING:
+    from voxtui.session.user_session import UserSession
+
+MOST_ITEMS = 1000
+
+
+class Conversation:
+    """`emit` sends an event by its type and fields. The history of `controls` follows the items."""
+
+    def __init__(self, emit: Callable[..., object], controls: UserSession) -> None:
+        self._emit = emit
+        self._controls = controls
+        self._items: list[Item] = []
+        self._spoken: deque[Item] = deque(maxlen=SPOKEN_TURNS)
+        """the answers that can be truncated"""
+        self._truncating: list[tuple[Item, int]] = []
+        """items of which the engine has not said yet what was heard, and their milliseconds"""
+
+    @property
+    def last_id(self) -> str | None:
+        return self._items[-1].id if self._items else None
+
+    @property
+    def told(self) -> list[str]:
+        """Return the texts of system items."""
+        return [item.text or "" for item in self._items if item.role == "system"]
+
+    def before(self, item: Item | None) -> str | None:
+        """Return the id of the item before this one."""
+        place = self._items.index(item) if item in self._items else 0
+        return self._items[place - 1].id if place else None
+
+    def add(self, item: Item, place: int | None = None) -> None:
+        """Add an item, at the end or at `place`, and show it."""
+        place = len(self._items) if place is None else place
+        previous = self._items[place - 1].id if place else None
+        self._items.insert(place, item)
+        shown = item.as_json()
+        for what in ("added", "done"):
+            self._emit(f"conversation.item.{what}", item=shown, previous_item_id=previous)
+
+    def append(self, item: Item) -> None:
+        """Add an item that its response shows."""
+        self._items.append(item)
+        if item.kind == "audio":
+            self._spoken.append(item)
+
+    # The client. These raise HttpError.
+
+    def create(self, event: CreateItem) -> Item:
+        """Add a text. Returns its item."""
+        item = item_of(event.item)
+        place, after = self._place(item, event.previous_item_id)
+        if item.role != "system":
+            first = place == 0 and bool(self._items)
+            item.turn = self._controls.insert_text(
+                item.role == "user", item.text or "", after, first
+            )
+        self.add(item, place)
+        return item
+
+    def retrieve(self, name: str) -> None:
+        item = self._find(name, "item_retrieve_invalid_item_id")
+        self._emit("conversation.item.retrieved", item=item.as_json())
+
+    def delete(self, name: str) -> Item:
+        """Remove an item. Returns it."""
+        item = self._find(name, "item_delete_invalid_item_id")
+        if item.status == "in_progress":
+            raise invalid("The item is still being made. Cancel its response.", "item_id")
+        self._items.remove(item)
+        if item.turn is not None:
+            self._controls.delete(item.turn, user=item.role == "user")
+        self._emit("conversation.item.deleted", item_id=item.id)
+        return item
+
+    def truncatable(self, event: TruncateItem) -> Item:
+        """Return the item that is to be truncated."""
+        item = self._find(event.item_id, "item_truncate_invalid_item_id")
+        if item not in self._spoken:
+            raise invalid(
+                "Only the latest spoken answers can be truncated.", "item_id",
+                "item_truncate_invalid_item_id",
+            )  # fmt: skip
+        if event.content_index != 0:
+            raise invalid("The item has one part, 0.", "content_index")
+        if not 0 <= event.audio_end_ms <= round(item.seconds * 1000):
+            raise invalid(
+                f"The audio of the item lasts {item.seconds * 1000:.0f} ms.", "audio_end_ms"
+            )
+        return item
+
+    def cut(self, item: Item, ms: int) -> None:
+        """Keep what was heard of a spoken answer in its first `ms`. `was_cut` follows."""
+        if item in self._spoken and item.turn is not None:
+            self._truncating.append((item, ms))
+            self._controls.truncate(item.turn, ms / 1000)
+
+    def was_cut(self, turn: int, text: str) -> None:
+        """Show that `text` was heard of the answer of `turn`."""
+        for waiting in self._truncating:
+            item, ms = waiting
+            if item.turn == turn:
+                self._truncating.remove(waiting)
+                item.text = text
+                self._emit(
+                    "conversation.item.truncated",
+                    item_id=item.id, content_index=0, audio_end_ms=ms,
+                )  # fmt: skip
+                return
+
+    def _find(self, name: str, code: str) -> Item:
+        """Return the item of an id. Raises HttpError with `code`."""
+        for item in self._items:
+            if item.id == name:
+                return item
+        raise invalid(f"There is no item {name!r}.", "item_id", code)
+
+    def _place(self, item: Item, previous: str | None) -> tuple[int, int | None]:
+        """Return where a new item goes, and the turn before it; None: at the end. Raises HttpError.
+
+        `previous`: the id that the client gives; "root" is the beginning.
+        """
+        if any(other.id == item.id for other in self._items):
+            raise invalid(f"There is an item {item.id!r} already.", "item.id")
+        if len(self._items) >= MOST_ITEMS:
+            raise invalid(f"A conversation holds {MOST_ITEMS} items at most.", "item")
+        if previous is None:
+            return len(self._items), None
+        if previous == "root":
+            return 0, None
+        place = self._items.index(self._find(previous, "item_create_invalid_item_id")) + 1
+        turns = [other.turn for other in self._items[:place] if other.turn is not None]
+        return place, turns[-1] if turns and place < len(self._items) else None

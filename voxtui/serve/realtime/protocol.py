@@ -1,0 +1,368 @@
+"""The events of the protocol: what a client sends, and the items and responses that it is shown.
+
+Nothing here sends or waits. The fields are those that strict clients demand.
+"""
+
+from __future__ import annotations
+
+import secrets
+from base64 import b64encode
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.serve.realtime.session_settings import Json, Settings, invalid
+from voxtui.serve.realtime.wire_audio import Sound
+from voxtui.storage.turn_metrics import stages
+
+MOST_METADATA = 16
+"""pairs"""
+
+T = TypeVar("T")
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}_{secrets.token_hex(10)}"
+
+
+class _Event(msgspec.Struct, frozen=True, tag_field="type"):
+    event_id: str | None = None
+
+
+class SessionUpdate(_Event, frozen=True, tag="session.update"):
+    session: Any = None
+
+
+class BetaTranscriptionUpdate(_Event, frozen=True, tag="transcription_session.update"):
+    session: dict[str, Any] = {}
+
+
+class Append(_Event, frozen=True, tag="input_audio_buffer.append"):
+    audio: str = ""
+
+
+class Commit(_Event, frozen=True, tag="input_audio_buffer.commit"):
+    pass
+
+
+class Clear(_Event, frozen=True, tag="input_audio_buffer.clear"):
+    pass
+
+
+class CreateResponse(_Event, frozen=True, tag="response.create"):
+    response: Any = None
+
+
+class CancelResponse(_Event, frozen=True, tag="response.cancel"):
+    response_id: str | None = None
+
+
+class CreateItem(_Event, frozen=True, tag="conversation.item.create"):
+    item: Any = None
+    previous_item_id: str | None = None
+
+
+class TruncateItem(_Event, frozen=True, tag="conversation.item.truncate"):
+    item_id: str = ""
+    content_index: int = 0
+    audio_end_ms: int = 0
+
+
+class RetrieveItem(_Event, frozen=True, tag="conversation.item.retrieve"):
+    item_id: str = ""
+
+
+class DeleteItem(_Event, frozen=True, tag="conversation.item.delete"):
+    item_id: str = ""
+
+
+class ClearOutput(_Event, frozen=True, tag="output_audio_buffer.clear"):
+    """WebRTC only. On a WebSocket the client itself holds what it has not played."""
+
+
+ClientEvent: TypeAlias = (
+    SessionUpdate
+    | BetaTranscriptionUpdate
+    | Append
+    | Commit
+    | Clear
+    | CreateResponse
+    | CancelResponse
+    | CreateItem
+    | TruncateItem
+    | RetrieveItem
+    | DeleteItem
+    | ClearOutput
+)
+
+_decoder = msgspec.json.Decoder(ClientEvent)
+
+
+class _Id(msgspec.Struct):
+    event_id: Any = None
+
+
+def parse(message: str | bytes) -> ClientEvent:
+    """Return the event in a message. Raises HttpError."""
+    try:
+        return _decoder.decode(message)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise invalid(f"{what}.", where.rstrip("`") or "type") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise invalid("The message is not JSON.", code="invalid_json") from error
+
+
+def event_id(message: str | bytes) -> str | None:
+    """Return the client's own id of a message, also of one that is refused."""
+    try:
+        given = msgspec.json.decode(message, type=_Id).event_id
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return given if isinstance(given, str) else None
+
+
+Role: TypeAlias = Literal["user", "assistant", "system"]
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """An item of the conversation."""
+
+    role: Role
+    kind: Literal["text", "audio"]
+    id: str = field(default_factory=lambda: new_id("item"))
+    text: str | None = None
+    """the words; None: not known yet"""
+    turn: int | None = None
+    """its number in the history of the engine"""
+    status: Literal["in_progress", "completed", "incomplete"] = "completed"
+    seconds: float = 0.0
+    """of its sound"""
+    captured: bool = False
+    """the engine has taken the utterance"""
+
+    def as_json(self) -> Json:
+        way = "output" if self.role == "assistant" else "input"
+        words = {"transcript" if self.kind == "audio" else "text": self.text}
+        content = [{"type": f"{way}_{self.kind}", **words}]
+        if self.status == "in_progress":
+            content = []
+        return {
+            "id": self.id,
+            "object": "realtime.item",
+            "type": "message",
+            "status": self.status,
+            "role": self.role,
+            "content": content,
+        }
+
+
+class _Part(msgspec.Struct):
+    type: str
+    text: str | None = None
+    transcript: str | None = None
+
+
+class _GivenItem(msgspec.Struct):
+    type: str
+    role: Role | None = None
+    content: list[_Part] = []
+    id: str | None = None
+
+
+def item_of(given: object) -> Item:
+    """Return the text item that a client wants to add. Raises HttpError."""
+    item = _converted(given, _GivenItem, "item")
+    if item.type != "message" or item.role is None:
+        raise invalid(
+            f"Messages with a role are taken, {item.type!r} is not: tools are never called here.",
+            "item.type",
+        )
+    texts: list[str] = []
+    for part in item.content:
+        words = part.text if part.text is not None else part.transcript
+        if part.type == "input_audio":
+            raise invalid("Sound comes by input_audio_buffer.append.", "item.content")
+        if words is None or part.type == "input_image":
+            raise invalid("The content may be text only.", "item.content")
+        texts.append(words)
+    if not "".join(texts).strip():
+        raise invalid("The item holds no text.", "item.content")
+    return Item(item.role, "text", item.id or new_id("item"), "\n".join(texts))
+
+
+@dataclass(slots=True, eq=False)
+class Response:
+    """An answer in progress, and the events that show it."""
+
+    settings: Settings
+    conversation_id: str
+    metadata: Json | None
+    id: str = field(default_factory=lambda: new_id("resp"))
+    turn: int = 0
+    item: Item | None = None
+    cancelled: bool = False
+    """by the client"""
+    silenced: bool = False
+    """what it still makes is not played"""
+
+    def as_json(self, status: str = "in_progress", turn: Turn | None = None) -> Json:
+        output = self.settings.audio.output
+        details: Json | None = None
+        if turn is not None:
+            details = {"type": status, **_details(status, turn, self.cancelled)}
+        return {
+            "id": self.id,
+            "object": "realtime.response",
+            "status": status,
+            "status_details": details,
+            "output": [self.item.as_json()] if self.item and turn is not None else [],
+            "conversation_id": self.conversation_id,
+            "output_modalities": self.settings.output_modalities,
+            "max_output_tokens": self.settings.max_output_tokens,
+            "audio": {"output": {"format": {"type": "audio/pcm", "rate": 24000},
+                                 "voice": output.voice}},
+            "metadata": self.metadata,
+            "usage": _usage(turn) if turn is not None else None,
+        }  # fmt: skip
+
+    def status(self, turn: Turn, limit: int) -> str:
+        match turn.outcome:
+            case Outcome.FAILED:
+                return "failed"
+            case Outcome.CANCELLED:
+                return "cancelled"
+            case _:
+                return "incomplete" if turn.tokens >= limit else "completed"
+
+    # Each returns the events that it makes visible, without their ids.
+
+    def begin(self, previous: str | None) -> list[Json]:
+        """Open the item of the answer, with its first piece."""
+        kind = "audio" if self.settings.speaks else "text"
+        item = self.item = Item("assistant", kind, status="in_progress", turn=self.turn)
+        shown = item.as_json()
+        part = {"type": kind, "transcript" if kind == "audio" else "text": ""}
+        item.text = ""
+        return [
+            {"type": "response.output_item.added", "response_id": self.id, "output_index": 0,
+             "item": shown},
+            {"type": "conversation.item.added", "item": shown, "previous_item_id": previous},
+            {"type": "response.content_part.added", **self._place(), "part": part},
+        ]  # fmt: skip
+
+    def words(self, text: str) -> Json:
+        assert self.item is not None
+        self.item.text = (self.item.text or "") + text
+        kind = "output_audio_transcript" if self.settings.speaks else "output_text"
+        return {"type": f"response.{kind}.delta", **self._place(), "delta": text}
+
+    def sound(self, sound: Sound) -> Json:
+        assert self.item is not None
+        self.item.seconds += sound.seconds
+        delta = b64encode(sound.pcm).decode()
+        return {"type": "response.output_audio.delta", **self._place(), "delta": delta}
+
+    def end(self, status: str, previous: str | None) -> list[Json]:
+        """Close the item of the answer."""
+        item = self.item
+        if item is None:
+            return []
+        item.status = "completed" if status == "completed" else "incomplete"
+        place, text = self._place(), item.text
+        if item.kind == "audio":
+            part = {"type": "audio", "transcript": text}
+            events: list[Json] = [
+                {"type": "response.output_audio.done", **place},
+                {"type": "response.output_audio_transcript.done", **place, "transcript": text},
+            ]
+        else:
+            part = {"type": "text", "text": text}
+            events = [{"type": "response.output_text.done", **place, "text": text}]
+        shown = item.as_json()
+        return [
+            *events,
+            {"type": "response.content_part.done", **place, "part": part},
+            {"type": "response.output_item.done", "response_id": self.id, "output_index": 0,
+             "item": shown},
+            {"type": "conversation.item.done", "item": shown, "previous_item_id": previous},
+        ]  # fmt: skip
+
+    def _place(self) -> Json:
+        assert self.item is not None
+        return {
+            "response_id": self.id, "item_id": self.item.id, "output_index": 0, "content_index": 0
+        }  # fmt: skip
+
+
+def timing(turn: Turn) -> Json:
+    """Return where the time of a turn went, in milliseconds after the commit."""
+
+    def rounded(seconds: float) -> float:
+        return round(seconds * 1000, 1)
+
+    first_audio = turn.ms(Milestone.FIRST_AUDIO)
+    return {
+        "stages": [
+            {"name": stage.name, "start_ms": rounded(stage.start), "end_ms": rounded(stage.end)}
+            for stage in stages(turn.timestamps, turn.speculative_s)
+        ],
+        "first_audio_ms": first_audio and round(first_audio, 1),
+    }
+
+
+class _Asked(msgspec.Struct):
+    conversation: str | None = None
+    input: list[Any] | None = None
+    metadata: Annotated[dict[str, str], Meta(max_length=MOST_METADATA)] | None = None
+
+
+def response_of(given: object, settings: Settings, conversation_id: str) -> Response:
+    """Return the response that a client asks for. Raises HttpError."""
+    if given is None:
+        return Response(settings, conversation_id, None)
+    asked = _converted(given, _Asked, "response")
+    if asked.conversation not in (None, "auto") or asked.input:
+        raise invalid(
+            "Answers outside of the conversation are not supported.", "response.conversation"
+        )
+    return Response(settings.for_response(given), conversation_id, asked.metadata)
+
+
+def _converted(given: object, kind: type[T], name: str) -> T:
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise invalid(f"{what}.", name + where.rstrip("`").split("[")[0]) from error
+
+
+def _details(status: str, turn: Turn, by_client: bool) -> Json:
+    match status:
+        case "cancelled":
+            return {"reason": "client_cancelled" if by_client else "turn_detected"}
+        case "incomplete":
+            return {"reason": "max_output_tokens"}
+        case "failed":
+            message = turn.error or "The answer failed."
+            return {"error": {"type": "server_error", "code": "failed", "message": message}}
+        case _:
+            return {}
+
+
+def _usage(turn: Turn) -> Json:
+    """Return the tokens of a response. Those of the prompt are not counted here."""
+    return {
+        "total_tokens": turn.tokens,
+        "input_tokens": 0,
+        "output_tokens": turn.tokens,
+        "input_token_details": {
+            "text_tokens": 0, "audio_tokens": 0, "image_tokens": 0, "cached_tokens": 0,
+            "cached_tokens_details": {"text_tokens": 0, "audio_tokens": 0, "image_tokens": 0},
+        },
+        "output_token_details": {"text_tokens": turn.tokens, "audio_tokens": 0},
+    }  # fmt: skip

@@ -1,0 +1,129 @@
+"""The wire in the place of a microphone and a speaker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from voxtui.audio.pcm import as_pcm
+from voxtui.audio.resampling import Resampler, resample
+from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame, SpeechChunk
+from voxtui.dialogue.timestamps import Timestamps
+from voxtui.serve.realtime.session_settings import RATE
+
+if TYPE_CHECKING:
+    from voxtui.dialogue.data import Samples
+
+MOST_WAITING = 4 * 2**20
+"""Bytes of speech that wait for a slow client, about 90 s. More makes the voice wait."""
+
+POLL_SECONDS = 0.02
+
+
+class Frames:
+    """Turns sound of `rate` Hz into frames with their capture times.
+
+    No frame is captured before the one before it has ended, because the frames of one sound must
+    not overlap. So sound that comes faster than it was spoken is dated into the future.
+
+    A client removes its own echo, so speech in a frame may interrupt an answer.
+    """
+
+    def __init__(self, rate: int = RATE) -> None:
+        self._rate = rate
+        self._ended_at = 0.0
+        """capture time of the latest frame"""
+        self.reset()
+
+    @property
+    def now(self) -> float:
+        """The present, or the end of the sound if that is later."""
+        return max(time.monotonic(), self._ended_at)
+
+    def reset(self) -> None:
+        """Drop what is not a whole frame yet."""
+        self._resampler = Resampler(self._rate, SAMPLE_RATE)
+        self._rest = np.zeros(0, np.float32)
+
+    def feed(self, samples: Samples) -> Iterator[Frame]:
+        """Yield the frames that `samples` complete."""
+        self._rest = np.concatenate([self._rest, self._resampler.process(samples)])
+        count = len(self._rest) // FRAME_SAMPLES
+        began_at = time.monotonic() - count * FRAME_SECONDS
+        self._ended_at = max(self._ended_at, began_at)
+        for number in range(count):
+            yield self._frame(self._rest[number * FRAME_SAMPLES : (number + 1) * FRAME_SAMPLES])
+        self._rest = self._rest[count * FRAME_SAMPLES :]
+
+    def flush(self) -> list[Frame]:
+        """Return what is no whole frame yet, padded. The next sound begins anew."""
+        samples = np.concatenate([self._rest, self._resampler.flush()])
+        self.reset()
+        pieces = range(0, len(samples), FRAME_SAMPLES)
+        padded = np.pad(samples, (0, len(pieces) * FRAME_SAMPLES - len(samples)))
+        return [self._frame(padded[start : start + FRAME_SAMPLES]) for start in pieces]
+
+    def _frame(self, samples: Samples) -> Frame:
+        self._ended_at += FRAME_SECONDS
+        return Frame(samples, self._ended_at, echo_free=True)
+
+
+class WireMicrophone:
+    """A microphone whose frames are pushed by the session itself."""
+
+    name = "client"
+    level = 0.0
+
+    def attend(self, attended: bool) -> None: ...
+
+    def open(self, sink: Callable[[Frame], None], lost: Callable[[str], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """The next piece of the spoken answer."""
+
+    pcm: bytes
+    """16 bit, mono, at RATE"""
+
+    @property
+    def seconds(self) -> float:
+        return len(self.pcm) / 2 / RATE
+
+
+class WireSpeaker:
+    """Hands speech to `deliver` as fast as it is made, because the client plays it.
+
+    It marks no first sound, because only the client knows when it plays. `waiting` returns the
+    bytes that the client has not taken yet. Used by the engine's thread.
+    """
+
+    name = "client"
+
+    def __init__(self, deliver: Callable[[Sound], object], waiting: Callable[[], int]) -> None:
+        self._deliver = deliver
+        self._waiting = waiting
+        self._seconds = 0.0
+
+    def open(self) -> None: ...
+
+    def play(self, chunk: SpeechChunk, timestamps: Timestamps, stopped: Callable[[], bool]) -> None:
+        while self._waiting() > MOST_WAITING:
+            if stopped():
+                return
+            time.sleep(POLL_SECONDS)  # neither the buffer nor the flag can wake this thread
+        sound = Sound(as_pcm(resample(chunk.samples, chunk.rate, RATE)))
+        self._seconds += sound.seconds
+        self._deliver(sound)
+
+    def finish(self, timestamps: Timestamps, stopped: Callable[[], bool]) -> float:
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+    def close(self) -> None: ...

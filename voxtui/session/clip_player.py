@@ -1,0 +1,85 @@
+"""Sample clips, spoken as if a person spoke them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from voxtui.errors import InputError
+from voxtui.session.user_session import ClipEnded, NotAllowed, UserSessionEvent
+
+if TYPE_CHECKING:
+    from voxtui.audio.clips import Listener
+
+Speak: TypeAlias = Callable[["Listener", threading.Event], object]
+"""Speaks a clip in real time, on the calling thread, until it ends or the flag is set."""
+
+OpenClip: TypeAlias = Callable[[Path], Speak]
+"""Reads a clip. Raises InputError."""
+
+
+class ClipPlayer:
+    """Plays sample clips, each on a thread of its own, as if they were spoken."""
+
+    def __init__(
+        self,
+        clips: Sequence[tuple[str, Path]],
+        open_clip: OpenClip | None,
+        listener: Listener,
+        deliver: Callable[[UserSessionEvent], object],
+    ) -> None:
+        self.names = [name for name, _ in clips] if open_clip else []
+        self._paths = [path for _, path in clips]
+        self._open_clip = open_clip
+        self._listener = listener
+        self._deliver = deliver
+        self._running: set[threading.Event] = set()
+
+    @property
+    def playing(self) -> bool:
+        return bool(self._running)
+
+    def check(self, number: int) -> None:
+        """Raise NotAllowed, which names the clips, unless there is one of this number, from 1."""
+        if not self.names:
+            raise NotAllowed("There are no sample clips.")
+        if not 0 < number <= len(self.names):
+            clips = ", ".join(f"{n} {name}" for n, name in enumerate(self.names, 1))
+            what = f"There is no sample clip {number}." if number else "Which sample clip?"
+            raise NotAllowed(f"{what} There are: {clips}.")
+
+    def play(self, number: int) -> None:
+        """Read a clip, then stop the ones before it and speak it. Return at once."""
+        stopped = threading.Event()
+        earlier = tuple(self._running)
+        self._running.add(stopped)
+        threading.Thread(
+            target=self._play,
+            args=(self._paths[number - 1], stopped, earlier),
+            name="voxtui-clip",
+            daemon=True,
+        ).start()
+
+    def stop(self) -> None:
+        """Stop every clip, also one that is being read."""
+        for stopped in self._running:
+            stopped.set()
+
+    def take(self, ended: ClipEnded) -> None:
+        self._running.discard(ended.clip)
+
+    def _play(
+        self, path: Path, stopped: threading.Event, earlier: Sequence[threading.Event]
+    ) -> None:
+        assert self._open_clip is not None
+        error = ""
+        try:
+            speak = self._open_clip(path)  # an unreadable clip stops no other one
+            for clip in earlier:
+                clip.set()
+            speak(self._listener, stopped)
+        except (InputError, NotAllowed) as why:
+            error = str(why)
+        self._deliver(ClipEnded(stopped, error))

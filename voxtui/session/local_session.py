@@ -1,0 +1,498 @@
+"""The commands of a person on this machine: talk, choose devices and models, play clips, save."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from voxtui.dialogue.attachments import attached_tokens
+from voxtui.dialogue.data import MICROPHONE
+from voxtui.dialogue.engine import LEAVING_SECONDS
+from voxtui.dialogue.events import (
+    ChangeFailed,
+    Loaded,
+    LoadFailed,
+    MicrophoneLost,
+    MicrophoneOpened,
+    Notice,
+    State,
+    StateChanged,
+    TurnFinished,
+    TurnStarted,
+    UserWords,
+)
+from voxtui.errors import DeviceError, ModelMissing, VoxtuiError
+from voxtui.session.clip_player import ClipPlayer, OpenClip
+from voxtui.session.user_session import (
+    ClipEnded,
+    MakeEngine,
+    NotAllowed,
+    UserSession,
+    UserSessionEvent,
+)
+from voxtui.settings.save import save_values
+from voxtui.settings.sources import with_value
+from voxtui.storage.saved_conversation import SavedConversation, conversation_file
+from voxtui.storage.saved_session import Record, saved_sessions
+
+if TYPE_CHECKING:
+    from voxtui.audio.portaudio import Device
+    from voxtui.dialogue.commands import ReplaceComponents
+    from voxtui.dialogue.fallbacks import Fallbacks
+    from voxtui.dialogue.protocols import Brain, Microphone, Speaker, Voice
+    from voxtui.settings.schema import Config
+
+MODEL_KEYS = frozenset(
+    (
+        "brain.name",
+        "brain.embedded.model",
+        "generation.preset",
+        "voice.engine",
+    )
+)
+"""Config keys whose new value loads a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factories:
+    """Functions that make one part each, as a configuration wants it. Each raises VoxtuiError.
+
+    The function that brain and voice get shows a sentence to the user, from any thread. `reload`
+    makes both after a failed start; its last argument allows it to download the chat model.
+    """
+
+    microphone: Callable[[Config], Microphone]
+    speaker: Callable[[Config], Speaker]
+    brain: Callable[[Config, Callable[[str], object]], Brain | Fallbacks[Brain]]
+    voice: Callable[[Config, Callable[[str], object]], Voice | Fallbacks[Voice] | None]
+    reload: Callable[[Config, Callable[[str], object], bool], ReplaceComponents]
+    devices: Callable[[], Sequence[Device]]
+    cancels_echo: Callable[[Config], bool]
+
+
+class LocalSession(UserSession):
+    """Adds what belongs to this machine: microphone, devices, clips, settings and the record."""
+
+    def __init__(
+        self,
+        make_engine: MakeEngine,
+        deliver: Callable[[UserSessionEvent], object],
+        config: Config,
+        clips: Sequence[tuple[str, Path]] = (),
+        open_clip: OpenClip | None = None,
+        factories: Factories | None = None,
+    ) -> None:
+        super().__init__(make_engine, deliver)
+        self.config = config
+        """the settings in force; after a failed start those that are tried"""
+        self.clips = ClipPlayer(clips, open_clip, self, deliver)
+        self.record = Record(datetime.now())
+        self.microphone: str | None = ""
+        """the name of the microphone; empty: not known yet; None: there is none"""
+        self.talking: int | None = None
+        """the turn for which a key or a mouse button is down"""
+        self.turn: TurnStarted | None = None
+        """the newest turn that the engine began"""
+        self.kept: deque[str] = deque()
+        """texts that wait until the models are loaded"""
+        self.muted = False
+        self._forgot = False
+        """a new conversation began, and no turn since"""
+        self.chosen: dict[str, Any] = {}
+        """values in use that were chosen here and are not saved, by key"""
+        self._trying: dict[str, Any] = {}
+        """values whose parts are being loaded, by key"""
+        self.models_are_new = False
+        """whether the newest Loaded brought models that were not in use before"""
+        self._loaded: Loaded | None = None
+        self._factories = factories
+        self._may_download = False
+        self._deliver = deliver
+        self.conversation = SavedConversation(
+            conversation_file(), lambda sentence: deliver(Notice(sentence))
+        )
+
+    def start(self) -> None:
+        """Load the models, and go on with the conversation that was kept."""
+        if self.config.session.keep and (past := self.conversation.begin()):
+            self.engine.resume(past)
+            hosts = self.config.brain.remote.hosts if self.config.brain.name == "remote" else ""
+            leaving = f" It goes to {hosts} with your next words." if hosts else ""
+            self._notify(
+                f"The last conversation goes on.{leaving} /new begins another, and deletes it."
+            )
+        super().start()
+
+    def close(self, seconds: float | None = None) -> None:
+        super().close(seconds)
+        self._store()
+        self.conversation.close(seconds)
+
+    # Events.
+
+    def take(self, event: UserSessionEvent) -> None:
+        """Update the state from an event; send the next kept text once the engine is ready."""
+        if isinstance(event, ClipEnded):
+            self.clips.take(event)
+            return
+        super().take(event)
+        self.record.take(event)
+        if isinstance(event, TurnFinished | UserWords):
+            self._store()
+        match event:
+            case MicrophoneOpened(name):
+                self.microphone = name
+            case Loaded():
+                self._take_loaded(event)
+            case MicrophoneLost():
+                self.microphone = self.talking = None
+            case LoadFailed():
+                self.microphone, self._loaded = "", None
+            case ChangeFailed():
+                self._trying.clear()
+            case TurnStarted():
+                self.turn, self._forgot = event, False
+            case StateChanged(State.THINKING) if self.turn and self.talking == self.turn.turn:
+                self.talking = None
+            case StateChanged(State.READY):
+                self._send_kept()
+            case TurnFinished(turn) if self.talking == turn.number:
+                self.talking = None
+            case _:
+                pass
+
+    @property
+    def busy(self) -> bool:
+        """True while a turn or a clip that was begun here has not finished."""
+        return super().busy or self.clips.playing
+
+    # Talking.
+
+    @property
+    def listens_by_itself(self) -> bool:
+        """True while an utterance is recorded that hands-free listening began."""
+        return (
+            self.config.vad.hands_free
+            and self.talking is None
+            and self.state is State.LISTENING
+            and self.turn is not None
+            and self.turn.source == MICROPHONE
+        )
+
+    @property
+    def hears_over_an_answer(self) -> bool:
+        """True if speech ends an answer: with headphones, or where the echo is removed."""
+        removed = self._factories is not None and self._factories.cancels_echo(self.config)
+        return self.config.vad.hands_free and (removed or self.config.vad.listen_while_speaking)
+
+    def begin_talking(self, at: float) -> None:
+        """Begin an utterance at the microphone, or end the one that began hands-free.
+
+        Raises NotAllowed.
+        """
+        if self.listens_by_itself and self.turn is not None:
+            self.release(at, self.turn.turn)
+            return
+        self._require_model()
+        if self.microphone is None:
+            count = len(self.clips.names)
+            others = f"Type, or play a sample clip (1 to {count})." if count else "Type instead."
+            raise NotAllowed(f"There is no microphone. {others}")
+        self.clips.stop()
+        self.talking = self.talk(at)
+
+    def end_talking(self, at: float) -> None:
+        """End the utterance that a key or button began. Do nothing if there is none."""
+        if self.talking is not None:
+            self.release(at, self.talking)
+            self.talking = None
+
+    @property
+    def can_stop(self) -> bool:
+        """True while there is an utterance or an answer that `stop` ends."""
+        return self.busy or self.state in (State.LISTENING, State.THINKING, State.SPEAKING)
+
+    def stop(self) -> bool:
+        """Discard the utterance or end the answer. Return False if there was neither."""
+        if not self.can_stop:
+            return False
+        self._let_go()
+        self.cancel()
+        return True
+
+    def say(self, text: str, at: float | None = None) -> int | None:
+        """Answer `text`, or keep it until the models are loaded and return None."""
+        if self.failed or self.state is State.LOADING or self._trying:
+            self.kept.append(text)
+            return None
+        self._let_go()
+        return self.send_text(text, at)
+
+    def answer_again(self, at: float | None = None, turn: int | None = None) -> None:
+        """Answer `turn`, or the newest turn, once more; after a failed start, try it again.
+
+        Raises NotAllowed, VoxtuiError.
+        """
+        if self.failed:
+            self.retry()
+            return
+        self._require_model()
+        if turn is None:
+            turns = reversed(self.record.turns.items())
+            asked = (n for n, t in turns if t.result and (t.utterance or t.words))
+            turn = next(asked, None)
+        if turn is None:
+            raise NotAllowed("Nothing has been said yet that could be answered again.")
+        self._let_go()
+        self.redo(turn, at=at)
+
+    def words_of(self, turn: int | None = None) -> tuple[int, str]:
+        """Return the number and the user's words of `turn`, or of the newest turn with words.
+
+        Raises NotAllowed.
+        """
+        turns = reversed(self.record.turns.items())
+        known = ((n, t.words) for n, t in turns if t.words and turn in (None, n))
+        if (found := next(known, None)) is None:
+            what = "Nothing has been said yet" if turn is None else "No words are known there"
+            raise NotAllowed(f"{what} that could be corrected.")
+        return found
+
+    def correct(self, turn: int, text: str, at: float | None = None) -> int:
+        """Answer `text` in place of `turn`, or at the end if that is not the newest turn.
+
+        Returns the number of the new turn. Raises NotAllowed.
+        """
+        self._require_model()
+        self._let_go()
+        return self.redo(turn, text, at)
+
+    def new_conversation(self) -> None:
+        self._let_go()
+        super().new_conversation()
+        self._forgot = True
+        self._store()
+
+    def undo(self) -> None:
+        """Bring back the conversation before the new one. Raises NotAllowed once a turn began."""
+        if not self._forgot:
+            raise NotAllowed("A new conversation can be undone only until its first turn.")
+        self._forgot = False
+        self.engine.recall_conversation()
+
+    @property
+    def text_room(self) -> tuple[int, int]:
+        """The most tokens of texts to talk about, and how many of them are left."""
+        brain = self._loaded.brain_name if self._loaded else self.config.brain.name
+        most = self.config.input.tokens(brain)
+        return most, most - attached_tokens(self.engine.past)
+
+    def play_clip(self, number: int) -> str:
+        """Speak a sample clip, counted from 1. Return its name. Raises NotAllowed."""
+        self.clips.check(number)
+        self._require_model()
+        self.talking = None
+        self.clips.play(number)
+        return self.clips.names[number - 1]
+
+    def toggle_mute(self) -> bool:
+        """Turn the voice off or on. Return whether it is off."""
+        self.muted = not self.muted
+        self.engine.mute(self.muted)
+        return self.muted
+
+    def save(self) -> Path:
+        """Write the record to disk, which may take a while. Return the place. Any thread.
+
+        Raises NotAllowed, InputError.
+        """
+        if not self.record.finished:
+            raise NotAllowed("There is nothing to save yet.")
+        return self.record.save(saved_sessions(self.config.ui.save_dir))
+
+    # Models and devices.
+
+    def retry(self) -> None:
+        """Load the models again after a failed start. Raises VoxtuiError, kept in `failed`."""
+        try:
+            self._start_again(self.config)
+        except VoxtuiError as error:
+            self.failed = error
+            raise
+
+    def fetch(self) -> None:
+        """Allow the download of the missing chat model, and retry.
+
+        Raises NotAllowed, VoxtuiError.
+        """
+        if not isinstance(self.failed, ModelMissing):
+            raise NotAllowed("There is no model to fetch.")
+        self._may_download = True
+        self.retry()
+
+    def devices(self) -> Sequence[Device]:
+        """List every device; empty where there is no sound system.
+
+        It initialises PortAudio and may block: call it on a thread of its own.
+        """
+        try:
+            return self._factories.devices() if self._factories else ()
+        except DeviceError:
+            return ()
+
+    def check_rescan(self) -> None:
+        """Raise NotAllowed during a turn, because a rescan closes the devices."""
+        self._require_model()
+        if self.state is not State.READY:
+            raise NotAllowed("Devices can be looked for only between turns.", "information")
+
+    def rescan_devices(self) -> None:
+        """Find devices that were plugged in. Raises NotAllowed."""
+        self.check_rescan()
+        self._let_go()
+        self.engine.rescan_devices()
+
+    @property
+    def can_choose_parts(self) -> bool:
+        return self._factories is not None
+
+    def choose(self, key: str, value: Any) -> None:
+        """Use this value of a config key from now on. Raises NotAllowed.
+
+        A value that needs another part is in use once Loaded says so.
+        """
+        try:
+            config = with_value(self.config, key, value)
+            if key.startswith("ui."):
+                self.config, self.chosen[key] = config, value
+            elif key == "session.keep":
+                self._keep(value, config)
+            elif self.failed:
+                self._start_again(config, **self._device(key, config))
+                self.config, self._trying[key] = config, value
+            else:
+                self._require_model()
+                change = self._change(key, config)
+                self._let_go()
+                self._trying[key] = value
+                self.engine.replace_parts(change)
+        except VoxtuiError as error:
+            raise NotAllowed(str(error), "error") from error
+
+    def save_settings(self) -> tuple[Path, Sequence[str]]:
+        """Write the values that were chosen here to the user's config file.
+
+        Return the file and the keys.
+
+        Raises NotAllowed, ConfigError.
+        """
+        if not self.chosen:
+            raise NotAllowed("No setting was changed here.", "information")
+        path, keys = save_values(self.chosen), tuple(self.chosen)
+        self.chosen.clear()
+        return path, keys
+
+    def _require_model(self) -> None:
+        super()._require_model()
+        if self._trying:  # the engine has not taken the command yet
+            raise NotAllowed("Still loading. Text is kept until that is done.", "information")
+
+    def _keep(self, keeps: bool, config: Config) -> None:
+        """Keep this conversation from now on, or delete what was kept of it, and say so.
+
+        The choice is saved at once, because it is about the next start. The engine gets `config`,
+        because it answers what it keeps. Raises NotAllowed, ConfigError.
+        """
+        from voxtui.dialogue.commands import ReplaceComponents
+
+        if not self.failed:
+            self._require_model()
+            self.engine.replace_parts(ReplaceComponents(config))
+        save_values({"session.keep": keeps})
+        self.config = config
+        file = self.conversation.file
+        if keeps and not self.conversation.is_open:
+            self.conversation.begin()
+            self._store()
+            if self.conversation.is_open:
+                self._notify(f"Kept from now on, with your words, and saved as a setting: {file}")
+        elif not keeps:
+            self.conversation.delete(LEAVING_SECONDS)
+            self._notify(f"No longer kept, and saved as a setting: {file} was deleted.")
+
+    def _store(self) -> None:
+        """Keep the conversation as it is now, if it is kept."""
+        self.conversation.store(() if self._forgot else self.engine.past)
+
+    def _let_go(self) -> None:
+        """Stop the clip in progress, and ignore the release of a key that is still down."""
+        self.clips.stop()
+        self.talking = None
+
+    def _send_kept(self) -> None:
+        ready = self.state is State.READY and not self._trying
+        if self.kept and self.talking is None and ready and not self.busy:
+            self.say(self.kept.popleft())
+
+    def _start_again(self, config: Config, **devices: Any) -> None:
+        """Load the models of `config` after a failed start. Raises VoxtuiError."""
+        assert self._factories is not None
+        change = self._factories.reload(config, self._notify, self._may_download)
+        self.failed = None
+        self.engine.replace_parts(replace(change, **devices))
+
+    def _change(self, key: str, config: Config) -> ReplaceComponents:
+        """Make the parts that another value of `key` needs. Raises VoxtuiError."""
+        from voxtui.dialogue.commands import ReplaceComponents
+
+        assert self._factories is not None
+        match key.split("."):
+            case ["audio", _]:
+                return ReplaceComponents(config, **self._device(key, config))
+            case ["vad", _]:
+                cancels_echo = self._factories.cancels_echo
+                if cancels_echo(config) == cancels_echo(self.config):
+                    return ReplaceComponents(config)
+                return ReplaceComponents(config, microphone=self._factories.microphone(config))
+            case ["voice", _]:
+                voice = self._factories.voice(config, self._notify)
+                return ReplaceComponents(config, voice=voice or "none")
+            case _:
+                return ReplaceComponents(config, brain=self._factories.brain(config, self._notify))
+
+    def _device(self, key: str, config: Config) -> dict[str, Any]:
+        """Make the device that `key` chooses, as an argument of ReplaceComponents."""
+        assert self._factories is not None
+        match key:
+            case "audio.input":
+                return {"microphone": self._factories.microphone(config)}
+            case "audio.output":
+                return {"speaker": self._factories.speaker(config)}
+            case _:
+                return {}
+
+    def _take_loaded(self, loaded: Loaded) -> None:
+        before, self._loaded = self._loaded, loaded
+        self.microphone = loaded.microphone
+        adopted = self._trying if loaded.changed or before is None else {}
+        for key, value in adopted.items():
+            self.config = with_value(self.config, key, value)
+        self.chosen.update(adopted)
+        # A lost brain was replaced if the name changed; a voice at another speed is the same model.
+        self.models_are_new = (
+            before is None
+            or (loaded.brain, loaded.voice) != (before.brain, before.voice)
+            or not MODEL_KEYS.isdisjoint(adopted)
+        )
+        if adopted:
+            self._trying.clear()
+
+    def _notify(self, sentence: str) -> None:
+        """Show a sentence. Any thread."""
+        self._deliver(Notice(sentence, "information"))

@@ -1,0 +1,184 @@
+"""The files of timers and reminders, shared by every voxtui of this user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import msgspec
+
+from voxtui.dialogue.events import Countdown
+from voxtui.errors import InputError
+from voxtui.storage.files import read_file, write_private
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+LARGEST_FILE = 1 << 20
+"""Bytes."""
+
+MOST_ENTRIES = 100
+"""Largest number of timers, and of reminders."""
+
+POLL_SECONDS = 0.005
+"""Interval of attempts at a lock that another process holds, for as long as a file is written."""
+
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
+_Name = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+
+
+class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A timer, running or paused."""
+
+    seconds: float
+    """its length when it was set"""
+    ends: _Time | None = None
+    """None: paused"""
+    left: float = 0.0
+    """seconds left while it is paused"""
+    name: _Name = ""
+
+    def remaining(self, now: datetime) -> float:
+        """Return seconds left at `now` (aware)."""
+        return self.left if self.ends is None else (self.ends - now).total_seconds()
+
+
+class Reminder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A reminder, or an alarm if it is about nothing."""
+
+    at: _Time
+    about: _Name = ""
+
+
+class Entries(msgspec.Struct, frozen=True):
+    """Everything that is kept."""
+
+    timers: tuple[Timer, ...] = ()
+    reminders: tuple[Reminder, ...] = ()
+
+    @property
+    def next_due(self) -> datetime | None:
+        times = [timer.ends for timer in self.timers if timer.ends is not None]
+        return min([*times, *(reminder.at for reminder in self.reminders)], default=None)
+
+    def countdowns(self) -> tuple[Countdown, ...]:
+        """Return what a front end shows, the next one first."""
+        timers = [
+            Countdown(timer.name or "timer", timer.ends.timestamp() if timer.ends else None,
+                      timer.left)
+            for timer in self.timers
+        ]  # fmt: skip
+        reminders = [
+            Countdown(one.about or "alarm", one.at.timestamp(), clock=True)
+            for one in self.reminders
+        ]
+        return tuple(sorted((*timers, *reminders), key=lambda one: one.ends or float("inf")))
+
+
+T = TypeVar("T")
+
+
+class TimerStore:
+    """Reads and changes the two files of `folder`. Any thread, any process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._timers, self._reminders = timers_file(folder), reminders_file(folder)
+        self._folder = folder
+
+    def read(self) -> Entries:
+        """Return the entries of both files. Raises InputError."""
+        return Entries(
+            tuple(_read(self._timers, list[Timer])), tuple(_read(self._reminders, list[Reminder]))
+        )
+
+    def change(self, change: Callable[[Entries], Entries]) -> Entries:
+        """Apply `change` to the entries, write what it changed, and return the result.
+
+        Other processes wait meanwhile. Raises InputError.
+        """
+        with self._locked():
+            before = self.read()
+            after = change(before)
+            if after.timers != before.timers:
+                _write(self._timers, after.timers)
+            if after.reminders != before.reminders:
+                _write(self._reminders, after.reminders)
+            return after
+
+    def signature(self) -> object:
+        """Return a value that differs after any change of the files."""
+        return _stat(self._timers), _stat(self._reminders)
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        lock = _acquire(self._folder / "timers.lock", timeout_s=-1)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def try_to_ring(self) -> BaseFileLock | None:
+        """Make this process the one that rings. Return its lock; None: another process rings.
+
+        Releasing it gives the right back. Raises InputError.
+        """
+        from filelock import Timeout
+
+        try:
+            return _acquire(self._folder / "ringing.lock", timeout_s=0)
+        except Timeout:
+            return None
+
+
+def timers_file(folder: Path) -> Path:
+    return folder / "timers.json"
+
+
+def reminders_file(folder: Path) -> Path:
+    return folder / "reminders.json"
+
+
+def _read(path: Path, kind: type[list[T]]) -> list[T]:
+    try:
+        return msgspec.json.decode(read_file(path, LARGEST_FILE), type=kind)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is damaged ({error}).", "Repair or delete it.") from error
+
+
+def _write(path: Path, entries: object) -> None:
+    data = msgspec.json.format(msgspec.json.encode(entries), indent=2) + b"\n"
+    try:
+        write_private(path, data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
+
+
+def _acquire(path: Path, timeout_s: float) -> BaseFileLock:
+    """Return a lock that this process holds. Negative `timeout_s`: wait as long as it takes."""
+    # Imported here, because the first frame of the screen would wait for it.
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, timeout_s, mode=0o600, thread_local=False, poll_interval=POLL_SECONDS)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened: {error.strerror}.") from error
+    return lock
+
+
+def _stat(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size

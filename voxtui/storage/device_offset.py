@@ -1,0 +1,55 @@
+"""The device offset that `voxtui doctor --loopback` measured."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from voxtui.errors import InputError
+from voxtui.settings.paths import user_folders
+from voxtui.storage.files import open_private, read_file
+
+LARGEST_BYTES = 10_000
+
+
+def offset_file() -> Path:
+    return user_folders().user_state_path / "loopback.json"
+
+
+def save_offset(path: Path, speaker: str, microphone: str, offset: float) -> None:
+    """Write the offset of two devices, in seconds, to `path`. Raises InputError."""
+    known = {"speaker": speaker, "microphone": microphone, "offset_ms": round(offset * 1000, 1)}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as file:
+            file.truncate()
+            file.write(json.dumps(known) + "\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
+
+
+def device_offset(speaker: str | None) -> float | None:
+    """Return milliseconds between `first_sound` and the sound itself, if measured for `speaker`."""
+    return offset_in(offset_file(), speaker)
+
+
+def newest_offset() -> float:
+    """Return the seconds that were measured last, for whatever speaker; 0: never."""
+    known = _known(offset_file())
+    return known[1] / 1000 if known else 0.0
+
+
+def offset_in(path: Path, speaker: str | None) -> float | None:
+    """Return the milliseconds that `path` holds for `speaker`, or None."""
+    known = _known(path)
+    return known[1] if known and known[0] == speaker else None
+
+
+def _known(path: Path) -> tuple[str, float] | None:
+    """Return the speaker and the milliseconds that `path` holds."""
+    try:
+        known = json.loads(read_file(path, LARGEST_BYTES))
+        return known["speaker"], float(known["offset_ms"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None

@@ -1,0 +1,236 @@
+"""A paragraph of the conversation, and how it is wrapped to lines of a width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.content import Content
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import Visual
+from textual.widget import Widget
+
+LONGEST_LINE = 2000
+"""Characters after which a line is broken even if it is not full.
+
+Zero-width characters never fill a line. Wrapping such a line again for each token would take time
+quadratic in its length.
+"""
+
+FIGURE_GAP = 2
+"""Cells between a text and the figure behind it."""
+
+LABEL_CELLS = 5
+TAB_CELLS = 8
+
+KINDS = ("you", "vox", "head")
+
+Line = list[Segment]
+"""Segments, not a Strip, because a Strip caches everything derived from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Everything the lines of an entry depend on, except its content."""
+
+    width: int
+    ground: Style
+    muted: Style
+    attention: Style
+    labels: tuple[Style, ...]
+    """in the order of KINDS"""
+
+    def label(self, kind: str) -> Style:
+        return self.labels[KINDS.index(kind)]
+
+
+NO_LOOK = Look(0, Style(), Style(), Style(), (Style(),) * len(KINDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number at the end of an entry."""
+
+    text: str
+    bad: bool = False
+    """asks for attention; the text says so, too"""
+
+
+class Paragraph:
+    """A paragraph with its label, and the lines it was wrapped to."""
+
+    __slots__ = (
+        "_added",
+        "_content",
+        "_length",
+        "_tabbed",
+        "column",
+        "figure",
+        "height",
+        "kind",
+        "label",
+        "lines",
+        "lit",
+        "look",
+        "muted",
+        "painted",
+        "spaced",
+        "tail",
+        "turn",
+    )
+
+    def __init__(
+        self, kind: str, label: str, content: Content, spaced: bool = True, muted: bool = False
+    ) -> None:
+        """`kind` is one of KINDS and sets the look of the label. `spaced`: an empty line above."""
+        self.kind = kind
+        self.turn = 0
+        """the number of its turn; 0: of none"""
+        self.figure: Figure | None = None
+        """stands at the right of the last line"""
+        self.label = label
+        self.spaced = spaced
+        self.muted = muted
+        self.lit: int | None = None
+        """of a muted entry without other styles: how many characters at its beginning are drawn as
+        not muted. Its lines are muted, so a change of this number wraps nothing."""
+        self.lines: list[Line] = []
+        """empty if the entry has to be wrapped again before it is drawn"""
+        self.height = 0
+        """the number of lines, also while `lines` is empty"""
+        self.tail = ""
+        """the text of the last line, tabs expanded"""
+        self.column = 0
+        """characters since the last line break in the content, tabs expanded"""
+        self.look = NO_LOOK
+        """the look that `lines` were wrapped for"""
+        self.painted = False
+        """True once the last line has been drawn since the last change"""
+        self._content = content
+        self._added: list[str] = []
+        """text not yet in `_content`: joining it for each token would be quadratic"""
+        self._length = len(content.plain)
+        """characters of the content"""
+        self._tabbed = "\t" in content.plain
+
+    @property
+    def content(self) -> Content:
+        if self._added:
+            self._content = Content(self._content.plain + "".join(self._added))
+            self._added.clear()
+        return self._content
+
+    @content.setter
+    def content(self, content: Content) -> None:
+        self._content, self._length = content, len(content.plain)
+        self._tabbed = "\t" in content.plain
+        self._added.clear()
+
+    def append(self, text: str, look: Look, widget: Widget) -> tuple[int, list[Line]]:
+        """Add unstyled `text` at the end; return the first changed line, and the lines it replaces.
+
+        Wraps the last line again, not the lines above: lines break at the first place that fits,
+        so later text cannot move a break. An answer thus costs its length, not its square. Tabs at
+        the end of a line are wrapped in another way than the spaces that they expand to, so an
+        entry with tabs is wrapped as a whole.
+        """
+        expanded = self._add(text)
+        before = self.lines
+        if not before or self.look is not look or self._tabbed:
+            self.wrap(look, widget)
+            return 0, before
+        first = len(before)
+        if len(self.tail) < LONGEST_LINE:
+            first -= 1
+            expanded = self.tail + expanded
+        labelled = first == (1 if self.spaced else 0)
+        before = self.lines[first:]
+        content = Content(expanded)
+        self.lines[first:], self.tail = self._wrapped(content, look, widget, labelled)
+        self.height = len(self.lines)
+        self.painted = False
+        return first, before
+
+    def wrap(self, look: Look, widget: Widget) -> None:
+        """Wrap the whole content. `widget` knows the theme's colours."""
+        self.look, self.painted = look, False
+        self.lines = self.wrapped(look, widget)
+        self.height = len(self.lines)
+
+    def wrapped(self, look: Look, widget: Widget) -> list[Line]:
+        """Return the whole content as lines; sets `tail` and `column`."""
+        if look.width <= 0:
+            return []
+        content = self.content
+        lines, self.tail = self._wrapped(content, look, widget)
+        self.column = len(content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS))
+        if self.figure is not None:
+            used = sum(segment.cell_length for segment in lines[-1])
+            if used + FIGURE_GAP + cell_len(self.figure.text) >= look.width:
+                lines.append([])
+        return [[], *lines] if self.spaced else lines
+
+    def lit_lines(self) -> list[int]:
+        """Return for each line how many characters of it are lit."""
+        if not self.lit:
+            return [0] * len(self.lines)
+        content = self.content.plain
+        lit, text = len(content[: self.lit].expandtabs(TAB_CELLS)), content.expandtabs(TAB_CELLS)
+        found, begin = list[int](), 0
+        for line in self.lines:
+            shown = "".join(segment.text for segment in line[1:]).rstrip()
+            begin = max(begin, text.find(shown, begin))
+            found.append(min(max(0, lit - begin), len(shown)))
+            begin += len(shown)
+        return found
+
+    def _wrapped(
+        self, content: Content, look: Look, widget: Widget, labelled: bool = True
+    ) -> tuple[list[Line], str]:
+        """Wrap `content` in the style of this entry; return the lines and the text of the last one.
+
+        `labelled`: the first line carries the label.
+        """
+        label_style = look.label(self.kind)
+        style = look.muted if self.muted else look.ground
+        if self.kind == "head" and not self.muted:
+            style = label_style
+        indent = 0 if self.kind == "head" else min(LABEL_CELLS, look.width // 3)
+        strips = Visual.to_strips(
+            widget,
+            content,
+            max(1, look.width - indent - 1),
+            None,
+            style,
+            apply_selection=False,
+        )
+        labels = [Segment(self.label[:indent].ljust(indent), label_style.rich_style)]
+        blanks = [Segment(" " * indent, look.ground.rich_style)]
+        tail = content.plain.rpartition("\n")[2].expandtabs(TAB_CELLS)[_column(strips[-1]) :]
+        # Without the offsets, because they make every segment's style unique.
+        lines = [
+            [*(labels if labelled and not i else blanks), *strip.discard_meta()]
+            for i, strip in enumerate(strips)
+        ]
+        return lines, tail
+
+    def _add(self, text: str) -> str:
+        """Add unstyled `text` at the end; return it with tabs expanded. Does not wrap."""
+        self._added.append(text)
+        self._length += len(text)
+        self._tabbed |= "\t" in text
+        stop = self.column % TAB_CELLS
+        expanded = (" " * stop + text).expandtabs(TAB_CELLS)[stop:]
+        _, line_break, last = expanded.rpartition("\n")
+        self.column = len(last) + (0 if line_break else self.column)
+        return expanded
+
+
+def _column(strip: Strip) -> int:
+    """Return where in its line of text a wrapped strip begins: Textual notes it for selections."""
+    for segment in strip:
+        if segment.style is not None:
+            return segment.style.meta["offset"][0]
+    return 0

@@ -1,0 +1,98 @@
+"""The times that the panel shows, and how they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from voxtui.dialogue.timestamps import Outcome, Turn
+from voxtui.settings.schema import Targets
+from voxtui.storage.turn_metrics import FIRST_SOUND, TOTAL, TTFT, Headline, SessionTimes, Verdict
+
+NO_TURN = Turn(0, "", Outcome.ANSWERED, {})
+"""on display before the first turn"""
+
+PEOPLE_NAMES = {TTFT: "first word", FIRST_SOUND: "first sound", TOTAL: "full answer"}
+"""The headlines in the words of people who use voxtui; the lab has the technical names."""
+
+VERDICT_STYLES = {Verdict.WITHIN: "$text-success", Verdict.OVER: "$text-warning", None: ""}
+
+
+def figure(turn: Turn, targets: Targets, whole: bool) -> tuple[str, bool]:
+    """Return the number at the end of an answer, and whether it is over its target.
+
+    It is the first sound, or the first word of a silent answer; empty without either. `whole`:
+    both.
+    """
+    headline = TTFT if turn.first_sound_ms is None else FIRST_SOUND
+    if headline.of(turn) is None:
+        return "", False
+    verdict = headline.verdict(turn, targets)
+    note = "♪ " if headline is FIRST_SOUND else ""
+    sign = f"{verdict.sign} " if verdict is Verdict.OVER else ""
+    text = f"{sign}{note}{plain_ms(headline.of(turn))}"
+    if whole and headline is FIRST_SOUND:
+        text = f"first word {plain_ms(turn.ttft_ms)}  {text}"
+    return text, verdict is Verdict.OVER
+
+
+@dataclass(slots=True)
+class TurnTimes:
+    """Everything that the panel draws from."""
+
+    targets: Targets
+    session: SessionTimes = field(default_factory=SessionTimes)
+    turn: Turn = NO_TURN
+    """the turn on display"""
+    selected: bool = False
+    """the turn on display was selected; it is not the newest one"""
+    queue: str = ""
+    """a line about speech that is synthesised and not played yet; empty without such speech"""
+    device_ms: float | None = None
+    """measured delay of the speaker in ms, which the mark `first_sound` does not include"""
+
+
+def main_headline(session: SessionTimes) -> Headline:
+    """Return the headline that sums up a session: first sound, or TTFT if nothing is spoken."""
+    return FIRST_SOUND if session.all.values(FIRST_SOUND) else TTFT
+
+
+def number(value: float | None, thousand: str = "s") -> str:
+    """Format a headline in four cells. `thousand`: the unit for values of 10,000 and more."""
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if value < 9999.5 else f"{value / 1000:.0f}{thousand}"
+
+
+def short_ms(seconds: float) -> str:
+    """Format a duration in at most eight cells: `1.5 ms`, `150 ms`, `12.3 s`."""
+    ms = seconds * 1000
+    if ms >= 9999.5:
+        return f"{seconds:.1f} s"
+    return f"{ms:.0f} ms" if ms >= 9.95 or ms == 0 else f"{ms:.1f} ms"
+
+
+def plain_ms(value: float | None) -> str:
+    """Format milliseconds for people: `338 ms`, `1.24 s`, `37 s`."""
+    if value is None:
+        return "–"
+    if value < 999.5:
+        return f"{value:.0f} ms"
+    seconds = value / 1000
+    return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.0f} s"
+
+
+def against(value: float | None, goal: float | None) -> tuple[str, str]:
+    """Format milliseconds and their target in one unit, if both have it: `243`, `/500 ms`."""
+    shown, target = plain_ms(value), plain_goal(goal).removeprefix("≤ ")
+    if not target:
+        return shown, ""
+    if shown.rpartition(" ")[2] == target.rpartition(" ")[2]:
+        shown = shown.rpartition(" ")[0]
+    return shown, f"/{target}"
+
+
+def plain_goal(value: float | None) -> str:
+    """Format a target for people: `≤ 500 ms`, `≤ 5 s`; empty for None."""
+    if value is None:
+        return ""
+    return f"≤ {value:g} ms" if value < 1000 else f"≤ {value / 1000:g} s"

@@ -1,0 +1,242 @@
+"""Shows the turn in progress, in the conversation and in the panel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from textual.timer import Timer
+
+from voxtui.dialogue.data import TYPED, Utterance
+from voxtui.dialogue.events import TurnStarted
+from voxtui.dialogue.timestamps import Milestone, Timestamps, Turn
+from voxtui.storage.turn_metrics import PlaybackLead, characters_at
+from voxtui.ui.conversation.paragraph import Figure, Paragraph
+from voxtui.ui.conversation.transcript import Transcript
+from voxtui.ui.conversation.turn_view import TurnView
+from voxtui.ui.panel.formatting import figure
+from voxtui.ui.panel.panel import LatencyPanel
+
+WORDS_FIRST_SECONDS = 1 / 60
+"""For this long after an utterance, only words are painted, because a speculated reply may come at
+once, and other painting would delay its first words."""
+
+KEPT_TURNS = 1000
+"""Turns that can be selected. The conversation keeps about as many."""
+
+PANEL_WAITS_SECONDS = 0.5
+"""The panel, the largest thing to paint, waits for the first words at most this long."""
+
+
+class TurnViews:
+    """The view of the newest turn, and the marks that the panel follows."""
+
+    def __init__(
+        self, transcript: Transcript, panel: LatencyPanel, show_rest: Callable[[], object]
+    ) -> None:
+        """`show_rest` paints what waited for the first words."""
+        self.view: TurnView | None = None
+        self.timestamps: Timestamps | None = None
+        """of the turn in progress"""
+        self.number = 0
+        """of the newest turn; 0: there was none yet"""
+        self.over = 0
+        """how many turns have finished"""
+        self._finished: dict[int, tuple[TurnView, Turn]] = {}
+        """the answered turns of the conversation, by number, to be selected"""
+        self._selected: int | None = None
+        self.transcript = transcript
+        self.panel = panel
+        self._show_rest = show_rest
+        self._lead = PlaybackLead()
+        """of the turn in progress"""
+        self._replaces: int | None = None
+        """the turn that goes once the turn in progress was answered"""
+        self._began_at = 0.0
+        self._first: tuple[Paragraph, Timestamps] | None = None
+        """the first entry of a reply and the turn's marks, until the entry is painted"""
+        self._words_first: Timer | None = None
+        """runs while nothing but words is painted"""
+        self._words_due = 0.0
+        """monotonic seconds until which the panel waits for the first words of a reply"""
+
+    @property
+    def words_first(self) -> bool:
+        """True while only words may be painted."""
+        return self._words_first is not None
+
+    @property
+    def spoken_seconds(self) -> float:
+        released = self.timestamps.at(Milestone.RELEASED) if self.timestamps else None
+        return max(0.0, (released or time.monotonic()) - self._began_at)
+
+    def begin(self, started: TurnStarted) -> None:
+        self.number, self.timestamps = started.turn, started.timestamps
+        self.panel.begin(started.source == TYPED)
+        self._began_at = time.monotonic()
+        self._first = None
+        self.select(None)
+        self._lead = PlaybackLead()
+        self._replaces = started.replaces
+        self.view = TurnView(self.transcript, started.source, started.turn)
+        if started.source != TYPED:
+            self.view.show_speaking(0.0)
+
+    def forget(self) -> None:
+        """Show nothing more of the turn in progress."""
+        self.view = self.timestamps = self._first = None
+        self.select(None)
+        self._finished.clear()
+
+    def select(self, number: int | None) -> None:
+        """Show the times of this turn; None: of the turn in progress or the newest one."""
+        before, self._selected = self._selected, number
+        for changed in (before, number):
+            if changed is not None and changed in self._finished:
+                self._show_figure(changed)
+        if before != number:
+            self.transcript.select(number or 0)
+            self.panel.select(self._finished[number][1] if number is not None else None)
+
+    @property
+    def selected(self) -> int | None:
+        """The number of the selected turn."""
+        return self._selected
+
+    def step(self, by: int) -> None:
+        """Select the turn before or after the selected one; after the newest one: none."""
+        numbers = [*self._finished]
+        at = len(numbers) if self._selected is None else numbers.index(self._selected)
+        at = max(at + by, 0)
+        self.select(numbers[at] if at < len(numbers) else None)
+
+    def pick(self, number: int) -> None:
+        """Select the turn of this number, if it was answered."""
+        if number in self._finished:
+            self.select(number)
+
+    def _show_figure(self, number: int) -> None:
+        view, turn = self._finished[number]
+        text, bad = figure(turn, self.panel.targets, whole=number == self._selected)
+        view.show_figure(Figure(text, bad) if text else None)
+
+    def expect_reply(self) -> None:
+        """Paint only words for WORDS_FIRST_SECONDS."""
+        self._show_spoken()
+        if self.view:
+            self.view.expect_reply()
+        self._words_due = time.monotonic() + PANEL_WAITS_SECONDS
+        self._words_first = self.transcript.set_timer(WORDS_FIRST_SECONDS, self.paint_rest)
+
+    def paint_rest(self) -> None:
+        if self._words_first is not None:
+            self._words_first.stop()
+            self._words_first = None
+        self._show_rest()
+
+    def stop_waiting_for_words(self) -> None:
+        """Let the panel show marks before the first words are painted."""
+        self._words_due = 0.0
+
+    def caption(self, turn: int, text: str) -> bool:
+        """Take the words so far of an utterance. Return False if it is over."""
+        view = self._view_of(turn)
+        return view is not None and view.caption(text)
+
+    def show_utterance(self, turn: int, utterance: Utterance) -> None:
+        if view := self._view_of(turn):
+            view.show_utterance(utterance)
+
+    def show_words(self, turn: int, text: str, doubtful: Sequence[int]) -> None:
+        if view := self._view_of(turn):
+            view.show_words(text, doubtful)
+
+    def show_reply(self, turn: int, text: str) -> None:
+        view = self._view_of(turn)
+        if view is None:
+            return
+        begins = view.append(text)
+        if begins and view.latest and self.timestamps:
+            self._first = (view.latest, self.timestamps)
+        self.transcript.paint()
+
+    def cut(self, turn: int, heard: str) -> None:
+        if view := self._view_of(turn):
+            view.cut(heard)
+            if not heard:  # the history keeps the turn before, too
+                self._replaces = None
+
+    def finish(self, turn: Turn) -> bool:
+        """Show the end of a turn. Return False if it is not on the screen."""
+        view = self._view_of(turn.number)
+        if view is None:
+            return False
+        self._show_spoken()
+        view.finish(turn)
+        self.panel.finish(turn)
+        if turn.reply and (replaced := self._finished.pop(self._replaces or 0, None)):
+            if self._selected == self._replaces:
+                self.select(None)
+            replaced[0].discard()
+        if Milestone.FIRST_TOKEN in turn.timestamps:
+            self._finished[turn.number] = (view, turn)
+            self._show_figure(turn.number)
+            if len(self._finished) > KEPT_TURNS:
+                oldest = next(iter(self._finished))
+                if oldest == self._selected:
+                    self.select(None)
+                del self._finished[oldest]
+        if self.timestamps and self.timestamps.at(Milestone.FIRST_SHOWN):
+            self._complete(self.timestamps)  # painted after the engine had noted the turn
+        self.timestamps = None
+        self.over += 1
+        return True
+
+    def painted(self) -> Timestamps | None:
+        """Return the marks of a reply whose first word was just painted, once."""
+        if self._first is None or not self._first[0].painted:
+            return None
+        _, timestamps = self._first
+        self._first, self._words_due = None, 0.0
+        return timestamps
+
+    def first_shown(self, timestamps: Timestamps) -> None:
+        """Complete the panel: the first word of a reply is on the screen, as its marks say."""
+        if self.timestamps is None:  # a short reply is over before its first word is painted
+            self._complete(timestamps)
+
+    def _complete(self, timestamps: Timestamps) -> None:
+        """Add late marks to the newest turn."""
+        self.panel.complete(timestamps)
+        if self.number in self._finished:
+            view, turn = self._finished[self.number]
+            turn = replace(turn, timestamps={**timestamps.since_release(), **turn.timestamps})
+            self._finished[self.number] = (view, turn)
+
+    def tick(self, listening: bool) -> None:
+        """Show the marks and the seconds of speech of the turn in progress."""
+        now = time.monotonic()
+        if self.timestamps is not None and now >= self._words_due:
+            self.panel.follow(self.timestamps, now)
+        if listening and self.view is not None:
+            self.view.show_speaking(self.spoken_seconds)
+        self._light(now)
+
+    def _light(self, now: float) -> None:
+        """Light up the words of the answer that were heard by now."""
+        if self.timestamps is None or self.view is None:
+            return
+        first_sound = self.timestamps.at(Milestone.FIRST_SOUND)
+        if first_sound is not None:
+            made = self.timestamps.speech_s
+            heard = made - self._lead.update(made, now - first_sound)
+            self.view.light(characters_at(tuple(self.timestamps.spoken), heard))
+
+    def _view_of(self, turn: int) -> TurnView | None:
+        """Return the view of this turn; None if it is over or no longer on the screen."""
+        return self.view if turn == self.number else None
+
+    def _show_spoken(self) -> None:
+        if self.view is not None and self.view.source != TYPED:
+            self.view.show_spoken(self.spoken_seconds)

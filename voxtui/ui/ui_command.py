@@ -1,0 +1,38 @@
+"""`voxtui`: open the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from voxtui.commands.native_stderr import native_log, native_stderr_in
+from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.engine import LEAVING_SECONDS
+from voxtui.settings.schema import Config
+from voxtui.storage.device_offset import device_offset
+from voxtui.storage.metrics_log import metrics_log
+from voxtui.ui.app import VoxtuiApp
+from voxtui.ui.terminal.restore import terminal_restored
+from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips
+
+
+def run(config: Config, attachments: Sequence[Attachment] = ()) -> int:
+    """Talk about the texts `attachments` until the user quits. Return the exit code."""
+    with (
+        native_stderr_in(native_log()),
+        terminal_restored(),
+        metrics_log(config.metrics.enabled) as log,
+    ):
+        app = VoxtuiApp(
+            lambda emit: devices_engine(config, log.tee(emit), config.ui.captions),
+            config,
+            sample_clips(),
+            clip_opener(config),
+            make_factories(),
+            attachments=attachments,
+        )
+        app.event_display.device_offset = device_offset
+        try:
+            app.run()
+        finally:
+            app.controls.close(LEAVING_SECONDS)
+    return app.return_code or 0
