@@ -442,7 +442,7 @@ def test_silence_is_committed_and_answered_with_nothing():
 
 @pytest.mark.parametrize("answered", [True, False])
 def test_sound_without_words_says_so(answered):
-    with talking(heard="", update=WORDS) as (client, brain):
+    with talking(heard="", update=WORDS) as (client, _):
         client.speak()
         client.send("input_audio_buffer.commit")
         if answered:
@@ -454,7 +454,7 @@ def test_sound_without_words_says_so(answered):
 @pytest.mark.parametrize("answered", [True, False])
 def test_a_recogniser_that_fails_says_why_there_are_no_words(answered):
     broken = [ModelError("The recogniser failed.")]
-    with talking(broken, heard=None, transcript=broken, update=WORDS) as (client, brain):
+    with talking(broken, heard=None, transcript=broken, update=WORDS) as (client, _):
         client.speak()
         client.send("input_audio_buffer.commit")
         if answered:
