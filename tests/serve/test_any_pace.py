@@ -17,7 +17,8 @@ from tests.fakes import ScriptedBrain
 from tests.serve.conftest import Server, counted, pcm, serving
 from tests.serve.test_dictation import PATH as DICTATION
 from tests.serve.test_realtime import WORDS, Client, session
-from voxtui.dialogue.data import SAMPLE_RATE, Utterance
+from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
+from voxtui.dialogue.protocols import TurnRequest
 from voxtui.serve.realtime.session_settings import RATE
 
 WORDS_OF_ITEM = "conversation.item.input_audio_transcription.completed"
@@ -34,12 +35,12 @@ class EarBrain(ScriptedBrain):
     def __init__(self) -> None:
         super().__init__()
         self.utterances: dict[int, Utterance] = {}
-        self.numbers = iter(range(10**6))
 
-    def reply(self, past, said, timestamps, cancelled, options=None):
+    def reply(self, request: TurnRequest) -> Iterator[UserTranscript | Token]:
+        said = request.user_input
         if isinstance(said, Utterance):
             self.utterances[id(said)] = said
-        yield from super().reply(past, said, timestamps, cancelled, options)
+        yield from super().reply(request)
 
     def transcribe(self, said, cancelled):
         self.utterances[id(said)] = said
