@@ -436,8 +436,31 @@ def test_silence_is_committed_and_answered_with_nothing():
         done = client.until("response.done")["response"]
         assert done["output"] == []
         assert not brain.said
-        (words,) = client.of("conversation.item.input_audio_transcription.completed")
-        assert words["transcript"] == ""
+        (failed,) = client.of("conversation.item.input_audio_transcription.failed")
+        assert failed["error"]["message"] == "No speech was found in this sound."
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_sound_without_words_says_so(answered):
+    with talking(heard="", update=WORDS) as (client, _):
+        client.speak()
+        client.send("input_audio_buffer.commit")
+        if answered:
+            client.send("response.create")
+        failed = client.until("conversation.item.input_audio_transcription.failed")
+        assert failed["error"]["message"] == "No words were recognised in this sound."
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_recogniser_that_fails_says_why_there_are_no_words(answered):
+    broken = [ModelError("The recogniser failed.")]
+    with talking(broken, heard=None, transcript=broken, update=WORDS) as (client, _):
+        client.speak()
+        client.send("input_audio_buffer.commit")
+        if answered:
+            client.send("response.create")
+        failed = client.until("conversation.item.input_audio_transcription.failed")
+        assert "The recogniser failed." in failed["error"]["message"]
 
 
 def test_speech_is_detected_and_answered_by_itself():

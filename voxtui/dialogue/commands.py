@@ -44,8 +44,8 @@ class Release(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """Answer the history as it stands: what was said last, else without being asked.
 
-    The turn is that of the utterance, if that was only kept just before. `options`: of this answer
-    only.
+    The turn is that of the utterance, if that has no answer yet. `options`: of this answer only.
+    Ignored while detected speech goes on: a new turn would end it.
     """
 
     options: ReplyOptions | None = None

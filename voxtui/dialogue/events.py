@@ -108,6 +108,13 @@ class UserWords(msgspec.Struct, frozen=True):
     """the words of `text` that may be others, by number from 0"""
 
 
+class NoWords(msgspec.Struct, frozen=True):
+    """The utterance of this turn enters the history without words."""
+
+    turn: int
+    reason: str
+
+
 class ReplyText(msgspec.Struct, frozen=True):
     """The next piece of the reply."""
 
@@ -206,6 +213,7 @@ Event: TypeAlias = (
     | Caption
     | Captured
     | UserWords
+    | NoWords
     | ReplyText
     | PrefillProgress
     | SpokenUpTo

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 
 from voxtui.dialogue.components import Components
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.events import Event, Notice, UserWords
+from voxtui.dialogue.events import Event, Notice, NoWords, UserWords
 from voxtui.dialogue.history import History
 from voxtui.dialogue.turn import LiveTurn
 from voxtui.dialogue.turn_handle import TurnHandle
@@ -49,10 +49,15 @@ class IdleTranscript:
         return None if self._steps is None else max(0.0, self._due_at - time.monotonic())
 
     def begin(self, turn: LiveTurn) -> None:
-        """Transcribe the utterance of an answered turn, if its words are wanted and not known."""
-        wanted = self._components.config.brain.idle_transcript and turn.words is None
+        """Transcribe the utterance of an answered turn, if its words are wanted and not known.
+
+        One that was kept before keeps its words, also if its answer was cut off at once.
+        """
+        cut_off = turn.handle.kept and turn.cancelled
+        wanted = (cut_off or self._components.config.brain.idle_transcript) and turn.words is None
         if wanted and turn.error is None and isinstance(turn.user_input, Utterance):
             self._steps, self._due_at = self._transcribe(turn, turn.user_input), 0.0
+            self._kept = turn if cut_off else None
 
     def begin_unanswered(self, turn: LiveTurn, utterance: Utterance) -> None:
         """Transcribe an utterance that awaits no answer, unless an answer is asked for soon."""
@@ -75,6 +80,8 @@ class IdleTranscript:
             self._steps = None
         except ModelError as error:
             self._steps = None
+            if self._kept is not None:
+                self._emit(NoWords(self._kept.number, str(error)))
             self._emit(Notice(f"Your words could not be transcribed. {error}"))
             if isinstance(error, ModelLost) and self._components.has_next_brain:
                 self._brain_lost(error)
@@ -93,10 +100,12 @@ class IdleTranscript:
         The next turn ends it, by the cancel flag of this one; but one that is only kept is
         transcribed to its end. Raises ModelError.
         """
-        words, cancelled = "", threading.Event() if turn.keeps else turn.handle.cancelled
+        words, cancelled = "", threading.Event() if turn.handle.kept else turn.handle.cancelled
         for token in self._components.brain.transcribe(utterance, cancelled):
             words += token.text
             yield
         if words.strip() and not cancelled.is_set():
             self._history.set_words(turn.number, words.strip())
             self._emit(UserWords(turn.number, words.strip()))
+        elif turn.handle.kept:
+            self._emit(NoWords(turn.number, "No words were recognised in this sound."))

@@ -115,6 +115,8 @@ class Inbox:
                 typed.cancelled.set()
             case Answer():
                 turn = self._answered()
+                if turn is None:
+                    return 0
             case Release(turn=number, answers=answers):
                 self.newest.kept |= not answers and number == self.newest.number
             case Cancel(turn=number):
@@ -139,9 +141,14 @@ class Inbox:
         self.newest = TurnHandle(self.newest.number + 1)
         return self.newest
 
-    def _answered(self) -> TurnHandle:
-        """Return the newest turn if it is only kept, else a turn of its own."""
+    def _answered(self) -> TurnHandle | None:
+        """Return the newest turn if it is only kept, else a turn of its own.
+
+        None while an utterance is detected: a new turn would end it.
+        """
         turn = self.newest
+        if turn.is_detecting:
+            return None
         if not turn.kept or turn.asked:
             turn = self._create()
             turn.timestamps.record(Milestone.RELEASED)
@@ -170,6 +177,7 @@ class Inbox:
             if self.turn_waits:
                 return None
             self.taken = self._create()
+            self.taken.detected = True
             return self.taken
 
     def replay(self, frames: Sequence[Frame]) -> None:

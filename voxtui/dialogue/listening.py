@@ -173,12 +173,15 @@ class Listener:
     def release(self, at: float, complete: bool = False) -> Found:
         """End the recording at `at`, unless it began later.
 
-        Earlier frames may still follow, unless it is `complete`.
+        Earlier frames may still follow, and later ones were pushed, unless it is `complete`.
         """
         live = self._live
         if live is None or live.released_at is not None or at < live.began_at:
             return None
-        return self._release(live, at) or (self.finish() if complete else None)
+        if complete:
+            live.released_at, live.complete = at, True
+            return self.finish()
+        return self._release(live, at)
 
     def finish(self) -> Found:
         live, self._live = self._live, None
@@ -192,7 +195,8 @@ class Listener:
         if utterance is not None and enough:
             spoken = self._spoken_over(utterance) if live.source == MICROPHONE else ""
             return Finished(utterance, released_at, live.too_long, overflows, spoken)
-        self._give_back(live, frames)
+        if not live.complete:
+            self._give_back(live, frames)
         seconds = released_at - live.began_at
         by_microphone = live.source == MICROPHONE
         tap = by_microphone and seconds < TAP_SECONDS
@@ -248,7 +252,9 @@ class Listener:
             live.too_long = True
             return self._release(live, frame.captured_at) or _RECORDED
         if live.hands_free and self._endpointer.ends(live.recording):
-            return self._release(live, time.monotonic()) or self.finish()
+            # Sound that came faster than it was spoken is dated into the future.
+            at = max(time.monotonic(), frame.captured_at)
+            return self._release(live, at) or self.finish()
         return _RECORDED
 
     def _release(self, live: _LiveRecording, at: float) -> Found:
@@ -290,6 +296,8 @@ class _LiveRecording:
         self.hands_free = hands_free
         self.recording = Recording()
         self.released_at: float | None = None
+        self.complete = False
+        """it was released with exactly the frames that belong to it"""
         self.too_long = False
         self.waited_s = 0.0
         """seconds of other frames since its latest frame, or since the release"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
@@ -228,13 +229,18 @@ class TurnTaking:
         if turn.cancelled:  # its Cancel, or the next turn, is still in the inbox
             self._finish(turn, Outcome.CANCELLED)
             return
-        turn.handle.timestamps.record(Milestone.RELEASED, found.released_at)
+        # Sound that came faster than it was spoken is dated into the future.
+        now = time.monotonic()
+        turn.handle.timestamps.record(Milestone.RELEASED, min(found.released_at, now))
         turn.handle.timestamps.record(Milestone.CAPTURED)
         self._advice.after(found)
         if isinstance(found, Finished):
             self._take_input(turn, found.utterance)
             turn.spoken = found.spoken
-            turn.handle.timestamps.record(Milestone.SPEECH_ENDED, found.utterance.ended_at)
+            turn.handle.timestamps.record(
+                Milestone.SPEECH_ENDED, min(found.utterance.ended_at, now)
+            )
+            turn.handle.kept = turn.keeps  # before others hear of it, and ask for an answer
             self._emit(Captured(turn.number, found.utterance))
             if turn.keeps:
                 self._keep(turn, found.utterance)
@@ -260,7 +266,6 @@ class TurnTaking:
         """Put the utterance into the history. It is transcribed unless an answer is asked for."""
         self.idle.end()
         self._history.insert(PastTurn(utterance, None, (), number=turn.number))
-        turn.handle.kept = True
         self.idle.begin_unanswered(turn, utterance)
         self.set_state(State.READY)
 

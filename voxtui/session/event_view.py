@@ -44,6 +44,8 @@ class EventView:
                 self.captured(turn, utterance)
             case events.UserWords(turn, text, doubtful):
                 self.user_words(turn, text, doubtful)
+            case events.NoWords():
+                pass  # only a server's client commits an utterance without an answer
             case events.PrefillProgress():
                 self.reading(event)
             case events.SpokenUpTo(turn, text):

@@ -97,8 +97,8 @@ class UserSession:
         """
         if isinstance(command, NewTurn):
             self._require_model()
-            turn = self.engine.post(command)
-            self._unfinished.add(turn)
+            if turn := self.engine.post(command):
+                self._unfinished.add(turn)
             return turn
         if isinstance(command, Attach) and not command.attachment.text.strip():
             raise NotAllowed(f"There is no text in {command.attachment.name}.")

@@ -51,6 +51,11 @@ class InputBuffer:
         return len(self._frames) * FRAME_SECONDS
 
     @property
+    def now(self) -> float:
+        """Return the present, or the end of the sound if that is later (monotonic seconds)."""
+        return self._line.now
+
+    @property
     def arrived_ms(self) -> int:
         """Return how much has arrived in this session."""
         return self._arrived * 1000 // self._rate
@@ -104,29 +109,29 @@ class InputBuffer:
         self._empty()
         self._line.reset()
 
-    def commit(self, at: float) -> tuple[int, float]:
-        """End the utterance at `at`. Returns its turn and its seconds."""
+    def commit(self) -> tuple[int, float]:
+        """End the utterance. Returns its turn and its seconds."""
         self._begun = True  # also of silence
-        self._frames += self._line.rest(at)
+        self._frames += self._line.flush()
         self.record()
         turn, seconds = self._recording, self.seconds
         assert turn is not None
-        self._controls.post(Release(at, turn, answers=False))
+        self._controls.post(Release(self.now, turn, answers=False))
         self._empty()
         return turn, seconds
 
-    def take(self, at: float) -> list[Frame]:
-        """Take out what was said until `at`, for `commit_taken`."""
-        frames = self._frames + self._line.rest(at)
+    def take(self) -> list[Frame]:
+        """Take out what was said, for `commit_taken`."""
+        frames = self._frames + self._line.flush()
         self.forget_recording()
         self._empty()
         return frames
 
-    def commit_taken(self, frames: list[Frame], at: float) -> tuple[int, float]:
+    def commit_taken(self, frames: list[Frame]) -> tuple[int, float]:
         """Commit what was taken out. Returns its turn and its seconds."""
         turn = self._talk(frames)
         self.push(frames)
-        self._controls.post(Release(at, turn, answers=False))
+        self._controls.post(Release(self.now, turn, answers=False))
         return turn, len(frames) * FRAME_SECONDS
 
     def _empty(self) -> None:

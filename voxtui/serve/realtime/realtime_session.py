@@ -23,6 +23,7 @@ from voxtui.dialogue.events import (
     Captured,
     Died,
     LoadFailed,
+    NoWords,
     ReplyText,
     SpokenUpTo,
     State,
@@ -225,10 +226,9 @@ class RealtimeSession:
             self._controls.post(Cancel(self._speaking.turn))
 
     def _commit(self, event: protocol.Commit) -> None:
-        at = time.monotonic()
         speaking = self._speaking
         if speaking is not None:
-            self._controls.post(Release(at, speaking.turn, answers=False))
+            self._controls.post(Release(self._input.now, speaking.turn, answers=False))
             return
         if self._detection is not None or self._input.seconds < SHORTEST_COMMIT:
             raise invalid(
@@ -236,9 +236,9 @@ class RealtimeSession:
                 code="input_audio_buffer_commit_empty",
             )
         if self._response is not None:
-            self._later.append((event, self._input.take(at)))
+            self._later.append((event, self._input.take()))
             return
-        self._utterance(*self._input.commit(at))
+        self._utterance(*self._input.commit())
 
     def _utterance(self, turn: int, seconds: float) -> None:
         item = self._by_turn[turn] = Item("user", "audio", turn=turn, seconds=seconds)
@@ -283,7 +283,11 @@ class RealtimeSession:
             return
         self._input.forget_recording()  # the buffer is kept, and recorded again after the answer
         options = response.settings.options(self._conversation.told)
-        response.turn = self._controls.post(Answer(options))
+        turn = self._controls.post(Answer(options))
+        if not turn:  # the next utterance has begun, which nobody has told this session yet
+            self._wanted = event
+            return
+        response.turn = turn
         self._response, self._heard = response, None
         self._emit("response.created", response=response.as_json())
 
@@ -308,6 +312,9 @@ class RealtimeSession:
         status = response.status(turn, limit)
         if status in ("completed", "incomplete") and turn.reply:
             self._show(response)
+        said = self._by_turn.get(turn.number)
+        if said is not None and said.text is None and turn.error is not None:
+            self._not_transcribed(said, turn.error)
         item = response.item
         for event in response.end(status, self._conversation.before(item)):
             self._emit(**event)
@@ -328,7 +335,7 @@ class RealtimeSession:
         later, self._later = self._later, []
         for commit, frames in later:
             with self._errors_told(commit.event_id):
-                self._utterance(*self._input.commit_taken(frames, time.monotonic()))
+                self._utterance(*self._input.commit_taken(frames))
         if self._response is None:
             self._input.record()
 
@@ -347,8 +354,12 @@ class RealtimeSession:
                 self._use_settings()
                 self._emit("session.created", session=self._shown())
             case TurnStarted(turn, source) if source == MICROPHONE:
-                if self._detection is not None and not self._input.began(turn):
+                if self._input.began(turn):
+                    pass
+                elif self._detection is not None:
                     self._speech_started(turn)
+                else:  # it was detected just before the client turned that off
+                    self._controls.post(Cancel(turn))
             case Captured(turn):
                 self._captured(turn)
             case Caption(_, text) if self.settings.x_voxtui:
@@ -356,6 +367,9 @@ class RealtimeSession:
             case UserWords(turn, text):
                 if (item := self._by_turn.get(turn)) is not None:
                     self._transcribed(item, text)
+            case NoWords(turn, reason):
+                if (item := self._by_turn.get(turn)) is not None:
+                    self._not_transcribed(item, reason)
             case ReplyText(turn, text):
                 response = self._response
                 if response is not None and response.turn == turn and not response.cancelled:
@@ -413,13 +427,30 @@ class RealtimeSession:
                 self._create_response(event)
 
     def _transcribed(self, item: Item, text: str) -> None:
+        if not text:
+            self._not_transcribed(item, "No words were recognised in this sound.")
+            return
         item.text = text
-        transcribes = self.settings.audio.input.transcription is not None
-        if transcribes or self.settings.type == "transcription":
+        if self._transcribes:
             self._emit(
                 "conversation.item.input_audio_transcription.completed",
                 item_id=item.id, content_index=0, transcript=text, usage=usage(item.seconds),
             )  # fmt: skip
+
+    def _not_transcribed(self, item: Item, reason: str) -> None:
+        item.text = ""
+        if self._transcribes:
+            self._emit(
+                "conversation.item.input_audio_transcription.failed",
+                item_id=item.id, content_index=0,
+                error={"type": "transcription_error", "code": "no_words", "message": reason},
+            )  # fmt: skip
+
+    @property
+    def _transcribes(self) -> bool:
+        """True if the client wants to know what was said."""
+        transcription = self.settings.audio.input.transcription
+        return transcription is not None or self.settings.type == "transcription"
 
     def _spoken_up_to(self, turn: int, text: str) -> None:
         if self._response is not None and self._response.turn == turn:
@@ -433,12 +464,12 @@ class RealtimeSession:
             item.captured = True
             if item is self._speaking:
                 self._speech_stopped(item)
-                if self._wanted is not None:
-                    self._answer_speech()
             else:
-                self._transcribed(item, "")
+                self._not_transcribed(item, "No speech was found in this sound.")
         elif self._response is not None and self._response.turn == turn.number:
             self._end_response(self._response, turn)
+        if self._wanted is not None and self._speaking is None and self._response is None:
+            self._answer_speech()
 
     # Out.
 

@@ -25,14 +25,24 @@ POLL_SECONDS = 0.02
 
 
 class Frames:
-    """Turns sound of `rate` Hz into frames with the time at which they arrived.
+    """Turns sound of `rate` Hz into frames with their capture times.
+
+    No frame is captured before the one before it has ended, because the frames of one sound must
+    not overlap. So sound that comes faster than it was spoken is dated into the future.
 
     A client removes its own echo, so speech in a frame may interrupt an answer.
     """
 
     def __init__(self, rate: int = RATE) -> None:
         self._rate = rate
+        self._ended_at = 0.0
+        """capture time of the latest frame"""
         self.reset()
+
+    @property
+    def now(self) -> float:
+        """The present, or the end of the sound if that is later."""
+        return max(time.monotonic(), self._ended_at)
 
     def reset(self) -> None:
         """Drop what is not a whole frame yet."""
@@ -40,26 +50,26 @@ class Frames:
         self._rest = np.zeros(0, np.float32)
 
     def feed(self, samples: Samples) -> Iterator[Frame]:
-        """Yield the frames that `samples` complete.
-
-        Sound that comes faster than it was spoken is dated back by its length.
-        """
-        now = time.monotonic()
+        """Yield the frames that `samples` complete."""
         self._rest = np.concatenate([self._rest, self._resampler.process(samples)])
         count = len(self._rest) // FRAME_SAMPLES
+        began_at = time.monotonic() - count * FRAME_SECONDS
+        self._ended_at = max(self._ended_at, began_at)
         for number in range(count):
-            samples = self._rest[number * FRAME_SAMPLES : (number + 1) * FRAME_SAMPLES]
-            captured_at = now - (count - 1 - number) * FRAME_SECONDS
-            yield Frame(samples, captured_at, echo_free=True)
+            yield self._frame(self._rest[number * FRAME_SAMPLES : (number + 1) * FRAME_SAMPLES])
         self._rest = self._rest[count * FRAME_SAMPLES :]
 
-    def rest(self, at: float) -> list[Frame]:
-        """Return what is no whole frame yet, padded, as if it had arrived at `at`."""
-        samples, self._rest = self._rest, self._rest[:0]
-        if not len(samples):
-            return []
-        padded = np.pad(samples, (0, FRAME_SAMPLES - len(samples)))
-        return [Frame(padded, at, echo_free=True)]
+    def flush(self) -> list[Frame]:
+        """Return what is no whole frame yet, padded. The next sound begins anew."""
+        samples = np.concatenate([self._rest, self._resampler.flush()])
+        self.reset()
+        pieces = range(0, len(samples), FRAME_SAMPLES)
+        padded = np.pad(samples, (0, len(pieces) * FRAME_SAMPLES - len(samples)))
+        return [self._frame(padded[start : start + FRAME_SAMPLES]) for start in pieces]
+
+    def _frame(self, samples: Samples) -> Frame:
+        self._ended_at += FRAME_SECONDS
+        return Frame(samples, self._ended_at, echo_free=True)
 
 
 class WireMicrophone:

@@ -1,0 +1,173 @@
+"""No sound is lost at any pace: whatever its pieces, the recogniser gets each sample once."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fakes import ScriptedBrain
+from tests.serve.conftest import Server, counted, pcm, serving
+from tests.serve.test_dictation import PATH as DICTATION
+from tests.serve.test_realtime import WORDS, Client, session
+from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
+from voxtui.dialogue.protocols import TurnRequest
+from voxtui.serve.realtime.session_settings import RATE
+
+WORDS_OF_ITEM = "conversation.item.input_audio_transcription.completed"
+NO_WORDS = "conversation.item.input_audio_transcription.failed"
+
+SLACK_MS = 96
+"""An utterance begins and ends at a frame of 32 ms, so it may have one at each end, and the
+converter's delay."""
+
+
+class EarBrain(ScriptedBrain):
+    """FakeBrain that writes down what it was given to recognise, each utterance once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.utterances: dict[int, Utterance] = {}
+
+    def reply(self, request: TurnRequest) -> Iterator[UserTranscript | Token]:
+        said = request.user_input
+        if isinstance(said, Utterance):
+            self.utterances[id(said)] = said
+        yield from super().reply(request)
+
+    def transcribe(self, said, cancelled):
+        self.utterances[id(said)] = said
+        yield from super().transcribe(said, cancelled)
+
+
+BRAIN = EarBrain()
+
+running: list[Server] = []
+recognised: list[np.ndarray] = []
+
+
+def recognise(samples) -> str:
+    recognised.append(np.asarray(samples))
+    return counted(samples)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server() -> Iterator[None]:
+    with serving(brain=BRAIN, recognise=recognise, sets=4) as one:
+        running.append(one)
+        yield
+    running.clear()
+
+
+def speech(*milliseconds: int, rate: int, pause_ms: int) -> np.ndarray:
+    """Return silence, then a stretch of each length that is louder and louder, and silence."""
+    quiet = np.zeros(rate * pause_ms // 1000, np.float32)
+    loud = [
+        np.linspace(0.2, 0.9, rate * length // 1000, dtype=np.float32) for length in milliseconds
+    ]
+    return np.concatenate([quiet, *(part for one in loud for part in (one, quiet))])
+
+
+@contextmanager
+def connected(update: dict) -> Iterator[Client]:
+    BRAIN.__init__()
+    with session(running[0], update) as client:
+        yield client
+
+
+def append(client: Client, sound: np.ndarray, pieces: list[int], gap_s: float, pace: float) -> None:
+    """Send `sound` in pieces of so many ms, each after its length divided by `pace`."""
+    data, at, number = pcm(sound), 0, 0
+    while at < len(data):
+        length = pieces[number % len(pieces)]
+        piece = data[at : at + 2 * RATE * length // 1000]
+        client.send("input_audio_buffer.append", audio=base64.b64encode(piece).decode())
+        at, number = at + len(piece), number + 1
+        time.sleep(length / 1000 / pace if pace else 0.0)
+        if number == len(pieces):
+            time.sleep(gap_s)
+
+
+def loud(samples: np.ndarray) -> np.ndarray:
+    return samples[np.abs(samples) > 0.15]
+
+
+def same(heard: list[np.ndarray], sound: np.ndarray, rate: int) -> None:
+    """Check that `heard` is `sound`, each sample once and in its order."""
+    got = loud(np.concatenate(heard)) if heard else np.zeros(0)
+    wanted = loud(sound)
+    assert len(got) / SAMPLE_RATE == pytest.approx(len(wanted) / rate, abs=0.004)
+    place = np.linspace(0, len(wanted) - 1, len(got))
+    assert np.abs(got - wanted[place.round().astype(int)]).mean() < 0.02
+
+
+def heard_by_brain() -> list[np.ndarray]:
+    return [utterance.samples for utterance in BRAIN.utterances.values()]
+
+
+PIECES = st.lists(st.integers(20, 500), min_size=1, max_size=5)
+GAPS = st.sampled_from([0.0, 0.05, 0.3])
+PACES = st.sampled_from([0, 0, 0, 30, 8])
+"""times as fast as it was spoken; 0: as fast as the socket takes it"""
+
+few = settings(max_examples=25, deadline=None)
+
+
+@few
+@given(PIECES, GAPS, PACES)
+def test_push_to_talk(pieces, gap_s, pace):
+    sound = speech(700, 300, rate=RATE, pause_ms=200)
+    with connected(WORDS) as client:
+        for number in range(2):
+            append(client, sound, pieces, gap_s, pace)
+            client.send("input_audio_buffer.commit")
+            if number:
+                client.send("response.create")
+                client.until("response.done")
+            else:
+                client.until("input_audio_buffer.committed")
+        while len(client.of(WORDS_OF_ITEM)) < 2:
+            client.next()
+        same(heard_by_brain(), np.concatenate([sound, sound]), RATE)
+
+
+@few
+@given(PIECES, GAPS, PACES, st.sampled_from(["server_vad", "semantic_vad"]), st.booleans())
+def test_detected_speech(pieces, gap_s, pace, detection, answers):
+    sound = speech(600, 900, 500, rate=RATE, pause_ms=1000)
+    listening = {"type": detection, "create_response": answers}
+    update = {"audio": {"input": {"turn_detection": listening, "transcription": {"model": "x"}}}}
+    with connected(update) as client:
+        append(client, sound, pieces, gap_s, pace)
+        while len(client.of(WORDS_OF_ITEM)) < 3:
+            client.next()
+        same(heard_by_brain(), sound, RATE)
+        assert len(client.of("input_audio_buffer.committed")) == 3
+
+
+@few
+@given(PIECES, GAPS, PACES)
+def test_dictation(pieces, gap_s, pace):
+    sound = speech(700, 300, rate=SAMPLE_RATE, pause_ms=900)
+    recognised.clear()
+    with running[0].client.websocket(DICTATION) as socket:
+        socket.receive_text()
+        data, at = pcm(sound), 0
+        for number in range(10**6):
+            length = 2 * SAMPLE_RATE * pieces[number % len(pieces)] // 1000
+            if at >= len(data):
+                break
+            socket.send_bytes(data[at : at + length])
+            at += length
+            time.sleep(length / 2 / SAMPLE_RATE / pace if pace else 0.0)
+        socket.send_text("stop")
+        while json.loads(socket.receive_text())["type"] != "transcript.done":
+            pass
+    same(recognised, sound, SAMPLE_RATE)
