@@ -74,7 +74,7 @@ def test_every_part_of_a_set_is_warm_before_it_is_lent(monkeypatch):
     monkeypatch.setattr(
         wiring,
         "build_brain",
-        lambda config, notify, trial_first: Fallbacks((lambda: made(brains, ScriptedBrain()),)),
+        lambda config, notify: Fallbacks((lambda: made(brains, ScriptedBrain()),)),
     )
     with warm_pool(Config(serve=ServeConfig(sessions=2)), print) as loaded:
         assert (loaded.size, loaded.busy) == (2, 0)
