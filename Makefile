@@ -1,9 +1,11 @@
-# make run    install everything and start voxtui
-# make setup  install only; EXTRAS="serve webrtc" adds extras of pyproject.toml, now and at later updates
-# make test   install everything and run the tests (minutes);  make test-slow runs the rest
-# make soak   1,000 turns, then an hour of open microphone: look for leaks, drift and lost frames
-# make lint   check style, types and the direction of imports
-# make lock   pin the newest versions;  make clean  remove what the others made
+# make run        install everything and start voxtui
+# make setup      install only; EXTRAS="serve webrtc" adds extras, now and at later updates
+# make test       install everything and run the tests (minutes);  make test-slow runs the rest
+# make coverage   the same tests, slower, with the lines of voxtui/ that they leave out
+# make format     sort imports, mend what ruff can mend, and format
+# make lint       check style and the direction of imports;  make types checks types, with all packages
+# make soak       1,000 turns, then an hour of open microphone: look for leaks, drift and lost frames
+# make lock       pin the newest versions;  make clean  remove what the others made
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,8 +23,12 @@ TEST_PACKAGES := $(RUN_PACKAGES) libasound2-plugins pulseaudio pulseaudio-utils 
 # Without it, each process of the tests would compile the whole program again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run copied setup test test-slow soak run-packages test-packages lint lock clean
+.PHONY: help run copied setup test test-slow coverage soak run-packages test-packages format lint types \
+	lock clean
 .DEFAULT_GOAL := run
+
+help:
+	@awk '!/^# /{ exit } { sub("# ", ""); print }' Makefile
 
 run: setup run-packages
 	@$(BIN)/voxtui models fetch
@@ -41,16 +47,27 @@ test-slow: $(VENV)/.installed-test test-packages
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow and not gpu and not audio"
 	$(BIN)/python -m pytest -m "slow and audio and not gpu"
 
+coverage: $(VENV)/.installed-test test-packages
+	$(BIN)/voxtui models fetch smollm2-135m
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not gpu and not audio" --cov --cov-report=
+	$(BIN)/python -m pytest -m "audio and not slow and not gpu" --cov --cov-append tests/audio
+
 soak: $(VENV)/.installed-test test-packages
 	$(BIN)/voxtui models fetch smollm2-135m
 	$(BIN)/python -m benchmarks.soak turns 1000
 	$(BIN)/python -m benchmarks.soak listen 3600
 
-lint: $(VENV)/.installed-test
+format: $(VENV)/.installed-lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
 	$(BIN)/lint-imports --no-logo --no-cache
+
+types: $(VENV)/.installed-test
+	$(BIN)/pyright
 
 # requirements.lock: what `make setup` installs. requirements-extras.lock: what each extra needs
 # besides. requirements-test.lock: what the tests need besides, without torch, and without what kokoro
@@ -70,6 +87,8 @@ lock: $(VENV)/.installed-test
 		$(COMPILE) $(HASHES) --extra $$extra pyproject.toml > $@.part || exit 1; \
 		awk 'NR == FNR { base[$$1]; next } /^[^ ]/ { keep = !($$1 in base) } keep' $@.run $@.part; \
 	done >> $@.extras
+	@echo '# [lint]' >> $@.extras
+	$(COMPILE) $(HASHES) --group pyproject.toml:lint >> $@.extras
 	@echo '# What `make test` installs besides torch, by `make lock`.' > $@.test
 	$(COMPILE) $(HASHES) --extra embedded --extra languages --extra remote --extra serve \
 		--extra webrtc --extra hands-free --group test pyproject.toml > $@.part
@@ -82,15 +101,12 @@ lock: $(VENV)/.installed-test
 	@mv $@.test requirements-test.lock
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .coverage .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # Installed again, too, where `pip install .` has put a copy in place of the clone.
 $(VENV)/.installed: pyproject.toml requirements.lock $(if $(wildcard $(EDITABLE)),,copied)
-	@test -n "$(PYTHON)" || { echo "voxtui needs Python 3.11 or newer. $(call install,python3)"; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
-		{ echo "Python's venv module is missing. $(call install,python3-venv)"; exit 1; }
+	$(make_venv)
 	@echo "Installing voxtui into $(VENV) (about 145 MB)."
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --require-hashes --requirement requirements.lock
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -101,10 +117,12 @@ $(VENV)/.extra-%: requirements-extras.lock | $(VENV)/.installed
 	@grep -qxF '# [$*]' $< || \
 		{ echo "voxtui has no extra $*. The extras are: $(subst $(space),$(comma) ,$(LOCKED_EXTRAS))."; exit 1; }
 	@echo "Installing the packages of [$*] into $(VENV)."
-	@awk '/^# \[/ { keep = $$2 == "[$*]" } keep' $< > $@-lock
-	@$(PIP) --no-deps --require-hashes --requirement $@-lock
-	@rm $@-lock
-	@touch $@
+	$(call install_section,$*)
+
+$(VENV)/.installed-lint: requirements-extras.lock
+	$(make_venv)
+	@echo "Installing ruff and import-linter into $(VENV) (about 40 MB)."
+	$(call install_section,lint)
 
 $(VENV)/.installed-test: $(VENV)/.installed requirements-test.lock
 	@echo "Installing the packages of the tests into $(VENV) (about 450 MB)."
@@ -115,6 +133,21 @@ $(VENV)/.installed-test: $(VENV)/.installed requirements-test.lock
 run-packages:
 	@$(BIN)/python -c '$(FIND_LIBRARIES)' 2>/dev/null && exit 0; \
 	$(call apt,$(RUN_PACKAGES),PortAudio or OpenMP is missing: no sound or no chat model without it.)
+
+define make_venv
+@test -n "$(PYTHON)" || { echo "voxtui needs Python 3.11 or newer. $(call install,python3)"; exit 1; }
+@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	{ echo "Python's venv module is missing. $(call install,python3-venv)"; exit 1; }
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+endef
+
+# $(call install_section,NAME): install what stands below `# [NAME]` in the lock of the extras.
+define install_section
+@awk '/^# \[/ { keep = $$2 == "[$(1)]" } keep' $< > $@-lock
+@$(PIP) --no-deps --require-hashes --requirement $@-lock
+@rm $@-lock
+@touch $@
+endef
 
 # A terminal, and a sound server of the tests' own: they start it, play into it and stop it.
 test-packages:

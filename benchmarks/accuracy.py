@@ -32,6 +32,7 @@ from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.commands.headless import headless
+from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.data import SAMPLE_RATE, Token, UserTranscript, Utterance
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
@@ -174,7 +175,7 @@ def compare(said: Sequence[Said], model: str, tokens: int) -> list[Pair]:
     try:
         with headless(make_engine) as asked:
             for number, one in enumerate(said):
-                asked.engine.new_conversation()
+                asked.engine.post(NewConversation())
                 turn = asked.ask(Clip(one.variant, one.samples), held=one.held)
                 heard, reply = _cold(cold, brain.said) if turn.heard else ("", "")
                 pairs.append(

@@ -28,6 +28,7 @@ from voxtui.bench.machine import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.history import History
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Brain, ReplyOptions, SkillRequest, Skills, TurnRequest
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.dialogue.turn_clock import clock_line
@@ -117,7 +118,7 @@ def judge(
     brain: Brain, skills: Skills, talks: Sequence[Conversation], config: Config
 ) -> Iterator[Judged]:
     for talk in talks:
-        history = History(config.history)
+        history = History(LiveConfig(config))
         for turn in talk.turns:
             started, first = time.monotonic(), None
             options = ReplyOptions(clock=clock_line(NOW, history.past))

@@ -33,6 +33,7 @@ from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.bench.machine import machine
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
+from voxtui.dialogue.commands import SendText, Typing
 from voxtui.dialogue.data import SAMPLE_RATE, SKILL
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, LoadFailed, State, StateChanged, TurnFinished
@@ -113,10 +114,10 @@ class Person:
         begin = time.monotonic()
         for count in range(1, len(text) + 1):
             wait_until(begin + count / KEYS_PER_SECOND)
-            self.engine.typing(text[:count])
+            self.engine.post(Typing(text[:count]))
         wait_until(begin + len(text) / KEYS_PER_SECOND + ENTER_SECONDS)
-        self.engine.send_text(text)
-        self.engine.typing("")
+        self.engine.post(SendText(text))
+        self.engine.post(Typing(""))
         return self.finished()
 
     def say(self, clip: Clip) -> Turn:

@@ -32,6 +32,7 @@ from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.played import PLAYED
 from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.dialogue.commands import Cancel, SendText
 from voxtui.dialogue.data import Frame, SpeechChunk
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.protocols import Progress
@@ -165,8 +166,8 @@ class Room:
         return Interruption(noticed - said_at, silent - said_at)
 
     def _answer(self, text: str) -> Timestamps:
-        self._brain.scripts = [[text] for _ in range(20)]  # what speech begins is answered, too
-        self.engine.send_text("Tell me about the moon.")
+        self._brain.scripts[:] = [[text] for _ in range(20)]  # what speech begins is answered, too
+        self.engine.post(SendText("Tell me about the moon."))
         started = self._events.until(TurnStarted)
         assert isinstance(started, TurnStarted)
         self._wait_for(State.SPEAKING)
@@ -184,7 +185,7 @@ class Room:
         """Return how many turns speech has begun since the last call, and end them."""
         count = self._begun()
         while True:
-            self.engine.cancel()
+            self.engine.post(Cancel())
             threading.Event().wait(AFTER_SECONDS)
             if self._begun() == count:
                 break

@@ -42,6 +42,7 @@ from voxtui.brains.embedded.chat_process import ASK, Llama, chatml
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.commands.headless import Headless, headless
+from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.data import SAMPLE_RATE, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
@@ -223,7 +224,7 @@ def run_busy(questions: list[Spoken], config: Config, programs: int) -> list[Res
 
 
 def _ours(name: str, asked: Headless, question: Spoken) -> Result:
-    asked.engine.new_conversation()
+    asked.engine.post(NewConversation())
     turn = asked.ask(Clip(question.file, question.sound), held=question.released)
     sound = turn.first_sound_ms if turn.first_sound_ms is not None else float("nan")
     return Result(

@@ -30,6 +30,7 @@ from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.bench.machine import machine
 from voxtui.dialogue import speech
+from voxtui.dialogue.commands import NewConversation, SendText
 from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, TurnFinished
@@ -200,10 +201,10 @@ class Asker:
 
     def ask(self, question: str, paced: bool = True) -> Spoken:
         speech.SpeechPacing = SpeechPacing if paced else Unhurried
-        self.engine.new_conversation()
+        self.engine.post(NewConversation())
         self._voice.chunks = []
         sent = time.monotonic()
-        self.engine.send_text(question)
+        self.engine.post(SendText(question))
         self._until(TurnFinished)
         self._recorder.until(time.monotonic() + 0.2)
         return measure(question, self._recorder.since(sent), self._voice.chunks, paced)

@@ -29,6 +29,7 @@ from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
 from voxtui.dialogue.data import Frame
 from voxtui.dialogue.listening import VoiceBargeIn
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.settings.schema import Config, VadConfig
 from voxtui.voices.hibari import HibariVoice
 
@@ -77,7 +78,9 @@ class Heard:
     def ended(self, interrupt_ms: int, ignores_faint: bool) -> float | None:
         """Return the capture time of the frame that ends the answer; None: it is heard out."""
         detector = _Known()
-        barge_in = VoiceBargeIn(detector, VadConfig(interrupt_ms=interrupt_ms))
+        barge_in = VoiceBargeIn(
+            detector, LiveConfig(Config(vad=VadConfig(interrupt_ms=interrupt_ms)))
+        )
         for frame, detector.value in self.frames:
             louder = frame if ignores_faint else Frame(frame.samples + 1.0, frame.captured_at)
             if barge_in.interrupts(louder, 1):

@@ -259,7 +259,7 @@ def report(calibration: Calibration, seen: list[Seen]) -> dict[str, Any]:
 def _spread(values: list[float], limit: float) -> dict[str, float]:
     return {
         "median": round(statistics.median(values), 1),
-        "p95_of_size": round(percentile([abs(value) for value in values], 95), 1),
+        "p95_of_size": round(percentile([abs(value) for value in values], 95) or 0.0, 1),
         "least": round(min(values), 1),
         "most": round(max(values), 1),
         "limit": round(limit, 1),

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from benchmarks.conversation import ENDS, FIGURES, person
 from voxtui.bench.machine import machine
+from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.timestamps import Turn
 from voxtui.settings.schema import BrainConfig, Config
 from voxtui.storage.turn_metrics import percentile
@@ -55,7 +56,7 @@ def measure(rounds: int) -> dict[str, list[Turn]]:
         for number in range(rounds):
             for question in QUESTIONS:
                 for way, there in list(people.items())[:: -1 if number % 2 else 1]:
-                    there.engine.new_conversation()
+                    there.engine.post(NewConversation())
                     time.sleep(SETTLE_SECONDS)  # the brain reads the empty conversation
                     done[way].append(turn := there.type(question))
                     sys.stderr.write(f"{way}: {turn.ttft_ms or 0:.0f} ms: {turn.reply}\n")

@@ -92,7 +92,8 @@ class MeasuredApp(VoxtuiApp):
         self._written = 0
 
     def _engine(self, emit):
-        return ScriptedEngine(emit)
+        self._scripted = ScriptedEngine(emit)
+        return self._scripted
 
     def on_ready(self) -> None:
         assert self._driver is not None
@@ -108,16 +109,16 @@ class MeasuredApp(VoxtuiApp):
 
     def tick(self) -> None:
         if self._idle:  # the noise of a quiet room, around -55 dBFS
-            self.controls.engine.level = 0.0018 * self._noise.uniform(0.6, 1.6)
+            self._scripted.level = 0.0018 * self._noise.uniform(0.6, 1.6)
         super().tick()
 
     async def _measure(self) -> None:
         await asyncio.sleep(0.5)
-        self.controls.engine.load()
+        self._scripted.load()
         for n in range(self._turns):
-            self.controls.engine.begin("typed")
-            self.controls.engine.report(ReplyText(n + 1, TEXT * 2))
-            self.controls.engine.finish()
+            self._scripted.begin("typed")
+            self._scripted.report(ReplyText(n + 1, TEXT * 2))
+            self._scripted.finish()
             await asyncio.sleep(0.02)
         await asyncio.sleep(SETTLING_SECONDS)
         before, written = time.process_time(), self._written
@@ -146,7 +147,7 @@ class MeasuredApp(VoxtuiApp):
             if n % per_turn == 0:
                 before = time.monotonic()
                 if n:
-                    self.controls.engine.finish(
+                    self._scripted.finish(
                         timestamps=timestamps.since_release(), tokens=per_turn, reply=TEXT
                     )
                     time.sleep(PAUSE_SECONDS)  # the time between two answers
@@ -158,14 +159,14 @@ class MeasuredApp(VoxtuiApp):
                     timestamps.record(mark)
                 timestamps.speech_s = per_turn / self._rate
                 timestamps.spoken.append((per_turn * 5, timestamps.speech_s))
-                self.controls.engine.report(StateChanged(State.SPEAKING))
+                self._scripted.report(StateChanged(State.SPEAKING))
             token = token_of(n)
             self.handed_over[token] = time.monotonic()
-            self.controls.engine.report(ReplyText(number, f"{token} "))
+            self._scripted.report(ReplyText(number, f"{token} "))
 
     def _speak(self) -> tuple[int, Timestamps]:
         """Begin a turn with captions. Return its number and its marks after the release."""
-        engine, timestamps = self.controls.engine, Timestamps()
+        engine, timestamps = self._scripted, Timestamps()
         engine.turns += 1
         engine.report(
             TurnStarted(engine.turns, MICROPHONE, timestamps), StateChanged(State.LISTENING)

@@ -35,6 +35,7 @@ from voxtui.bench.machine import machine
 from voxtui.dialogue import engine as engine_module
 from voxtui.dialogue.chunker import Chunker
 from voxtui.dialogue.clauses import clauses
+from voxtui.dialogue.commands import Release, Talk
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -160,14 +161,14 @@ def _speak(engine: Engine, stub: Stub) -> None:
     pause = threading.Event()
     speech = [1.0] * 16 + [0.0] * 3
     begin = time.monotonic() - len(speech) * FRAME_SECONDS
-    turn = engine.talk(begin, source=SOURCE, paced=False)
+    turn = engine.post(Talk(begin, source=SOURCE, paced=False))
     for count, loud in enumerate(speech, 1):
         pause.wait(0.002)
         if count == 17:
-            engine.release(begin + 16.5 * FRAME_SECONDS, turn)
+            engine.post(Release(begin + 16.5 * FRAME_SECONDS, turn))
         samples = np.full(FRAME_SAMPLES, loud, np.float32)
         stub.begin("last frame" if count == 18 else "frame")
-        engine.push_frame(Frame(samples, begin + count * FRAME_SECONDS, source=SOURCE))
+        engine.push(Frame(samples, begin + count * FRAME_SECONDS, source=SOURCE))
 
 
 def _until(events: queue.SimpleQueue[Event], kind: type) -> None:

@@ -390,7 +390,9 @@ def _baseline(path: Path, samples: Sequence[Sample]) -> float:
     here = {one.path.name: one.words for one in samples}
     if known != here or not old.servers:
         differing = sorted(name for name in known | here if known.get(name) != here.get(name))
-        raise InputError(f"{path}: is of other clips or words: {', '.join(differing)}.")
+        raise InputError(
+            f"{path}: was measured on other clips or references: {', '.join(differing)}."
+        )
     return _points(old.servers[0].answers, samples)
 
 

@@ -53,10 +53,10 @@ def test_fast_tests_with_real_sound_are_in_one_folder():
     elsewhere = []
     for path in (REPOSITORY / "tests").rglob("test_*.py"):
         for node in ast.parse(path.read_text()).body:
-            timestamps = [ast.unparse(mark) for mark in getattr(node, "decorator_list", [])]
+            marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", [])]
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
-                timestamps = [ast.unparse(node.value)]
-            marked = " ".join(timestamps)
+                marks = [ast.unparse(node.value)]
+            marked = " ".join(marks)
             if "mark.audio" in marked and "mark.slow" not in marked and path.parent.name != "audio":
                 elsewhere.append(f"{path.name}:{node.lineno}")
     assert elsewhere == []
@@ -71,7 +71,8 @@ def test_the_locks_pin_every_dependency_and_name_no_index():
         *project["project"]["optional-dependencies"]["embedded"],
         *project["project"]["optional-dependencies"]["remote"],
         *project["dependency-groups"]["build"],
-        *project["dependency-groups"]["test"],
+        *(one for one in project["dependency-groups"]["test"] if isinstance(one, str)),
+        *project["dependency-groups"]["lint"],
     ]
     assert {_name(requirement) for requirement in requirements} - names == {"torch"}
     assert "\nTORCH := torch==2.13.0\n" in (REPOSITORY / "Makefile").read_text()
@@ -81,14 +82,16 @@ def test_the_locks_pin_every_dependency_and_name_no_index():
 
 def test_the_lock_of_the_extras_has_each_of_them():
     lock = (REPOSITORY / "requirements-extras.lock").read_text()
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     sections = dict(re.findall(r"^# \[(.*)\]\n((?:[^#].*\n)*)", lock, re.MULTILINE))
     base = (REPOSITORY / "requirements.lock").read_text()
-    assert {*sections, "embedded"} == project["optional-dependencies"].keys()
-    for extra, section in sections.items():
-        names = set(re.findall(r"^([\w.-]+)==", base + section, re.MULTILINE))
-        needed = {_name(one) for one in project["optional-dependencies"][extra]}
-        assert needed <= names
+    needs = project["project"]["optional-dependencies"]
+    needs["lint"] = project["dependency-groups"]["lint"]
+    assert {*sections, "embedded"} == needs.keys()
+    for name, section in sections.items():
+        locked = base * (name != "lint") + section
+        names = set(re.findall(r"^([\w.-]+)==", locked, re.MULTILINE))
+        assert {_name(one) for one in needs[name]} <= names
 
 
 def _name(requirement: str) -> str:

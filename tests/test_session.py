@@ -18,6 +18,7 @@ from tests.fakes import (
     make_factories,
 )
 from tests.ui.pseudo_terminal import until
+from voxtui.dialogue.commands import Cancel, NewConversation, Redo, Release, SendText, Talk
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.events import (
     ChangeFailed,
@@ -61,14 +62,14 @@ class Headless:
             pass
 
     def speak(self, release: bool = True) -> int:
-        turn = self.controls.talk(LONG_AGO, source="phone")
+        turn = self.controls.post(Talk(LONG_AGO, source="phone"))
         spoken = frames(SPOKEN, start=LONG_AGO, source="phone")
         for frame in spoken:
-            self.controls.push_frame(frame)
+            self.controls.push(frame)
         if release:
-            self.controls.release(spoken[-1].captured_at, turn)
+            self.controls.post(Release(spoken[-1].captured_at, turn))
             for frame in frames("..........", start=spoken[-1].captured_at, source="phone"):
-                self.controls.push_frame(frame)
+                self.controls.push(frame)
         return turn
 
 
@@ -77,7 +78,7 @@ def headless(*scripts):
     front_end = Headless(brain := ScriptedBrain(*scripts))
     try:
         with pytest.raises(NotAllowed, match="Still loading"):
-            front_end.controls.talk()
+            front_end.controls.post(Talk())
         front_end.controls.start()
         front_end.until_ready()
         yield front_end, brain
@@ -92,13 +93,13 @@ def test_frames_from_any_source_are_an_utterance_that_is_answered_and_replayed()
         result = there.until(TurnFinished).turn
         assert (result.number, result.outcome, result.reply) == (turn, Outcome.ANSWERED, "Paris.")
         assert not there.controls.busy
-        again = there.controls.redo(turn)
+        again = there.controls.post(Redo(turn))
         assert there.until(TurnFinished).turn.number == again
         assert brain.said[0] is brain.said[1]
-        there.controls.send_text("hello")
+        there.controls.post(SendText("hello"))
         assert there.until(TurnFinished).turn.reply == "Typed."
-        there.controls.new_conversation()
-        there.controls.send_text("hello")
+        there.controls.post(NewConversation())
+        there.controls.post(SendText("hello"))
         assert there.until(TurnFinished).turn.reply == "New."
         assert [len(past) for past in brain.pasts] == [0, 0, 1, 0]
 
@@ -107,10 +108,10 @@ def test_a_named_turn_is_cancelled_and_no_newer_one():
     with headless(["Yes."]) as (there, _):
         first = there.speak(release=False)
         there.until(TurnStarted)
-        there.controls.cancel(first)
+        there.controls.post(Cancel(first))
         assert there.until(TurnFinished).turn.outcome is Outcome.CANCELLED
         second = there.speak()
-        there.controls.cancel(first)
+        there.controls.post(Cancel(first))
         result = there.until(TurnFinished).turn
         assert (result.number, result.outcome) == (second, Outcome.ANSWERED)
 
@@ -118,7 +119,7 @@ def test_a_named_turn_is_cancelled_and_no_newer_one():
 def test_the_shown_state_is_that_of_the_engine():
     waiting = Flag()
     with headless([waiting, "Yes."]) as (there, _):
-        there.controls.send_text("hello")
+        there.controls.post(SendText("hello"))
         until(lambda: there.controls.state is State.THINKING)
         waiting.set()
         until(lambda: there.controls.state is State.READY)
@@ -307,7 +308,7 @@ def test_text_is_kept_while_a_part_that_was_chosen_is_loaded():
     local.controls.choose("voice.engine", "none")  # the engine has not begun to load it
     assert [local.controls.say(text) for text in ("one", "two")] == [None, None]
     local.engine.report(StateChanged(State.READY))  # of the turn before
-    assert list(local.controls.kept) == ["one", "two"]
+    assert list(local.controls.queued) == ["one", "two"]
     local.engine.load(changed=True)
     local.engine.begin("typed")
     local.engine.finish()

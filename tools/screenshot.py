@@ -133,7 +133,7 @@ async def take(path: Path, size: tuple[int, int], clips: list[int], theme: str) 
         app.theme = theme
         await ready(0)
         for turn, clip in enumerate(clips, 1):
-            app.action_clip(clip)
+            app.main.action_clip(clip)
             await ready(turn)
         await pilot.pause(0.3)
         save(app, path)

@@ -58,7 +58,7 @@ def parse(text: str) -> tuple[str, str] | None:
         meant = f"Did you mean /{near[0]}?" if near else "/help lists them."
         raise NotAllowed(f"/{word}: there is no such command. {meant}")
     if argument.strip() and not command.argument:
-        raise NotAllowed(f"/{word} takes nothing behind it.")
+        raise NotAllowed(f"/{word} takes no argument.")
     return word, argument.strip()
 
 

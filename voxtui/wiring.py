@@ -187,7 +187,7 @@ def _imports_torch(config: Config) -> bool:
 def reload_parts(config: Config, notify: Notify, download_chat: bool = False) -> ReplaceComponents:
     """Return brain and voice once more, after a start that failed.
 
-    `download_chat`: the user allowed the download of the chat model.
+    `download_chat` allows the download of the chat model.
     """
     from voxtui.dialogue.commands import ReplaceComponents
 

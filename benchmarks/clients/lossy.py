@@ -54,14 +54,14 @@ class Microphone(MediaStreamTrack):
 
     def __init__(self) -> None:
         super().__init__()
-        self._waiting = np.zeros(0, np.float32)
+        self._unsent = np.zeros(0, np.float32)
         self._count = 0
         self._begun = 0.0
         self._over = asyncio.Event()
 
     async def say(self, samples: np.ndarray) -> None:
         """Speak `samples` (at TRACK_RATE), and return after the last one."""
-        self._waiting = samples
+        self._unsent = samples
         self._over.clear()
         await self._over.wait()
 
@@ -69,7 +69,7 @@ class Microphone(MediaStreamTrack):
         now = asyncio.get_running_loop().time
         self._begun = self._begun or now()
         await asyncio.sleep(self._begun + self._count * FRAME_SAMPLES / TRACK_RATE - now())
-        piece, self._waiting = self._waiting[:FRAME_SAMPLES], self._waiting[FRAME_SAMPLES:]
+        piece, self._unsent = self._unsent[:FRAME_SAMPLES], self._unsent[FRAME_SAMPLES:]
         if not len(piece):
             self._over.set()
         sound = np.frombuffer(as_pcm(np.pad(piece, (0, FRAME_SAMPLES - len(piece)))), "<i2")

@@ -6,6 +6,7 @@ import asyncio
 import math
 import struct
 import sys
+from typing import Any
 
 from agents.realtime import RealtimeAgent, RealtimeRunner
 
@@ -36,7 +37,7 @@ def response_create() -> object:
     return RealtimeModelSendRawMessage(message={"type": "response.create"})
 
 
-async def answer(session: object) -> str:
+async def answer(session: Any) -> str:
     """Return the kinds of the events until the answer has ended. Raises on an error event."""
     kinds: dict[str, int] = {}
     async with asyncio.timeout(PATIENCE_SECONDS):

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.peers import common
 from benchmarks.stubs import Script, StubBrain, WaitingBrain, WaitingVoice
 from voxtui.audio.silero import PySilero
+from voxtui.dialogue.commands import NewConversation, Release, Talk
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -121,17 +122,17 @@ def main() -> None:
         clock.begin()
         over.clear()
         begin = time.monotonic()
-        turn = engine.talk(begin, source="clip")
+        turn = engine.post(Talk(begin, source="clip"))
         voice = pcm.reshape(-1, FRAME_SAMPLES)
         for count, samples in enumerate([*voice, *quiet], 1):
             at = begin + count * FRAME_SECONDS
             time.sleep(max(0.0, at - time.monotonic()))  # until the frame was captured
-            engine.push_frame(Frame(samples, at, source="clip"))
+            engine.push(Frame(samples, at, source="clip"))
             if count == len(voice):
-                engine.release(turn=turn)
+                engine.post(Release(turn=turn))
                 clock.release()
         over.wait()
-        engine.new_conversation()
+        engine.post(NewConversation())
         common.tell(ms=clock.ms)
     engine.close()
 

@@ -26,9 +26,10 @@ from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.prompt import Clip, token_ids, transcription, without_trailing_zeros
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Token, Utterance
 from voxtui.dialogue.history import History
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, PastTurn, TurnRequest
 from voxtui.dialogue.recording import Recording
-from voxtui.settings.schema import HistoryConfig
+from voxtui.settings.schema import Config, HistoryConfig
 
 PAUSE_FRAMES = 8
 
@@ -118,7 +119,7 @@ def after_barge_in(check: Check) -> None:
 
 
 def after_eviction(check: Check) -> None:
-    history = History(HistoryConfig(turns=2, max_tokens=4000))
+    history = History(LiveConfig(Config(history=HistoryConfig(turns=2, max_tokens=4000))))
     for seed in range(4):
         said = spoken(1.0, 10 + seed)
         reply = check.reply(history.past, said)

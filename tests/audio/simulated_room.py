@@ -19,6 +19,7 @@ from voxtui.audio.microphone import BLOCK_SECONDS, Framer
 from voxtui.audio.played import Played, Segment
 from voxtui.audio.resampling import resample
 from voxtui.audio.silero import PySilero
+from voxtui.dialogue.commands import Cancel, RescanDevices, SendText
 from voxtui.dialogue.data import SpeechChunk, Token, UserTranscript
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.protocols import Progress, TurnRequest
@@ -145,7 +146,7 @@ class SimulatedRoom:
     ) -> tuple[Outcome, float]:
         """Let an answer pass. Returns its outcome, and when it ended after `words` began."""
         self._brain.answer = f"{sentences}."
-        self.engine.send_text("Read them.", self._now)
+        self.engine.post(SendText("Read them.", self._now))
         assert self._speaker.complete.wait(SECONDS)
         self._speaker.complete.clear()
         begins = self._now + BEGIN_SECONDS
@@ -203,10 +204,10 @@ class SimulatedRoom:
 
     def _turns_begun(self) -> int:
         """Return how many turns speech has begun since the last call, once they are over."""
-        done = threading.Event()
-        self.engine.cancel()
-        self.engine.edit(lambda history: done.set())
-        assert done.wait(SECONDS)
+        self.engine.post(Cancel())
+        self.engine.post(RescanDevices())  # READY follows it once all before it was done
+        self._events.until(StateChanged, lambda event: event.state is State.LOADING)
+        self._events.until(StateChanged, lambda event: event.state is State.READY)
         self._events.drain()
         begun = self._events.of(TurnStarted)
         self._events.seen.clear()

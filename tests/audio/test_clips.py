@@ -26,6 +26,7 @@ from voxtui.audio.clips import (
     speak,
 )
 from voxtui.audio.resampling import resample
+from voxtui.dialogue.commands import Cancel, Command, Release, Talk
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, SAMPLE_RATE, Frame
 from voxtui.dialogue.events import State, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.timestamps import Outcome
@@ -320,24 +321,26 @@ class FakeEngine:
         self.stop = threading.Event()
         self.cancelled: list[int | None] = []
 
-    def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> int:
-        assert at is not None and not self.frames
-        self.talked = (at, source, paced)
+    def post(self, command: Command) -> int:
+        match command:
+            case Talk(at, source, paced):
+                assert at is not None and not self.frames
+                self.talked = (at, source, paced)
+            case Release(at, turn):
+                assert self.released is None and turn == TURN
+                self.released = at
+                self.frames_before_release = len(self.frames)
+            case Cancel(turn):
+                self.cancelled.append(turn)
+            case _:
+                raise AssertionError(command)
         return TURN
 
-    def push_frame(self, frame: Frame) -> None:
+    def push(self, frame: Frame) -> None:
         self.late.append(time.monotonic() - frame.captured_at)
         self.frames.append(frame)
         if len(self.frames) == self.after:
             self.stop.set()
-
-    def release(self, at: float | None = None, turn: int | None = None) -> None:
-        assert self.released is None and turn == TURN
-        self.released = at
-        self.frames_before_release = len(self.frames)
-
-    def cancel(self, turn: int | None = None) -> None:
-        self.cancelled.append(turn)
 
 
 def clip_of(samples: int) -> Clip:

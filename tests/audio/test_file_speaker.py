@@ -35,7 +35,7 @@ def test_two_programs_that_write_the_same_file_do_not_mix(tmp_path: Path) -> Non
     for speaker, level in zip(speakers, (0.25, 0.5), strict=True):
         play(speaker, level)
     for speaker, level in zip(speakers, (0.25, 0.5), strict=True):
-        speaker.keep()
+        speaker.save()
         samples, _ = soundfile.read(path)
         assert samples == pytest.approx([level] * 100, abs=1e-4)
     assert [found.name for found in tmp_path.iterdir()] == ["out.wav"]
@@ -62,7 +62,7 @@ def test_the_file_may_be_read_by_those_whom_the_umask_allows(tmp_path: Path) -> 
     try:
         speaker = FileSpeaker(path)
         speaker.open()
-        speaker.keep()
+        speaker.save()
     finally:
         os.umask(mask)
     assert path.stat().st_mode & 0o777 == 0o644
@@ -111,6 +111,6 @@ def test_speech_is_written_and_played_on_the_speaker_beside_the_file(tmp_path: P
     speaker.open()
     assert speaker.name == beside.name
     assert play(speaker) == pytest.approx(100 / 24_000)
-    speaker.keep()
+    speaker.save()
     samples, _ = soundfile.read(path)
     assert len(samples) == 100 and len(beside.chunks) == 1 and beside.closed

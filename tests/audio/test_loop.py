@@ -21,6 +21,7 @@ from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
 from voxtui.brains.embedded.recogniser import Moonshine
+from voxtui.dialogue.commands import NewConversation, Release, Talk
 from voxtui.dialogue.data import AUDIBLE, SAMPLE_RATE
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
@@ -75,13 +76,13 @@ class Person:
     def press(self) -> float:
         """Press the key now; return when."""
         at = time.monotonic()
-        self.engine.talk(at)
+        self.engine.post(Talk(at))
         return at
 
     def speaks(self, name: str) -> None:
         """Say a question, then release the key."""
         assert self.audio.say(question(name)).wait() == 0
-        self.engine.release()
+        self.engine.post(Release())
 
     def says(self, name: str) -> None:
         self.press()
@@ -115,7 +116,7 @@ def person(virtual_audio: VirtualAudio) -> Iterator[Person]:
 
 @pytest.fixture(autouse=True)
 def a_conversation_of_its_own(person: Person) -> None:
-    person.engine.new_conversation()
+    person.engine.post(NewConversation())
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +209,7 @@ def test_with_an_echo_a_key_press_right_after_an_answer_records_none_of_it(
         assert person.turn().outcome is Outcome.ANSWERED
         person.press()
         threading.Event().wait(0.5)
-        person.engine.release()
+        person.engine.post(Release())
         turn = person.turn()
     finally:
         virtual_audio.echo(0)
@@ -237,5 +238,5 @@ def test_silence_is_not_answered(person: Person) -> None:
     person.press()
     assert isinstance(person.started(), Timestamps)
     threading.Event().wait(0.5)
-    person.engine.release()
+    person.engine.post(Release())
     assert person.turn().outcome is Outcome.NO_SPEECH

@@ -15,6 +15,7 @@ from tests.virtual_audio import RATE, SPEAKER, VirtualAudio
 from voxtui.audio.resampling import resample
 from voxtui.audio.speaker import SounddeviceSpeaker
 from voxtui.brains.embedded.recogniser import Moonshine
+from voxtui.dialogue.commands import SendText
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.dialogue.events import Rang, State, StateChanged, TurnFinished, TurnStarted
 from voxtui.settings.schema import Config
@@ -41,7 +42,7 @@ def test_a_timer_rings_aloud(virtual_audio: VirtualAudio, tmp_path: Path) -> Non
         engine.start()
         recogniser.load()
         wait_for(State.READY)
-        engine.send_text("Set a tea timer for twelve seconds.")
+        engine.post(SendText("Set a tea timer for twelve seconds."))
         events.until(TurnFinished)
         wait_for(State.READY)
         with virtual_audio.record() as recorder:

@@ -17,6 +17,7 @@ from tests.virtual_audio import MICROPHONE, RATE, SPEAKER, VirtualAudio
 from voxtui.audio.microphone import SounddeviceMicrophone
 from voxtui.audio.portaudio import list_devices, sound_system
 from voxtui.audio.speaker import SounddeviceSpeaker
+from voxtui.dialogue.commands import Release, RescanDevices, SendText, Talk
 from voxtui.dialogue.data import AUDIBLE, Utterance
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Loaded, MicrophoneLost, Notice, State, StateChanged, TurnFinished
@@ -31,7 +32,7 @@ STORY = "A story that takes more than a second to be told, and goes on and on an
 LONG_STORY = " ".join([STORY] * 3)
 
 
-class Talk:
+class EngineTest:
     """The engine on the devices of one sound server, which another server can replace."""
 
     def __init__(self, audio: VirtualAudio, story: str) -> None:
@@ -92,9 +93,9 @@ def other() -> Iterator[VirtualAudio]:
 
 
 @pytest.fixture
-def talk(first: VirtualAudio, request: pytest.FixtureRequest) -> Iterator[Talk]:
+def talk(first: VirtualAudio, request: pytest.FixtureRequest) -> Iterator[EngineTest]:
     """Start the engine on `first`; its answers are STORY, or the parameter."""
-    talk = Talk(first, getattr(request, "param", STORY))
+    talk = EngineTest(first, getattr(request, "param", STORY))
     yield talk
     talk.engine.close()
 
@@ -108,7 +109,7 @@ def test_an_utterance_cut_short_by_unplugging_is_answered_on_the_other_devices(
     first: VirtualAudio, other: VirtualAudio, talk: Talk
 ) -> None:
     with other.record() as recorder:
-        talk.engine.talk()
+        talk.engine.post(Talk())
         talk.wait_for(State.LISTENING)
         talk.speak(first)
         first.unplug(other)
@@ -128,16 +129,16 @@ def test_an_utterance_cut_short_by_unplugging_is_answered_on_the_other_devices(
         assert notice in talk.notices
     assert not talk.events.of(MicrophoneLost)
     talk.wait_for(State.READY)
-    talk.engine.talk()
+    talk.engine.post(Talk())
     talk.speak(other)
-    talk.engine.release()
+    talk.engine.post(Release())
     assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
 
 
 def test_a_speaker_unplugged_in_an_answer_leaves_the_text_and_the_next_answer_is_heard(
     first: VirtualAudio, other: VirtualAudio, talk: Talk
 ) -> None:
-    talk.engine.send_text("tell me")
+    talk.engine.post(SendText("tell me"))
     talk.wait_for(State.SPEAKING)
     threading.Event().wait(0.3)
     first.unplug(other)
@@ -146,33 +147,35 @@ def test_a_speaker_unplugged_in_an_answer_leaves_the_text_and_the_next_answer_is
     talk.events.until(Notice, lambda event: "Speaking through default now" in str(event))
     assert "stopped taking sound" in talk.notices
     with other.record() as recorder:
-        talk.engine.send_text("once more")
+        talk.engine.post(SendText("once more"))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert loud_seconds(recorder.stop()) > 0.5
 
 
 @pytest.mark.slow
-def test_without_another_device_the_answer_goes_on_as_text(first: VirtualAudio, talk: Talk) -> None:
-    talk.engine.talk()
+def test_without_another_device_the_answer_goes_on_as_text(
+    first: VirtualAudio, talk: EngineTest
+) -> None:
+    talk.engine.post(Talk())
     talk.wait_for(State.LISTENING)
     talk.speak(first)
     first.unplug()
     talk.events.until(MicrophoneLost)
     assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
-    talk.engine.send_text("still there?")
+    talk.engine.post(SendText("still there?"))
     assert talk.turn().reply == STORY
     assert "There is no speaker. Answers are text until one is back." in talk.notices
 
 
 @pytest.mark.slow
-def test_a_speaker_that_comes_back_is_heard_again(first: VirtualAudio, talk: Talk) -> None:
-    talk.engine.send_text("tell me")
+def test_a_speaker_that_comes_back_is_heard_again(first: VirtualAudio, talk: EngineTest) -> None:
+    talk.engine.post(SendText("tell me"))
     talk.wait_for(State.SPEAKING)
     first.unplug()
     assert talk.turn().reply == STORY
     first.start()
     with first.record() as recorder:
-        talk.engine.send_text("once more")
+        talk.engine.post(SendText("once more"))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert loud_seconds(recorder.stop()) > 0.5
 
@@ -181,11 +184,11 @@ def test_a_speaker_that_comes_back_is_heard_again(first: VirtualAudio, talk: Tal
 def test_a_microphone_that_the_sound_server_replaces_by_itself_is_not_noticed(
     first: VirtualAudio, talk: Talk
 ) -> None:
-    talk.engine.talk()
+    talk.engine.post(Talk())
     talk.wait_for(State.LISTENING)
     first.remove_microphone()
     talk.speak(first)
-    talk.engine.release()
+    talk.engine.post(Release())
     assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
     assert not talk.events.of(Notice)
 
@@ -197,7 +200,7 @@ def test_a_speaker_that_the_sound_server_replaces_by_itself_is_not_noticed(
 ) -> None:
     first.plug_in_speaker("headset")
     with first.record("headset.monitor") as recorder:
-        talk.engine.send_text("tell me")
+        talk.engine.post(SendText("tell me"))
         talk.wait_for(State.SPEAKING)
         threading.Event().wait(0.3)
         first.remove_speaker()
@@ -212,7 +215,7 @@ def test_a_speaker_lost_while_it_plays_is_replaced_by_the_default_and_the_text_g
     first: VirtualAudio, talk: Talk
 ) -> None:
     first.plug_in_speaker("headset")
-    talk.engine.send_text("tell me")
+    talk.engine.post(SendText("tell me"))
     talk.wait_for(State.SPEAKING)
     threading.Event().wait(0.3)
     first.remove_speaker(with_streams=True)
@@ -222,7 +225,7 @@ def test_a_speaker_lost_while_it_plays_is_replaced_by_the_default_and_the_text_g
     assert "'voxspk' stopped taking sound" in talk.notices
     assert "The answer goes on as text." in talk.notices
     with first.record("headset.monitor") as recorder:
-        talk.engine.send_text("once more")
+        talk.engine.post(SendText("once more"))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert loud_seconds(recorder.stop()) > 0.5
     assert talk.brain.pasts[-1][0].reply_text == LONG_STORY
@@ -234,14 +237,14 @@ def test_a_device_plugged_in_is_listed_after_a_rescan_and_the_devices_in_use_sta
 ) -> None:
     first.plug_in("headset")
     assert "headset" not in [device.name for device in list_devices()]
-    talk.engine.rescan_devices()
+    talk.engine.post(RescanDevices())
     talk.wait_for(State.READY)
     assert "headset" in [device.name for device in list_devices()]
     with first.record() as recorder:
-        talk.engine.talk()
+        talk.engine.post(Talk())
         talk.wait_for(State.LISTENING)
         talk.speak(first)
-        talk.engine.release()
+        talk.engine.post(Release())
         assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
         assert loud_seconds(recorder.stop()) > 0.5
     assert not talk.events.of(Notice)
@@ -249,7 +252,9 @@ def test_a_device_plugged_in_is_listed_after_a_rescan_and_the_devices_in_use_sta
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["the server ends", "the devices stall"])
-def test_devices_that_come_back_are_used_again(first: VirtualAudio, talk: Talk, fault: str) -> None:
+def test_devices_that_come_back_are_used_again(
+    first: VirtualAudio, talk: EngineTest, fault: str
+) -> None:
     ends = fault == "the server ends"
     first.kill() if ends else first.stall()
     talk.events.until(MicrophoneLost)
@@ -259,10 +264,10 @@ def test_devices_that_come_back_are_used_again(first: VirtualAudio, talk: Talk, 
     talk.events.until(Loaded, lambda event: (event.microphone, event.speaker) == both)  # type: ignore[union-attr]
     report(f"{fault}: listening again after {time.monotonic() - began:.2f} s")
     with first.record() as recorder:
-        talk.engine.talk()
+        talk.engine.post(Talk())
         talk.wait_for(State.LISTENING)
         talk.speak(first)
-        talk.engine.release()
+        talk.engine.post(Release())
         assert talk.turn().outcome is Outcome.ANSWERED and talk.utterance_seconds > 0.8
         assert loud_seconds(recorder.stop()) > 0.5
 

@@ -134,7 +134,9 @@ def test_word_errors_that_rise_by_more_than_a_point_are_refused(bench, tmp_path)
     assert worse.stdout.splitlines()[-1] == (
         "FAIL  word errors 10.0 %: at most 1 point more than the 0.0 % of old.json"
     )
-    with pytest.raises(VoxtuiError, match=r"old\.json: is of other clips or words: two\.wav\."):
+    with pytest.raises(
+        VoxtuiError, match=r"old\.json: was measured on other clips or references: two\.wav\."
+    ):
         bench("--compare", "old.json", clips=["one.wav"])
 
 

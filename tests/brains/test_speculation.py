@@ -121,7 +121,7 @@ def test_closing_the_reader_ends_the_work(thread: SpeculationThread) -> None:
     tokens = endless.tokens()
     assert next(tokens) == 0
     tokens.close()  # type: ignore[attr-defined]
-    assert not endless.wanted
+    assert not endless.has_work
 
 
 def test_a_pause_waits_for_the_next_token_and_a_request_ends_it(

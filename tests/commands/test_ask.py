@@ -44,8 +44,10 @@ def ask(monkeypatch, tmp_path, capfd):
 
         def build(config, emit, microphone, speaker, skills=None):
             run.emit = emit
-            return Engine(microphone=microphone, speaker=speaker, detector=LoudIsSpeech(),
-                          brain=brain, voice=voice, config=config, emit=emit)  # fmt: skip
+            return Engine(
+                microphone=microphone, speaker=speaker, detector=LoudIsSpeech(), brain=brain,
+                voice=voice, config=config, emit=emit, skills=skills,
+            )  # fmt: skip
 
         monkeypatch.setattr("voxtui.commands.ask.build_engine", build)
         command = ["ask", *arguments, *([pace] if pace else [])]

@@ -201,7 +201,7 @@ def test_text_typed_while_models_load_is_kept_and_enter_says_that_it_cannot_talk
         yield "\n"
         yield "first\n"
         yield "second\n"
-        until(lambda: len(converse.controls.kept) == 2)
+        until(lambda: len(converse.controls.queued) == 2)
         engine.load()
         told("say")
         engine.begin("typed")

@@ -17,6 +17,7 @@ from tests.fakes import (
     ScriptedBrain,
     frames,
 )
+from voxtui.dialogue.commands import Release, Talk
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
@@ -43,7 +44,7 @@ TRAIL = 3200
 
 
 @dataclass
-class Talk:
+class EngineTest:
     """An engine, its parts and its events."""
 
     engine: Engine
@@ -55,9 +56,9 @@ class Talk:
 
     def speak(self, pattern: str = SPEECH, at: float = 10.0) -> None:
         """Hold the key from `at` while `pattern` is heard, and let go at its end."""
-        self.engine.talk(at)
+        self.engine.post(Talk(at))
         self.microphone.push(frames(pattern, at))
-        self.engine.release(at + len(pattern) * FRAME_SECONDS)
+        self.engine.post(Release(at + len(pattern) * FRAME_SECONDS))
 
     def turn(self) -> Turn:
         event = self.events.until(TurnFinished)
@@ -86,7 +87,7 @@ def talking(
     skills: Skills | None = None,
     captions: bool = False,
     kept: Past = (),
-) -> Iterator[Talk]:
+) -> Iterator[EngineTest]:
     """`silent`: the engine has no voice. `loaded` False: begins before the models are.
 
     `kept`: the history with which the engine begins.
@@ -110,12 +111,11 @@ def talking(
         skills=skills,
         captions=captions,
     )
-    engine.resume(kept)
-    engine.start()
+    engine.start(kept)
     try:
         if loaded:
             events.until(StateChanged, lambda e: e == StateChanged(State.READY))
-        yield Talk(engine, brain, voice, speaker, microphone, events)
+        yield EngineTest(engine, brain, voice, speaker, microphone, events)
     finally:
         engine.close()
         join_stragglers()

@@ -33,7 +33,16 @@ from tests.fakes import (
     engine_on_fakes,
 )
 from voxtui.dialogue import sound_devices
-from voxtui.dialogue.commands import ReplaceComponents
+from voxtui.dialogue.commands import (
+    Cancel,
+    Mute,
+    NewConversation,
+    Redo,
+    Release,
+    ReplaceComponents,
+    SendText,
+    Talk,
+)
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,
@@ -213,12 +222,12 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def press(self) -> None:
-        self.turn, self.source = self.engine.talk(self.now), "microphone"
+        self.turn, self.source = self.engine.post(Talk(self.now)), "microphone"
 
     @rule()
     def begin_a_clip(self) -> None:
         self.source = f"{self.frame}.wav"
-        self.turn = self.engine.talk(self.now, source=self.source)
+        self.turn = self.engine.post(Talk(self.now, source=self.source))
 
     @rule(loud=st.booleans(), count=st.sampled_from([1, 3, 8]))
     def hear(self, loud: bool, count: int) -> None:
@@ -229,7 +238,7 @@ class AnyOrder(RuleBasedStateMachine):
             clip = self.source != "microphone"
             self.microphones[-1].push([self.sound(loud and not clip, "microphone")])
             if clip:
-                self.engine.push_frame(self.sound(loud, self.source))
+                self.engine.push(self.sound(loud, self.source))
 
     def sound(self, loud: bool, source: str) -> Frame:
         samples = np.full(FRAME_SAMPLES, 0.5 if loud else 0.0, np.float32)
@@ -239,7 +248,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.turn is not None)
     @rule(late=st.sampled_from([0.0, 0.1, 0.5]))
     def release(self, late: float) -> None:
-        self.engine.release(self.now - late, self.turn)
+        self.engine.post(Release(self.now - late, self.turn))
         self.turn, self.source = None, "microphone"
 
     @rule(clip=st.booleans(), words=st.integers(8, 20), late=st.sampled_from([0.0, 0.1]))
@@ -273,32 +282,32 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def drop(self) -> None:
-        self.engine.cancel()
+        self.engine.post(Cancel())
         self.turn, self.source = None, "microphone"
 
     @rule()
     def interrupt(self) -> None:
-        self.engine.cancel()
+        self.engine.post(Cancel())
 
     @rule()
     def type(self) -> None:
         self.turn, self.source = None, "microphone"
-        self.engine.send_text("typed")
+        self.engine.post(SendText("typed"))
 
     @rule(back=st.integers(0, 2), text=st.none() | st.just("corrected"))
     def again(self, back: int, text: str | None) -> None:
         self.turn, self.source = None, "microphone"
         turns = [event.turn for event in self.log if isinstance(event, TurnStarted)]
-        self.engine.redo(turns[-1 - back] if back < len(turns) else 0, text)
+        self.engine.post(Redo(turns[-1 - back] if back < len(turns) else 0, text))
 
     @rule()
     def forget(self) -> None:
         self.turn, self.source = None, "microphone"
-        self.engine.new_conversation()
+        self.engine.post(NewConversation())
 
     @rule(muted=st.booleans())
     def mute(self, muted: bool) -> None:
-        self.engine.mute(muted)
+        self.engine.post(Mute(muted))
 
     @rule()
     def unplug(self) -> None:
@@ -319,9 +328,9 @@ class AnyOrder(RuleBasedStateMachine):
         before = self.changes()
         if brain:
             self.brains.append(self.brain())
-            self.engine.replace_parts(ReplaceComponents(self.config, brain=self.brains[-1]))
+            self.engine.post(ReplaceComponents(self.config, brain=self.brains[-1]))
         else:
-            self.engine.replace_parts(ReplaceComponents(self.config, voice=BeepVoice()))
+            self.engine.post(ReplaceComponents(self.config, voice=BeepVoice()))
         # What is heard meanwhile is lost, and may be.
         self.until(lambda: self.changes() > before)
         self.until(lambda: self.engine.state is not State.LOADING)
@@ -346,8 +355,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.turn, self.source = None, "microphone"
         self.gate.fails = None
         self.gate.hold(False)
-        self.engine.mute(False)
-        last = self.engine.send_text("last")
+        self.engine.post(Mute(False))
+        last = self.engine.post(SendText("last"))
         while True:
             finished = self.events.until(TurnFinished)
             assert isinstance(finished, TurnFinished)

@@ -18,6 +18,7 @@ from tests.fakes import (
     engine_on_fakes,
     frames,
 )
+from voxtui.dialogue.commands import Release, SendText, Talk
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
     Event,
@@ -123,7 +124,7 @@ def test_a_voice_that_this_machine_cannot_run_is_replaced_without_a_notice() -> 
     with running(voice=Fallbacks((none, BeepVoice)), speaker=FakeSpeaker()) as (engine, events):
         until_ready(events)
         assert notices(events) == []
-        engine.send_text("hello")
+        engine.post(SendText("hello"))
         assert finished(events).first_sound_ms is not None
 
 
@@ -151,15 +152,15 @@ def test_a_lost_brain_is_replaced_after_its_turn_and_key_presses_meanwhile_are_s
     best, other = Best(["One", LOST]), LoadsWhenTold()
     with running(brain=Fallbacks((lambda: best, lambda: other))) as (engine, events):
         until_ready(events)
-        engine.send_text("hello")
+        engine.post(SendText("hello"))
         turn = finished(events)
         assert (turn.outcome, turn.error) == (Outcome.FAILED, str(LOST))
         assert events.until(Loading) == Loading("the other brain", 0.5)
         assert engine.state is State.LOADING and not best.closed
-        number = engine.talk(10.0, "clip")
+        number = engine.post(Talk(10.0, "clip"))
         for frame in frames("..xxxxxxxxxx...", source="clip"):
-            engine.push_frame(frame)
-        engine.release(10.0 + 15 * 0.032, number)
+            engine.push(frame)
+        engine.post(Release(10.0 + 15 * 0.032, number))
         other.told.set()
         assert loaded(events).brain == "scripted brain"
         answered = finished(events)
@@ -172,7 +173,7 @@ def test_a_brain_that_the_user_named_is_replaced_once_it_is_lost() -> None:
     brains = Fallbacks((lambda: Best([LOST]), ScriptedBrain), first_only=True)
     with running(brain=brains) as (engine, events):
         until_ready(events)
-        engine.send_text("hello")
+        engine.post(SendText("hello"))
         finished(events)
         assert loaded(events).brain == "scripted brain"
 
@@ -181,10 +182,10 @@ def test_a_brain_that_is_lost_while_it_transcribes_is_replaced_too() -> None:
     best = Best(["Yes."], heard=None, transcript=[LOST])
     with running(brain=Fallbacks((lambda: best, ScriptedBrain))) as (engine, events):
         until_ready(events)
-        engine.talk(10.0, "clip")
+        engine.post(Talk(10.0, "clip"))
         for frame in frames("..xxxxxxxxxx...", source="clip"):
-            engine.push_frame(frame)
-        engine.release(10.4)
+            engine.push(frame)
+        engine.post(Release(10.4))
         assert finished(events).outcome is Outcome.ANSWERED
         assert loaded(events).brain == "scripted brain"
 
@@ -195,16 +196,16 @@ def test_a_brain_that_fails_without_being_lost_is_kept() -> None:
         events,
     ):
         until_ready(events)
-        engine.send_text("hello")
+        engine.post(SendText("hello"))
         assert finished(events).outcome is Outcome.FAILED
-        engine.send_text("hello")
+        engine.post(SendText("hello"))
         assert finished(events).brain == "best"
 
 
 def test_if_no_other_brain_loads_a_notice_is_shown_and_the_engine_stays_ready() -> None:
     with running(brain=Fallbacks((lambda: Best([LOST]), Damaged))) as (engine, events):
         until_ready(events)
-        engine.send_text("hello")
+        engine.post(SendText("hello"))
         assert finished(events).error == str(LOST)
 
         def says_so(event: Event) -> bool:

@@ -21,7 +21,17 @@ from tests.fakes import (
     frames,
 )
 from tests.ui.pseudo_terminal import until
-from voxtui.dialogue.commands import ReplaceComponents
+from voxtui.dialogue.commands import (
+    Cancel,
+    NewConversation,
+    Redo,
+    Release,
+    ReplaceComponents,
+    RescanDevices,
+    SendText,
+    Talk,
+    Typing,
+)
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import (
@@ -70,15 +80,15 @@ def typed_ahead(brain: ScriptedBrain, count: int) -> list[str]:
 
 def test_the_brain_follows_a_text_that_is_typed_after_the_same_past() -> None:
     with talking() as talk:
-        talk.engine.send_text("hello")
+        talk.engine.post(SendText("hello"))
         talk.turn()
-        talk.engine.typing("How")
+        talk.engine.post(Typing("How"))
         assert typed_ahead(talk.brain, 1) == ["How"]
-        talk.engine.typing(" How are ")
+        talk.engine.post(Typing(" How are "))
         assert typed_ahead(talk.brain, 2) == ["How", "How are"]
         past, _, cancelled = talk.brain.typed[-1]
         assert [turn.user_text for turn in past] == ["hello"]
-        talk.engine.send_text("How are you?")
+        talk.engine.post(SendText("How are you?"))
         talk.turn()
         assert not cancelled.is_set()  # the brain takes what it has worked ahead
         assert talk.brain.pasts[-1] == past
@@ -87,24 +97,25 @@ def test_the_brain_follows_a_text_that_is_typed_after_the_same_past() -> None:
 def test_a_deleted_text_and_the_talk_key_end_the_work_ahead_at_once() -> None:
     with talking() as talk:
         for number, end in enumerate(
-            (lambda: talk.engine.typing(""), talk.engine.talk, talk.engine.new_conversation), 1
+            (Typing(""), Talk(), NewConversation()),
+            1,
         ):
-            talk.engine.typing("How")
+            talk.engine.post(Typing("How"))
             typed_ahead(talk.brain, number)
             assert not talk.brain.typed[-1][2].is_set()
-            end()
+            talk.engine.post(end)
             assert talk.brain.typed[-1][2].is_set()
-            talk.engine.cancel()
+            talk.engine.post(Cancel())
             talk.events.drain()
 
 
 def test_only_the_newest_of_the_texts_that_were_typed_over_an_answer_is_worked_on() -> None:
     waiting = Flag()
     with talking(ScriptedBrain(["Well.", waiting])) as talk:
-        talk.engine.send_text("hello")
+        talk.engine.post(SendText("hello"))
         talk.events.until(ReplyText)
         for text in ("H", "Ho", "How"):
-            talk.engine.typing(text)
+            talk.engine.post(Typing(text))
         waiting.set()
         assert typed_ahead(talk.brain, 1) == ["How"]
         assert len(talk.brain.typed[0][0]) == 1
@@ -112,10 +123,10 @@ def test_only_the_newest_of_the_texts_that_were_typed_over_an_answer_is_worked_o
 
 def test_nothing_is_worked_on_for_a_text_while_one_talks() -> None:
     with talking() as talk:
-        talk.engine.talk(10.0)
+        talk.engine.post(Talk(10.0))
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
-        talk.engine.typing("How")
-        talk.engine.send_text("How?")
+        talk.engine.post(Typing("How"))
+        talk.engine.post(SendText("How?"))
         talk.turn()
         talk.turn()
         assert talk.brain.typed == []
@@ -133,8 +144,8 @@ def test_models_are_warm_before_ready() -> None:
 
 def test_without_a_voice_the_next_answer_is_text_alone() -> None:
     with talking() as talk:
-        talk.engine.replace_parts(ReplaceComponents(Config(), voice="none"))
-        talk.engine.send_text("hello")
+        talk.engine.post(ReplaceComponents(Config(), voice="none"))
+        talk.engine.post(SendText("hello"))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.voice.closed and not talk.voice.clauses
 
@@ -143,12 +154,12 @@ def test_without_a_voice_the_next_answer_is_text_alone() -> None:
 def test_a_new_conversation_or_part_ends_the_answer(end: str) -> None:
     speaker = FakeSpeaker(held=True, heard=0.0)
     with talking(speaker=speaker) as talk:
-        talk.engine.send_text("tell me")
+        talk.engine.post(SendText("tell me"))
         assert speaker.playing.wait(SECONDS)
         if end == "change":
-            talk.engine.replace_parts(ReplaceComponents(Config(), voice="none"))
+            talk.engine.post(ReplaceComponents(Config(), voice="none"))
         else:
-            talk.engine.new_conversation()
+            talk.engine.post(NewConversation())
         assert talk.turn().outcome is Outcome.CANCELLED
 
 
@@ -160,7 +171,7 @@ def test_a_brain_that_does_not_load_fails_the_start_and_each_turn() -> None:
     with talking(Missing(), loaded=False) as talk:
         failed = talk.events.until(LoadFailed)
         assert isinstance(failed, LoadFailed) and failed.error.hint == "voxtui models fetch"
-        talk.engine.send_text("anybody?")
+        talk.engine.post(SendText("anybody?"))
         assert talk.turn().outcome is Outcome.FAILED
         assert talk.events.until(StateChanged) == StateChanged(State.LOADING)
 
@@ -188,7 +199,7 @@ def test_a_change_that_fails_closes_all_its_parts() -> None:
     new = FakeMicrophone(), FakeSpeaker(), BeepVoice(), Failing()
     microphone, speaker, voice, brain = new
     with talking() as talk:
-        talk.engine.replace_parts(ReplaceComponents(Config(), microphone, speaker, brain, voice))
+        talk.engine.post(ReplaceComponents(Config(), microphone, speaker, brain, voice))
         assert talk.events.until(ChangeFailed) == ChangeFailed(OUT_OF_MEMORY)
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         assert not any(loaded.changed for loaded in talk.events.of(Loaded))
@@ -202,7 +213,7 @@ def test_a_bug_on_the_engine_thread_reaches_the_front_end() -> None:
             raise ZeroDivisionError
 
     with talking(detector=Broken()) as talk:
-        talk.engine.talk()
+        talk.engine.post(Talk())
         with pytest.raises(ZeroDivisionError):
             talk.turn()
 
@@ -265,7 +276,7 @@ def test_the_level_is_shown_while_models_load_and_no_frame_is_kept() -> None:
         talk.microphone.push(frames("xxxxxxxxxxxx" + "." * 26))
         brain.told.set()
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
-        talk.engine.send_text("hello")
+        talk.engine.post(SendText("hello"))
         talk.turn()
         assert len(talk.events.of(TurnStarted)) == 1
 
@@ -279,7 +290,7 @@ def test_the_microphone_is_closed_where_no_model_could_be_loaded() -> None:
         talk.microphone.unplug()
         brain.told.set()
         talk.events.until(LoadFailed)
-        talk.engine.rescan_devices()
+        talk.engine.post(RescanDevices())
         talk.events.until(Notice, lambda e: "No model is loaded" in str(e))
         assert talk.microphone.closed
         assert not talk.events.of(Loaded)
@@ -305,18 +316,16 @@ def test_other_parts_can_be_loaded_after_a_start_that_failed() -> None:
     events.until(LoadFailed)
     assert microphone.closed and speaker.closed
     microphone.fails = DeviceError("Busy.")
-    engine.replace_parts(ReplaceComponents(Config(), brain=Failing(), voice=BeepVoice()))
+    engine.post(ReplaceComponents(Config(), brain=Failing(), voice=BeepVoice()))
     events.until(LoadFailed)  # the second time too; and without its microphone
     assert Notice("Busy.", "error") in events.seen
     assert failing.closed and voice.closed
     microphone.fails = None
-    engine.replace_parts(
-        ReplaceComponents(Config(), brain=ScriptedBrain(["Yes."]), voice=BeepVoice())
-    )
+    engine.post(ReplaceComponents(Config(), brain=ScriptedBrain(["Yes."]), voice=BeepVoice()))
     loaded = events.until(Loaded)
     assert isinstance(loaded, Loaded) and loaded.microphone == "fake microphone"
     events.until(StateChanged, lambda e: e == StateChanged(State.READY))
-    engine.send_text("anybody?")
+    engine.post(SendText("anybody?"))
     finished = events.until(TurnFinished)
     assert isinstance(finished, TurnFinished) and finished.turn.reply == "Yes."
     assert microphone.opened == 2 and not microphone.closed and speaker.chunks
@@ -351,7 +360,7 @@ def test_close_waits_no_longer_than_its_limit() -> None:
 def test_close_answers_nothing_that_is_still_in_the_inbox() -> None:
     speaker = FakeSpeaker(held=True)
     with talking(speaker=speaker, config=HANDS_FREE) as talk:
-        talk.engine.send_text("first")
+        talk.engine.post(SendText("first"))
         assert speaker.playing.wait(SECONDS)
         talk.microphone.push(frames("." + "x" * 10 + "." * 30, 10.0))
         talk.engine.close()
@@ -364,8 +373,8 @@ def test_a_late_cancel_of_a_turn_that_is_over_changes_nothing() -> None:
     with talking(brain) as talk:
         number = talk.ask().number
         assert brain.transcribing.wait(SECONDS)
-        talk.engine.cancel(number)
-        talk.engine.cancel()
+        talk.engine.post(Cancel(number))
+        talk.engine.post(Cancel())
         words.set()
         assert talk.events.until(UserWords) == UserWords(number, "What is")
         started = talk.events.of(TurnStarted)[0]
@@ -377,19 +386,19 @@ def test_a_late_cancel_of_a_turn_that_is_over_changes_nothing() -> None:
 def test_a_cancel_that_names_another_turn_ends_nothing() -> None:
     with talking() as talk:
         first = talk.ask().number
-        turn = talk.engine.talk(2000.0)
-        talk.engine.cancel(first)
+        turn = talk.engine.post(Talk(2000.0))
+        talk.engine.post(Cancel(first))
         talk.microphone.push(frames(SPEECH, 2000.0))
-        talk.engine.release(2000.0 + len(SPEECH) * FRAME_SECONDS, turn)
+        talk.engine.post(Release(2000.0 + len(SPEECH) * FRAME_SECONDS, turn))
         assert talk.turn().outcome is Outcome.ANSWERED
 
 
 def test_send_text_returns_the_number_by_which_its_turn_is_cancelled() -> None:
     go_on = Flag()
     with talking(ScriptedBrain([go_on, "One."])) as talk:
-        number = talk.engine.send_text("hello")
+        number = talk.engine.post(SendText("hello"))
         talk.events.until(UserWords)
-        talk.engine.cancel(number)
+        talk.engine.post(Cancel(number))
         go_on.set()
         turn = talk.turn()
         assert (turn.number, turn.outcome) == (number, Outcome.CANCELLED)
@@ -398,7 +407,7 @@ def test_send_text_returns_the_number_by_which_its_turn_is_cancelled() -> None:
 def test_the_state_of_the_engine_is_the_one_last_reported() -> None:
     with talking() as talk:
         assert talk.engine.state is State.READY
-        talk.engine.talk(10.0)
+        talk.engine.post(Talk(10.0))
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
         assert talk.engine.state is State.LISTENING
 
@@ -416,9 +425,9 @@ def test_closing_waits_for_a_voice_that_is_still_at_a_clause() -> None:
         assert go_on.wait(SECONDS)
 
     with talking(voice=Deep(deep)) as talk:
-        talk.engine.send_text("first")
+        talk.engine.post(SendText("first"))
         assert speaking.wait(SECONDS)
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         talk.turn()
         closing = threading.Thread(target=talk.engine.close)
         closing.start()
@@ -430,8 +439,8 @@ def test_closing_waits_for_a_voice_that_is_still_at_a_clause() -> None:
 def test_a_turn_that_cannot_begin_is_over() -> None:
     microphone = FakeMicrophone(DeviceError("The microphone is gone."))
     with talking(microphone=microphone) as talk:
-        for begin in (talk.engine.talk, lambda: talk.engine.redo(1)):
-            turn = begin()
+        for begin in (Talk(), Redo(1)):
+            turn = talk.engine.post(begin)
             over = talk.turn()
             assert (over.number, over.outcome) == (turn, Outcome.CANCELLED)
         assert talk.engine.state is State.READY

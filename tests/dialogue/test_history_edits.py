@@ -5,22 +5,32 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.dialogue.talking import SPEECH, Talk, talking
+from tests.dialogue.talking import SPEECH, EngineTest, talking
 from tests.fakes import FakeSpeaker, ScriptedBrain, frames
+from voxtui.dialogue.commands import (
+    Answer,
+    Release,
+    RemovePart,
+    SendText,
+    Talk,
+    Truncate,
+    UseReplyOptions,
+)
 from voxtui.dialogue.data import FRAME_SECONDS, Token, Utterance
 from voxtui.dialogue.events import Captured, SpokenUpTo, TurnFinished, TurnStarted, UserWords
 from voxtui.dialogue.history import History
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions
 from voxtui.dialogue.timestamps import Milestone, Outcome
 from voxtui.dialogue.turn_taking import UNASKED
 from voxtui.session.user_session import UserSession
-from voxtui.settings.schema import HistoryConfig
+from voxtui.settings.schema import Config, HistoryConfig
 
 
-def keep(talk: Talk, at: float = 10.0, pattern: str = SPEECH) -> int:
-    number = talk.engine.talk(at)
+def keep(talk: EngineTest, at: float = 10.0, pattern: str = SPEECH) -> int:
+    number = talk.engine.post(Talk(at))
     talk.microphone.push(frames(pattern, at))
-    talk.engine.release(at + len(pattern) * FRAME_SECONDS, number, answers=False)
+    talk.engine.post(Release(at + len(pattern) * FRAME_SECONDS, number, answers=False))
     return number
 
 
@@ -34,10 +44,10 @@ def test_a_kept_utterance_is_transcribed_and_waits_for_an_answer() -> None:
         words = talk.events.until(UserWords)
         assert words == UserWords(number, "first words")
         assert not talk.brain.pasts
-        assert talk.engine.answer() == number
+        assert talk.engine.post(Answer()) == number
         assert talk.turn().outcome is Outcome.ANSWERED
         assert isinstance(talk.brain.said[0], Utterance)
-        talk.engine.send_text("next")
+        talk.engine.post(SendText("next"))
         talk.turn()
         assert said(talk.brain.pasts[-1]) == [("first words", ""), ("", "Yes.")]
 
@@ -45,7 +55,7 @@ def test_a_kept_utterance_is_transcribed_and_waits_for_an_answer() -> None:
 def test_an_answer_that_is_asked_for_at_once_needs_no_transcription() -> None:
     with talking(ScriptedBrain(["Yes."])) as talk:
         number = keep(talk)
-        assert talk.engine.answer() == number
+        assert talk.engine.post(Answer()) == number
         turn = talk.turn()
         assert (turn.number, turn.outcome) == (number, Outcome.ANSWERED)
         assert turn.timestamps[Milestone.RELEASED] == 0.0
@@ -57,7 +67,7 @@ def test_two_kept_utterances_both_enter_the_history_with_their_words() -> None:
     with talking(ScriptedBrain(heard="words")) as talk:
         keep(talk)
         keep(talk, 11.0)
-        talk.engine.answer()
+        talk.engine.post(Answer())
         talk.turn()
         assert said(talk.brain.pasts[0]) == [("words", "")]
         assert isinstance(talk.brain.said[0], Utterance)
@@ -67,14 +77,14 @@ def test_silence_that_was_kept_is_answered_with_nothing() -> None:
     with talking() as talk:
         number = keep(talk, pattern="." * 12)
         assert talk.turn().outcome is Outcome.NO_SPEECH
-        assert talk.engine.answer() == number
+        assert talk.engine.post(Answer()) == number
         assert talk.turn().outcome is Outcome.NO_SPEECH
         assert not talk.brain.inferences
 
 
 def test_without_any_user_the_brain_speaks_first() -> None:
     with talking(ScriptedBrain(["Hello."])) as talk:
-        talk.engine.answer(ReplyOptions("Greet the user."))
+        talk.engine.post(Answer(ReplyOptions("Greet the user.")))
         assert talk.turn().reply == "Hello."
         assert talk.brain.said == [UNASKED]
         assert talk.brain.manners == [ReplyOptions("Greet the user.")]
@@ -86,7 +96,7 @@ def test_without_any_user_the_brain_speaks_first() -> None:
 def test_a_manner_reaches_the_brain_before_the_first_sound() -> None:
     options = ReplyOptions("Be a pirate.", max_new_tokens=7)
     with talking() as talk:
-        talk.engine.use_manner(options)
+        talk.engine.post(UseReplyOptions(options))
         talk.ask()
         assert [listening for *_, listening in talk.brain.listened] == [options, options]
         assert talk.brain.manners == [options]
@@ -94,7 +104,7 @@ def test_a_manner_reaches_the_brain_before_the_first_sound() -> None:
 
 def test_a_manner_without_voice_is_text_only() -> None:
     with talking() as talk:
-        talk.engine.use_manner(ReplyOptions(voice="none"))
+        talk.engine.post(UseReplyOptions(ReplyOptions(voice="none")))
         assert talk.ask().reply == "Yes."
         assert not talk.speaker.chunks
 
@@ -103,12 +113,12 @@ def test_hands_free_speech_is_only_kept_where_answers_are_not_wanted() -> None:
     from tests.dialogue.talking import HANDS_FREE
 
     with talking(ScriptedBrain(heard="words"), config=HANDS_FREE) as talk:
-        talk.engine.use_manner(ReplyOptions(voice="none"), answers=False)
+        talk.engine.post(UseReplyOptions(ReplyOptions(voice="none"), answers=False))
         talk.microphone.push(frames("." * 20 + "x" * 20 + "." * 60))
         captured = talk.events.until(Captured)
         assert isinstance(captured, Captured)
         assert talk.events.until(UserWords) == UserWords(captured.turn, "words")
-        assert talk.engine.answer() == captured.turn
+        assert talk.engine.post(Answer()) == captured.turn
         talk.turn()
 
 
@@ -116,10 +126,10 @@ def test_what_was_heard_of_a_finished_turn_can_be_amended() -> None:
     reply = ["One two three. ", "Four five six."]
     with talking(ScriptedBrain(reply), speaker=FakeSpeaker()) as talk:
         turn = talk.ask()
-        talk.engine.truncate(turn.number, 0.08)  # a character lasts 10 ms
+        talk.engine.post(Truncate(turn.number, 0.08))  # a character lasts 10 ms
         heard = talk.events.until(SpokenUpTo)
         assert heard == SpokenUpTo(turn.number, "One two")
-        talk.engine.send_text("next")
+        talk.engine.post(SendText("next"))
         talk.turn()
         assert said(talk.brain.pasts[-1])[0][1] == ""  # no whole token was heard
 
@@ -131,22 +141,22 @@ def test_texts_are_inserted_and_deleted_without_an_answer() -> None:
         reply = controls.insert_text(False, "Vox.", question)
         controls.insert_text(True, "It begins.", None, first=True)
         last = controls.insert_text(True, "And mine?", reply)
-        number = controls.answer()
+        number = controls.post(Answer())
         talk.turn()
         assert talk.brain.said == ["And mine?"]
         told = [("It begins.", ""), ("What is your name?", ""), ("", "Vox.")]
         assert said(talk.brain.pasts[0]) == told
-        controls.delete(question, user=True)
-        controls.delete(number, user=False)
-        controls.delete(99, user=True)
+        controls.post(RemovePart(question, user=True))
+        controls.post(RemovePart(number, user=False))
+        controls.post(RemovePart(99, user=True))
         controls.insert_text(True, "Well?", last)
-        controls.answer()
+        controls.post(Answer())
         talk.turn()
         assert said(talk.brain.pasts[1]) == [("It begins.", ""), ("", "Vox."), ("And mine?", "")]
 
 
 def test_an_answer_of_which_nothing_was_heard_leaves_the_question() -> None:
-    history = History(HistoryConfig())
+    history = History(LiveConfig(Config(history=HistoryConfig())))
     history.insert(PastTurn("a question", None, (), number=1))
     history.add(1, "", None, (Token("No."),), "")
     assert said(history.past) == [("a question", "")]
@@ -155,7 +165,7 @@ def test_an_answer_of_which_nothing_was_heard_leaves_the_question() -> None:
 
 @pytest.mark.parametrize(("turns", "kept"), [(0, 0), (1, 1), (5, 2)])
 def test_only_the_latest_utterances_stay_audio(turns: int, kept: int) -> None:
-    history = History(HistoryConfig(turns=turns))
+    history = History(LiveConfig(Config(history=HistoryConfig(turns=turns))))
     for number in (1, 2):
         utterance = Utterance(np.zeros(512, np.float32), (), 0.0)
         history.insert(PastTurn(utterance, None, (), number=number))
@@ -166,6 +176,6 @@ def test_only_the_latest_utterances_stay_audio(turns: int, kept: int) -> None:
 def test_the_number_of_a_turn_finishes_once() -> None:
     with talking() as talk:
         number = keep(talk)
-        talk.engine.answer()
+        talk.engine.post(Answer())
         talk.turn()
         assert [event.turn.number for event in talk.events.of(TurnFinished)] == [number]  # type: ignore[attr-defined]

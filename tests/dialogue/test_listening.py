@@ -22,6 +22,7 @@ from voxtui.dialogue.listening import (
     TooQuiet,
     VoiceBargeIn,
 )
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.settings.schema import Config, VadConfig
 
@@ -73,7 +74,7 @@ def test_voice_over_the_end_of_one_answer_does_not_interrupt_the_next() -> None:
             self.resets += 1
 
     detector = Counting()
-    overhearing = VoiceBargeIn(detector, VadConfig(interrupt_ms=90))
+    overhearing = VoiceBargeIn(detector, LiveConfig(Config(vad=VadConfig(interrupt_ms=90))))
     heard = zip(frames("xxxxx"), (1, 1, 2, 2, 2), strict=True)
     assert [overhearing.interrupts(*one) for one in heard] == [False] * 4 + [True]
     assert detector.resets == 2
@@ -103,13 +104,13 @@ def test_clear_speech_interrupts_sooner_than_doubtful_and_the_rest_of_an_echo_ne
 
     probabilities = [probability for probability, _ in heard]
     sound = FAINT * np.ones(FRAME_SAMPLES, np.float32)
-    barge_in = VoiceBargeIn(Known(), VadConfig())
+    barge_in = VoiceBargeIn(Known(), LiveConfig(Config(vad=VadConfig())))
     found = [barge_in.interrupts(Frame(level * sound, 0.0), 1) for _, level in heard]
     assert found == [False] * (len(heard) - 1) + [interrupts]
 
 
 def listener(**vad: object) -> Listener:
-    return Listener(LoudIsSpeech(), Config(vad=VadConfig(**vad)))  # type: ignore[arg-type]
+    return Listener(LoudIsSpeech(), LiveConfig(Config(vad=VadConfig(**vad))))  # type: ignore[arg-type]
 
 
 def push(listener: Listener, pattern: str, start: float = 10.0) -> list[Found]:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from tests.dialogue.talking import talking, text
 from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
+from voxtui.dialogue.commands import Mute, Redo, Release, SendText, Silence, Talk
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
 from voxtui.dialogue.protocols import SkillRequest, TurnRequest
@@ -84,7 +85,7 @@ def test_the_turn_of_a_skill_stands_in_the_history_of_the_next():
     brain = AbandonedBrain(heard="what time is it")
     with with_skills(brain, ClockOnly()) as t:
         t.ask()
-        t.engine.send_text("And now?")
+        t.engine.post(SendText("And now?"))
         t.turn()
     past = brain.pasts[-1][0]
     assert (past.user_text, past.reply_text) == ("what time is it", "It is ten past one.")
@@ -94,7 +95,7 @@ def test_a_skill_knows_what_the_brain_has_forgotten():
     brain, skills = AbandonedBrain(heard=""), ClockOnly()
     with with_skills(brain, skills, config=Config(history=HistoryConfig(max_tokens=40))) as t:
         for words in ("My name is Ann.", "Hello.", "Who am I?"):
-            t.engine.send_text(words)
+            t.engine.post(SendText(words))
             t.turn()
     assert [turn.user_text for turn in brain.pasts[-1]] == ["Hello."]
     assert skills.past == ["My name is Ann.", "Hello."]
@@ -115,7 +116,7 @@ def test_the_brain_reads_the_answer_of_a_skill_while_it_is_heard():
 def test_a_skill_takes_typed_words():
     brain, skills = AbandonedBrain(heard=""), ClockOnly()
     with with_skills(brain, skills) as t:
-        t.engine.send_text("The time, please")
+        t.engine.post(SendText("The time, please"))
         turn = t.turn()
         assert turn.brain == SKILL and turn.heard == "The time, please"
         assert brain.abandoned.is_set()
@@ -155,7 +156,7 @@ def test_the_brain_answers_if_a_skill_raises_and_the_log_does_not_hold_the_words
     with with_skills(AbandonedBrain(heard="secret"), Raising()) as t:
         turn = t.ask()
         assert (turn.outcome, turn.brain, turn.reply) == (Outcome.ANSWERED, "scripted", "Yes.")
-        t.engine.send_text("secret")
+        t.engine.post(SendText("secret"))
         assert t.turn().outcome is Outcome.ANSWERED
     lines = [record.getMessage() for record in caplog.records]
     assert sum("A skill failed with ValueError at test_skills.py:" in line for line in lines) >= 2
@@ -166,7 +167,7 @@ def test_a_skill_knows_that_an_utterance_is_answered_again():
     skills = ClockOnly()
     with with_skills(AbandonedBrain(heard="what time is it"), skills) as t:
         t.ask()
-        t.engine.redo(1)
+        t.engine.post(Redo(1))
         t.events.until(TurnFinished)
     assert [again for _, again in skills.asked] == [False, True]
 
@@ -223,12 +224,12 @@ def test_a_timer_is_shown_at_once_and_spoken_after_the_answer():
 def test_a_timer_waits_while_the_user_speaks():
     skills = ClockOnly()
     with with_skills(ScriptedBrain(), skills) as t:
-        t.engine.talk(10.0)
+        t.engine.post(Talk(10.0))
         t.microphone.push(frames("..xxxxxxxxxx", 10.0))
         t.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
         skills.emit(RANG)
         t.microphone.push(frames("...", 10.5))
-        t.engine.release(10.6)
+        t.engine.post(Release(10.6))
         t.turn()
         t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
         assert spoken(t.voice.clauses)[0] == "Yes."
@@ -237,27 +238,27 @@ def test_a_timer_waits_while_the_user_speaks():
 def test_a_timer_is_silenced_by_the_front_end_and_by_a_new_turn():
     skills, speaker = ClockOnly(), FakeSpeaker(held=True)
     with with_skills(ScriptedBrain(), skills, speaker=speaker) as t:
-        assert not t.engine.silence()
+        assert not t.engine.post(Silence())
         skills.emit(RANG)
         assert speaker.finishing.wait(SECONDS)
-        assert t.engine.silence()
+        assert t.engine.post(Silence())
         t.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         speaker.finishing.clear()
         skills.emit(RANG)
         assert speaker.finishing.wait(SECONDS)
         speaker.held = False
-        t.engine.send_text("Hello?")
+        t.engine.post(SendText("Hello?"))
         assert t.turn().reply == "Yes."
-        assert not t.engine.silence()
+        assert not t.engine.post(Silence())
 
 
 def test_a_muted_timer_is_only_shown():
     skills = ClockOnly()
     with with_skills(ScriptedBrain(), skills) as t:
-        t.engine.mute(True)
+        t.engine.post(Mute(True))
         skills.emit(RANG)
         t.events.until(Rang)
-        t.engine.send_text("Hello?")
+        t.engine.post(SendText("Hello?"))
         t.turn()
         assert t.voice.clauses == []
 
@@ -266,8 +267,8 @@ def test_a_brain_that_claims_what_it_did_not_do_gets_a_note():
     skills = ClockOnly()
     brain = ScriptedBrain(["I have set ", "a timer."], ["Timers count down."])
     with with_skills(brain, skills) as t:
-        t.engine.send_text("Do something with ten minutes")
+        t.engine.post(SendText("Do something with ten minutes"))
         t.turn()
-        t.engine.send_text("What is a timer?")
+        t.engine.post(SendText("What is a timer?"))
         t.turn()
         assert [e.sentence for e in t.events.of(Remark)] == ["It did nothing."]

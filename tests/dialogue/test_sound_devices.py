@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.dialogue.talking import HANDS_FREE, SPEECH, Talk, notices, talking
+from tests.dialogue.talking import HANDS_FREE, SPEECH, EngineTest, notices, talking
 from tests.fakes import (
     LONG_AGO,
     BeepVoice,
@@ -16,8 +16,8 @@ from tests.fakes import (
     ScriptedBrain,
     frames,
 )
-from voxtui.dialogue import engine_loop, sound_devices
-from voxtui.dialogue.commands import ReplaceComponents
+from voxtui.dialogue import engine, sound_devices
+from voxtui.dialogue.commands import Release, ReplaceComponents, RescanDevices, SendText, Talk
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.events import (
     Captured,
@@ -56,10 +56,10 @@ def test_the_microphone_is_attended_while_one_may_speak_to_it(
 
 def test_of_sound_that_comes_late_only_the_pre_roll_is_recorded() -> None:
     with talking() as talk:
-        talk.engine.talk(LONG_AGO)
+        talk.engine.post(Talk(LONG_AGO))
         talk.events.until(TurnStarted)
         talk.microphone.push(frames(SPEECH * 2, LONG_AGO - len(SPEECH) * FRAME_SECONDS))
-        talk.engine.release(LONG_AGO + len(SPEECH) * FRAME_SECONDS)
+        talk.engine.post(Release(LONG_AGO + len(SPEECH) * FRAME_SECONDS))
         talk.microphone.push(frames("....", LONG_AGO + len(SPEECH) * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.ANSWERED
         heard = talk.events.of(Captured)[0].utterance.seconds
@@ -68,17 +68,17 @@ def test_of_sound_that_comes_late_only_the_pre_roll_is_recorded() -> None:
 
 def test_speech_captured_before_the_microphone_was_unplugged_is_answered() -> None:
     with talking() as talk:
-        talk.engine.talk(LONG_AGO)
+        talk.engine.post(Talk(LONG_AGO))
         talk.microphone.push(frames(SPEECH, LONG_AGO))
         talk.microphone.unplug()
         assert talk.events.until(MicrophoneLost)
         assert talk.events.until(Notice, lambda e: "there is no other" in str(e))
         assert talk.turn().outcome is Outcome.ANSWERED
-        talk.engine.talk(LONG_AGO + 500)
+        talk.engine.post(Talk(LONG_AGO + 500))
         notice = talk.events.until(Notice, lambda e: "no microphone" in str(e))
         assert notice
         assert talk.turn().outcome is Outcome.CANCELLED
-        talk.engine.send_text("still there?")
+        talk.engine.post(SendText("still there?"))
         assert talk.turn().outcome is Outcome.ANSWERED
 
 
@@ -86,7 +86,7 @@ def test_a_lost_microphone_is_replaced_and_the_speaker_stays() -> None:
     spare, last = FakeMicrophone(), FakeMicrophone()
     fallback_devices = iter((spare, last))
     with talking(fallback_devices=lambda: (next(fallback_devices), FakeSpeaker())) as talk:
-        talk.engine.talk(LONG_AGO)
+        talk.engine.post(Talk(LONG_AGO))
         talk.microphone.push(frames(SPEECH, LONG_AGO))
         talk.microphone.unplug()
         assert talk.turn().outcome is Outcome.ANSWERED
@@ -94,9 +94,9 @@ def test_a_lost_microphone_is_replaced_and_the_speaker_stays() -> None:
         lost, found = talk.events.of(Notice)[:2]
         assert lost.severity == "warning"  # no error, because another microphone is in use
         assert found == Notice("Listening to fake microphone now.", "information")
-        talk.engine.talk(LONG_AGO + 500)
+        talk.engine.post(Talk(LONG_AGO + 500))
         spare.push(frames(SPEECH, LONG_AGO + 500))
-        talk.engine.release(LONG_AGO + 500 + len(SPEECH) * FRAME_SECONDS)
+        talk.engine.post(Release(LONG_AGO + 500 + len(SPEECH) * FRAME_SECONDS))
         spare.push(frames("....", LONG_AGO + 500 + len(SPEECH) * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.ANSWERED
         spare.unplug()  # it has been heard, so it may be replaced too
@@ -108,16 +108,16 @@ def test_an_unplugged_headset_is_replaced_once_although_both_devices_report_it()
     """The microphone's loss waits behind the answer; by then the speaker's has replaced both."""
     spare, loud, go = FakeMicrophone(), FakeSpeaker(), Flag()
     with talking(ScriptedBrain([go, "One."]), fallback_devices=lambda: (spare, loud)) as talk:
-        talk.engine.send_text("tell me")
+        talk.engine.post(SendText("tell me"))
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.THINKING))
         talk.microphone.fails = talk.speaker.fails = DeviceError("It is not there.")
         talk.microphone.unplug()
         go.set()
         assert talk.turn().outcome is Outcome.ANSWERED
-        talk.engine.talk(LONG_AGO)
+        talk.engine.post(Talk(LONG_AGO))
         talk.events.until(TurnStarted)
         spare.push(frames(SPEECH, LONG_AGO))
-        talk.engine.release(LONG_AGO + len(SPEECH) * FRAME_SECONDS)
+        talk.engine.post(Release(LONG_AGO + len(SPEECH) * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert loud.chunks and not spare.closed and not talk.events.of(MicrophoneLost)
 
@@ -127,7 +127,7 @@ def test_an_old_loss_does_not_close_a_microphone_that_was_opened_again() -> None
     with talking(
         ScriptedBrain([go, "One."]), fallback_devices=lambda: (FakeMicrophone(), FakeSpeaker())
     ) as talk:
-        talk.engine.send_text("tell me")
+        talk.engine.post(SendText("tell me"))
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.THINKING))
         talk.speaker.fails = DeviceError("The sound server has gone.")
         talk.microphone.unplug()  # and the server is back once the answer is over
@@ -147,8 +147,8 @@ def test_a_replacement_that_delivers_no_frame_is_not_replaced_again() -> None:
     with talking(fallback_devices=fallback_devices) as talk:
         talk.microphone.unplug()
         talk.events.until(Notice, lambda e: "Listening to" in str(e))
-        talk.engine.talk(10.0, source="clip.wav")
-        talk.engine.push_frame(*frames("x", source="clip.wav"))  # which proves nothing
+        talk.engine.post(Talk(10.0, source="clip.wav"))
+        talk.engine.push(*frames("x", source="clip.wav"))  # which proves nothing
         made[0].unplug()
         assert talk.events.until(MicrophoneLost)
         assert len(made) == 1
@@ -187,7 +187,7 @@ def test_a_lost_speaker_is_replaced_once_for_the_later_answers() -> None:
         assert talk.ask().outcome is Outcome.ANSWERED
         assert talk.events.until(Notice, lambda e: "Speaking through fake speaker now" in str(e))
         for text in ("once more", "and again"):
-            talk.engine.send_text(text)
+            talk.engine.post(SendText(text))
             assert talk.turn().outcome is Outcome.ANSWERED
         assert [chunk.text for chunk in spare.chunks] == ["Yes.", "Yes."] and len(made) == 1
 
@@ -196,7 +196,7 @@ def test_text_works_if_the_microphone_does_not_open() -> None:
     with talking(
         microphone=FakeMicrophone(DeviceError("Busy.", "Close the other program."))
     ) as talk:
-        talk.engine.send_text("hello")
+        talk.engine.post(SendText("hello"))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert "Busy. Close the other program." in str(talk.events.of(Notice)[0])
 
@@ -214,9 +214,9 @@ def test_text_works_if_the_speaker_does_not_open() -> None:
 def test_a_new_speaker_is_heard_by_a_tone_and_then_by_the_next_answer() -> None:
     new = FakeSpeaker()
     with talking() as talk:
-        talk.engine.replace_parts(ReplaceComponents(Config(), speaker=new))
+        talk.engine.post(ReplaceComponents(Config(), speaker=new))
         assert talk.events.until(Loaded, lambda loaded: loaded.changed)
-        talk.engine.send_text("hello")
+        talk.engine.post(SendText("hello"))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert [chunk.text for chunk in new.chunks] == ["", "Yes."]
         assert talk.speaker.closed and not talk.speaker.chunks
@@ -224,7 +224,7 @@ def test_a_new_speaker_is_heard_by_a_tone_and_then_by_the_next_answer() -> None:
 
 def test_a_rescan_keeps_devices_that_are_still_there() -> None:
     with talking(fallback_devices=lambda: (FakeMicrophone(), FakeSpeaker())) as talk:
-        talk.engine.rescan_devices()
+        talk.engine.post(RescanDevices())
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         assert talk.ask().outcome is Outcome.ANSWERED
         assert talk.speaker.chunks
@@ -240,10 +240,10 @@ def test_a_rescan_uses_a_microphone_that_came_back() -> None:
         talk.microphone.fails = DeviceError("It is not there.")
         talk.microphone.unplug()
         talk.events.until(MicrophoneLost)
-        talk.engine.rescan_devices()
+        talk.engine.post(RescanDevices())
         talk.events.until(MicrophoneLost)
         talk.microphone.fails = None
-        talk.engine.rescan_devices()
+        talk.engine.post(RescanDevices())
         talk.events.until(Notice, lambda e: "Listening to fake microphone now." in str(e))
         assert talk.ask().outcome is Outcome.ANSWERED
 
@@ -255,7 +255,7 @@ def test_the_default_replaces_a_missing_microphone_until_a_rescan_finds_it() -> 
         assert "It is not there." in said[0] and "Listening to fake microphone now." in said[1]
         assert spare.opened and not absent.opened and not talk.events.of(MicrophoneLost)
         absent.fails = None
-        talk.engine.rescan_devices()
+        talk.engine.post(RescanDevices())
         assert talk.events.until(Loaded)
         assert absent.opened and spare.closed
 
@@ -275,7 +275,7 @@ def test_the_default_replaces_a_speaker_that_is_missing_at_the_start() -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sound_devices, engine_loop):
+    for module in (sound_devices, engine):
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.005)
 
 
@@ -285,7 +285,7 @@ def no_devices() -> tuple[FakeMicrophone, FakeSpeaker]:
     return FakeMicrophone(DeviceError("There is no microphone.")), speaker
 
 
-def lose_all(talk: Talk) -> None:
+def lose_all(talk: EngineTest) -> None:
     """Unplug both devices, as when the sound server ends."""
     talk.microphone.fails = talk.speaker.fails = DeviceError("It is not there.")
     talk.microphone.unplug()
@@ -323,18 +323,18 @@ def test_a_microphone_that_opens_but_delivers_nothing_is_not_back() -> None:
         talk.microphone.fails = None
         wait_until(lambda: talk.microphone.opened >= 4)
         assert not [e for e in talk.events.of(Notice) if "Listening" in str(e)]
-        talk.engine.talk(LONG_AGO)
+        talk.engine.post(Talk(LONG_AGO))
         assert talk.turn().outcome is Outcome.CANCELLED
 
 
 def test_a_typed_question_tries_the_speaker_that_is_missing() -> None:
     with talking(fallback_devices=no_devices) as talk:
         lose_all(talk)
-        talk.engine.send_text("hello")
+        talk.engine.post(SendText("hello"))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert not talk.speaker.chunks and "as text" not in notices(talk.events)
         talk.speaker.fails = None
-        talk.engine.send_text("hello")
+        talk.engine.post(SendText("hello"))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert [chunk.text for chunk in talk.speaker.chunks] == ["Yes."]
         assert "Speaking through fake speaker again." in notices(talk.events)

@@ -19,7 +19,15 @@ from tests.fakes import (
     Flag,
     ScriptedBrain,
 )
-from voxtui.dialogue.commands import ReplaceComponents
+from voxtui.dialogue.commands import (
+    Cancel,
+    Mute,
+    NewConversation,
+    Redo,
+    ReplaceComponents,
+    SendText,
+    Talk,
+)
 from voxtui.dialogue.data import FRAME_SECONDS, SpeechChunk, Token, Utterance
 from voxtui.dialogue.events import (
     Captured,
@@ -159,7 +167,7 @@ def test_history_holds_audio_then_a_placeholder() -> None:
 def test_a_new_conversation_remembers_nothing() -> None:
     with talking() as talk:
         talk.ask()
-        talk.engine.new_conversation()
+        talk.engine.post(NewConversation())
         talk.ask(at=2000.0)
         assert list(talk.brain.pasts[-1]) == []
 
@@ -196,8 +204,8 @@ def test_a_stuck_voice_is_abandoned_after_its_timeout_until_another_is_chosen() 
         assert talk.ask(at=2000.0).reply == "Two."
         assert talk.voice.clauses == ["One."]
         another = BeepVoice()
-        talk.engine.replace_parts(ReplaceComponents(Config(), voice=another))
-        talk.engine.send_text("hello")
+        talk.engine.post(ReplaceComponents(Config(), voice=another))
+        talk.engine.post(SendText("hello"))
         assert talk.turn().reply == "Yes."
         assert another.clauses == ["Yes."]
         release.set()
@@ -226,7 +234,7 @@ def test_a_key_press_cuts_the_answer_off_and_history_keeps_the_heard_part() -> N
     with talking(brain, voice=voice, speaker=speaker) as talk:
         talk.speak()
         assert speaker.playing.wait(SECONDS) and third.wait(SECONDS)
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         turn = talk.turn()
         assert turn.outcome is Outcome.CANCELLED and "cancelled" in turn.timestamps
         spoken = talk.events.of(SpokenUpTo)[0]
@@ -241,7 +249,7 @@ def test_an_unheard_answer_is_not_in_the_history() -> None:
     with talking(ScriptedBrain([go_on, "One."])) as talk:
         talk.speak()
         talk.events.until(UserWords)
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         go_on.set()
         assert talk.turn().outcome is Outcome.CANCELLED
         talk.ask(at=2000.0)
@@ -258,7 +266,7 @@ def test_tokens_that_come_after_the_key_press_are_not_shown() -> None:
     with talking(Heedless(["One", go_on, " two", " three"]), silent=True) as talk:
         talk.speak()
         talk.events.until(ReplyText)
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         go_on.set()
         assert talk.turn().reply == text(talk.events) == "One"
 
@@ -276,7 +284,7 @@ def test_talking_over_the_answer_starts_the_next_turn_at_once() -> None:
 
 def test_a_typed_turn_is_answered_aloud() -> None:
     with talking(ScriptedBrain(["Hi there."])) as talk:
-        talk.engine.send_text("hello")
+        talk.engine.post(SendText("hello"))
         turn = talk.turn()
         assert (turn.heard, turn.reply) == ("hello", "Hi there.")
         assert turn.ttft_ms is not None and turn.first_sound_ms is not None
@@ -286,15 +294,15 @@ def test_a_typed_turn_is_answered_aloud() -> None:
 def test_mute_ends_the_sound_at_once_and_the_text_goes_on() -> None:
     speaker = FakeSpeaker(held=True)
     with talking(ScriptedBrain(["One."], ["Two."], ["Three."]), speaker=speaker) as talk:
-        talk.engine.send_text("first")
+        talk.engine.post(SendText("first"))
         assert speaker.playing.wait(SECONDS)
-        talk.engine.mute(True)
+        talk.engine.post(Mute(True))
         assert talk.turn().outcome is Outcome.ANSWERED
         speaker.held = False
-        talk.engine.send_text("second")
+        talk.engine.post(SendText("second"))
         assert talk.turn().reply == "Two."
         assert talk.voice.clauses == ["One."]
-        talk.engine.mute(False)
+        talk.engine.post(Mute(False))
         talk.ask(at=2000.0)
         assert [c.text for c in speaker.chunks] == ["One.", "Three."]
 
@@ -303,17 +311,17 @@ def test_text_that_went_on_after_a_mute_stays_if_a_key_press_then_ends_the_answe
     muted, more = Flag(), Flag()
     brain = ScriptedBrain(["One.", muted, " Two. Three.", more, " Four."])
     with talking(brain, speaker=(speaker := FakeSpeaker())) as talk:
-        talk.engine.send_text("first")
+        talk.engine.post(SendText("first"))
         assert speaker.playing.wait(SECONDS)
-        talk.engine.mute(True)
+        talk.engine.post(Mute(True))
         muted.set()
         assert speaker.finishing.wait(SECONDS)
         talk.events.until(ReplyText, lambda event: "Three" in str(event))
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         more.set()
         assert talk.turn().outcome is Outcome.CANCELLED
         assert talk.events.of(SpokenUpTo) == []
-        talk.engine.send_text("second")
+        talk.engine.post(SendText("second"))
         talk.turn()
         (past,) = brain.pasts[-1]
         assert "".join(token.text for token in past.reply) == "One. Two. Three."
@@ -326,7 +334,7 @@ def test_typed_words_are_reported_once_even_if_the_brain_fails_at_once() -> None
 
     for brain, outcome in ((ScriptedBrain(), Outcome.ANSWERED), (Unreachable(), Outcome.FAILED)):
         with talking(brain) as talk:
-            talk.engine.send_text(" hello ")
+            talk.engine.post(SendText(" hello "))
             assert talk.turn().outcome is outcome
             assert talk.events.of(UserWords) == [UserWords(1, "hello")]
 
@@ -388,8 +396,8 @@ def test_the_transcription_ends_before_its_brain_is_closed(end: str) -> None:
         talk.ask()
         assert brain.transcribing.wait(SECONDS)
         if end == "change":
-            talk.engine.replace_parts(ReplaceComponents(Config(), brain=ScriptedBrain()))
-            talk.engine.send_text("hello")
+            talk.engine.post(ReplaceComponents(Config(), brain=ScriptedBrain()))
+            talk.engine.post(SendText("hello"))
             talk.turn()
     assert brain.closed and brain.closed_first is False
 
@@ -453,7 +461,7 @@ def test_a_replay_that_fails_leaves_the_first_answer_in_the_history() -> None:
     brain = ScriptedBrain(["One."], [OUT_OF_MEMORY], ["Three."])
     with talking(brain) as talk:
         talk.ask()
-        talk.engine.redo(1)
+        talk.engine.post(Redo(1))
         assert talk.turn().outcome is Outcome.FAILED
         talk.ask(at=2000.0)
         assert [past.reply_text for past in brain.pasts[-1]] == ["One."]
@@ -466,7 +474,7 @@ def test_a_replay_stands_at_the_place_of_the_first_answer_also_without_audio_in_
     brain = ScriptedBrain(["One."], ["Two."], ["Three."])
     with talking(brain, config=config) as talk:
         talk.ask()
-        talk.engine.redo(1)
+        talk.engine.post(Redo(1))
         talk.turn()
         assert list(brain.pasts[-1]) == []
         talk.ask(at=2000.0)
@@ -477,7 +485,7 @@ def test_a_corrected_text_takes_the_place_of_what_was_heard() -> None:
     brain = ScriptedBrain(["One."], ["Two."], ["Three."], heard="the weather in France")
     with talking(brain) as talk:
         turn = talk.ask().number
-        corrected = talk.engine.redo(turn, " the weather in Flensburg ")
+        corrected = talk.engine.post(Redo(turn, " the weather in Flensburg "))
         assert talk.turn().number == corrected
         started = talk.events.of(TurnStarted)[-1]
         assert isinstance(started, TurnStarted)
@@ -493,7 +501,7 @@ def test_an_older_turn_is_asked_again_at_the_end() -> None:
     with talking(brain) as talk:
         talk.ask()
         talk.ask(at=2000.0)
-        talk.engine.redo(1)
+        talk.engine.post(Redo(1))
         talk.turn()
         assert brain.said[-1] is brain.said[0]
         assert [past.reply_text for past in brain.pasts[-1]] == ["One.", "Two."]
@@ -505,7 +513,7 @@ def test_a_turn_whose_sound_is_gone_is_not_asked_again() -> None:
     with talking(config=Config(history=HistoryConfig(turns=1))) as talk:
         talk.ask()
         talk.ask(at=2000.0)
-        talk.engine.redo(1)
+        talk.engine.post(Redo(1))
         assert talk.turn().outcome is Outcome.CANCELLED
         assert "no longer in memory" in str(talk.events.of(Notice)[-1])
 
@@ -554,7 +562,7 @@ def test_an_answer_cut_off_in_the_silence_after_its_last_word_was_heard_whole() 
     with talking(ScriptedBrain(reply), voice=Pausing(), speaker=speaker) as talk:
         talk.speak()
         assert speaker.finishing.wait(SECONDS)
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.events.of(SpokenUpTo) == []
 
@@ -565,7 +573,7 @@ def test_an_unspoken_answer_that_a_key_press_ends_is_cancelled() -> None:
     with talking(ScriptedBrain(["One", more, " two"]), silent=True) as talk:
         talk.speak()
         talk.events.until(ReplyText)
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         more.set()
         turn = talk.turn()
         assert (turn.outcome, turn.reply) == (Outcome.CANCELLED, "One")
@@ -585,7 +593,7 @@ def test_no_clause_is_begun_after_the_key_press() -> None:
         talk.speak()
         assert speaking.wait(SECONDS)
         talk.events.until(ReplyText, lambda e: "Five" in text(talk.events))
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         go_on.set()
         assert talk.turn().outcome is Outcome.CANCELLED
         assert len(talk.voice.clauses) == 2
@@ -600,7 +608,7 @@ def test_a_busy_voice_delays_no_turn() -> None:
             assert go_on.wait(SECONDS)
 
     with talking(ScriptedBrain(["One."], ["Two."]), voice=BeepVoice(deep)) as talk:
-        talk.engine.send_text("first")
+        talk.engine.post(SendText("first"))
         assert speaking.wait(SECONDS)
         talk.speak()
         assert talk.turn().outcome is Outcome.CANCELLED
@@ -631,7 +639,7 @@ def test_a_key_press_after_the_answer_does_not_mark_it_cancelled() -> None:
         talk.ask()
         started = talk.events.of(TurnStarted)[0]
         assert isinstance(started, TurnStarted)
-        talk.engine.talk(2000.0)
+        talk.engine.post(Talk(2000.0))
         assert started.timestamps.at(Milestone.CANCELLED) is None
 
 

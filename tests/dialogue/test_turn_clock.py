@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.dialogue.talking import SPEECH, Talk, talking
+from tests.dialogue.talking import SPEECH, EngineTest, talking
 from tests.dialogue.test_skills import ClockOnly
 from tests.fakes import ScriptedBrain, frames
 from tests.ui.pseudo_terminal import until
+from voxtui.dialogue.commands import Redo, Release, SendText, Talk, Typing
 from voxtui.dialogue.data import FRAME_SECONDS, Token
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.dialogue.turn_clock import clock_line
@@ -39,20 +40,20 @@ def at_noon() -> ClockOnly:
     return skills
 
 
-def typed(talk: Talk, text: str) -> None:
+def typed(talk: EngineTest, text: str) -> None:
     read = len(talk.brain.typed)
-    talk.engine.typing(text)
+    talk.engine.post(Typing(text))
     until(lambda: len(talk.brain.typed) > read)
 
 
 def test_a_spoken_turn_has_the_time_of_the_key_and_keeps_it() -> None:
     skills = at_noon()
     with talking(skills=skills) as talk:
-        talk.engine.talk(10.0)
+        talk.engine.post(Talk(10.0))
         until(lambda: bool(talk.brain.listened))
         skills.time += timedelta(minutes=3)
         talk.microphone.push(frames(SPEECH, 10.0))
-        talk.engine.release(10.0 + len(SPEECH) * FRAME_SECONDS)
+        talk.engine.post(Release(10.0 + len(SPEECH) * FRAME_SECONDS))
         talk.turn()
         talk.ask(at=2000.0)
         assert [turn.clock for turn in talk.brain.pasts[-1]] == [FULL]
@@ -65,7 +66,7 @@ def test_a_typed_turn_has_the_time_of_its_first_key_for_a_minute(seconds: int, c
     with talking(skills=skills) as talk:
         typed(talk, "What")
         skills.time += timedelta(seconds=seconds)
-        talk.engine.send_text("What day is it?")
+        talk.engine.post(SendText("What day is it?"))
         talk.turn()
         assert talk.brain.clocks == [FULL, clock]
 
@@ -75,7 +76,7 @@ def test_a_turn_that_replaces_another_has_its_date() -> None:
     with talking(skills=skills) as talk:
         talk.ask()
         skills.time += timedelta(minutes=1)
-        talk.engine.redo(1)
+        talk.engine.post(Redo(1))
         talk.turn()
         assert talk.brain.clocks[-1] == FULL.replace("04", "05")
 
@@ -87,6 +88,6 @@ def test_no_time_without_skills_or_with_the_clock_off() -> None:
     off = Config(brain=BrainConfig(clock=False))
     with talking(ScriptedBrain(), skills=at_noon(), config=off) as talk:
         typed(talk, "What")
-        talk.engine.send_text("What day is it?")
+        talk.engine.post(SendText("What day is it?"))
         talk.turn()
         assert set(talk.brain.clocks) == {""}

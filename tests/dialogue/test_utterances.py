@@ -24,6 +24,7 @@ from tests.fakes import (
     frames,
 )
 from voxtui.audio.clips import Clip, speak
+from voxtui.dialogue.commands import Cancel, Release, SendText, Talk
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, Frame, SpeechChunk, Utterance
 from voxtui.dialogue.events import (
     Caption,
@@ -69,10 +70,10 @@ def test_a_tap_stops_the_answer_and_the_history_keeps_the_heard_part() -> None:
     brain = ScriptedBrain(["One two three. ", "Four five six. ", "Seven."])
     voice = BeepVoice(lambda clause: third.set() if clause == "Seven." else None)
     with talking(brain, voice=voice, speaker=speaker) as talk:
-        talk.engine.send_text("tell me")
+        talk.engine.post(SendText("tell me"))
         assert speaker.playing.wait(SECONDS) and third.wait(SECONDS)
-        turn = talk.engine.talk(10.0)
-        talk.engine.release(10.1, turn)
+        turn = talk.engine.post(Talk(10.0))
+        talk.engine.post(Release(10.1, turn))
         assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED] * 2
         speaker.held = False
         talk.ask(at=2000.0)
@@ -81,13 +82,13 @@ def test_a_tap_stops_the_answer_and_the_history_keeps_the_heard_part() -> None:
 
 def test_the_words_so_far_are_reported_while_one_speaks_and_not_after_a_discard() -> None:
     with talking(captions=True) as talk:
-        turn = talk.engine.talk(10.0)
+        turn = talk.engine.post(Talk(10.0))
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
         on_words = talk.brain.on_words
         assert on_words is not None
         on_words("what is the", 4)
         assert talk.events.until(Caption) == Caption(turn, "what is the", 4)
-        talk.engine.cancel(turn)
+        talk.engine.post(Cancel(turn))
         on_words("what is the capital", 11)
         assert talk.turn().outcome is Outcome.CANCELLED
         talk.events.drain()
@@ -103,10 +104,10 @@ def test_a_client_that_asks_for_no_captions_gets_none() -> None:
 
 def test_sound_lost_during_speech_is_reported() -> None:
     with talking() as talk:
-        talk.engine.talk(10.0)
+        talk.engine.post(Talk(10.0))
         for count, frame in enumerate(frames(SPEECH)):
             talk.microphone.push([replace(frame, overflow=count in (2, 5))])
-        talk.engine.release(10.0 + len(SPEECH) * FRAME_SECONDS)
+        talk.engine.post(Release(10.0 + len(SPEECH) * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert "was lost: the microphone was not read in time (2 times)" in notices(talk.events)
         talk.ask(at=2000.0)
@@ -137,9 +138,9 @@ def test_sound_from_before_the_key_is_kept() -> None:
         early = frames("....................xxxxxxxxx", 10.0)
         talk.microphone.push(early)
         pressed = early[-1].captured_at
-        talk.engine.talk(pressed)
+        talk.engine.post(Talk(pressed))
         talk.microphone.push(frames("xxx...", pressed))
-        talk.engine.release(pressed + 6 * FRAME_SECONDS)
+        talk.engine.post(Release(pressed + 6 * FRAME_SECONDS))
         talk.turn()
         said = talk.brain.said[0]
         assert isinstance(said, Utterance)
@@ -148,11 +149,11 @@ def test_sound_from_before_the_key_is_kept() -> None:
 
 def test_a_release_that_is_older_than_the_talk_does_not_end_it() -> None:
     with talking() as talk:
-        talk.engine.talk(10.0)
-        talk.engine.release(999.9)
+        talk.engine.post(Talk(10.0))
+        talk.engine.post(Release(999.9))
         spoken = frames(SPEECH, 10.0)
         talk.microphone.push(spoken)
-        talk.engine.release(spoken[-1].captured_at)
+        talk.engine.post(Release(spoken[-1].captured_at))
         assert talk.turn().outcome is Outcome.ANSWERED
         said = talk.brain.said[0]
         assert isinstance(said, Utterance)
@@ -161,11 +162,11 @@ def test_a_release_that_is_older_than_the_talk_does_not_end_it() -> None:
 
 def test_a_release_that_is_meant_for_the_clip_before_does_not_end_the_talk() -> None:
     with talking() as talk:
-        clip = talk.engine.talk(10.0, source="clip.wav")
-        spoken = talk.engine.talk(10.5)
-        talk.engine.release(10.6, clip)
+        clip = talk.engine.post(Talk(10.0, source="clip.wav"))
+        spoken = talk.engine.post(Talk(10.5))
+        talk.engine.post(Release(10.6, clip))
         talk.microphone.push(frames(SPEECH, 10.5))
-        talk.engine.release(10.5 + len(SPEECH) * FRAME_SECONDS, spoken)
+        talk.engine.post(Release(10.5 + len(SPEECH) * FRAME_SECONDS, spoken))
         assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED, Outcome.ANSWERED]
         assert len(talk.brain.frames) >= len(SPEECH) - 1
 
@@ -179,10 +180,10 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("patient")
 def test_speech_that_goes_on_past_the_release_is_heard() -> None:
     with talking() as talk:
-        talk.engine.talk(10.0)
+        talk.engine.post(Talk(10.0))
         spoken = frames("xxxxxxxxxxxx.....", 10.0)
         talk.microphone.push(spoken[:8])
-        talk.engine.release(10.0 + 8 * FRAME_SECONDS)
+        talk.engine.post(Release(10.0 + 8 * FRAME_SECONDS))
         talk.microphone.push(spoken[8:])
         talk.turn()
         said = talk.brain.said[0]
@@ -193,11 +194,11 @@ def test_speech_that_goes_on_past_the_release_is_heard() -> None:
 @pytest.mark.usefixtures("patient")
 def test_listening_past_the_release_ends_after_200_ms() -> None:
     with talking() as talk:
-        talk.engine.talk(10.0)
+        talk.engine.post(Talk(10.0))
         spoken = frames("x" * 40, 10.0)
         released = spoken[9].captured_at
         talk.microphone.push(spoken[:10])
-        talk.engine.release(released)
+        talk.engine.post(Release(released))
         talk.microphone.push(spoken[10:])
         talk.turn()
         said = talk.brain.said[0]
@@ -241,9 +242,9 @@ def last_sound(events: Events) -> float:
 
 def test_a_discarded_utterance_is_not_answered() -> None:
     with talking() as talk:
-        talk.engine.talk(10.0)
+        talk.engine.post(Talk(10.0))
         talk.microphone.push(frames(SPEECH))
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         assert talk.turn().outcome is Outcome.CANCELLED
         assert talk.brain.inferences == 0
         assert talk.brain.listened[0][1].is_set()
@@ -253,7 +254,7 @@ def test_the_longest_utterance_ends_a_held_key() -> None:
     from voxtui.settings.schema import AudioConfig
 
     with talking(config=Config(audio=AudioConfig(max_utterance_s=1.0))) as talk:
-        talk.engine.talk(10.0)
+        talk.engine.post(Talk(10.0))
         talk.microphone.push(frames("x" * 60))
         assert talk.turn().outcome is Outcome.ANSWERED
         said = [str(notice) for notice in talk.events.of(Notice)]
@@ -264,12 +265,12 @@ def test_the_longest_utterance_ends_a_held_key() -> None:
 def test_the_seconds_left_of_a_recording_are_known_while_it_lasts() -> None:
     with talking(config=Config(audio=AudioConfig(max_utterance_s=60))) as talk:
         assert talk.engine.seconds_left is None
-        talk.engine.talk(LONG_AGO)
+        talk.engine.post(Talk(LONG_AGO))
         talk.microphone.push(frames("x" * 1600, LONG_AGO))
         talk.events.until(Notice, lambda e: "10 s are left: a recording ends after 60 s" in str(e))
         while (talk.engine.seconds_left or 60) > 9:
             Flag().wait(0.001)
-        talk.engine.release(LONG_AGO + 1600 * FRAME_SECONDS)
+        talk.engine.post(Release(LONG_AGO + 1600 * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert talk.engine.seconds_left is None
 
@@ -280,9 +281,9 @@ def test_an_overdriven_microphone_is_named_once_while_one_speaks() -> None:
             overdriven = frames(SPEECH, at)
             for frame in overdriven:
                 np.clip(frame.samples * 1000, -1, 1, out=frame.samples)
-            talk.engine.talk(at)
+            talk.engine.post(Talk(at))
             talk.microphone.push(overdriven)
-            talk.engine.release(at + len(SPEECH) * FRAME_SECONDS)
+            talk.engine.post(Release(at + len(SPEECH) * FRAME_SECONDS))
             talk.turn()
         assert notices(talk.events).count("'fake microphone' is overdriven") == 1
 
@@ -302,18 +303,18 @@ def test_hands_free_a_click_starts_nothing() -> None:
     config = Config(vad=VadConfig(hands_free=True))
     with talking(config=config) as talk:
         talk.microphone.push(frames("..xx....xxx......" * 3, LONG_AGO))
-        talk.engine.send_text("done")
+        talk.engine.post(SendText("done"))
         assert talk.turn().heard == "done"
         assert talk.brain.inferences == 1
 
 
 def test_a_clip_is_heard_instead_of_the_microphone() -> None:
     with talking() as talk:
-        talk.engine.talk(10.0, source="clip.wav", paced=False)
+        talk.engine.post(Talk(10.0, source="clip.wav", paced=False))
         talk.microphone.push(frames("xxxxxxxxxxxx", 10.0))
         for frame in frames(SPEECH, 10.0, source="clip.wav"):
-            talk.engine.push_frame(frame)
-        talk.engine.release(10.0 + len(SPEECH) * FRAME_SECONDS)
+            talk.engine.push(frame)
+        talk.engine.post(Release(10.0 + len(SPEECH) * FRAME_SECONDS))
         turn = talk.turn()
         assert (turn.clip, turn.paced) == ("clip.wav", False)
         said = talk.brain.said[0]
@@ -322,10 +323,10 @@ def test_a_clip_is_heard_instead_of_the_microphone() -> None:
 
 def test_a_short_silent_clip_does_not_count_as_a_tap() -> None:
     with talking() as talk:
-        talk.engine.talk(10.0, source="clip.wav")
+        talk.engine.post(Talk(10.0, source="clip.wav"))
         for frame in frames("....", 10.0, source="clip.wav"):
-            talk.engine.push_frame(frame)
-        talk.engine.release(10.0 + 4 * FRAME_SECONDS)
+            talk.engine.push(frame)
+        talk.engine.post(Release(10.0 + 4 * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.NO_SPEECH
 
 
@@ -336,10 +337,10 @@ def spoken_frames(said: Utterance | str) -> int:
 
 def test_a_late_release_cuts_off_the_words_that_came_after_it() -> None:
     with talking() as talk:
-        talk.engine.talk(10.0)
+        talk.engine.post(Talk(10.0))
         spoken = frames("x" * 10 + "...." + "x" * 20, 10.0)
         talk.microphone.push(spoken)
-        talk.engine.release(spoken[11].captured_at)
+        talk.engine.post(Release(spoken[11].captured_at))
         talk.turn()
         said = talk.brain.said[0]
         assert isinstance(said, Utterance) and said.ended_at == spoken[9].captured_at
@@ -347,11 +348,11 @@ def test_a_late_release_cuts_off_the_words_that_came_after_it() -> None:
 
 def test_a_late_release_keeps_200_ms_of_speech_that_continues() -> None:
     with talking() as talk:
-        talk.engine.talk(10.0)
+        talk.engine.post(Talk(10.0))
         spoken = frames("x" * 40, 10.0)
         talk.microphone.push(spoken)
         released = spoken[9].captured_at
-        talk.engine.release(released)
+        talk.engine.post(Release(released))
         talk.turn()
         said = talk.brain.said[0]
         assert isinstance(said, Utterance)
@@ -361,14 +362,14 @@ def test_a_late_release_keeps_200_ms_of_speech_that_continues() -> None:
 def test_a_word_that_begins_between_a_tap_and_the_press_after_it_is_whole() -> None:
     with talking() as talk:
         spoken = frames("...." + "xx" + "x" * 10 + "....", 10.0)
-        tap = talk.engine.talk(10.0)
+        tap = talk.engine.post(Talk(10.0))
         talk.microphone.push(spoken[:5])
-        talk.engine.release(10.0 + 2 * FRAME_SECONDS, tap)
+        talk.engine.post(Release(10.0 + 2 * FRAME_SECONDS, tap))
         talk.microphone.push(spoken[5:6])
         began = spoken[5].captured_at + FRAME_SECONDS / 2
-        turn = talk.engine.talk(began)
+        turn = talk.engine.post(Talk(began))
         talk.microphone.push(spoken[6:])
-        talk.engine.release(spoken[-1].captured_at, turn)
+        talk.engine.post(Release(spoken[-1].captured_at, turn))
         assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED, Outcome.ANSWERED]
         said = talk.brain.said[0]
         assert isinstance(said, Utterance)
@@ -380,12 +381,12 @@ def test_frames_that_a_tap_gives_back_keep_their_order() -> None:
         spoken = frames("." * 20 + "x" * 10 + "....", 10.0)
         talk.microphone.push(spoken[:20])
         at = spoken[19].captured_at
-        talk.engine.release(at, talk.engine.talk(at))
+        talk.engine.post(Release(at, talk.engine.post(Talk(at))))
         assert talk.turn().outcome is Outcome.CANCELLED
         before = len(talk.brain.frames)
-        turn = talk.engine.talk(at)
+        turn = talk.engine.post(Talk(at))
         talk.microphone.push(spoken[20:])
-        talk.engine.release(spoken[-1].captured_at, turn)
+        talk.engine.post(Release(spoken[-1].captured_at, turn))
         talk.turn()
         heard = [frame.captured_at for frame, _ in talk.brain.frames[before:]]
         assert heard == sorted(set(heard)) and len(heard) >= 11 + 13
@@ -404,10 +405,10 @@ def test_a_clip_that_is_not_played_in_real_time_is_heard_after_an_answer() -> No
     with talking(speaker=Speaking()) as talk:
         talk.ask()
         now = time.monotonic()
-        talk.engine.talk(now - 0.4, source="clip.wav", paced=False)
+        talk.engine.post(Talk(now - 0.4, source="clip.wav", paced=False))
         for frame in frames(SPEECH, now - 0.4, "clip.wav"):
-            talk.engine.push_frame(frame)
-        talk.engine.release(now - 0.4 + len(SPEECH) * FRAME_SECONDS)
+            talk.engine.push(frame)
+        talk.engine.post(Release(now - 0.4 + len(SPEECH) * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert spoken_frames(talk.brain.said[1]) == 12
 
@@ -416,7 +417,7 @@ def test_with_headphones_the_words_that_interrupt_are_heard_whole() -> None:
     speaker = Speaking(held=True, heard=0.05)
     brain = ScriptedBrain(["A long story."], ["Yes."])
     with talking(brain, speaker=speaker, config=HEADPHONES, overhearing=LoudIsSpeech()) as talk:
-        talk.engine.send_text("tell me")
+        talk.engine.post(SendText("tell me"))
         assert speaker.playing.wait(SECONDS)
         talk.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
         over_it = frames("." * 6 + "x" * 15 + "." * 30, time.monotonic() - 1.7)
@@ -453,13 +454,13 @@ def test_an_echo_over_the_answer_is_dropped_and_named(
 ) -> None:
     brain = ScriptedBrain(["A long story. ", "About the sea."], ["Yes."], heard=heard)
     with talking(brain, speaker=HeardEarlier(), config=HEADPHONES) as talk:
-        talk.engine.send_text("tell me")
+        talk.engine.post(SendText("tell me"))
         talk.turn()
         talk.microphone.push(frames("x" * 15 + "." * 30, time.monotonic() - 2.0 + after_s))
         assert talk.turn().outcome is outcome
         named = f"an echo of the answer: “{heard}”" in notices(talk.events)
         assert named == (outcome is Outcome.CANCELLED)
-        talk.engine.send_text("and now?")
+        talk.engine.post(SendText("and now?"))
         talk.turn()
         assert len(talk.brain.pasts[-1]) == (1 if named else 2)
 
@@ -492,7 +493,7 @@ def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_n
     overhearing, go_on = VoiceBargeIn(), Flag()
     brain = ScriptedBrain(["Well", go_on, "One."])
     with talking(brain, silent=True, config=HEADPHONES, overhearing=overhearing) as talk:
-        talk.engine.send_text("first")
+        talk.engine.post(SendText("first"))
         talk.events.until(ReplyText)  # the brain is inside its answer
         overhearing.threads.clear()
         talk.speak()
@@ -504,10 +505,10 @@ def test_with_headphones_words_over_an_answer_that_is_ending_do_not_cancel_the_n
 def test_hands_free_does_not_cancel_a_text_that_was_typed_meanwhile() -> None:
     go_on = Flag()
     with talking(ScriptedBrain([go_on, "One."]), silent=True, config=HANDS_FREE) as talk:
-        talk.engine.send_text("first")
+        talk.engine.post(SendText("first"))
         talk.events.until(UserWords)
         talk.microphone.push(frames("." + "x" * 10, 10.0))
-        talk.engine.send_text("second")
+        talk.engine.post(SendText("second"))
         go_on.set()
         talk.turn()
         turn = talk.turn()
@@ -533,7 +534,7 @@ def test_hands_free_the_rest_of_a_cancelled_utterance_is_not_answered() -> None:
     with talking(config=HANDS_FREE) as talk:
         talk.microphone.push(frames("." * 20 + "x" * 20, LONG_AGO))
         talk.events.until(TurnStarted)
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         talk.microphone.push(frames("x" * 20 + "." * 30, LONG_AGO + 40 * FRAME_SECONDS))
         assert talk.turn().outcome is Outcome.CANCELLED
         talk.microphone.push(frames("x" * 10 + "." * 30, LONG_AGO + 90 * FRAME_SECONDS))
@@ -549,7 +550,7 @@ def test_hands_free_start_ms_may_be_longer_than_the_longest_utterance() -> None:
         talk.microphone.push(frames("." * 20 + "x" * 80 + "." * 40, LONG_AGO))
         assert talk.turn().outcome is Outcome.ANSWERED
         assert spoken_frames(talk.brain.said[0]) <= 1.2 / FRAME_SECONDS
-        talk.engine.send_text("still there?")
+        talk.engine.post(SendText("still there?"))
         assert talk.turn().outcome is Outcome.ANSWERED
 
 
@@ -579,9 +580,9 @@ def test_a_clip_whose_source_stopped_without_a_release_ends_too(
 ) -> None:
     monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", 0.05)
     with talking() as talk:
-        talk.engine.talk(10.0, source="clip.wav")
+        talk.engine.post(Talk(10.0, source="clip.wav"))
         for frame in frames("xxxxxxxxxx", 10.0, "clip.wav"):
-            talk.engine.push_frame(frame)
+            talk.engine.push(frame)
         assert talk.turn().outcome is Outcome.ANSWERED
 
 
@@ -589,20 +590,20 @@ def test_a_clip_that_was_stopped_before_it_began_begins_no_turn() -> None:
     stopped = Flag()
     stopped.set()
     with talking() as talk:
-        turn = talk.engine.talk(10.0)
+        turn = talk.engine.post(Talk(10.0))
         speak(Clip("clip.wav", np.zeros(1600, np.float32)), talk.engine, stopped)
         talk.microphone.push(frames(SPEECH, 10.0))
-        talk.engine.release(10.0 + len(SPEECH) * FRAME_SECONDS, turn)
+        talk.engine.post(Release(10.0 + len(SPEECH) * FRAME_SECONDS, turn))
         assert talk.turn().outcome is Outcome.ANSWERED
 
 
 def test_an_utterance_that_is_cancelled_before_its_answer_is_not_sent_to_the_brain() -> None:
     go_on = Flag()
     with talking(ScriptedBrain(["Well", go_on, "One."]), silent=True) as talk:
-        talk.engine.send_text("first")
+        talk.engine.post(SendText("first"))
         talk.events.until(ReplyText)
         talk.speak()
-        talk.engine.cancel()
+        talk.engine.post(Cancel())
         go_on.set()
         assert [talk.turn().outcome for _ in "ab"] == [Outcome.CANCELLED] * 2
         assert talk.brain.inferences == 1

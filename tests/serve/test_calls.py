@@ -23,7 +23,7 @@ from voxtui.settings.schema import Config, ServeConfig
 aiortc = pytest.importorskip("aiortc", reason="the extra [webrtc] is not installed")
 from av import AudioFrame  # noqa: E402
 
-from voxtui.serve.realtime.connection import Gone  # noqa: E402
+from voxtui.serve.realtime.connection import ConnectionClosed  # noqa: E402
 from voxtui.serve.realtime.webrtc import CHANNEL, Call, offer_only  # noqa: E402
 
 PATH = "/v1/realtime/calls"
@@ -370,11 +370,11 @@ async def test_a_client_that_sends_more_than_is_taken_is_hung_up(monkeypatch):
         answer = aiortc.RTCSessionDescription(await call.answer(await peer.offer()), "answer")
         await peer.connection.setRemoteDescription(answer)
         async with asyncio.timeout(PATIENCE):
-            with pytest.raises(Gone):
+            with pytest.raises(ConnectionClosed):
                 while True:  # nobody takes the packets of the microphone
                     await call.send("{}")
                     await asyncio.sleep(0.02)  # the pace of the packets
-            with pytest.raises(Gone):
+            with pytest.raises(ConnectionClosed):
                 while True:
                     await call.receive()
                     received += 1

@@ -109,7 +109,7 @@ def test_a_stream_has_an_event_per_segment_and_the_numbers_at_its_end(server):
 
 def test_other_sound_files_are_decoded_when_they_are_complete(server):
     for form, rate, channels in (("WAV", 44_100, 2), ("FLAC", 16_000, 1), ("OGG", 48_000, 1)):
-        sound = np.repeat(spoken(1.0), rate / SAMPLE_RATE) if rate == 48_000 else spoken(1.0)
+        sound = np.repeat(spoken(1.0), rate // SAMPLE_RATE) if rate == 48_000 else spoken(1.0)
         file = io.BytesIO()
         soundfile.write(file, np.stack([sound] * channels, 1), rate, format=form)
         answer = upload(server, file.getvalue())

@@ -9,8 +9,9 @@ import pytest
 
 from voxtui.dialogue.data import Token, Utterance
 from voxtui.dialogue.history import History
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn, SkillRequest, placeholder
-from voxtui.settings.schema import HistoryConfig
+from voxtui.settings.schema import Config, HistoryConfig
 from voxtui.skills.assistant_skills import AssistantSkills
 from voxtui.skills.zones import time_in
 
@@ -19,7 +20,9 @@ SAID = ("My sister is Anna.", "Who wrote Faust?", "I like tea.", "And when?", "T
 
 @pytest.fixture
 def history() -> History:
-    history = History(HistoryConfig(max_tokens=40))  # which drops the first turns
+    history = History(
+        LiveConfig(Config(history=HistoryConfig(max_tokens=40)))
+    )  # which drops the first turns
     for number, words in enumerate(SAID, 1):
         reply = f"Reply {number}."
         history.add(number, words, words, [Token(reply)], reply)

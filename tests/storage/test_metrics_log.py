@@ -14,6 +14,7 @@ import pytest
 from filelock import FileLock
 
 from tests.fakes import SECONDS, ScriptedBrain, engine_on_fakes, frames
+from voxtui.dialogue.commands import Release, Talk
 from voxtui.dialogue.events import Loaded, StateChanged, TurnFinished, TurnStarted
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.errors import InputError
@@ -91,10 +92,10 @@ def test_a_turn_of_the_engine_leaves_no_word(folder):
     engine.start()
     assert loaded.wait(SECONDS)
     now = time.monotonic() - 1
-    engine.talk(now, source=SECRET)
+    engine.post(Talk(now, source=SECRET))
     for frame in frames("..xxxxxxxxxxxx....", now, source=SECRET):
-        engine.push_frame(frame)
-    engine.release(now + 0.5)
+        engine.push(frame)
+    engine.post(Release(now + 0.5))
     assert done.wait(SECONDS)
     engine.close()
     log.close()

@@ -10,6 +10,7 @@ import pytest
 from tests.dialogue.talking import talking
 from tests.fakes import ScriptedBrain
 from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.commands import SendText
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import Past, PastTurn
 from voxtui.storage.saved_conversation import SavedConversation
@@ -47,7 +48,7 @@ def test_a_conversation_goes_on_in_the_next_voxtui(file: Path) -> None:
     assert {turn.number for turn in found} == {0}
     brain = ScriptedBrain()
     with talking(brain, kept=found) as talk:
-        talk.engine.send_text("Who am I?")
+        talk.engine.post(SendText("Who am I?"))
         talk.turn()
         assert texts(brain.pasts[0]) == texts((TURN, GIVEN))
         assert texts(talk.engine.past)[2] == ("Who am I?", "Yes.", "", False)

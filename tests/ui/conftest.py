@@ -13,6 +13,7 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from tests.fakes import LONG_AGO, SECONDS, ScriptedEngine
+from voxtui.dialogue.commands import Attach
 from voxtui.settings.schema import Config
 from voxtui.ui.app import VoxtuiApp
 
@@ -180,9 +181,9 @@ async def screen(
     factories=None,
     attachments=(),
 ) -> AsyncIterator[Screen]:
-    app = VoxtuiApp(
-        ScriptedEngine, config or Config(), clips, open_clip, factories, attachments=attachments
-    )
+    app = VoxtuiApp(ScriptedEngine, config or Config(), clips, open_clip, factories)
+    for text in attachments:
+        app.controls.post(Attach(text))
     engine = app.controls.engine
     assert isinstance(engine, ScriptedEngine)
     async with app.run_test(size=size) as pilot:

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fakes import ScriptedEngine
+from tests.fakes import ScriptedEngine, noted
 from voxtui.commands.native_stderr import native_stderr_in
+from voxtui.dialogue.commands import Cancel, Command, Release, Silence, Talk, Typing
 from voxtui.dialogue.events import (
     Died,
     Event,
@@ -27,6 +28,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps, Turn
 from voxtui.settings.schema import Config, UiConfig
 from voxtui.ui.app import VoxtuiApp
@@ -47,11 +49,25 @@ class NotingEngine(ScriptedEngine):
         with self._log.open("a") as log:
             log.write(json.dumps([name, *values, time.monotonic()]) + "\n")
 
-    def start(self) -> None:
+    def start(self, past: Past = ()) -> None:
         self.load()
         self.note("ready", os.getpid())
 
-    def talk(self, at: float | None = None, source: str = "microphone", paced: bool = True) -> int:
+    def post(self, command: Command) -> int:
+        match command:
+            case Talk(at, source):
+                return self.talk(at, source)
+            case Release(at):
+                self.release(at)
+            case Cancel():
+                self.cancel()
+            case Typing() | Silence():
+                return super().post(command)
+            case _:
+                self.note(*noted(command))
+        return self.turns + 1
+
+    def talk(self, at: float | None, source: str) -> int:
         self.note("talk", at)
         while self._options.hang:
             time.sleep(1)
@@ -65,9 +81,7 @@ class NotingEngine(ScriptedEngine):
         )
         return self.turns
 
-    def release(
-        self, at: float | None = None, turn: int | None = None, answers: bool = True
-    ) -> None:
+    def release(self, at: float | None) -> None:
         self.note("release", at)
         self._timestamps.record(Milestone.RELEASED, at)
         number = self.turns
@@ -80,17 +94,10 @@ class NotingEngine(ScriptedEngine):
         turn_ = Turn(number, "scripted", Outcome.ANSWERED, {"released": 0.0, "first_token": 0.08})
         self.report(TurnFinished(turn_), StateChanged(State.READY))
 
-    def cancel(self, turn: int | None = None) -> None:
+    def cancel(self) -> None:
         self.note("cancel")
         turn = Turn(self.turns, "scripted", Outcome.CANCELLED, {})
         self.report(TurnFinished(turn), StateChanged(State.READY))
-
-    def new_conversation(self) -> None:
-        self.note("new_conversation")
-
-    def send_text(self, text: str, at: float | None = None) -> int:
-        self.note("say", text)
-        return self.turns + 1
 
 
 class NotingApp(VoxtuiApp):

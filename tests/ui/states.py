@@ -42,7 +42,7 @@ from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.errors import ModelMissing
 from voxtui.settings.schema import Config, UiConfig, VadConfig
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.talkbar import TalkBar
+from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.terminal.keyboard import KeyboardAnswer
 from voxtui.ui.themes import AUTO, DARK, LIGHT
 
@@ -443,7 +443,7 @@ STATES: dict[str, tuple[Act, Config]] = {
 def frozen(clock: Clock) -> AbstractContextManager[object]:
     """Within, the screen's time is that of `clock`, and nothing happens by itself."""
     stack = ExitStack()
-    for module in ("app", "talk", "timers", "turn_views"):
+    for module in ("terminal.terminal_app", "talk.talk", "timers", "conversation.turn_views"):
         stack.enter_context(patch(f"voxtui.ui.{module}.time", clock))
     for name in ("app.TICK_SECONDS", "app.LEVEL_SECONDS", "status.LEVEL_CHECK_SECONDS"):
         stack.enter_context(patch(f"voxtui.ui.{name}", NEVER))

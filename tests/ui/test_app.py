@@ -795,7 +795,7 @@ async def test_a_failed_start_shows_the_next_step_and_the_screen_stays_usable():
         assert "NOT LOADED" in s.text
         await s.type("more")
         await s.pilot.press("enter")
-        assert list(s.app.controls.kept) == ["waiting", "more"]
+        assert list(s.app.controls.queued) == ["waiting", "more"]
         await s.press("escape", "space")
         assert s.commands == []
         assert any("No model is loaded" in toast for toast in s.toasts)

@@ -4,7 +4,7 @@ from rich.style import Style
 
 from voxtui.ui.bars import bar, trend
 from voxtui.ui.panel.waterfall import PLAIN_NAMES, Waterfall, side_by_side
-from voxtui.ui.talkbar import loudness
+from voxtui.ui.talk.talkbar import loudness
 
 STYLE = Style(color="red", bgcolor="black")
 

@@ -6,7 +6,7 @@ from tests.ui.conftest import Screen, screen
 from tests.ui.states import speech
 from voxtui.dialogue.events import Caption, Captured, State, StateChanged, UserWords
 from voxtui.dialogue.timestamps import Outcome
-from voxtui.ui.talkbar import caption
+from voxtui.ui.talk.talkbar import caption
 
 WORDS = "What is the capital of"
 

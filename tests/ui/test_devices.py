@@ -20,7 +20,7 @@ from voxtui.dialogue.engine import Engine
 from voxtui.session.local_session import Factories
 from voxtui.settings.schema import AudioConfig, Config
 from voxtui.ui.app import VoxtuiApp
-from voxtui.ui.menu import LOOK_AGAIN
+from voxtui.ui.menu.menu import LOOK_AGAIN
 
 pytestmark = [pytest.mark.audio, pytest.mark.slow]
 
@@ -122,10 +122,10 @@ async def test_a_microphone_plugged_in_while_it_runs_is_found_chosen_and_heard(a
 async def test_the_microphone_that_is_in_use_can_be_chosen_once_more(audio):
     brain = ScriptedBrain(["Still heard."])
     async with person(audio, brain) as s:
-        before = s.app.controls.engine._loop.components.devices.microphone
+        before = s.app.controls.engine._components.devices.microphone
         await s.choose(f"Microphone {MICROPHONE}")
         async with asyncio.timeout(SECONDS):
-            while s.app.controls.engine._loop.components.devices.microphone is before:
+            while s.app.controls.engine._components.devices.microphone is before:
                 await s.pilot.pause(0.02)
         await s.until("○ READY")
         await s.says(1.0)

@@ -38,8 +38,8 @@ from voxtui.settings.schema import (
     VoxtralBrainConfig,
 )
 from voxtui.settings.sources import load_config
-from voxtui.ui.menu import Choice, part_choices
-from voxtui.ui.palette import Entry
+from voxtui.ui.menu.menu import Choice, part_choices
+from voxtui.ui.menu.palette import Entry
 from voxtui.ui.themes import AUTO, DARK
 
 
@@ -59,7 +59,7 @@ class Reload:
 
 
 async def entries(s: Screen) -> list[Entry]:
-    return [*await s.app.menu.devices(), *s.app.menu.entries()]
+    return [*await s.app.menu.devices(), *s.app.commands(), *s.app.menu.entries()]
 
 
 async def titles(s: Screen) -> list[str]:
@@ -140,7 +140,7 @@ async def test_a_large_download_begins_only_after_a_yes(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 async def test_a_theme_is_previewed_and_left_with_escape(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.palette.PREVIEW_SECONDS", 0.001)
+    monkeypatch.setattr("voxtui.ui.menu.palette.PREVIEW_SECONDS", 0.001)
     async with screen(size=(100, 30)) as s:
         await opened(s, "theme nord")
         await until(s, lambda: s.app.theme == "nord")
@@ -505,7 +505,7 @@ async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
     old, new = FakeMicrophone(), FakeMicrophone()
     new.name = "new microphone"
     async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
-        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), microphone=new))
+        s.app.controls.engine.post(ReplaceComponents(Config(), microphone=new))
         await s.until("new microphone", "○ READY")
         assert old.closed and not new.closed
 
@@ -513,7 +513,7 @@ async def test_a_new_microphone_takes_over_and_the_old_one_is_closed():
 async def test_a_microphone_that_does_not_open_leaves_the_old_one():
     old, new = FakeMicrophone(), FakeMicrophone(DeviceError("It is in use."))
     async with live(ScriptedBrain(), old, FakeSpeaker()) as s:
-        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), microphone=new))
+        s.app.controls.engine.post(ReplaceComponents(Config(), microphone=new))
         await s.until("Nothing was changed. It is in use.", "○ READY")
         assert new.closed and not old.closed
 
@@ -532,7 +532,7 @@ async def test_a_choice_that_fails_is_neither_marked_nor_saved(own_config):
 async def test_a_new_speaker_is_heard_at_once():
     old, new = FakeSpeaker(), FakeSpeaker()
     async with live(ScriptedBrain(), None, old) as s:
-        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), speaker=new))
+        s.app.controls.engine.post(ReplaceComponents(Config(), speaker=new))
         await until(s, lambda: old.closed)
         (tone,) = new.chunks
         assert 0.05 < float(np.abs(tone.samples).max()) < 0.2
@@ -542,7 +542,7 @@ async def test_a_new_speaker_is_heard_at_once():
 async def test_a_new_brain_answers_the_next_turn():
     old, new = ScriptedBrain(["Old."]), ScriptedBrain(["New."])
     async with live(old, None, FakeSpeaker()) as s:
-        s.app.controls.engine.replace_parts(ReplaceComponents(Config(), brain=new))
+        s.app.controls.engine.post(ReplaceComponents(Config(), brain=new))
         await until(s, lambda: old.closed)
         s.app.controls.say("who?")
         await s.until("New.")
@@ -553,7 +553,7 @@ async def test_the_systems_default_replaces_a_lost_microphone():
     microphone, spare = FakeMicrophone(), FakeMicrophone()
     spare.name = "built-in microphone"
     async with live(ScriptedBrain(), microphone, FakeSpeaker()) as s:
-        devices = s.app.controls.engine._loop.components.devices
+        devices = s.app.controls.engine._components.devices
         devices._fallback_devices = lambda: (spare, FakeSpeaker())
         microphone.unplug()
         await s.until("The microphone was unplugged.", "Listening to built-in microphone now.")

@@ -13,7 +13,7 @@ from voxtui.dialogue.data import Token
 from voxtui.dialogue.events import PrefillProgress, State, StateChanged
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.settings.schema import Config, InputConfig
-from voxtui.ui.pasted import NAME, PastedView
+from voxtui.ui.talk.pasted import NAME, PastedView
 from voxtui.ui.terminal.keyboard import Paste
 
 LOG = "\n".join(f"line {n} of a log" for n in range(1, 31))

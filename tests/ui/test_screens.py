@@ -1,7 +1,7 @@
 """Compare the screen in each state with a picture of it that a person has checked.
 
 After a change that is meant: `pytest tests/ui/test_screens.py --snapshot-update`, and look again
-(`python -m tests.ui.states DIRECTORY`).
+(`python -m tools.states DIRECTORY`).
 """
 
 from __future__ import annotations

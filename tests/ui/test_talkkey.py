@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxtui.ui.talkkey import SETTLE_SECONDS, Begin, End, TalkKey
+from voxtui.ui.talk.talkkey import SETTLE_SECONDS, Begin, End, TalkKey
 
 
 def type_keys(key, presses, until):

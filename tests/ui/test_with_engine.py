@@ -16,6 +16,7 @@ from tests.fakes import (
     frames,
 )
 from tests.ui.conftest import CLIPS, Screen
+from voxtui.dialogue.commands import SendText
 from voxtui.dialogue.events import State
 from voxtui.session.clip_player import OpenClip
 from voxtui.session.local_session import Factories
@@ -101,7 +102,7 @@ async def test_a_correction_takes_the_place_of_the_turn_on_the_screen_and_in_the
 async def test_escape_silences_the_answer_and_marks_the_unheard_part():
     speaker = FakeSpeaker(held=True, heard=0.0)
     async with live(ScriptedBrain(["A long story."]), None, speaker) as s:
-        s.app.controls.engine.send_text("tell")
+        s.app.controls.engine.post(SendText("tell"))
         await s.until("♪ SPEAKING", "A long story.")
         await s.press("escape")
         await s.until("(interrupted)", "○ READY")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from voxtui.audio.resampling import Resampler
+from voxtui.dialogue.commands import Cancel, Command, Release, Talk
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, OWN_SOURCES, SAMPLE_RATE, Frame
 from voxtui.errors import InputError
 
@@ -90,7 +91,7 @@ def _check_file(path: Path) -> None:
 
 
 def _read(path: Path, max_seconds: float) -> Iterator[Samples]:
-    import soundfile
+    import soundfile  # pyright: ignore[reportMissingTypeStubs]
 
     read, name = 0, cast("Any", os.fsencode(path))  # the name need not be valid UTF-8
     try:
@@ -152,10 +153,8 @@ def frames(sound: Iterable[Samples]) -> Iterator[Samples]:
 class Listener(Protocol):
     """The methods of the engine that `speak` calls."""
 
-    def talk(self, at: float | None = None, source: str = "", paced: bool = True) -> int: ...
-    def push_frame(self, frame: Frame) -> None: ...
-    def release(self, at: float | None = None, turn: int | None = None) -> None: ...
-    def cancel(self, turn: int | None = None) -> None: ...
+    def post(self, command: Command) -> int: ...
+    def push(self, frame: Frame) -> None: ...
 
 
 def speak(
@@ -174,7 +173,7 @@ def speak(
     if stopped.is_set():  # while the clip was read, a key press may have begun another turn
         return
     begin = time.monotonic() - (0.0 if paced else clip.seconds + FRAME_SECONDS)
-    turn = engine.talk(begin, source=clip.name, paced=paced)
+    turn = engine.post(Talk(begin, source=clip.name, paced=paced))
     released = begin + (clip.seconds if held is None else held)
     up = False
     silence = np.zeros(SILENT_FRAMES * FRAME_SAMPLES, np.float32)
@@ -187,11 +186,11 @@ def speak(
         if not up and captured_at > released:
             if stopped_before(released):
                 break
-            engine.release(released, turn)
+            engine.post(Release(released, turn))
             up = True
         if stopped_before(captured_at) or stopped.is_set():
             break
-        engine.push_frame(Frame(samples, captured_at, source=clip.name))
+        engine.push(Frame(samples, captured_at, source=clip.name))
     else:
         return
-    engine.cancel(turn)
+    engine.post(Cancel(turn))

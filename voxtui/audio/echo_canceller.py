@@ -55,7 +55,7 @@ class EchoCanceller:
     """Removes what `played` holds from the sound of one microphone. Used by one thread."""
 
     def __init__(self, played: Played, offset_s: float = 0.0) -> None:
-        """`offset_s`: seconds between the moment that `played` gives and the sound's capture."""
+        """Assume that sound is captured `offset_s` seconds after the moment that `played` gives."""
         import numpy as np
         from pywebrtc_audio import EchoCanceller as Aec3
 
@@ -63,7 +63,7 @@ class EchoCanceller:
         self._aec: Any = Aec3(SAMPLE_RATE, stream_delay_ms=delay_ms)
         self._played = played
         self._near: Samples | None = None
-        """what waits for the next block"""
+        """samples that wait for the next block"""
         self._before = np.zeros(RECENT_SAMPLES, np.float32)
         """the latest sound taken"""
         self._silent_s = IDLE_SECONDS

@@ -79,7 +79,7 @@ class FileSpeaker:
         self.speaker.open()
 
     def _create(self) -> None:
-        import soundfile
+        import soundfile  # pyright: ignore[reportMissingTypeStubs]
 
         if self._path.exists() and not self._path.is_file():
             raise InputError(f"{self._path}: is not a regular file.", "Name a WAV file.")
@@ -118,7 +118,7 @@ class FileSpeaker:
             self._file.close()
             self._file = None
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Close the file and give it its name. Raises InputError."""
         self.close()
         try:
@@ -128,7 +128,6 @@ class FileSpeaker:
             raise InputError(f"{self._path}: cannot be written: {error.strerror}.") from error
 
     def abandon(self) -> None:
-        """Close and delete the file."""
         self.close()
         self._partial.unlink(missing_ok=True)
 
@@ -137,7 +136,7 @@ class FileSpeaker:
 def file_speaker(path: Path | None) -> Generator[FileSpeaker | None]:
     """Yield a speaker that writes the file `path`; None: there is no file.
 
-    The file is kept if the block ends, and deleted if it raises. Raises InputError.
+    The file stays if the block ends, and deleted if it raises. Raises InputError.
     """
     file = FileSpeaker(path) if path else None
     try:
@@ -147,4 +146,4 @@ def file_speaker(path: Path | None) -> Generator[FileSpeaker | None]:
             file.abandon()
         raise
     if file:
-        file.keep()
+        file.save()

@@ -158,7 +158,7 @@ class SounddeviceMicrophone:
         import numpy as np
 
         framer = Framer(rate, self._canceller() if self._canceller else None)
-        kept: deque[tuple[float, Any, bool]] = deque()
+        unattended: deque[tuple[float, Any, bool]] = deque()
         waited, ended = 0, False
         while not ended:
             attended = self._attended.wait(UNATTENDED_SECONDS)
@@ -182,15 +182,15 @@ class SounddeviceMicrophone:
                 if channels > 1:
                     samples = samples.reshape(-1, channels).mean(axis=1)
                 peak = max(peak, float(np.abs(samples).max(initial=0.0)))
-                kept.append((at, samples, overflow))
+                unattended.append((at, samples, overflow))
             self.level = peak
             if attended:
-                while kept:
-                    at, samples, overflow = kept.popleft()
+                while unattended:
+                    at, samples, overflow = unattended.popleft()
                     for frame in framer.frames(samples, at, overflow):
                         sink(frame)
-            while kept and kept[-1][0] - kept[0][0] > KEPT_SECONDS:
-                at, samples, _ = kept.popleft()
+            while unattended and unattended[-1][0] - unattended[0][0] > KEPT_SECONDS:
+                at, samples, _ = unattended.popleft()
                 framer.skip(len(samples), at)
         self.level = 0.0
         if not self._closing:

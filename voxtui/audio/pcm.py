@@ -25,7 +25,7 @@ class PcmStream:
     """Turns the bytes of 16-bit mono PCM into samples. A chunk may end within a sample."""
 
     def __init__(self, size: int | None = None) -> None:
-        """`size`: bytes of sound; what follows is ignored. None: no limit."""
+        """Read `size` bytes of sound and ignore what follows. Without `size` there is no limit."""
         self._left = size
         self._half = b""
 

@@ -40,7 +40,7 @@ class Segment:
     taken: int = 0
     """samples that the device has taken"""
     _judged: int = 0
-    """of those, up to the last judgement of whether the device paused"""
+    """samples up to the last check whether the device paused"""
     _earliest: float = float("inf")
     """the earliest beginning that a poll has shown since"""
 

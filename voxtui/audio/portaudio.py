@@ -85,7 +85,7 @@ class Probe:
 def portaudio() -> ModuleType:
     """Import sounddevice. Raises DeviceError if PortAudio is missing or cannot be initialised."""
     try:
-        import sounddevice
+        import sounddevice  # pyright: ignore[reportMissingTypeStubs]
     except OSError as error:
         raise DeviceError("PortAudio is not installed, so there is no sound.", install()) from error
     except Exception as error:  # PortAudioError, which cannot be imported from a failed module
@@ -271,7 +271,6 @@ def formats(device: Device, direction: Direction) -> list[tuple[float, int]]:
 
 
 def opening_failed(device: Device, direction: Direction, error: Exception) -> DeviceError:
-    """Return the error for a stream that did not open."""
     kind = "microphone" if direction == "input" else "speaker"
     text = str(error).lower()
     if "sample rate" in text:

@@ -73,7 +73,7 @@ class Playback:
     heard: int | None = None
     """samples that left the converter; None until playback is over"""
     ends: StreamTime | None = None
-    """of the last sample written so far"""
+    """the time at which the last sample written so far is heard"""
     first_sound: StreamTime | None = None
     last_sound: StreamTime | None = None
     silenced_at: float | None = None

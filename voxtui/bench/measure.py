@@ -10,6 +10,7 @@ import click
 
 from voxtui.audio.clips import Clip
 from voxtui.commands.headless import headless
+from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event
 from voxtui.dialogue.timestamps import Turn
@@ -58,7 +59,7 @@ def measure(plan: Plan, make_engine: MakeEngine) -> Measured:
                 name = f"run {number} of {plan.runs}" if number else "warm-up"
                 bar.label = f"{name}: {clip.name}".ljust(36)
                 bar.render_progress()
-                started.engine.new_conversation()
+                started.engine.post(NewConversation())
                 runs[-1].append(started.ask(clip))
                 bar.update(_ms(clip))
         loaded = started.loaded

@@ -67,7 +67,6 @@ def run(config: Config, as_json: bool) -> None:
 
 
 def show(past: Past, path: Path, targets: TargetsConfig, as_json: bool) -> None:
-    """Print past turns as text or as JSON."""
     if as_json:
         click.echo(json.dumps(_json(past, path, targets), ensure_ascii=False))
         return
@@ -102,7 +101,6 @@ def _overall(group: Group, targets: Targets) -> list[str]:
 
 
 def _daily(days: Sequence[Group], targets: Targets) -> list[str]:
-    """Return a line per day, with ✓ or ✗ for p95 against its target."""
     names = "".join(f" {headline.name:^19}" for headline in TIMES)
     heads = f"   {'p50':>5} {'p95':>5} {'p99':>5}" * len(TIMES)
     lines = [f"{'':16}{names}".rstrip(), f"{'ms':<10} {'turns':>5}{heads}"]

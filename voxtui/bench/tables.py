@@ -38,7 +38,6 @@ HEAD = "p50", "p95", "p99", "min", "max"
 
 
 def measured_of(turns: Sequence[Turn]) -> Sequence[Headline]:
-    """Return the headlines for which these turns have a value."""
     remote = any(turn.network_ms is not None for turn in turns)
     return (*MEASURED, NETWORK) if remote else MEASURED
 
@@ -56,13 +55,11 @@ def headline_lines(turns: Sequence[Turn], targets: Targets) -> list[str]:
 
 
 def outcomes_line(outcomes: Iterable[Outcome]) -> str:
-    """Return the number of turns per outcome, the most frequent first."""
     counted = Counter(outcome.value.replace("_", " ") for outcome in outcomes)
     return ", ".join(f"{count} {outcome}" for outcome, count in counted.most_common())
 
 
 def row(name: str, times: Spread | None, verdict_and_goal: str = "") -> str:
-    """Return a line of the table under `table_head`."""
     values = (times.p50, times.p95, times.p99, times.min, times.max) if times else [None] * 5
     count = times.n if times else 0
     cells = " ".join(f"{number(value):>6}" for value in values)
@@ -118,7 +115,6 @@ def _json(turns: Sequence[Turn], headline: Headline, targets: Targets) -> dict[s
 
 
 def spread_json(times: Spread | None) -> dict[str, float] | None:
-    """Return `times` as JSON, rounded to a tenth."""
     if times is None:
         return None
     return {name: round(value, 1) for name, value in asdict(times).items()}

@@ -66,7 +66,6 @@ def after_clock(clock: str, words: str) -> str:
 
 
 def paragraphs(*texts: str) -> str:
-    """Join the texts that are not empty."""
     return "\n\n".join(text for text in texts if text)
 
 

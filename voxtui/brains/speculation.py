@@ -67,7 +67,7 @@ class Speculation(ABC, Generic[T]):
         self._worked.append((started, math.inf))
         ended = False
         try:
-            ended = self.advance(lambda: newest() and self.wanted)
+            ended = self.advance(lambda: newest() and self.has_work)
         except BaseException as error:  # noqa: BLE001 - raised again where the tokens are read
             self.error = error
         with self._changed:
@@ -85,7 +85,7 @@ class Speculation(ABC, Generic[T]):
     # Called on any thread.
 
     @property
-    def wanted(self) -> bool:
+    def has_work(self) -> bool:
         """True while there are tokens left to compute now."""
         if self.ended or self._abandoned or self._cancelled.is_set():
             return False
@@ -97,7 +97,6 @@ class Speculation(ABC, Generic[T]):
 
     @property
     def computed(self) -> list[T]:
-        """Copy the tokens so far."""
         return list(self._tokens)
 
     def serves(self, other: Speculation[Any]) -> bool:
@@ -176,7 +175,6 @@ class SpeculationThread:
 
     @property
     def newest(self) -> Speculation[Any] | None:
-        """The speculation that is worked on, or was last."""
         return self._newest
 
     def abandon_newest(self) -> None:
@@ -229,10 +227,10 @@ class SpeculationThread:
     def _seconds_until_due(self) -> float | None:
         """Return None if nothing is due until something changes."""
         newest = self._newest
-        if newest is None or self._paused or not newest.wanted:
+        if newest is None or self._paused or not newest.has_work:
             return None
         return max(0.0, newest.due_at - time.monotonic())
 
     def _wants(self, speculation: Speculation[Any]) -> bool:
-        newest = self._newest is speculation and not self._paused and speculation.wanted
+        newest = self._newest is speculation and not self._paused and speculation.has_work
         return newest and speculation.due_at <= time.monotonic()

@@ -67,7 +67,9 @@ def cli(options: Options, plain: bool, files: tuple[Path, ...], quiet: bool) -> 
     if command is not None and files:
         raise click.UsageError(f"--file is for talking, not for {command}.")
     if quiet and not plain:
-        raise click.UsageError("--quiet stands after the command, or with --plain.")
+        raise click.UsageError(
+            "--quiet goes after the command (voxtui say --quiet) or with --plain."
+        )
     if plain:
         from voxtui.commands.plain import talk_in_lines
         from voxtui.commands.text_input import read_attachment

@@ -37,7 +37,6 @@ class Options:
 
     @property
     def arguments(self) -> list[str]:
-        """Return the options as another voxtui takes them."""
         sets = [argument for value in self.sets for argument in ("--set", value)]
         return [*(["--config", str(self.config)] if self.config else []), *sets]
 

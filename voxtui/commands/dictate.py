@@ -27,7 +27,7 @@ END_KEYS, DISCARD_KEY = b" \r\n\x04", b"\x1b"
 class DictateOptions:
     target: Target = "stdout"
     pane: str | None = None
-    """of tmux; None: the active one"""
+    """a pane of tmux; None: the active one"""
     quiet: bool = False
     """no status and no captions on stderr"""
 

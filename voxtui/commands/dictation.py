@@ -147,7 +147,6 @@ class Dictation:
             self._caption(self._text(text))
 
     def _add(self, utterance: Utterance | None, to_text: SpeechToText) -> None:
-        """Add the words of a segment that is over."""
         if utterance is None:
             return
         known, self._partial = self._partial, None

@@ -117,7 +117,7 @@ def give_order(order: Order, config: Config, command: Sequence[str]) -> tuple[St
                 start_new_session=True,
             )
         time.sleep(RETRY_SECONDS)  # the other process creates the socket: nothing to wait on
-    raise InputError("The process that dictates did not start.", "`voxtui doctor` says more.")
+    raise InputError("The dictation process did not start.", "`voxtui doctor` says more.")
 
 
 def _ask(path: Path, message: Message) -> Answer | None:
@@ -173,7 +173,6 @@ class DictationDaemon:
         self._error = ""
 
     def serve(self, listening: socket.socket) -> None:
-        """Obey the orders that arrive on `listening`."""
         listening.settimeout(IDLE_SECONDS)
         while True:
             try:
@@ -195,7 +194,6 @@ class DictationDaemon:
                 return
 
     def obey(self, order: Order) -> Answer:
-        """Begin to record, or end it and return the words."""
         match order:
             case "start" if self._recording is not None and self._recording.is_alive():
                 return Answer("listening")
@@ -209,7 +207,6 @@ class DictationDaemon:
                 return self._stop()
 
     def close(self) -> None:
-        """Discard a recording in progress and close the recogniser."""
         if self._recording is not None:
             self._stop()
         self._loaded.close()

@@ -21,7 +21,7 @@ import click
 from voxtui.audio.portaudio import Probe, find, probe
 from voxtui.brains.remote.remote_brain import RemoteBrain
 from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker
-from voxtui.commands.devices import HELD, hear, wanted_devices
+from voxtui.commands.devices import HELD, configured_devices, hear
 from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.commands.terminal import can_show_screen, colours, reports_key_release
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
@@ -70,7 +70,6 @@ class Finding:
 
 
 def run(config: Config, as_json: bool = False) -> bool:
-    """Print every finding. Return whether a conversation is possible."""
     if not as_json:
         return examine(config, lambda: check_voice(config))
     found = [*findings(config, lambda: check_voice(config))]
@@ -282,7 +281,7 @@ def _sound(audio: AudioConfig, found: Probe) -> Iterator[Finding]:
     if found.problem:
         yield Finding("note", f"sound: {found.problem}", "Text and sample clips work without.")
         return
-    for direction, kind, wanted in wanted_devices(audio):
+    for direction, kind, wanted in configured_devices(audio):
         try:
             device = find(found.devices, wanted, direction)
             problem = microphone_problem(wanted) if direction == "input" else None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import click
 
 from voxtui.audio.clips import Clip, speak
+from voxtui.dialogue.commands import SendText
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, Loading, Notice, TurnFinished
 from voxtui.dialogue.timestamps import Turn
@@ -36,7 +37,7 @@ class Headless:
     ) -> Turn:
         """Feed `clip` and return the finished turn; `on_event` gets every event until then.
 
-        `held`: seconds of the clip after which the key is released. Raises the error of a bug.
+        The key is released after `held` seconds of the clip. Raises the error of a bug.
         """
         speaking = threading.Thread(
             target=speak,
@@ -51,7 +52,7 @@ class Headless:
 
     def ask_text(self, text: str, on_event: Callable[[Event], object]) -> Turn:
         """Send `text` and return the finished turn, as `ask` does."""
-        self.engine.send_text(text)
+        self.engine.post(SendText(text))
         return self._finished(on_event)
 
     def _finished(self, on_event: Callable[[Event], object]) -> Turn:
@@ -70,7 +71,7 @@ def headless(
 ) -> Generator[Headless]:
     """Start an engine, show each step of the start on a terminal, and close it at the end.
 
-    `quiet`: show no steps and no notices.
+    Show no steps and no notices if `quiet`.
     Raises the error of a start that failed, and DeviceError if a device cannot be opened.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()

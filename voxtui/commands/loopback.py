@@ -28,7 +28,6 @@ def run(audio: AudioConfig) -> bool:
 
 
 def measure_offset(speaker: Speaker, microphone: Microphone, results: Path) -> bool:
-    """Do what `run` does, for these devices and this file."""
     click.echo(f"{CHIRPS} chirps, as loud as the speaker is set …")
     found = measure(speaker, microphone)
     heard = len(found.offsets)

@@ -41,9 +41,9 @@ class Listed:
     name: str
     needed: bool
     path: str | None
-    """None: it is not here"""
+    """the place of the files; None: they are not here"""
     problem: str = ""
-    """why the files here cannot be used"""
+    """the reason why the files here cannot be used"""
     size: int | None = None
     """bytes; None for the user's own"""
     licence: str = ""
@@ -52,7 +52,6 @@ class Listed:
 
 
 def show_models(config: Config, as_json: bool = False) -> None:
-    """Print every model with its need and its place."""
     for listed in list_models(config):
         click.echo(json.dumps(asdict(listed), ensure_ascii=False) if as_json else _row(listed))
 
@@ -105,7 +104,7 @@ def fetch(
 ) -> None:
     """Download the model `name`, or the chat model of `config`. Raises ModelError, InputError.
 
-    `language`: of a voice of Kokoro that is wanted too; empty: that of `config`.
+    `language` names a voice of Kokoro to fetch, too; empty: that of `config`.
     """
     if language and name != "kokoro":
         raise InputError(

@@ -18,6 +18,7 @@ import click
 from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.commands.text_input import clipboard_text
 from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.commands import Attach, Silence
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import Loaded, PrefillProgress, State
@@ -83,7 +84,7 @@ class Plain(EventView):
     ) -> None:
         """`typed_live` False: the lines come from a file or pipe, and each waits for the last.
 
-        `quiet`: print no status.
+        Print no status if `quiet`.
         """
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.controls = LocalSession(
@@ -112,7 +113,7 @@ class Plain(EventView):
         """
         self.controls.start()
         for text in attachments:
-            self.controls.attach(text)
+            self.controls.post(Attach(text))
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()
         try:
             while not self._over():
@@ -262,7 +263,6 @@ class Plain(EventView):
             self._refuse(error)
 
     def _numbers(self, turn: Turn) -> str:
-        """Return the headlines in words."""
         known = [
             self._number(headline, name, turn)
             for headline, name in SPOKEN_NAMES.items()
@@ -273,11 +273,11 @@ class Plain(EventView):
     def _number(self, headline: Headline, name: str, turn: Turn) -> str:
         targets = self.controls.config.targets.resolved(turn.brain)
         value, target = headline.of(turn), headline.goal(turn, targets)
-        kept = headline.verdict(turn, targets)
+        verdict = headline.verdict(turn, targets)
         devices = ""
         if headline is FIRST_SOUND and self._offset is not None:
             devices = f" and {self._offset:.0f} in the devices"
-        return f"{name} {value:.0f} ms{devices}, {kept} {target:.0f}" if kept else name
+        return f"{name} {value:.0f} ms{devices}, {verdict} {target:.0f}" if verdict else name
 
     # Lines.
 
@@ -294,7 +294,7 @@ class Plain(EventView):
 
     def _do(self, text: str, at: float) -> None:
         controls = self.controls
-        if controls.silence() and not text:
+        if controls.post(Silence()) and not text:
             return
         if command := parse(text):
             self._command(*command, at)
@@ -329,7 +329,7 @@ class Plain(EventView):
             case "look":
                 controls.rescan_devices()
             case "paste":
-                controls.attach(Attachment("the clipboard", clipboard_text()))
+                controls.post(Attach(Attachment("the clipboard", clipboard_text())))
             case "mute":
                 self._print("The voice is off." if controls.toggle_mute() else "The voice is on.")
             case "new":

@@ -34,7 +34,6 @@ class Segmenter:
 
     @property
     def recording(self) -> Recording:
-        """The segment in progress."""
         return self._recording
 
     @property
@@ -59,7 +58,6 @@ class Segmenter:
         return None
 
     def finish(self) -> Utterance | None:
-        """End the segment in progress and return its utterance."""
         over, self._recording = self._recording, Recording()
         return self.speech(over)
 
@@ -80,8 +78,8 @@ def utterances(frames: Iterator[Frame], segmenter: Segmenter) -> Iterator[Uttera
 
 def _part(recording: Recording, start: int, end: int | None) -> Recording:
     part = Recording()
-    kept = slice(start, end)
-    for frame, speech in zip(recording.frames[kept], recording.verdicts[kept], strict=True):
+    span = slice(start, end)
+    for frame, speech in zip(recording.frames[span], recording.verdicts[span], strict=True):
         part.append(frame, speech)
     return part
 

@@ -29,7 +29,6 @@ ANSWER_SECONDS = 1.0
 
 
 def can_show_screen() -> bool:
-    """Return whether TERM names a terminal in which a program can draw."""
     return os.environ.get("TERM", "") not in ("", "dumb")
 
 
@@ -64,7 +63,6 @@ def _query(read_fd: int, write_fd: int, query: bytes) -> bytes:
 
 
 def colours() -> int:
-    """Return how many colours this terminal shows."""
     if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
         return 1 << 24
     try:

@@ -43,7 +43,7 @@ def passages(pieces: Iterable[str], unwrap: bool = True) -> Iterator[str]:
     the text, and at most one line is kept.
     """
     indent: int | None = None
-    """of the passage that may go on"""
+    """the indent of the passage that may go on"""
     joint = ""
     for line in _lines(pieces):
         text = line.strip()
@@ -97,7 +97,6 @@ def _plain(line: str) -> Iterator[str]:
 
 
 def _parts(line: str) -> Iterator[str]:
-    """Cut a line that is too long at spaces."""
     start = 0
     while len(line) - start > LONGEST_LINE:
         space = line.rfind(" ", start + 1, start + LONGEST_LINE)

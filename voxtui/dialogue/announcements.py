@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from voxtui.dialogue.commands import Ring, TurnHandle
+from voxtui.dialogue.commands import Ring
 from voxtui.dialogue.components import Components
 from voxtui.dialogue.events import Event, Rang, State
 from voxtui.dialogue.inbox import Inbox
 from voxtui.dialogue.listening import Listener
 from voxtui.dialogue.turn import speak_alone
+from voxtui.dialogue.turn_handle import TurnHandle
 
 
 class Announcer:
@@ -39,7 +40,7 @@ class Announcer:
         """Report an event of the skills, and have it spoken. Runs on their thread."""
         self._emit(event)
         if isinstance(event, Rang):
-            self._inbox.put(Ring(event.sentence))
+            self._inbox.post(Ring(event.sentence))
 
     def add(self, sentence: str) -> None:
         self._due.append(sentence)

@@ -1,4 +1,4 @@
-"""Texts that the user gives to talk about, such as a file or the output of a program."""
+"""Texts that the user attaches to talk about, such as a file or the output of a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import PastTurn
 
 BYTES_PER_TOKEN = 4
-"""Of words. A digit, a sign and a line end are a token each."""
+"""Bytes of a token of words. A digit, a sign and a line end are a token each."""
 
 READ = "I have read it. What would you like to know?"
 
@@ -20,7 +20,7 @@ class Attachment:
     """A text from elsewhere. It is never an instruction."""
 
     name: str
-    """what it is called to the user, such as `stdin` or a file"""
+    """the name that the user knows, such as `stdin` or a file"""
     text: str
 
     def as_turn(self) -> PastTurn:
@@ -43,7 +43,7 @@ def estimated_tokens(text: str) -> int:
 
 
 def attached_tokens(past: Iterable[PastTurn]) -> int:
-    """Return about how many tokens of a conversation are given texts."""
+    """Return about how many tokens of a conversation are attached texts."""
     return sum(estimated_tokens(turn.user_text) for turn in past if turn.attached)
 
 
@@ -51,13 +51,17 @@ def fit(attachment: Attachment, most_tokens: int) -> tuple[Attachment | None, st
     """Return what fits of a text, in whole lines where possible, and a sentence that says it."""
     text = _beginning(attachment.text, most_tokens)
     if not text:
-        return None, f"Not given: {attachment.name} does not fit beside the earlier texts."
+        left = f"{max(0, most_tokens):,} tokens (input.max_tokens)"
+        return None, f"{attachment.name} was not attached: it exceeds the remaining {left}."
     about = f"about {estimated_tokens(text):,} tokens"
     lines, kept = len(attachment.text.splitlines()), len(text.splitlines())
     if text == attachment.text:
-        return attachment, f"Given: {attachment.name}, {lines:,} line{'s'[: lines != 1]}, {about}."
+        return (
+            attachment,
+            f"Attached {attachment.name}: {lines:,} line{'s'[: lines != 1]}, {about}.",
+        )
     part = f"the first {kept:,} of {lines:,} lines" if kept < lines else "the beginning"
-    fits = f"Given: only {part} of {attachment.name}, {about}."
+    fits = f"Attached only {part} of {attachment.name}, {about}."
     said = f"{fits} The rest does not fit (input.max_tokens)."
     return Attachment(attachment.name, text), said
 

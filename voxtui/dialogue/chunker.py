@@ -43,7 +43,6 @@ class Chunker:
         self._timer: threading.Timer | None = None
 
     def add(self, text: str) -> None:
-        """Add the text of the next token, which may be empty or end within a word."""
         if not text:
             return
         with self._lock:

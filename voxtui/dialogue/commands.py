@@ -1,146 +1,147 @@
-"""The commands that travel through the engine's inbox, and the handle of a turn.
+"""The commands to an engine: `Engine.post` is its only door.
 
 Commands are structs of msgspec, because to define a frozen dataclass takes eight times as long, and
-the first frame of the screen waits for that.
+the first frame of the screen waits for that. Times are monotonic seconds; None means now.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.fallbacks import Fallbacks
-from voxtui.dialogue.history import History
-from voxtui.dialogue.protocols import Brain, Microphone, ReplyOptions, Speaker, Voice
-from voxtui.dialogue.timestamps import Milestone, Timestamps
+from voxtui.dialogue.protocols import Brain, Microphone, PastTurn, ReplyOptions, Speaker, Voice
 from voxtui.settings.schema import Config, VadConfig
 
 
-@dataclass(slots=True)
-class TurnHandle:
-    """The part of a turn that several threads share: its number, its cancel flag and its marks."""
-
-    number: int
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    timestamps: Timestamps = field(default_factory=Timestamps)
-    over: bool = False
-    """the turn has finished; only its idle transcript may still run"""
-    kept: bool = False
-    """the utterance enters the history without an answer"""
-    asked: bool = False
-    """an answer to it was asked for"""
-
-    def cancel(self) -> None:
-        """Set the cancel flag, and write CANCELLED unless the turn is over. Any thread.
-
-        Ignored for an utterance that is only kept: the next turn does not take it back.
-        """
-        if not self.cancelled.is_set() and (self.asked or not self.kept):
-            if not self.over:
-                self.timestamps.record(Milestone.CANCELLED)
-            self.cancelled.set()
-
-
 class Talk(msgspec.Struct, frozen=True):
-    """Listen to `source` from `at` on. `paced` False: faster than real time."""
+    """Cut off any answer and listen to `source` from `at` on.
 
-    turn: TurnHandle
-    at: float
-    source: str
-    paced: bool
+    `paced` False: its frames come faster than in real time.
+    """
+
+    at: float | None = None
+    source: str = MICROPHONE
+    paced: bool = True
 
 
 class Release(msgspec.Struct, frozen=True):
-    """End the recording of `turn` at `at`; None: of any turn that began before `at`."""
+    """End the recording at `at` and answer it.
 
-    at: float
-    turn: int | None
+    Ignored if `turn` is not the turn being recorded, or if the recording began after `at`.
+    `answers` False: the utterance enters the history at once, and `Answer` may follow. All of its
+    frames must have been pushed.
+    """
+
+    at: float | None = None
+    turn: int | None = None
     answers: bool = True
-    """False: the utterance only enters the history"""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Answer the history as it stands: what was said last, else without being asked.
+
+    The turn is that of the utterance, if that was only kept just before. `options`: of this answer
+    only.
+    """
+
+    options: ReplyOptions | None = None
 
 
 class SendText(msgspec.Struct, frozen=True):
-    """Answer a typed text."""
+    """Answer `text`, sent at `at`."""
 
-    turn: TurnHandle
     text: str
-    begun: datetime | None
-    """local time of its first key, where the brain is told the time"""
+    at: float | None = None
+
+
+class Redo(msgspec.Struct, frozen=True):
+    """Answer the input of `turn` once more, or `text` instead of it, requested at `at`.
+
+    The newest exchange of the history is replaced; an older one is asked again at the end.
+    """
+
+    turn: int
+    text: str | None = None
+    at: float | None = None
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """End `turn`, or the newest turn: abandon its utterance, or silence and end its answer.
+
+    Its flag is set at once. Ignored if that turn is over. While the sentence of a timer or
+    reminder is spoken, that is ended instead.
+    """
+
+    turn: int | None = None
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """End the sentence of a timer or reminder. Its number is negative; 0: none is spoken."""
+
+
+class Typing(msgspec.Struct, frozen=True):
+    """Let the brain prepare for a text that is being typed; empty: for none."""
+
+    text: str = ""
 
 
 class Attach(msgspec.Struct, frozen=True):
-    """Add a text to the conversation, to talk about."""
+    """Add a text to the conversation. The brain reads it before the next turn."""
 
     attachment: Attachment
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """Answer the history as it stands; `options` None: as every turn."""
-
-    turn: TurnHandle
-    options: ReplyOptions | None
-
-
 class UseReplyOptions(msgspec.Struct, frozen=True):
-    """Answer in this manner from now on. `answers` False: hands-free speech is only kept."""
+    """Answer in this manner from now on, and read its instruction at once.
+
+    `answers` False: hands-free speech enters the history without an answer. `vad`: listen in
+    another way; None: as before.
+    """
 
     options: ReplyOptions
-    answers: bool
-    vad: VadConfig | None
+    answers: bool = True
+    vad: VadConfig | None = None
 
 
-class Edit(msgspec.Struct, frozen=True):
-    """Change the history between two turns."""
+class InsertTurn(msgspec.Struct, frozen=True):
+    """Put a turn into the history: after turn `after`; None: as the last, or the `first`."""
 
-    change: Callable[[History], object]
+    turn: PastTurn
+    after: int | None = None
+    first: bool = False
+
+
+class RemovePart(msgspec.Struct, frozen=True):
+    """Remove the user's part, or the reply, of a turn from the history."""
+
+    turn: int
+    user: bool
 
 
 class Truncate(msgspec.Struct, frozen=True):
-    """Of the speech of `turn` only so many seconds were heard."""
+    """Keep what was heard in the first `seconds` of the speech of a finished turn."""
 
     turn: int
     seconds: float
 
 
-class Typing(msgspec.Struct, frozen=True):
-    """Prepare for a text that is being typed; empty: for none."""
-
-    text: str
-    cancelled: threading.Event
-    begun: datetime | None = None
-    """local time of its first key, where the brain is told the time"""
-
-
-class Redo(msgspec.Struct, frozen=True):
-    """Answer the input of turn `again` once more, or `text` in its place."""
-
-    turn: TurnHandle
-    again: int
-    text: str | None
-
-
-class Cancel(msgspec.Struct, frozen=True):
-    """Abandon the utterance of this turn. Its flag is set already."""
-
-    turn: int
-
-
 class NewConversation(msgspec.Struct, frozen=True):
-    """Empty the history."""
+    """End the answer in progress and empty the history."""
 
 
 class RecallConversation(msgspec.Struct, frozen=True):
-    """Undo NewConversation, unless a turn was answered since."""
+    """Bring back the history that NewConversation emptied, if no turn was added since."""
 
 
 class ReplaceComponents(msgspec.Struct, frozen=True):
-    """Use these parts from now on; a part that is None stays."""
+    """End the answer in progress and use these parts; a part that is None stays.
+
+    After a start that failed, brain and voice are loaded in place of the others.
+    """
 
     config: Config
     microphone: Microphone | None = None
@@ -150,11 +151,17 @@ class ReplaceComponents(msgspec.Struct, frozen=True):
 
 
 class RescanDevices(msgspec.Struct, frozen=True):
-    """Look for devices that were plugged in."""
+    """Find devices that were plugged in; use the wanted ones if they are back."""
+
+
+class Mute(msgspec.Struct, frozen=True):
+    """Turn the voice off, even in the middle of a sentence, or on. Text goes on."""
+
+    muted: bool
 
 
 class DeviceLost(msgspec.Struct, frozen=True):
-    """Replace the microphone, if `opening` is still the one in use."""
+    """Replace the microphone, if `opening` is still the one in use. Posted by the engine itself."""
 
     opening: object
     """identifies one opening of one microphone"""
@@ -162,13 +169,13 @@ class DeviceLost(msgspec.Struct, frozen=True):
 
 
 class Ring(msgspec.Struct, frozen=True):
-    """Speak a sentence that is not part of a turn, once neither side speaks."""
+    """Speak a sentence that is not part of a turn, once neither side speaks. Posted by skills."""
 
     sentence: str
 
 
 class Quit(msgspec.Struct, frozen=True):
-    """End the engine's thread."""
+    """End the engine's thread. Posted by `Engine.close`."""
 
 
 NewTurn: TypeAlias = Talk | SendText | Answer | Redo
@@ -177,16 +184,19 @@ NewTurn: TypeAlias = Talk | SendText | Answer | Redo
 Command: TypeAlias = (
     NewTurn
     | Release
+    | Cancel
+    | Silence
+    | Typing
     | Attach
     | UseReplyOptions
-    | Edit
+    | InsertTurn
+    | RemovePart
     | Truncate
-    | Typing
-    | Cancel
     | NewConversation
     | RecallConversation
     | ReplaceComponents
     | RescanDevices
+    | Mute
     | DeviceLost
     | Ring
     | Quit

@@ -8,6 +8,7 @@ from voxtui.dialogue.commands import ReplaceComponents
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.events import Event, Loaded, Loading, Notice
 from voxtui.dialogue.fallbacks import Fallbacks
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Brain, ReplyOptions, Speaker, Voice
 from voxtui.dialogue.sound_devices import SoundDevices
 from voxtui.dialogue.speech import VoiceWorker
@@ -30,11 +31,11 @@ class Components:
         devices: SoundDevices,
         brain: Brain | Fallbacks[Brain],
         voice: Voice | Fallbacks[Voice] | None,
-        config: Config,
+        config: LiveConfig,
         emit: Callable[[Event], object],
     ) -> None:
         self.devices = devices
-        self.config = config
+        self._config = config
         self.closing = False
         """the program ends, so the loading stops; any thread may set it"""
         self.muted = False
@@ -44,6 +45,10 @@ class Components:
         self._brains = _brain_loaders(brain)
         self._voices = None if voice is None else _voice_loaders(voice)
         self._emit = emit
+
+    @property
+    def config(self) -> Config:
+        return self._config.current
 
     @property
     def brain(self) -> Brain:
@@ -70,7 +75,7 @@ class Components:
     def load(self, options: ReplyOptions = DEFAULT_OPTIONS) -> None:
         """Load the voice and the brain, unless they are loaded. Raises ModelError.
 
-        `options`: of the first answer.
+        `options` are those of the first answer.
         """
         if self._voices is not None and self.voice is None:
             self.voice = self._load_voice(self._voices, self.config)
@@ -78,7 +83,6 @@ class Components:
             self._use_brain(self._brains, options, patient=True)
 
     def loaded(self, changed: bool = False) -> Loaded:
-        """Describe the parts in use."""
         microphone, speaker = self.devices.microphone, self.devices.speaker
         return Loaded(
             brain=self.brain.description,
@@ -122,12 +126,12 @@ class Components:
         if change.voice is not None:
             self._use_voice(voices, worker)
         self.devices.use(change.microphone, change.speaker)
-        self.config = change.config
+        self._config.current = change.config
         return timestamps
 
     def adopt(self, change: ReplaceComponents) -> None:
         """After a load that failed: close the parts that `change` replaces, and `load` it next."""
-        self.config = change.config
+        self._config.current = change.config
         self.devices.use(change.microphone, change.speaker)
         if change.voice is not None:
             self._use_voice(_voices(change), None)
@@ -194,7 +198,7 @@ class Components:
     ) -> None:
         """Load one of `brains` for answers in `options`, and close the brain in use.
 
-        `patient`: keep a remote brain whose server does not answer yet.
+        Keep a remote brain whose server does not answer yet if `patient`.
         """
 
         def warm_up(brain: Brain) -> None:
@@ -232,7 +236,6 @@ def _voices(change: ReplaceComponents) -> Fallbacks[Voice] | None:
 
 
 def _close_given(change: ReplaceComponents) -> None:
-    """Close the parts of `change` that are made already."""
     for part in (change.microphone, change.speaker, change.voice, change.brain):
         if not isinstance(part, str | Fallbacks | None):
             part.close()

@@ -88,7 +88,7 @@ class Utterance:
     ended_at: float
     """capture time of the last frame that held speech"""
     origin: Origin | None = None
-    """None for sound that no recording holds, such as a file's"""
+    """the place in a recording; None for other sound, such as a file's"""
 
     def is_same(self, other: Utterance) -> bool:
         """Return True if both were made of the same frames. Compares no samples."""
@@ -99,7 +99,6 @@ class Utterance:
         return len(self.samples) / SAMPLE_RATE
 
     def as_wav(self) -> bytes:
-        """16-bit PCM, mono, 16 kHz."""
         import numpy as np
 
         file = io.BytesIO()

@@ -1,4 +1,8 @@
-"""The engine: what any thread may ask of the conversation, and the thread that does it."""
+"""The engine: an actor with one thread, to which every other thread posts commands and frames.
+
+During an answer the thread is inside that turn. The turn's cancel flag ends the turn early; `post`
+sets that flag on the caller's thread.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +10,64 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty
 
-from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.announcements import Announcer
 from voxtui.dialogue.commands import (
     Attach,
+    Cancel,
+    Command,
     DeviceLost,
-    Edit,
+    InsertTurn,
+    Mute,
     NewConversation,
+    NewTurn,
     Quit,
     RecallConversation,
-    Redo,
+    Release,
+    RemovePart,
     ReplaceComponents,
     RescanDevices,
-    SendText,
+    Ring,
     Talk,
     Truncate,
-    TurnHandle,
+    Typing,
     UseReplyOptions,
 )
+from voxtui.dialogue.components import Closing, Components
 from voxtui.dialogue.data import MICROPHONE, Frame
-from voxtui.dialogue.engine_loop import EngineLoop
-from voxtui.dialogue.events import Died, Event, State
+from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history import History
-from voxtui.dialogue.inbox import Inbox, now
-from voxtui.dialogue.listening import VoiceBargeIn
+from voxtui.dialogue.inbox import Inbox, Posted
+from voxtui.dialogue.listening import Listener, VoiceBargeIn
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 from voxtui.dialogue.protocols import (
     Brain,
     Microphone,
     Past,
-    ReplyOptions,
     Skills,
     Speaker,
     SpeechDetector,
     Voice,
 )
-from voxtui.dialogue.sound_devices import FallbackDevices, SoundDevices
-from voxtui.dialogue.timestamps import Milestone
+from voxtui.dialogue.safe_skills import SafeSkills
+from voxtui.dialogue.sound_devices import LOOK_SECONDS, FallbackDevices, SoundDevices
+from voxtui.dialogue.turn_taking import TurnTaking
 from voxtui.errors import VoxtuiError
-from voxtui.settings.schema import Config, VadConfig
+from voxtui.settings.schema import Config
 
 LEAVING_SECONDS = 0.3
 """Maximum wait for the parts when quitting. The chat model's process ends within it."""
 
 OUR_THREADS = "voxtui-"
 """Prefix of the names of all our threads."""
+
+WAIT_SECONDS = 0.1
+"""Interval of a wait for the source of a recording. Intervals are counted, because the clock goes
+on during a suspend (Ctrl+Z)."""
 
 
 class Engine:
@@ -86,52 +102,63 @@ class Engine:
     ) -> None:
         self._emit = emit
         self._inbox = Inbox()
+        self._config = LiveConfig(config)
+        safe_skills = SafeSkills(skills) if skills is not None else None
         devices = SoundDevices(
-            microphone,
-            speaker,
-            fallback_devices,
-            self.push_frame,
-            self._microphone_lost,
-            sound_system,
+            microphone, speaker, fallback_devices, self.push, self._microphone_lost, sound_system
         )
-        self._barge_in = VoiceBargeIn(overhearing, config.vad) if overhearing else None
-        self._loop = EngineLoop(
+        self._components = Components(devices, brain, voice, self._config, emit)
+        self._listener = Listener(detector, self._config)
+        self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
+        self._history = History(self._config, lambda: self._components.brain_name)
+        self._turns = TurnTaking(
             self._inbox,
-            devices,
-            detector,
-            brain,
-            voice,
-            config,
+            self._components,
+            self._listener,
+            self._history,
+            self._config,
             emit,
-            self._barge_in,
-            skills,
+            safe_skills,
             local,
             captions,
         )
+        self._skills = safe_skills
+        self._ringer = Announcer(
+            self._inbox, self._components, self._listener, emit, self._turns.set_state
+        )
         self._local = local
         self._closing_at: float | None = None
-        """when `close` was called first (monotonic seconds)"""
+        """When `close` was called first (monotonic seconds)."""
         self._excepthook = threading.excepthook
-        self._thread = threading.Thread(target=self._loop.run, name="voxtui-engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="voxtui-engine", daemon=True)
 
-    # Called by the front end, on any thread.
+    # Any thread.
 
     @property
     def state(self) -> State:
         """The current state. Only the engine's thread changes it."""
-        return self._loop.turns.state
+        return self._turns.state
 
     @property
     def past(self) -> Past:
-        """The past turns, as the brain gets them."""
-        return self._loop.history.past
+        return self._history.past
 
-    def resume(self, past: Past) -> None:
-        """Begin with these past turns. Before `start`."""
-        self._loop.history.past = tuple(past)
+    @property
+    def level(self) -> float:
+        """The microphone's peak, 0..1."""
+        return self._components.devices.level
 
-    def start(self) -> None:
-        """Load the parts on the engine's thread. Raises VoxtuiError if no thread can be started."""
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until `audio.max_utterance_s` ends the recording; None: there is none."""
+        return self._listener.seconds_left
+
+    def start(self, past: Past = ()) -> None:
+        """Load the parts on the engine's thread; the conversation begins with `past`.
+
+        Raises VoxtuiError if no thread can be started.
+        """
+        self._history.past = tuple(past)
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             self._thread.start()
@@ -141,137 +168,37 @@ class Engine:
         if self._local:
             threading.excepthook = self._thread_died
 
-    def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
-        """Cut off any answer and listen to `source` from `at` (monotonic seconds) on.
+    def post(self, command: Command) -> int:
+        """Do `command` in its order among all commands and frames.
 
-        `paced` False: its frames come faster than in real time. Returns the turn's number.
+        Returns the number of the turn that it begins, answers or ends; 0: of none. What must not
+        wait for the engine's thread is done before this returns: a turn is cancelled, a voice is
+        silenced, the microphone is attended.
         """
-        handle, at = TurnHandle(0), now(at)
-        number = self._inbox.put_turn(handle, Talk(handle, at, source, paced))
-        self._loop.components.devices.attend(True)  # here, because the engine's thread may be busy
+        if isinstance(command, Mute):
+            self._components.muted = command.muted
+        begun = None
+        if isinstance(command, Typing):
+            typed = self._inbox.typing
+            begun = self._turns.clock.local_time(typed.begun if typed.text else None)
+        number = self._inbox.post(command, begun)
+        if isinstance(command, Talk):
+            self._components.devices.attend(True)
         return number
 
-    def release(
-        self, at: float | None = None, turn: int | None = None, answers: bool = True
-    ) -> None:
-        """End the recording at `at` (monotonic seconds) and answer it.
-
-        Ignored if `turn` is not the turn being recorded, or if the recording began after `at`.
-        `answers` False: the utterance enters the history at once, and `answer` may follow. All of
-        its frames must have been pushed.
-        """
-        self._inbox.put_release(now(at), turn, answers)
-
-    def answer(self, options: ReplyOptions | None = None) -> int:
-        """Answer the history as it stands: what was kept last, else without being asked.
-
-        `options`: of this answer only. Returns the number of the turn, which is that of the
-        utterance if it was kept just before.
-        """
-        return self._inbox.put_answer(options)
-
-    def use_manner(
-        self, options: ReplyOptions, answers: bool = True, vad: VadConfig | None = None
-    ) -> None:
-        """Answer in this manner from now on, and read its instruction at once.
-
-        `answers` False: hands-free speech enters the history without an answer. `vad`: listen in
-        another way; None: as before.
-        """
-        self._inbox.put(UseReplyOptions(options, answers, vad))
-
-    def edit(self, change: Callable[[History], object]) -> None:
-        """Change the history once no turn is in progress. Runs `change` on the engine's thread."""
-        self._inbox.put(Edit(change))
-
-    def truncate(self, turn: int, seconds: float) -> None:
-        """Keep what was heard in the first `seconds` of the speech of a finished turn."""
-        self._inbox.put(Truncate(turn, seconds))
-
-    def push_frame(self, frame: Frame) -> None:
-        """Take the next frame of any source."""
+    def push(self, frame: Frame) -> None:
+        """Take the next frame of any source. Speech in it may cancel the answer in progress."""
         if self.state is State.LOADING and not self._inbox.turn_waits:
             return  # no turn uses it, and thousands of frames may arrive during the loading
         answering, barge_in = self._inbox.answering, self._barge_in
         if (
             answering is not None
             and barge_in is not None
-            and self._loop.listener.may_interrupt(frame)
+            and self._listener.may_interrupt(frame)
             and barge_in.interrupts(frame, answering.number)
         ):
             answering.cancel()
-        self._inbox.put(frame)
-
-    def cancel(self, turn: int | None = None) -> None:
-        """End `turn`, or the newest turn: abandon its utterance, or silence and end its answer.
-
-        Sets the turn's flag at once and queues the command. Ignored if that turn is over.
-        """
-        if not self.silence():
-            self._inbox.cancel(turn)
-
-    def silence(self) -> bool:
-        """End the sentence of a timer or reminder. Return False if none is spoken. Any thread."""
-        return self._inbox.silence()
-
-    def send_text(self, text: str, at: float | None = None) -> int:
-        """Answer `text`, sent at `at` (monotonic seconds). Returns the turn's number."""
-        handle = TurnHandle(0)
-        handle.timestamps.record(Milestone.RELEASED, at)
-        typing = self._inbox.typing
-        begun = typing.begun if typing.text else None
-        return self._inbox.put_turn(handle, SendText(handle, text, begun))
-
-    def attach(self, attachment: Attachment) -> None:
-        """Add a text to the conversation. The brain reads it before the next turn."""
-        self._inbox.put(Attach(attachment))
-
-    def typing(self, text: str) -> None:
-        """Let the brain prepare for `text`, which is being typed; empty: for none."""
-        self._inbox.put_typing(text.strip(), self._loop.turns.clock.local_time)
-
-    def redo(self, turn: int, text: str | None = None, at: float | None = None) -> int:
-        """Answer the input of `turn` once more, or `text` instead of it.
-
-        The newest exchange of the history is replaced; an older one is asked again at the end.
-        `at`: the time of the request (monotonic seconds). Returns the new turn's number.
-        """
-        handle = TurnHandle(0)
-        handle.timestamps.record(Milestone.RELEASED, at)
-        return self._inbox.put_turn(handle, Redo(handle, turn, text))
-
-    def new_conversation(self) -> None:
-        """End the answer in progress and empty the history."""
-        self._inbox.put_after_cancel(NewConversation())
-
-    def recall_conversation(self) -> None:
-        """Bring back the history that `new_conversation` emptied, if no turn was added since."""
-        self._inbox.put(RecallConversation())
-
-    def replace_parts(self, change: ReplaceComponents) -> None:
-        """End the answer in progress and use other parts.
-
-        After a start that failed, brain and voice of `change` are loaded in place of the others.
-        """
-        self._inbox.put_after_cancel(change)
-
-    def rescan_devices(self) -> None:
-        """Find devices that were plugged in; use the wanted ones if they are back."""
-        self._inbox.put(RescanDevices())
-
-    def mute(self, muted: bool) -> None:
-        """Turn the voice off, even in the middle of a sentence, or on. Text goes on."""
-        self._loop.components.muted = muted
-
-    @property
-    def level(self) -> float:
-        """The microphone's peak, 0..1."""
-        return self._loop.components.devices.level
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds until `audio.max_utterance_s` ends the recording; None: there is none."""
-        return self._loop.listener.seconds_left
+        self._inbox.push(frame)
 
     def close(self, seconds: float | None = None) -> None:
         """End the turn in progress, or the loading; close every part and join the thread.
@@ -281,8 +208,8 @@ class Engine:
         """
         if self._closing_at is None:
             self._closing_at = time.monotonic()
-            self._loop.components.closing = True
-            self._inbox.put_after_cancel(Quit())
+            self._components.closing = True
+            self.post(Quit())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             waited = time.monotonic() - self._closing_at
             self._thread.join(None if seconds is None else max(0.0, seconds - waited))
@@ -292,10 +219,182 @@ class Engine:
     def _thread_died(self, bug: threading.ExceptHookArgs) -> None:
         """Report an exception of one of our threads; it ends the program. Runs on that thread."""
         ours = bug.thread is not None and bug.thread.name.startswith(OUR_THREADS)
-        if self._loop.components.closing or bug.exc_value is None or not ours:
+        if self._components.closing or bug.exc_value is None or not ours:
             self._excepthook(bug)
         else:
             self._emit(Died(bug.exc_value))
 
     def _microphone_lost(self, opening: object, message: str) -> None:
-        self._inbox.put(DeviceLost(opening, message))
+        self.post(DeviceLost(opening, message))
+
+    # The engine's thread.
+
+    def _run(self) -> None:
+        """Load the parts; then take one item after the other until Quit. The engine's thread."""
+        try:
+            if self._skills is not None:
+                self._skills.start(self._ringer.report)
+            self._load()
+            while not self._components.closing:
+                item = self._next()
+                if isinstance(item, Posted) and isinstance(item.command, Quit):
+                    break
+                if item is None:
+                    self._turns.act_on(self._listener.finish())
+                else:
+                    self._take(item)
+                self._components.devices.attend(self._listener.attentive or self._inbox.turn_waits)
+                if self._components.devices.speaker_lost:
+                    self._components.report(self._components.devices.replace_speaker())
+                if self._turns.is_quiet and not self._inbox.turn_waits:
+                    self._ring()
+        except Closing:
+            pass
+        except BaseException as error:  # noqa: BLE001 - the front end raises it
+            self._emit(Died(error))
+        finally:
+            self._turns.idle.end()
+            if self._skills is not None:
+                self._skills.close()
+            self._components.close()
+
+    def _next(self) -> Frame | Posted | None:
+        """Return the next item; None once the source of the recording has stopped.
+
+        While there is none, transcribe the last utterance, a token at a time.
+        """
+        if (frame := self._inbox.replayed()) is not None:
+            return frame
+        while (wait_s := self._turns.idle.wait_s) is not None and self._inbox.empty():
+            if wait_s > 0:
+                with suppress(Empty):
+                    return self._inbox.get(timeout=wait_s)
+            else:
+                self._turns.idle.step()
+        waited, patience = 0.0, self._listener.patience_s
+        while patience is None or waited < patience:
+            if self._turns.is_quiet and (events := self._components.devices.look()):
+                self._components.report(events)
+            idle_s = LOOK_SECONDS if self._components.devices.watched else None
+            try:
+                return self._inbox.get(timeout=idle_s if patience is None else WAIT_SECONDS)
+            except Empty:
+                waited += WAIT_SECONDS
+        return None
+
+    def _take(self, item: Frame | Posted) -> None:
+        if isinstance(item, Frame):
+            self._turns.hear(item)
+            return
+        command, turns = item.command, self._turns
+        if isinstance(command, NewTurn | NewConversation | ReplaceComponents | RescanDevices):
+            turns.abandon_utterance()
+        if item.turn is not None and isinstance(command, NewTurn):
+            self._inbox.taken = item.turn
+            turns.take(command, item.turn, item.typed)
+            return
+        match command:
+            case Release():
+                turns.release(command)
+            case Cancel() if item.turn is not None:
+                turns.cancel_utterance(item.turn.number)
+            case Typing():
+                # A later one, or a turn, is already in the inbox unless both are the newest.
+                if item.typed is self._inbox.typing and not self._inbox.turn_waits:
+                    turns.read_ahead(item.typed)
+            case Attach(attachment):
+                turns.reader.attach(attachment)
+                turns.read_past()
+            case NewConversation():
+                self._history.forget()
+                turns.read_past()
+            case RecallConversation():
+                self._history.recall()
+                turns.read_past()
+            case InsertTurn(turn, after, first):
+                self._history.insert(turn, after, first)
+            case RemovePart(number, user):
+                self._history.remove(number, user)
+            case Truncate(number, seconds):
+                turns.truncate(number, seconds)
+            case UseReplyOptions():
+                turns.use_manner(command)
+            case ReplaceComponents():
+                self._replace_parts(command)
+            case RescanDevices():
+                self._rescan_devices()
+            case DeviceLost(opening, message):
+                self._replace_microphone(opening, message)
+            case Ring(sentence):
+                self._ringer.add(sentence)
+            case _:
+                pass  # Silence and Mute are done by `post`, on the caller's thread
+
+    def _load(self) -> None:
+        self._turns.set_state(State.LOADING)
+        # Before the models, so that a silent microphone is noticed while they load.
+        for event in self._components.devices.open():
+            self._emit(event)
+        try:
+            self._listener.warm_up()
+            if self._barge_in is not None:
+                self._barge_in.warm_up()
+            self._components.load(self._turns.first_manner)
+        except VoxtuiError as error:
+            self._components.devices.close()
+            self._emit(LoadFailed(error))
+            return
+        self._emit(self._components.loaded())
+        self._turns.set_state(State.READY)
+        self._turns.read_past()
+
+    def _replace_parts(self, change: ReplaceComponents) -> None:
+        """Use the parts of `change`; if one of them fails, keep all present parts."""
+        self._turns.idle.end()  # it uses the brain, which may be closed
+        if self._turns.state is State.LOADING:  # the start failed
+            self._components.adopt(change)
+            self._load()
+            return
+        self._turns.set_state(State.LOADING)
+        newest, changed = self._inbox.newest, False
+        try:
+            tone = self._components.replace(change, lambda: self._inbox.newest is not newest)
+            self._listener.note_speech(tone)
+            changed = True
+        except VoxtuiError as error:
+            self._emit(ChangeFailed(error))
+        self._emit(self._components.loaded(changed))
+        self._turns.set_state(State.READY)
+        if change.brain is not None:
+            self._turns.reader.warn_of_leaving()
+        self._turns.read_past()
+
+    def _replace_microphone(self, opening: object, message: str) -> None:
+        """Replace the lost microphone; answer the speech that it had captured."""
+        if self._turns.state is State.LOADING or not self._components.devices.is_in_use(opening):
+            return
+        devices = self._components.devices
+        lost = devices.microphone
+        if not devices.is_unproven:  # the loss of the one before was reported
+            self._emit(Notice(message))  # at once, because a sound server may hang
+        events = devices.replace_microphone()
+        if devices.microphone is None and lost is not None:
+            gone = f"The microphone {lost.name!r} is lost, and there is no other."
+            events.append(Notice(gone, "error"))
+        self._components.report(events)
+        if self._listener.source == MICROPHONE:
+            self._turns.act_on(self._listener.finish())
+
+    def _rescan_devices(self) -> None:
+        if self._turns.state is State.LOADING:
+            self._turns.refuse()
+            return
+        self._turns.set_state(State.LOADING)
+        self._components.report(self._components.devices.rescan_devices())
+        self._turns.set_state(State.READY)
+
+    def _ring(self) -> None:
+        """Speak what a timer or a reminder says, if one is due."""
+        if sentence := self._ringer.next():
+            self._turns.idle.end()
+            self._ringer.ring(sentence)

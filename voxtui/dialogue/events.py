@@ -121,7 +121,7 @@ class PrefillProgress(msgspec.Struct, frozen=True):
     done: int
     total: int
     seconds_left: float | None
-    """None: not known yet"""
+    """seconds until the end of the prefill; None: not known yet"""
 
     @property
     def ended(self) -> bool:

@@ -31,7 +31,6 @@ class Fallbacks(Generic[P]):
     """the user named the first loader: the others serve only after its part was lost"""
 
     def map(self, change: Callable[[P], Q]) -> Fallbacks[Q]:
-        """Return loaders that apply `change` to each part they make."""
         return Fallbacks(
             tuple(partial(_changed, maker, change) for maker in self.makers), self.first_only
         )

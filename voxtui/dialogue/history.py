@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from voxtui.dialogue.data import Token, Utterance
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn
-from voxtui.settings.schema import HistoryConfig
 
 ROOM = 0.75
 """Share of the most tokens that is kept when old turns are dropped. Several are dropped at once, so
@@ -24,9 +24,7 @@ class History:
     `brain` returns the name of the brain in force, which decides how much is kept.
     """
 
-    def __init__(
-        self, config: HistoryConfig, brain: Callable[[], str] = lambda: "embedded"
-    ) -> None:
+    def __init__(self, config: LiveConfig, brain: Callable[[], str] = lambda: "embedded") -> None:
         self._config = config
         self._brain = brain
         self.past: tuple[PastTurn, ...] = ()
@@ -36,7 +34,6 @@ class History:
 
     @property
     def newest(self) -> int | None:
-        """The number of the last turn of `past`."""
         return self.past[-1].number if self.past else None
 
     @property
@@ -57,7 +54,7 @@ class History:
     ) -> None:
         """Add a turn with the tokens of `reply` that were `heard`; nothing if none was heard.
 
-        `by_rule`: the reply is not the brain's own.
+        The reply is not the brain's own if `by_rule`.
         """
         kept = _tokens_within(reply, len(heard))
         if any(token.text for token in kept):
@@ -78,10 +75,6 @@ class History:
 
         self._change(turn, cut, lambda past: bool(past.reply))
 
-    def remove_input(self, turn: int) -> None:
-        """Remove the user's part of a turn."""
-        self._change(turn, lambda past: replace(past, user_input="", words=None), _has_input)
-
     def take_back(self, turn: int) -> None:
         """Remove the last turn, if it is this one."""
         if self.newest == turn:
@@ -92,7 +85,7 @@ class History:
 
         def say(past: PastTurn) -> PastTurn:
             spoken = replace(past, words=words)
-            return spoken if self._config.turns else _as_text(spoken)
+            return spoken if self._config.current.history.turns else _as_text(spoken)
 
         self._change(turn, say, _has_input)
 
@@ -114,12 +107,19 @@ class History:
     def _set(self, past: tuple[PastTurn, ...], delay: float = 1.0) -> None:
         """Keep as much of `past` as the configuration allows, or `delay` times as much."""
         spoken = [turn for turn in past if _has_input(turn)]
-        older = spoken[: max(0, len(spoken) - self._config.turns)]
+        older = spoken[: max(0, len(spoken) - self._config.current.history.turns)]
         turns = [_as_text(turn) if turn in older else turn for turn in past]
-        kept, dropped = _divided(turns, self._config.tokens(self._brain()), delay)
+        kept, dropped = _divided(turns, self._config.current.history.tokens(self._brain()), delay)
         self.past = tuple(kept)
         self.dropped += tuple(replace(_as_text(turn), reply=()) for turn in dropped)
         self._forgotten = (), ()
+
+    def remove(self, turn: int, user: bool) -> None:
+        """Remove the user's part, or the reply, of a turn."""
+        if user:
+            self._change(turn, lambda past: replace(past, user_input="", words=None), _has_input)
+        else:
+            self.cut(turn, None)
 
     def _change(
         self,
@@ -166,7 +166,6 @@ def _divided(
 
 
 def _tokens_within(tokens: Sequence[Token], length: int) -> tuple[Token, ...]:
-    """Return the whole tokens within the first `length` characters."""
     total = 0
     for count, token in enumerate(tokens):
         total += len(token.text)

@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Generator
 
-from voxtui.dialogue.commands import TurnHandle
 from voxtui.dialogue.components import Components
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.events import Event, Notice, UserWords
 from voxtui.dialogue.history import History
 from voxtui.dialogue.turn import LiveTurn
+from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import ModelError, ModelLost
 
 UNASKED_SECONDS = 0.3
@@ -54,8 +54,8 @@ class IdleTranscript:
         if wanted and turn.error is None and isinstance(turn.user_input, Utterance):
             self._steps, self._due_at = self._transcribe(turn, turn.user_input), 0.0
 
-    def keep(self, turn: LiveTurn, utterance: Utterance) -> None:
-        """Transcribe an utterance that is only kept, unless an answer is asked for soon."""
+    def begin_unanswered(self, turn: LiveTurn, utterance: Utterance) -> None:
+        """Transcribe an utterance that awaits no answer, unless an answer is asked for soon."""
         self._kept, self._due_at = turn, time.monotonic() + UNASKED_SECONDS
         self._steps = self._transcribe(turn, utterance)
 
@@ -68,7 +68,6 @@ class IdleTranscript:
         return turn
 
     def step(self) -> None:
-        """Find the next token."""
         assert self._steps is not None
         try:
             next(self._steps)

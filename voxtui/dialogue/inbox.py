@@ -1,4 +1,4 @@
-"""The door between the engine's thread and all others: what was asked for, in its order.
+"""The engine's queue of frames and commands. It gives turns their numbers and cancels the newest.
 
 Frames and commands share one queue, so that a key press is ordered among the samples around it.
 """
@@ -8,150 +8,180 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from queue import SimpleQueue
+
+from msgspec.structs import replace
 
 from voxtui.dialogue.commands import (
     Answer,
     Cancel,
     Command,
+    NewConversation,
+    Quit,
     Redo,
     Release,
+    ReplaceComponents,
     SendText,
+    Silence,
     Talk,
-    TurnHandle,
     Typing,
 )
 from voxtui.dialogue.data import Frame
-from voxtui.dialogue.protocols import ReplyOptions
 from voxtui.dialogue.timestamps import Milestone
+from voxtui.dialogue.turn_handle import TurnHandle
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TypedText:
+    """A text that is being typed."""
+
+    text: str = ""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    begun: datetime | None = None
+    """The local time of its first key, where the brain is told the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A command in the queue."""
+
+    command: Command
+    turn: TurnHandle | None
+    """The turn that it begins or answers."""
+    typed: TypedText
+    """The text in the field when it was posted."""
 
 
 class Inbox:
-    """Any thread puts; the engine's thread gets, and says which turn it has taken."""
+    """Any thread posts; the engine's thread gets, and says which turn it has taken."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[Frame | Command] = SimpleQueue()
+        self._queue: SimpleQueue[Frame | Posted] = SimpleQueue()
         self._replayed: deque[Frame] = deque()
-        """frames of the pre-roll, which come before those of the queue"""
-        self._creating = threading.Lock()
-        """guards creating and enqueueing a turn, so that queue order equals turn order"""
+        """Frames of the pre-roll, which come before those of the queue."""
+        self._posting = threading.Lock()
+        """Guards creating and enqueueing a turn, so that queue order equals turn order."""
         self.newest = self.taken = TurnHandle(0)
-        """the latest turn created; the latest turn taken out of the queue"""
-        self.typing = Typing("", threading.Event())
-        """the latest state of the text that is being typed"""
+        """The latest turn created; the latest turn taken out of the queue."""
+        self.typing = TypedText()
+        """The latest state of the text that is being typed."""
         self.answering: TurnHandle | None = None
-        """the turn that is answered; a negative number: the sentence of a timer or reminder"""
+        """The turn that is answered; a negative number: the sentence of a timer or reminder."""
 
     @property
     def turn_waits(self) -> bool:
-        """True while a newer turn is in the queue."""
         return self.newest is not self.taken
 
     # On any thread.
 
-    def put(self, item: Frame | Command) -> None:
-        self._queue.put(item)
+    def push(self, frame: Frame) -> None:
+        self._queue.put(frame)
 
-    def put_turn(self, handle: TurnHandle, command: Talk | SendText | Redo) -> int:
-        """Give a new turn its number, enqueue it, and cancel the turn before it."""
-        with self._creating:
-            self._create(handle)
-            if not isinstance(command, SendText):
-                self.typing.cancelled.set()
-            self._queue.put(command)
-            return handle.number
+    def post(self, command: Command, begun: datetime | None = None) -> int:
+        """Enqueue `command`. Return the number of the turn that it begins, answers or ends, or 0.
 
-    def put_after_cancel(self, command: Command) -> None:
-        """End the turn in progress, and enqueue `command`."""
-        self.silence()
-        with self._creating:
-            self.newest.cancel()
+        `begun`: the local time of the first key of a text that is typed.
+        """
+        match command:
+            case Silence():
+                return self._silence()
+            case Cancel() | NewConversation() | ReplaceComponents() | Quit():
+                silenced = self._silence()
+                if silenced and isinstance(command, Cancel):
+                    return silenced
+            case Talk(at=None) | Release(at=None):
+                command = replace(command, at=time.monotonic())
+            case _:
+                pass
+        with self._posting:
+            return self._enqueue(command, begun)
+
+    def _enqueue(self, command: Command, begun: datetime | None) -> int:
+        """Do what must not wait for the engine's thread, and enqueue. The caller holds the lock."""
+        turn, typed = None, self.typing
+        match command:
+            case Talk():
+                turn = self._create()
+                typed.cancelled.set()
+            case SendText(at=at):
+                turn = self._create()
+                turn.timestamps.record(Milestone.RELEASED, at)
+            case Redo(at=at):
+                turn = self._create()
+                turn.timestamps.record(Milestone.RELEASED, at)
+                typed.cancelled.set()
+            case Answer():
+                turn = self._answered()
+            case Release(turn=number, answers=answers):
+                self.newest.kept |= not answers and number == self.newest.number
+            case Cancel(turn=number):
+                turn = self.newest
+                if turn.over or number not in (None, turn.number):
+                    return 0  # each older turn was cancelled when the next one was created
+                turn.cancel()
+            case Typing(text=text):
+                typed = self._typed(text.strip(), begun)
+            case NewConversation() | ReplaceComponents() | Quit():
+                self.newest.cancel()
+                typed.cancelled.set()
+            case _:
+                pass
+        self._queue.put(Posted(command, turn, typed))
+        return turn.number if turn else 0
+
+    def _create(self) -> TurnHandle:
+        """Cancel the newest turn and return a newer one. The caller holds the lock."""
+        self._silence()
+        self.newest.cancel()
+        self.newest = TurnHandle(self.newest.number + 1)
+        return self.newest
+
+    def _answered(self) -> TurnHandle:
+        """Return the newest turn if it is only kept, else a turn of its own."""
+        turn = self.newest
+        if not turn.kept or turn.asked:
+            turn = self._create()
+            turn.timestamps.record(Milestone.RELEASED)
+        turn.asked = True
+        return turn
+
+    def _typed(self, text: str, begun: datetime | None) -> TypedText:
+        if not text:
             self.typing.cancelled.set()
-            self._queue.put(command)
+        self.typing = TypedText(text, begun=begun)
+        return self.typing
 
-    def put_release(self, at: float, turn: int | None, answers: bool) -> None:
-        with self._creating:
-            self.newest.kept |= not answers and turn == self.newest.number
-            self._queue.put(Release(at, turn, answers))
-
-    def put_answer(self, options: ReplyOptions | None) -> int:
-        """Ask for an answer to the newest turn if it is only kept, else in a turn of its own."""
-        with self._creating:
-            handle = self.newest
-            if not handle.kept or handle.asked:
-                handle = TurnHandle(0)
-                handle.timestamps.record(Milestone.RELEASED)
-                self._create(handle)
-            handle.asked = True
-            self._queue.put(Answer(handle, options))
-            return handle.number
-
-    def put_typing(
-        self, text: str, local_time: Callable[[datetime | None], datetime | None]
-    ) -> None:
-        """Enqueue the text that is being typed. `local_time` gets when it was begun before."""
-        with self._creating:
-            before, begun = self.typing, None
-            if text:
-                begun = local_time(before.begun if before.text else None)
-            self.typing = Typing(text, threading.Event(), begun)
-            if not text:
-                before.cancelled.set()
-            self._queue.put(self.typing)
-
-    def cancel(self, turn: int | None) -> None:
-        """Set the flag of `turn`, or of the newest turn, and enqueue the command."""
-        with self._creating:
-            handle = self.newest
-            if handle.over or turn not in (None, handle.number):
-                return  # each older turn was cancelled when the next one was created
-            handle.cancel()
-            self._queue.put(Cancel(handle.number))
-
-    def silence(self) -> bool:
-        """End the sentence of a timer or reminder. Return False if none is spoken."""
+    def _silence(self) -> int:
+        """End the sentence of a timer or reminder. Return its number; 0: none is spoken."""
         answering = self.answering
         if answering is None or answering.number > 0 or answering.cancelled.is_set():
-            return False
+            return 0
         answering.cancel()
-        return True
-
-    def _create(self, handle: TurnHandle) -> None:
-        """Make `handle` the newest turn. The caller holds the lock."""
-        self.silence()
-        self.newest.cancel()
-        handle.number = self.newest.number + 1
-        self.newest = handle
+        return answering.number
 
     # On the engine's thread.
 
-    def begin(self, handle: TurnHandle) -> bool:
-        """Make `handle` the newest turn, taken at once. Return False if a newer one waits."""
-        with self._creating:
+    def begin(self) -> TurnHandle | None:
+        """Create a turn that is taken at once; None: a newer one waits."""
+        with self._posting:
             if self.turn_waits:
-                return False
-            self._create(handle)
-            self.taken = handle
-            return True
+                return None
+            self.taken = self._create()
+            return self.taken
 
     def replay(self, frames: Sequence[Frame]) -> None:
         """Put `frames` before everything else."""
         self._replayed.extendleft(reversed(frames))
 
     def replayed(self) -> Frame | None:
-        """Return the next frame of the pre-roll."""
         return self._replayed.popleft() if self._replayed else None
 
     def empty(self) -> bool:
         return self._queue.empty()
 
-    def get(self, timeout: float | None) -> Frame | Command:
+    def get(self, timeout: float | None) -> Frame | Posted:
         """Wait `timeout` seconds at most. Raises queue.Empty."""
         return self._queue.get(timeout=timeout)
-
-
-def now(at: float | None) -> float:
-    """Return `at`, or the present (monotonic seconds)."""
-    return time.monotonic() if at is None else at

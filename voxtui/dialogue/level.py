@@ -32,7 +32,6 @@ MONITOR = "monitor"
 
 
 def decibels(peak: float) -> str:
-    """Return a peak of 0..1 in dBFS."""
     if peak < SILENT:
         return "digital silence"
     return f"{20 * math.log10(peak):.0f} dBFS".replace("-", "−")

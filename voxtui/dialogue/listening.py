@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
 from voxtui.dialogue.level import FAINT
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 
@@ -98,28 +99,27 @@ class Listener:
     It returns its findings and starts nothing itself. Used by one thread.
     """
 
-    def __init__(self, detector: SpeechDetector, config: Config) -> None:
+    def __init__(self, detector: SpeechDetector, config: LiveConfig) -> None:
         self._detector = detector
-        self._config = config
-        self._gate = SpeechGate(config.vad.threshold)
-        self._endpointer = Endpointer(config.vad)
+        self._live_config = config
+        self._vad = config.current.vad
+        self._gate = SpeechGate(self._vad.threshold)
+        self._endpointer = Endpointer(self._vad)
         # Hands-free, a turn begins only after `start_ms` of speech.
-        kept = 1 + config.vad.start_ms / 1000
+        kept = 1 + self._vad.start_ms / 1000
         self._recent: deque[Frame] = deque(maxlen=int(kept / FRAME_SECONDS))
         self._live: _LiveRecording | None = None
         self._echo = (0.0, 0.0)
-        """when our own speech began and ended (monotonic seconds)"""
+        """begin and end of our own speech (monotonic seconds)"""
         self._spoken = ("", 0.0)
         """our latest words, and when they ended (monotonic seconds)"""
 
     @property
     def recording(self) -> Recording | None:
-        """The recording in progress."""
         return self._live.recording if self._live else None
 
     @property
     def source(self) -> str | None:
-        """The source of the recording in progress."""
         return self._live.source if self._live else None
 
     @property
@@ -144,13 +144,6 @@ class Listener:
         """Load the detector. Raises ModelError."""
         warm_up(self._detector)
 
-    def use(self, config: Config) -> None:
-        """Use another configuration from the next frame on."""
-        if config.vad != self._config.vad:
-            self._gate = SpeechGate(config.vad.threshold)
-            self._endpointer = Endpointer(config.vad)
-        self._config = config
-
     def begin(self, source: str, at: float, hands_free: bool = False) -> list[Frame]:
         """Begin a recording at `at`, and return the pre-roll, which the caller pushes again."""
         preroll = PREROLL_SECONDS + (self._config.vad.start_ms / 1000 if hands_free else 0.0)
@@ -162,7 +155,7 @@ class Listener:
         return recent
 
     def push(self, frame: Frame) -> Found:
-        """Take the next frame of any source."""
+        self._follow_config()
         live = self._live
         if live is not None and frame.source == live.source:
             early = frame.captured_at <= live.heard_from and frame.source == MICROPHONE
@@ -188,7 +181,6 @@ class Listener:
         return self._release(live, at) or (self.finish() if complete else None)
 
     def finish(self) -> Found:
-        """End the recording with the frames it has."""
         live, self._live = self._live, None
         if live is None:
             return None
@@ -208,7 +200,6 @@ class Listener:
         return TooQuiet(released_at, live.too_long, overflows, tap, peak)
 
     def abandon(self) -> None:
-        """Drop the recording in progress."""
         self._live = None
 
     def may_interrupt(self, frame: Frame) -> bool:
@@ -224,7 +215,7 @@ class Listener:
     def note_speech(self, timestamps: Timestamps, words: str = "") -> None:
         """Drop frames that were captured while our own speech was audible.
 
-        `words`: what was spoken; empty for another sound.
+        `words` were spoken; they are empty for another sound.
         """
         first = timestamps.at(Milestone.FIRST_SOUND)
         if first is None:
@@ -234,6 +225,16 @@ class Listener:
         self._echo = (first, ended_at)
         if words:
             self._spoken = (words, ended_at)
+
+    @property
+    def _config(self) -> Config:
+        return self._live_config.current
+
+    def _follow_config(self) -> None:
+        vad = self._config.vad
+        if vad != self._vad:
+            self._gate, self._endpointer = SpeechGate(vad.threshold), Endpointer(vad)
+        self._vad = vad
 
     def _starts(self, frame: Frame) -> bool:
         return self._endpointer.starts(self._gate.verdict(self._detector.probability(frame)))
@@ -367,9 +368,9 @@ class VoiceBargeIn:
     left of an echo.
     """
 
-    def __init__(self, detector: SpeechDetector, vad: VadConfig) -> None:
+    def __init__(self, detector: SpeechDetector, config: LiveConfig) -> None:
         self._detector = detector
-        self._vad = vad
+        self._config = config
         self._spoken_s = 0.0
         """seconds of speech up to the latest frame, by probability"""
         self._turn: int | None = None
@@ -378,19 +379,16 @@ class VoiceBargeIn:
         """Load the detector. Raises ModelError."""
         warm_up(self._detector)
 
-    def use(self, vad: VadConfig) -> None:
-        """Use another configuration from the next frame on. Any thread."""
-        self._vad = vad
-
     def interrupts(self, frame: Frame, turn: int) -> bool:
         """Return True if this frame, captured during the answer of `turn`, completes a barge-in."""
         if turn != self._turn:
             self._turn, self._spoken_s = turn, 0.0
             self._detector.reset()
+        vad = self._config.current.vad
         probability = self._detector.probability(frame)
-        speech = probability >= self._vad.threshold and not _is_faint(frame)
+        speech = probability >= vad.threshold and not _is_faint(frame)
         self._spoken_s = self._spoken_s + probability * FRAME_SECONDS if speech else 0.0
-        if self._spoken_s * 1000 < self._vad.interrupt_ms:
+        if self._spoken_s * 1000 < vad.interrupt_ms:
             return False
         self._spoken_s = 0.0
         return True

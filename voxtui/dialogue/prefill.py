@@ -21,7 +21,7 @@ class PrefillTracker:
 
     def __init__(self) -> None:
         self._began: tuple[float, int] | None = None
-        """when (monotonic seconds) the prompt in progress began, and the tokens known then"""
+        """begin of the prompt in progress (monotonic seconds), and the tokens known then"""
 
     def take(self, done: int, total: int) -> PrefillProgress | None:
         """Take note that `done` of `total` tokens were evaluated; None: there is nothing to say."""
@@ -74,16 +74,17 @@ class HistoryPrefill:
         self._emit(Notice(said, "information" if complete else "warning"))
 
     def warn_of_leaving(self) -> None:
-        """Say so if another brain sends given texts to another machine."""
+        """Say so if another brain sends attached texts to another machine."""
         if leaving := self._leaving():
-            self._emit(Notice(f"This conversation has a given text.{leaving}"))
+            self._emit(Notice(leaving.strip()))
 
     def _leaving(self) -> str:
-        """Return where given texts go that leave this machine; empty: they stay here."""
+        """Return where attached texts go that leave this machine; empty: they stay here."""
         hosts = self._components.sends_to
         if not hosts or not any(turn.attached for turn in self._history.past):
             return ""
-        return f" It goes to {hosts} with your next words, unless you begin a new conversation."
+        sent = f"will be sent to {hosts} with your next message"
+        return f" The attached text {sent}. /new prevents that."
 
     def _report(self, done: int, total: int) -> None:
         if (reading := self._progress.take(done, total)) is not None:

@@ -41,7 +41,7 @@ class PastTurn:
     attached: bool = False
     """a text to talk about, which stays until the conversation ends"""
     number: int = 0
-    """of the turn; negative for a text that a client put into the history; 0 where unknown"""
+    """number of the turn; negative: a text that a client put into the history; 0: unknown"""
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
 
@@ -64,13 +64,13 @@ class ReplyOptions:
     """The style of an answer, where it differs from the configuration. Part of every cache key."""
 
     instruction: str | None = None
-    """None: that of the configuration, with its examples"""
+    """the instructions; None: those of the configuration, with its examples"""
     max_new_tokens: int | None = None
-    """of the reply; never more than the configuration allows"""
+    """most tokens of the reply, within those of the configuration"""
     voice: str = ""
-    """empty: the one that is loaded; `none`: the reply is text only"""
+    """name of the voice; empty: the loaded one; `none`: the reply is text only"""
     speed: float | None = None
-    """of the speech; None: that of the configuration"""
+    """speed of the speech; None: that of the configuration"""
     clock: str = ""
     """the line with the time before the user's part; empty: none"""
 
@@ -283,7 +283,7 @@ class Voice(Protocol):
     ) -> Iterator[SpeechChunk]:
         """Yield the speech of one clause of plain text, the first chunk as early as possible.
 
-        `speed` None: that of the configuration. `language` is a code of ISO 639-1.
+        Without a `speed`, that of the configuration applies. `language` is a code of ISO 639-1.
 
         May yield nothing. Raises ModelError, such as UnspokenLanguage.
         """
@@ -301,7 +301,7 @@ class SkillRequest:
     words: str
     """the user's final words"""
     again: bool = False
-    """the same utterance was answered before, so nothing is done twice"""
+    """True if the same utterance was answered before, so nothing is done twice"""
     past: Past = ()
     """the turns before, also those that no brain gets any more"""
     sends_to: str = ""

@@ -80,12 +80,10 @@ class Recording:
 
     @property
     def frames(self) -> list[Frame]:
-        """Copy the frames up to its end."""
         return self._frames[: self._extent.frames]
 
     @property
     def verdicts(self) -> list[bool]:
-        """Copy the verdicts, one per frame."""
         return self._verdicts[: self._extent.frames]
 
     @property

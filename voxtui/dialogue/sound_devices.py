@@ -232,7 +232,6 @@ class SoundDevices:
         return self._open_anew((), (self.speaker,))
 
     def replace_speaker(self) -> list[Event]:
-        """Replace the lost speaker."""
         self.speaker_lost = False
         return self._open_anew((self.microphone,), ())
 

@@ -188,7 +188,7 @@ class SpokenClause:
     text: str
     """the text for the voice; empty: nothing of the clause is spoken"""
     seconds: float = 0.0
-    """of its speech so far"""
+    """seconds of its speech so far"""
     audible: float = 0.0
     """seconds up to its last audible sample"""
     whole: bool = False
@@ -265,7 +265,7 @@ class Speech:
     def heard(self, reply: str, within: float | None = None) -> str:
         """Return the beginning of `reply` whose speech was heard, in whole words.
 
-        `within`: seconds of the speech after which nothing was heard; None: all that was played.
+        Nothing was heard after `within` seconds of the speech; None: all that was played was heard.
         """
         end, seconds = 0, self._heard_s if within is None else min(within, self._heard_s)
         for clause in self._spoken:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MARGIN_SECONDS = 0.2
-"""Kept between the moment at which a clause should be ready and the end of the speech before it.
+"""Seconds between the moment at which a clause should be ready and the end of the speech before it.
 The chat model takes the cores while a clause is made, so making it may take longer than before."""
 
 BURST_SECONDS = 0.02

@@ -53,7 +53,7 @@ class Timestamps:
         self.speech_s = 0.0
         """seconds of speech synthesised so far"""
         self.spoken: list[tuple[int, float]] = [(0, 0.0)]
-        """for each clause: characters of the reply up to its end, and seconds of speech up to it.
+        """characters of the reply, and seconds of speech, up to the end of each clause.
 
         The turn's thread appends; the last one grows while the clause is made."""
         self.gpu_bytes: int | None = None
@@ -65,7 +65,7 @@ class Timestamps:
         """tokens of the reply as the brain's server counts them; None: one per Token"""
 
         self.path = ""
-        """how the brain computed, such as `captured`; empty: plainly"""
+        """the brain's way of computing, such as `captured`; empty: the plain one"""
 
         self.drafted = 0
         """tokens of the reply that existed at `first_token`"""
@@ -116,7 +116,7 @@ class Turn:
     """the user's words, where the brain knows them"""
     reply: str = ""
     tokens: int = 0
-    """of the reply"""
+    """tokens of the reply"""
     drafted: int | None = None
     """tokens of the reply that existed at `first_token`; None: not counted, as in old files"""
     typed: bool = False
@@ -124,9 +124,9 @@ class Turn:
     speculative_s: float = 0.0
     gpu_bytes: int | None = None
     network_s: float | None = None
-    """these three as in Timestamps"""
+    """The three values of Timestamps with these names."""
     path: str = ""
-    """as in Timestamps; turns of different paths are never one spread"""
+    """the path of the brain, see Timestamps; turns of different paths are never one spread"""
     paced: bool = True
     """False: a clip that was not played in real time; its times are not comparable"""
     error: str | None = None

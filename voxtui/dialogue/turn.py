@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from voxtui.dialogue.chunker import Chunker
-from voxtui.dialogue.commands import TurnHandle
 from voxtui.dialogue.components import Components
 from voxtui.dialogue.data import (
     OWN_SOURCES,
@@ -46,6 +45,7 @@ from voxtui.dialogue.protocols import (
 from voxtui.dialogue.speech import Speech, VoiceFailed
 from voxtui.dialogue.text_echo import is_echo
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
+from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import DeviceError, ModelError
 
 CHARACTERS_PER_TOKEN = 32
@@ -70,7 +70,7 @@ class LiveTurn:
     local: bool = True
     """the user sits at this machine"""
     spoken: str = ""
-    """what we said while the utterance was recorded; empty: nothing"""
+    """our words while the utterance was recorded; empty: none"""
     user_input: Utterance | str = ""
     words: str | None = None
     """the user's words, where the brain knows them"""
@@ -105,7 +105,6 @@ class LiveTurn:
         return PastTurn(said, self.words, self.answer, number=self.number, clock=clock)
 
     def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
-        """End the turn and return its result."""
         self.handle.over = True
         timestamps = self.handle.timestamps
         return Turn(

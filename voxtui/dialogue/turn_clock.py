@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from voxtui.dialogue.components import Components
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, ReplyOptions, Skills
 
 BEGUN_RECENTLY = timedelta(minutes=1)
@@ -15,21 +15,21 @@ valid."""
 class TurnClock:
     """Gives each turn its time, if the configuration and the skills have one."""
 
-    def __init__(self, skills: Skills | None, components: Components) -> None:
+    def __init__(self, skills: Skills | None, config: LiveConfig) -> None:
         self._skills = skills
-        self._components = components
+        self._config = config
 
     def local_time(self, begun: datetime | None = None) -> datetime | None:
         """Return the time to tell the brain, or None for no time. Any thread.
 
         It is `begun`, the moment at which the user began, if that is not long ago.
         """
-        if self._skills is None or not self._components.config.brain.clock:
+        if self._skills is None or not self._config.current.brain.clock:
             return None
         now = self._skills.now()
         return begun if begun is not None and abs(now - begun) < BEGUN_RECENTLY else now
 
-    def told(
+    def with_time(
         self, options: ReplyOptions, past: Past, begun: datetime | None = None
     ) -> ReplyOptions:
         """Return `options` with the time of a turn after `past` that the user began at `begun`."""

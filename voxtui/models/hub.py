@@ -171,7 +171,6 @@ def _blocks(partial: BinaryIO, file: ModelFile) -> Iterator[bytes]:
 
 
 def _status_error(error: HTTPError, repository: str, name: str) -> HubError:
-    """Translate the status of a request for `name` of `repository`."""
     error.close()  # it is the response too, with its connection
     match error.headers.get("X-Error-Code"), error.code:
         case "GatedRepo", _:

@@ -124,7 +124,6 @@ def _is_running(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _install_error(part: PackagePart, status: int, log: str) -> ModelError:
-    """Translate the installer's log."""
     words = log.lower()
     if "no space left" in words:
         return ModelError(f"The disk is full: {models_directory()}.", f"Free some space. {RESUMES}")

@@ -48,7 +48,7 @@ def build_app(
 ) -> AccessControl:
     """Return the ASGI application.
 
-    `brain`: the one that recognises. `token`: the key that each request needs; None: no key.
+    `brain` names the one that recognises. Each request needs the key `token`; None: no key.
     `hosts`: host names, besides addresses, that requests may be sent to.
     """
     metrics = Metrics(pool.size)

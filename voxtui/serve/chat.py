@@ -120,7 +120,7 @@ class Chat:
             raise HttpError(400, f"The body is not JSON: {error}.") from error
         check_model(request.model, self._model)
         if request.n not in (None, 1):
-            raise HttpError(400, "One answer is made for each request.", param="n")
+            raise HttpError(400, "n must be 1.", param="n")
         if request.modalities is not None and "audio" in request.modalities:
             raise HttpError(400, "Answers are text; /v1/audio/speech speaks.", param="modalities")
         if request.tool_choice == "required" or isinstance(request.tool_choice, dict):

@@ -36,9 +36,9 @@ class Recognition:
     vad: VadConfig
     on_segment: OnSegment
     seconds: float = 0.0
-    """of sound so far"""
+    """seconds of sound so far"""
     infer_seconds: float = 0.0
-    """in which the recogniser worked"""
+    """seconds in which the recogniser worked"""
     error: VoxtuiError | None = None
     _abandoned: bool = False
     _send: MemoryObjectSendStream[Samples] = field(init=False)

@@ -32,9 +32,9 @@ class ModelSet:
     detector: SpeechDetector
     voice: Voice | None
     brain: Brain | None = None
-    """None: only its recogniser is loaded"""
+    """the brain; None: only its recogniser is loaded"""
     overhearing: SpeechDetector | None = None
-    """of speech over an answer; it runs beside the other detector"""
+    """detector of speech over an answer; it runs beside the other one"""
 
 
 class Pool:

@@ -8,7 +8,7 @@ from email.message import Message
 from typing import TYPE_CHECKING
 
 import anyio
-from multipart import MultipartError, MultipartSegment, PushMultipartParser
+from multipart import MultipartError, MultipartSegment, PushMultipartParser  # pyright: ignore[reportMissingTypeStubs]
 
 from voxtui.serve.openai_types import HttpError
 
@@ -22,7 +22,7 @@ IDLE_SECONDS = 30.0
 MOST_FIELDS = 64
 
 LONGEST_FIELD = 64 * 1024
-"""Bytes of a field other than the file."""
+"""Most bytes of a field other than the file."""
 
 
 class Disconnected(Exception):

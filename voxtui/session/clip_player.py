@@ -63,7 +63,6 @@ class ClipPlayer:
         ).start()
 
     def stop(self) -> None:
-        """Stop every clip, also one that is being read."""
         for stopped in self._running:
             stopped.set()
 

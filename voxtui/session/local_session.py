@@ -12,6 +12,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from voxtui.dialogue.attachments import attached_tokens
+from voxtui.dialogue.commands import (
+    Cancel,
+    Mute,
+    NewConversation,
+    RecallConversation,
+    Redo,
+    Release,
+    RescanDevices,
+    SendText,
+    Talk,
+)
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import (
@@ -45,7 +56,7 @@ if TYPE_CHECKING:
     from voxtui.audio.portaudio import Device
     from voxtui.dialogue.commands import ReplaceComponents
     from voxtui.dialogue.fallbacks import Fallbacks
-    from voxtui.dialogue.protocols import Brain, Microphone, Speaker, Voice
+    from voxtui.dialogue.protocols import Brain, Microphone, Past, Speaker, Voice
     from voxtui.settings.schema import Config
 
 MODEL_KEYS = frozenset(
@@ -99,7 +110,7 @@ class LocalSession(UserSession):
         """the turn for which a key or a mouse button is down"""
         self.turn: TurnStarted | None = None
         """the newest turn that the engine began"""
-        self.kept: deque[str] = deque()
+        self.queued: deque[str] = deque()
         """texts that wait until the models are loaded"""
         self.muted = False
         self._forgot = False
@@ -109,7 +120,7 @@ class LocalSession(UserSession):
         self._trying: dict[str, Any] = {}
         """values whose parts are being loaded, by key"""
         self.models_are_new = False
-        """whether the newest Loaded brought models that were not in use before"""
+        """True if the newest Loaded brought models that were not in use before"""
         self._loaded: Loaded | None = None
         self._factories = factories
         self._may_download = False
@@ -118,16 +129,15 @@ class LocalSession(UserSession):
             conversation_file(), lambda sentence: deliver(Notice(sentence))
         )
 
-    def start(self) -> None:
+    def start(self, past: Past = ()) -> None:
         """Load the models, and go on with the conversation that was kept."""
         if self.config.session.keep and (past := self.conversation.begin()):
-            self.engine.resume(past)
             hosts = self.config.brain.remote.hosts if self.config.brain.name == "remote" else ""
             leaving = f" It goes to {hosts} with your next words." if hosts else ""
             self._notify(
                 f"The last conversation goes on.{leaving} /new begins another, and deletes it."
             )
-        super().start()
+        super().start(past)
 
     def close(self, seconds: float | None = None) -> None:
         super().close(seconds)
@@ -161,7 +171,7 @@ class LocalSession(UserSession):
             case StateChanged(State.THINKING) if self.turn and self.talking == self.turn.turn:
                 self.talking = None
             case StateChanged(State.READY):
-                self._send_kept()
+                self._send_queued()
             case TurnFinished(turn) if self.talking == turn.number:
                 self.talking = None
             case _:
@@ -169,7 +179,6 @@ class LocalSession(UserSession):
 
     @property
     def busy(self) -> bool:
-        """True while a turn or a clip that was begun here has not finished."""
         return super().busy or self.clips.playing
 
     # Talking.
@@ -197,7 +206,7 @@ class LocalSession(UserSession):
         Raises NotAllowed.
         """
         if self.listens_by_itself and self.turn is not None:
-            self.release(at, self.turn.turn)
+            self.post(Release(at, self.turn.turn))
             return
         self._require_model()
         if self.microphone is None:
@@ -205,17 +214,16 @@ class LocalSession(UserSession):
             others = f"Type, or play a sample clip (1 to {count})." if count else "Type instead."
             raise NotAllowed(f"There is no microphone. {others}")
         self.clips.stop()
-        self.talking = self.talk(at)
+        self.talking = self.post(Talk(at))
 
     def end_talking(self, at: float) -> None:
         """End the utterance that a key or button began. Do nothing if there is none."""
         if self.talking is not None:
-            self.release(at, self.talking)
+            self.post(Release(at, self.talking))
             self.talking = None
 
     @property
     def can_stop(self) -> bool:
-        """True while there is an utterance or an answer that `stop` ends."""
         return self.busy or self.state in (State.LISTENING, State.THINKING, State.SPEAKING)
 
     def stop(self) -> bool:
@@ -223,16 +231,16 @@ class LocalSession(UserSession):
         if not self.can_stop:
             return False
         self._let_go()
-        self.cancel()
+        self.post(Cancel())
         return True
 
     def say(self, text: str, at: float | None = None) -> int | None:
         """Answer `text`, or keep it until the models are loaded and return None."""
         if self.failed or self.state is State.LOADING or self._trying:
-            self.kept.append(text)
+            self.queued.append(text)
             return None
         self._let_go()
-        return self.send_text(text, at)
+        return self.post(SendText(text, at))
 
     def answer_again(self, at: float | None = None, turn: int | None = None) -> None:
         """Answer `turn`, or the newest turn, once more; after a failed start, try it again.
@@ -250,7 +258,7 @@ class LocalSession(UserSession):
         if turn is None:
             raise NotAllowed("Nothing has been said yet that could be answered again.")
         self._let_go()
-        self.redo(turn, at=at)
+        self.post(Redo(turn, at=at))
 
     def words_of(self, turn: int | None = None) -> tuple[int, str]:
         """Return the number and the user's words of `turn`, or of the newest turn with words.
@@ -271,11 +279,11 @@ class LocalSession(UserSession):
         """
         self._require_model()
         self._let_go()
-        return self.redo(turn, text, at)
+        return self.post(Redo(turn, text, at))
 
     def new_conversation(self) -> None:
         self._let_go()
-        super().new_conversation()
+        self.post(NewConversation())
         self._forgot = True
         self._store()
 
@@ -284,7 +292,7 @@ class LocalSession(UserSession):
         if not self._forgot:
             raise NotAllowed("A new conversation can be undone only until its first turn.")
         self._forgot = False
-        self.engine.recall_conversation()
+        self.engine.post(RecallConversation())
 
     @property
     def text_room(self) -> tuple[int, int]:
@@ -302,9 +310,8 @@ class LocalSession(UserSession):
         return self.clips.names[number - 1]
 
     def toggle_mute(self) -> bool:
-        """Turn the voice off or on. Return whether it is off."""
         self.muted = not self.muted
-        self.engine.mute(self.muted)
+        self.engine.post(Mute(self.muted))
         return self.muted
 
     def save(self) -> Path:
@@ -356,7 +363,7 @@ class LocalSession(UserSession):
         """Find devices that were plugged in. Raises NotAllowed."""
         self.check_rescan()
         self._let_go()
-        self.engine.rescan_devices()
+        self.engine.post(RescanDevices())
 
     @property
     def can_choose_parts(self) -> bool:
@@ -381,7 +388,7 @@ class LocalSession(UserSession):
                 change = self._change(key, config)
                 self._let_go()
                 self._trying[key] = value
-                self.engine.replace_parts(change)
+                self.engine.post(change)
         except VoxtuiError as error:
             raise NotAllowed(str(error), "error") from error
 
@@ -413,7 +420,7 @@ class LocalSession(UserSession):
 
         if not self.failed:
             self._require_model()
-            self.engine.replace_parts(ReplaceComponents(config))
+            self.engine.post(ReplaceComponents(config))
         save_values({"session.keep": keeps})
         self.config = config
         file = self.conversation.file
@@ -435,17 +442,17 @@ class LocalSession(UserSession):
         self.clips.stop()
         self.talking = None
 
-    def _send_kept(self) -> None:
+    def _send_queued(self) -> None:
         ready = self.state is State.READY and not self._trying
-        if self.kept and self.talking is None and ready and not self.busy:
-            self.say(self.kept.popleft())
+        if self.queued and self.talking is None and ready and not self.busy:
+            self.say(self.queued.popleft())
 
     def _start_again(self, config: Config, **devices: Any) -> None:
         """Load the models of `config` after a failed start. Raises VoxtuiError."""
         assert self._factories is not None
         change = self._factories.reload(config, self._notify, self._may_download)
         self.failed = None
-        self.engine.replace_parts(replace(change, **devices))
+        self.engine.post(replace(change, **devices))
 
     def _change(self, key: str, config: Config) -> ReplaceComponents:
         """Make the parts that another value of `key` needs. Raises VoxtuiError."""

@@ -8,16 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from voxtui.dialogue.data import MICROPHONE, Frame, Token
+from voxtui.dialogue.commands import Attach, Command, InsertTurn, NewTurn
+from voxtui.dialogue.data import Frame, Token
 from voxtui.dialogue.events import Event, Loaded, LoadFailed, State, TurnFinished
-from voxtui.dialogue.protocols import PastTurn
+from voxtui.dialogue.protocols import Past, PastTurn
 from voxtui.errors import VoxtuiError
 
 if TYPE_CHECKING:
-    from voxtui.dialogue.attachments import Attachment
     from voxtui.dialogue.engine import Engine
-    from voxtui.dialogue.protocols import ReplyOptions
-    from voxtui.settings.schema import VadConfig
 
 Severity: TypeAlias = Literal["information", "warning", "error"]
 
@@ -54,7 +52,7 @@ class UserSession:
         """`deliver` gets every event, on several threads, and returns at once."""
         self.engine = make_engine(deliver)
         self.failed: VoxtuiError | None = None
-        """why no model is loaded"""
+        """the error that prevented the loading of the models"""
         self._unfinished: set[int] = set()
         self._inserted = itertools.count(-1, -1)
 
@@ -64,12 +62,11 @@ class UserSession:
 
     @property
     def busy(self) -> bool:
-        """True while a turn that was begun here has not finished."""
         return bool(self._unfinished)
 
-    def start(self) -> None:
-        """Load the models, on the engine's thread."""
-        self.engine.start()
+    def start(self, past: Past = ()) -> None:
+        """Load the models, on the engine's thread. The conversation begins with `past`."""
+        self.engine.start(past)
 
     def begin_closing(self) -> None:
         """Begin to end everything, and return at once. `close` must follow."""
@@ -93,45 +90,23 @@ class UserSession:
             case _:
                 pass
 
-    def talk(self, at: float | None = None, source: str = MICROPHONE, paced: bool = True) -> int:
-        """Begin an utterance whose frames come from `source`. Returns the number of its turn.
+    def post(self, command: Command) -> int:
+        """Have the engine do `command`. Returns the number of the turn that it begins or ends.
 
-        It ends an answer in progress. `at`: in monotonic seconds, as everywhere here. `paced`
-        False: the frames come faster than in real time. Raises NotAllowed.
+        Raises NotAllowed where a turn cannot begin now, or a text to talk about is empty.
         """
-        self._require_model()
-        return self._began(self.engine.talk(at, source, paced))
+        if isinstance(command, NewTurn):
+            self._require_model()
+            turn = self.engine.post(command)
+            self._unfinished.add(turn)
+            return turn
+        if isinstance(command, Attach) and not command.attachment.text.strip():
+            raise NotAllowed(f"There is no text in {command.attachment.name}.")
+        return self.engine.post(command)
 
-    def push_frame(self, frame: Frame) -> None:
+    def push(self, frame: Frame) -> None:
         """Add the next frame of any source. Any thread."""
-        self.engine.push_frame(frame)
-
-    def release(
-        self, at: float | None = None, turn: int | None = None, answers: bool = True
-    ) -> None:
-        """End the utterance of `turn`, or the one in progress, at `at`, and answer it.
-
-        `answers` False: it only enters the conversation, at once and with the frames it has.
-        """
-        self.engine.release(at, turn, answers)
-
-    def answer(self, options: ReplyOptions | None = None) -> int:
-        """Answer the conversation as it stands, `options` being of this answer only.
-
-        Returns the number of the turn, which is that of an utterance that was kept just before.
-        Raises NotAllowed.
-        """
-        self._require_model()
-        return self._began(self.engine.answer(options))
-
-    def use_manner(
-        self, options: ReplyOptions, answers: bool = True, vad: VadConfig | None = None
-    ) -> None:
-        """Answer in this manner from now on, and listen as `vad` says; None: as before.
-
-        `answers` False: hands-free speech is only kept.
-        """
-        self.engine.use_manner(options, answers, vad)
+        self.engine.push(frame)
 
     def insert_text(self, user: bool, text: str, after: int | None, first: bool = False) -> int:
         """Put a text of the user, or a reply, into the conversation. Returns its number.
@@ -141,58 +116,8 @@ class UserSession:
         number = next(self._inserted)
         said, reply = (text, ()) if user else ("", (Token(text),))
         turn = PastTurn(said, None, reply, number=number)
-        self.engine.edit(lambda history: history.insert(turn, after, first))
+        self.engine.post(InsertTurn(turn, after, first))
         return number
-
-    def delete(self, turn: int, user: bool) -> None:
-        """Remove the part of the user, or the reply, of a turn from the conversation."""
-        self.engine.edit(
-            lambda history: history.remove_input(turn) if user else history.cut(turn, None)
-        )
-
-    def truncate(self, turn: int, seconds: float) -> None:
-        """Keep of a finished reply what was heard in the first `seconds` of its speech."""
-        self.engine.truncate(turn, seconds)
-
-    def cancel(self, turn: int | None = None) -> None:
-        """Discard the utterance of `turn` or end its answer; None: of the newest turn."""
-        self.engine.cancel(turn)
-
-    def send_text(self, text: str, at: float | None = None) -> int:
-        """Answer `text`. Returns the number of its turn. Raises NotAllowed."""
-        self._require_model()
-        return self._began(self.engine.send_text(text, at))
-
-    def attach(self, attachment: Attachment) -> None:
-        """Add a text to the conversation, to talk about. Raises NotAllowed if it is empty."""
-        if not attachment.text.strip():
-            raise NotAllowed(f"There is no text in {attachment.name}.")
-        self.engine.attach(attachment)
-
-    def typing(self, text: str) -> None:
-        """Let the brain prepare for `text`, which is being typed; empty: for none."""
-        self.engine.typing(text)
-
-    def redo(self, turn: int, text: str | None = None, at: float | None = None) -> int:
-        """Answer the input of `turn` once more, or `text` instead of it.
-
-        The newest exchange is replaced; an older one is asked again at the end. Returns the new
-        turn's number. Raises NotAllowed.
-        """
-        self._require_model()
-        return self._began(self.engine.redo(turn, text, at))
-
-    def silence(self) -> bool:
-        """End the sentence of a timer or reminder. Return False if none is spoken."""
-        return self.engine.silence()
-
-    def new_conversation(self) -> None:
-        """End an answer in progress and empty the history."""
-        self.engine.new_conversation()
-
-    def _began(self, turn: int) -> int:
-        self._unfinished.add(turn)
-        return turn
 
     def _require_model(self) -> None:
         if self.failed:

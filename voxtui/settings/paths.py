@@ -31,7 +31,6 @@ _STRING_OR_COMMENT = re.compile(
 
 
 def user_config_file() -> Path:
-    """Return the path of the user's config file, which may be missing."""
     return user_folders().user_config_path / "config.toml"
 
 

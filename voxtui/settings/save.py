@@ -56,5 +56,4 @@ def _replace(file: Path, text: str) -> None:
 
 
 def toml_value(value: Any) -> str:
-    """Return `value` as TOML."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)

@@ -36,7 +36,7 @@ class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     model: Annotated[str, Meta(min_length=1)] = "mistralai/Voxtral-Mini-3B-2507"
     """owner/name on the hub, or a directory"""
     quantization: Literal["none", "fp8"] = "none"
-    """of the language model's weights; the audio encoder is never quantised"""
+    """quantisation of the language model's weights; the audio encoder is never quantised"""
     idle_transcript: bool = True
     """transcribe the utterance after the reply"""
     fast: bool = True
@@ -130,7 +130,7 @@ class VadConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_ms: Project[Annotated[int, Meta(ge=32, le=5000)]] = 200
     end_ms: Project[Annotated[int, Meta(ge=64, le=10_000)]] = 800
     interrupt_ms: Project[Annotated[int, Meta(ge=32, le=5000)]] = 60
-    """of speech, each frame of 32 ms by its probability"""
+    """milliseconds of speech, each frame of 32 ms by its probability"""
     listen_while_speaking: bool = False
 
     def __post_init__(self) -> None:
@@ -208,10 +208,9 @@ tokens it attends to."""
 class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turns: Annotated[int, Meta(ge=0, le=5)] = 5
     max_tokens: Annotated[int, Meta(ge=0, le=32_000)] | None = None
-    """None: the default of the brain in force"""
+    """tokens; None: the default of the brain in force"""
 
     def tokens(self, brain: str) -> int:
-        """Return the most tokens with `brain`."""
         known = self.max_tokens
         return HISTORY_TOKENS.get(brain, 1200) if known is None else known
 
@@ -227,10 +226,9 @@ class InputConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Texts that the user gives to talk about."""
 
     max_tokens: Annotated[int, Meta(ge=1, le=24_000)] | None = None
-    """None: the default of the brain in force"""
+    """tokens; None: the default of the brain in force"""
 
     def tokens(self, brain: str) -> int:
-        """Return the most tokens with `brain`."""
         return self.max_tokens or INPUT_TOKENS.get(brain, CONTEXT_TOKENS * 3 // 4)
 
 
@@ -311,14 +309,14 @@ class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     """0: a free one"""
     sessions: Annotated[int, Meta(ge=1, le=64)] = 1
-    """at once; each has models of its own"""
+    """conversations at once; each has models of its own"""
     uds: str = ""
     """path of a Unix socket to listen on; empty: listen on `host` and `port`"""
     tls_cert: str = ""
     """path of a PEM file; with `tls_key` the server speaks https"""
     tls_key: str = ""
     max_upload_mb: Annotated[int, Meta(ge=1, le=10_000)] = 100
-    """of files that are kept until they are complete"""
+    """megabytes of an uploaded file, which is stored until it is complete"""
 
 
 _COMMAND_KEY = re.compile(r"ctrl\+[abd-gk-y]|f[1-9]|f1[0-2]")

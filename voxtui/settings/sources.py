@@ -78,7 +78,7 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
     """
     notice = _notice() if path is None else ""
     project = path is None and os.path.lexists(PROJECT_FILE)
-    path = path or found_file()
+    path = path or active_config_file()
     settings: dict[str, Setting] = {}
     retired: list[Setting] = []
     for setting in _from_file(path) if path else ():
@@ -102,11 +102,10 @@ def load_config(path: Path | None, sets: Sequence[str], environ: Mapping[str, st
 
 
 def project_keys() -> frozenset[str]:
-    """Return the keys that PROJECT_FILE may set."""
     return frozenset(key for key, kind in _keys().items() if PROJECT in get_args(kind))
 
 
-def found_file() -> Path | None:
+def active_config_file() -> Path | None:
     """Return the file in force without `--config`. Raises ConfigError."""
     if os.path.lexists(PROJECT_FILE):
         return PROJECT_FILE
@@ -152,20 +151,17 @@ def _retired_notice(retired: Sequence[Setting]) -> str:
 
 
 def _shipped() -> Mapping[str, Any]:
-    """Return the content of the config.toml that documents the defaults."""
     file = Path(__file__).parents[1] / "data" / "config.toml"
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def options_of(key: str) -> Sequence[str]:
-    """Return the values that a key with a fixed set of values takes."""
     kind = inspect.type_info(_keys()[key])
     assert isinstance(kind, inspect.LiteralType)
     return [str(value) for value in kind.values]
 
 
 def value_of(config: Config, key: str) -> Any:
-    """Return the value of a key such as `voice.speed`."""
     value: Any = config
     for name in key.split("."):
         value = getattr(value, name)
@@ -214,7 +210,6 @@ def _from_table(table: Mapping[str, Any], place: str, prefix: str = "") -> Itera
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (place, key, text) of each `VOXTUI_SECTION__KEY`."""
     for name, text in sorted(environ.items()):
         if name.startswith(ENVIRONMENT) and "__" in name:
             yield name, name.removeprefix(ENVIRONMENT).lower().replace("__", "."), text
@@ -273,7 +268,6 @@ def _checked(place: str, key: str, value: Any) -> Any:
 
 
 def _requirement(kind: inspect.Type) -> str:
-    """Say what a value must be."""
     match kind:
         case inspect.UnionType(types=(first, *_)):  # the rest is None
             return _requirement(first)
@@ -374,7 +368,6 @@ _TEXTS = (inspect.StrType, inspect.LiteralType)
 
 @cache
 def _keys() -> Mapping[str, Any]:
-    """Return every key with the type of its value, in the order of the file."""
     return dict(_keys_of(Config, ""))
 
 

@@ -169,7 +169,6 @@ class AssistantSkills:
             return LOOK_SECONDS
 
     def _ring(self, now: datetime) -> None:
-        """Take everything that is due out of the files, and report it."""
         from voxtui.skills.requests import due_sentence
         from voxtui.skills.timer_store import Entries, Reminder, Timer
 

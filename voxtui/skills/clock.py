@@ -231,6 +231,5 @@ def _name(named: str, day: date) -> str:
 
 
 def _inside(named: str, day: date, today: date) -> str:
-    """Return the day as it stands within an answer."""
     name = _name(named, day)
     return say_day(day, today) if name == "That" else name if name[0] != "T" else name.lower()

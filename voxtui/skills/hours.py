@@ -49,7 +49,7 @@ _EARLIEST_BARE, _NOON = 7, 12
 
 
 @dataclass(slots=True)
-class _Wanted:
+class _Moment:
     """The parts of a moment, as they were found."""
 
     day: date | None = None
@@ -65,7 +65,7 @@ def read_moment(text: str, now: datetime) -> datetime:
 
     Raises Ambiguous with a question if it means none, several, or one that has passed.
     """
-    wanted = _Wanted()
+    wanted = _Moment()
     position = 0
     while position < len(text):
         found = _SPLIT.match(text, position)
@@ -100,7 +100,7 @@ def _after(span: str, rest: str, now: datetime) -> datetime:
         return local(utc(begun) + timedelta(seconds=seconds - 86_400 * days))
     if seconds % 86_400:
         raise Ambiguous("When exactly?")
-    wanted = _Wanted(now.date() + timedelta(days))
+    wanted = _Moment(now.date() + timedelta(days))
     for found in _SPLIT.finditer(rest):
         if found["part"]:
             wanted.part = found["part"].lower().split()[-1]
@@ -111,7 +111,7 @@ def _after(span: str, rest: str, now: datetime) -> datetime:
     return _resolve(wanted, now)
 
 
-def _read_clock(text: str, wanted: _Wanted) -> None:
+def _read_clock(text: str, wanted: _Moment) -> None:
     if text in ("noon", "midday", "midnight"):
         wanted.hour, wanted.certain = (0 if text == "midnight" else 12), True
         return
@@ -138,7 +138,7 @@ def _read_clock(text: str, wanted: _Wanted) -> None:
     wanted.hour, wanted.minute = hour % 24, minute
 
 
-def _resolve(wanted: _Wanted, now: datetime) -> datetime:
+def _resolve(wanted: _Moment, now: datetime) -> datetime:
     if wanted.hour is None:
         raise Ambiguous("At what time?")
     hours, today = _hours(wanted), now.date()
@@ -157,7 +157,7 @@ def _resolve(wanted: _Wanted, now: datetime) -> datetime:
     return moment
 
 
-def _next(wanted: _Wanted, day: date, hour: int, now: datetime) -> datetime | None:
+def _next(wanted: _Moment, day: date, hour: int, now: datetime) -> datetime | None:
     """Return the wanted time of a day, if it is after `now`. It may come twice in a night."""
     for fold in (0, 1):
         moment = datetime.combine(day, time(hour, wanted.minute, fold=fold))
@@ -166,7 +166,7 @@ def _next(wanted: _Wanted, day: date, hour: int, now: datetime) -> datetime | No
     return None
 
 
-def _hours(wanted: _Wanted) -> list[int]:
+def _hours(wanted: _Moment) -> list[int]:
     """Return the hours of 24 that the wanted hour may mean, in order."""
     hour = wanted.hour
     assert hour is not None

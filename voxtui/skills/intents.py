@@ -54,7 +54,7 @@ class Do(StrEnum):
 class TimerRequest:
     do: Do
     which: Which = Which()
-    """of START: the name of the new timer"""
+    """the timer that is meant; of START: the name of the new one"""
     seconds: float = 0.0
     """the length of a new timer, or the change"""
 

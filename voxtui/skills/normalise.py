@@ -84,7 +84,6 @@ def strip_courtesy(text: str) -> str:
 
 
 def _digits(words: list[str]) -> list[str]:
-    """Replace each run of number words by its digits."""
     out: list[str] = []
     place = 0
     while place < len(words):
@@ -174,7 +173,7 @@ def ordinal(number: int) -> str:
 
 
 MOST_DIGITS = 15
-"""Of a whole number that is said digit by digit."""
+"""Most digits of a whole number that is said digit by digit."""
 
 
 def figure(value: Fraction) -> tuple[str, bool]:

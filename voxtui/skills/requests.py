@@ -82,7 +82,6 @@ def due_sentence(entry: Timer | Reminder, late: timedelta) -> str:
 
 
 def timer_name(timer: Timer, article: str = "the") -> str:
-    """Return `the pasta timer`, or `the timer for 10 minutes`."""
     if timer.name:
         return f"{article} {timer.name} timer"
     return f"{article} timer for {say_span(timer.seconds)}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 LARGEST_FILE = 1 << 20
-"""Bytes."""
+"""Bytes of a file of timers or reminders."""
 
 MOST_ENTRIES = 100
 """Largest number of timers, and of reminders."""
@@ -36,7 +36,7 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float
     """its length when it was set"""
     ends: _Time | None = None
-    """None: paused"""
+    """the moment at which it rings; None: it is paused"""
     left: float = 0.0
     """seconds left while it is paused"""
     name: _Name = ""
@@ -65,7 +65,6 @@ class Entries(msgspec.Struct, frozen=True):
         return min([*times, *(reminder.at for reminder in self.reminders)], default=None)
 
     def countdowns(self) -> tuple[Countdown, ...]:
-        """Return what a front end shows, the next one first."""
         timers = [
             Countdown(timer.name or "timer", timer.ends.timestamp() if timer.ends else None,
                       timer.left)

@@ -60,7 +60,6 @@ def time_in(place: str, now: datetime) -> datetime | None:
 
 @cache
 def _zones() -> dict[str, tuple[str, ...]]:
-    """Return the zones of each place, in lower case."""
     names = sorted(name for name in available_timezones() if "/" in name and name[:3] != "Etc")
     zones: dict[str, tuple[str, ...]] = {
         name.rpartition("/")[2].replace("_", " ").lower(): (name,) for name in names

@@ -127,13 +127,13 @@ def _files(folder: Path) -> list[Path]:
 
 def _delete_oldest(folder: Path) -> None:
     """Delete the oldest files beyond KEPT_BYTES. Today's file stays: sessions write to it."""
-    today, kept = _file(folder, datetime.now(UTC)), DAY_BYTES
+    today, size = _file(folder, datetime.now(UTC)), DAY_BYTES
     for file in reversed(_files(folder)):
         if file == today:
             continue
         with suppress(OSError):  # another session may delete it at the same time
-            kept += file.stat().st_size
-            if kept > KEPT_BYTES:
+            size += file.stat().st_size
+            if size > KEPT_BYTES:
                 file.unlink()
 
 

@@ -77,7 +77,7 @@ class SavedConversation:
         self._thread = threading.Thread(target=self._write, name="voxtui-kept", daemon=True)
         self._thread.start()
         try:
-            kept = msgspec.json.decode(read_file(self.file, LARGEST), type=list[Exchange])
+            exchanges = msgspec.json.decode(read_file(self.file, LARGEST), type=list[Exchange])
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -89,7 +89,7 @@ class SavedConversation:
                 self.file.replace(aside)
             self._tell(f"{self.file} is no conversation that voxtui wrote. It is now {aside.name}.")
             return ()
-        return [_as_turn(exchange) for exchange in kept]
+        return [_as_turn(exchange) for exchange in exchanges]
 
     def store(self, past: Past) -> None:
         """Write `past` in place of what the file holds; an empty one deletes the file."""

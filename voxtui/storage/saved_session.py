@@ -24,7 +24,6 @@ KEPT_SPEECH_SECONDS = 600.0
 
 
 def saved_sessions(folder: str) -> Path:
-    """Return the folder of the setting ui.save_dir; empty: the default one."""
     return user_path(folder) if folder else user_folders().user_data_path / "sessions"
 
 
@@ -51,7 +50,6 @@ class Record:
     turns: dict[int, SessionTurn] = field(default_factory=dict[int, SessionTurn])
 
     def take(self, event: Event) -> None:
-        """Remember an event of the engine."""
         match event:
             case TurnStarted(number, source, _, replaces):
                 self.begin(number, source, replaces)

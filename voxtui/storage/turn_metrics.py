@@ -52,7 +52,6 @@ class Headline:
 
     @property
     def key(self) -> str:
-        """Return its name in JSON and on the command line."""
         return self.name.lower().replace(" ", "_").replace("/", "_per_")
 
     def goal(self, turn: Turn, targets: Targets) -> float | None:
@@ -144,11 +143,9 @@ class Window:
 
     @property
     def turns(self) -> Sequence[Turn]:
-        """The turns, oldest first."""
         return tuple(self._turns)
 
     def values(self, headline: Headline) -> list[float]:
-        """Return this number of each turn that has it, oldest first."""
         return [value for turn in self._turns if (value := headline.of(turn)) is not None]
 
     def percentile(self, headline: Headline, percent: float) -> float | None:

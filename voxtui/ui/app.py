@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -15,41 +14,38 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import BindingsMap
 from textual.containers import Horizontal, Vertical
-from textual.driver import Driver
-from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 from textual.message import Message
-from textual.theme import Theme
 
-from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.commands import Silence
 from voxtui.dialogue.events import Died, State
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.session.clip_player import OpenClip
 from voxtui.session.local_session import Factories, LocalSession
-from voxtui.session.user_session import MakeEngine, NotAllowed, Severity, UserSessionEvent
+from voxtui.session.user_session import MakeEngine, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
-from voxtui.ui.event_display import EventDisplay, TerminalNotification
+from voxtui.ui.conversation.turn_views import TurnViews
+from voxtui.ui.event_display import EventDisplay
 from voxtui.ui.event_queue import EventQueue
 from voxtui.ui.footer import Footer
 from voxtui.ui.help import Help
 from voxtui.ui.keys import bindings, shown
 from voxtui.ui.main_screen import MainScreen
-from voxtui.ui.menu import MICROPHONE, SETTINGS, Menu
-from voxtui.ui.palette import Entry
+from voxtui.ui.menu.menu import SETTINGS, Menu
+from voxtui.ui.menu.palette import Entry
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
-from voxtui.ui.pasted import FIELD_CHARACTERS, joined_lines
 from voxtui.ui.status import LEVEL_SECONDS, Status
-from voxtui.ui.talk import Talk
-from voxtui.ui.talkbar import TalkBar
+from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
+from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.terminal import gc_tuning
-from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyboardDriver, KeyUp
-from voxtui.ui.terminal.notification import notification
+from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
+from voxtui.ui.terminal.terminal_app import TerminalApp
 from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
-from voxtui.ui.themes import AUTO, AVAILABLE, legible, theme_named
+from voxtui.ui.themes import AUTO, AVAILABLE, theme_named
 from voxtui.ui.timers import Timers
-from voxtui.ui.turn_views import TurnViews
 
 TICK_SECONDS = 1 / 20
 
@@ -69,7 +65,7 @@ class Shown(Message):
         self.timestamps = timestamps
 
 
-class VoxtuiApp(App[None], inherit_bindings=False):
+class VoxtuiApp(TerminalApp, inherit_bindings=False):
     """Talk, listen, and see how long it took."""
 
     TITLE = "voxtui"
@@ -86,9 +82,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         clips: Sequence[tuple[str, Path]] = (),
         open_clip: OpenClip | None = None,
         factories: Factories | None = None,
-        attachments: Sequence[Attachment] = (),
     ) -> None:
-        """`attachments`: texts to talk about."""
         # Before anything is styled, because a change would style everything once more.
         self.set_reactive(App.theme, theme_named(config.ui.theme))
         # Without `ansi_color`, Textual writes greys where NO_COLOR forbids all colours.
@@ -104,58 +98,17 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
         self.timers = Timers()
         self.bar = TalkBar()
-        self.talk = Talk(self.controls, self.bar, self._talk_changed, self.refuse)
-        self.turns = TurnViews(self.transcript, self.panel, self._show_state)
-        self.status = Status(
-            self.controls,
-            self.transcript,
-            self.bar,
-            lambda: self.talk.mode,
-            lambda: self.turns.spoken_seconds,
-            self.tell,
-            lambda: self.menu.rescan(),
-            lambda: self.menu.open(MICROPHONE),
-        )
+        self.talk = Talk(self.controls, self.bar)
+        self.turns = TurnViews(self.transcript, self.panel)
+        self.status = Status(self.controls, self.talk, self.turns)
         self.keys = bindings(config.ui)
         self._bindings = BindingsMap(key for key in self.keys if key.action.startswith("app."))
-        self.main = MainScreen(
-            self,
-            self.keys,
-            self.controls,
-            self.transcript,
-            self.turns,
-            self.bar,
-            self.talk,
-            self.status,
-            self.tell,
-            self._events.put,
-        )
-        self.menu = Menu(
-            self,
-            self.controls,
-            self.tell,
-            self.main.begin_again,
-            self.apply,
-            self._commands,
-            self.refuse,
-        )
+        self.main = MainScreen(self.keys, self.controls, self.talk, self.turns, self.status)
+        self.menu = Menu(self, self.controls)
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
-        self._attachments = attachments
 
     def get_default_screen(self) -> MainScreen:
         return self.main
-
-    def get_driver_class(self) -> type[Driver]:
-        driver = super().get_driver_class()
-        return KeyboardDriver if driver is LinuxDriver else driver
-
-    def get_css_variables(self) -> dict[str, str]:
-        self.theme_variables = legible(super().get_css_variables())
-        return self.theme_variables
-
-    @property
-    def available_themes(self) -> dict[str, Theme]:
-        return AVAILABLE
 
     def compose(self) -> ComposeResult:
         # What depends on the terminal is set first, because a change styles all widgets again.
@@ -183,11 +136,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self._fast = self.set_interval(TICK_SECONDS, self.tick)
         self.set_interval(IDLE_TICK_SECONDS, self.tick)
         self.status.show_mode()
-        self._show_state()
+        self._keep_pace()
+        self.main.show_state()
         if not self.is_headless:  # a test run keeps the signals of its process
             exit_on_signals(partial(self.exit, return_code=EXIT_CODE))
-        # After a suspend the terminal is empty, and Textual paints only what has changed.
-        self.app_resume_signal.subscribe(self, self._paint_all)  # pyright: ignore[reportUnknownMemberType]
+        self.paint_after_suspend()
         self.set_interval(LEVEL_SECONDS, self.status.show_level)
         self.call_after_refresh(self._start)
 
@@ -196,15 +149,10 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.controls.start()
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
-        for text in self._attachments:
-            self.controls.attach(text)
 
     def on_unmount(self) -> None:
         self.controls.clips.stop()
         gc_tuning.restore()
-
-    def _paint_all(self, _: object) -> None:
-        self.refresh()
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit_panel(event.size)
@@ -227,6 +175,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
     def on_events_waiting(self) -> None:
         for event in self._events.take():
             self.take_event(event)
+        self._keep_pace()
 
     def take_event(self, event: UserSessionEvent) -> None:
         """Follow what the engine reports, and show it."""
@@ -246,26 +195,11 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         if (timestamps := self.turns.painted()) is None:
             return
         self.when_written(partial(self._first_shown, timestamps))
-        if isinstance(self._driver, KeyboardDriver):
-            self._driver.wait_written()
-
-    def when_written(self, notify: Callable[[float], object]) -> None:
-        """Call `notify` with the time at which every painted frame was written to the terminal.
-
-        It is called on any thread.
-        """
-        if isinstance(self._driver, KeyboardDriver):
-            self._driver.when_written(notify)
-        else:
-            notify(time.monotonic())
+        self.wait_written()
 
     def _first_shown(self, timestamps: Timestamps, at: float) -> None:
         timestamps.record(Milestone.FIRST_SHOWN, at)
         self.post_message(Shown(timestamps))
-
-    def on_terminal_notification(self, asked: TerminalNotification) -> None:
-        if self._driver is not None and not self.is_headless:
-            self._driver.write(notification("voxtui", asked.sentence, os.environ))
 
     def on_shown(self, shown: Shown) -> None:
         self.turns.first_shown(shown.timestamps)
@@ -281,13 +215,12 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.status.show_hint()
         self.turns.tick(listening)
 
-    def _show_state(self) -> None:
+    def _keep_pace(self) -> None:
+        """Tick fast while anybody speaks."""
         if self.controls.state is State.READY:
             self._fast.pause()
         else:
             self._fast.resume()
-        self.status.show_state()
-        self.main.offer_keys()
 
     # Keys.
 
@@ -313,7 +246,7 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             self.main.give_pasted()
             self.talk.press(key.time, isinstance(key, Key) and key.repeated)
             return True
-        if self.controls.silence() and not key.key.startswith("ctrl+"):
+        if self.controls.post(Silence()) and not key.key.startswith("ctrl+"):
             return True
         return here and await self.main.take_key(key)
 
@@ -328,12 +261,6 @@ class VoxtuiApp(App[None], inherit_bindings=False):
         self.talk.use_keyboard(answer.releases, answer.time)
         self.status.show_mode()
 
-    def _talk_changed(self) -> None:
-        self.status.show_mode()
-        if self.controls.talking is not None and self.bar.typing and self.bar.field.empty:
-            self.main.leave_field()
-        self.main.offer_keys()
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the present actions of the keys."""
         match action:
@@ -342,37 +269,33 @@ class VoxtuiApp(App[None], inherit_bindings=False):
             case _:
                 return True
 
-    def tell(self, text: str, severity: Severity = "information") -> None:
-        """Show a sentence that needs no answer. The same one is not shown twice."""
-        if text not in (shown.message for shown in self._notifications):
-            self.notify(text, severity=severity, markup=False)
-
-    def refuse(self, refused: NotAllowed) -> None:
-        """Show the sentence of `refused`."""
-        self.tell(str(refused), refused.severity)
-
     # Actions.
 
     def action_help_quit(self) -> None:
-        self.tell(f"{shown(self.controls.config.ui.keys.quit)} quits voxtui.")
+        self.notify(f"{shown(self.controls.config.ui.keys.quit)} quits voxtui.")
 
     def action_look(self) -> None:
         self.menu.rescan()
 
-    def _commands(self) -> Iterable[Entry]:
+    def action_choose(self, section: str) -> None:
+        self.menu.open(self.commands(), section)
+
+    def commands(self) -> Iterable[Entry]:
         """Yield the entries of the menu that choose nothing."""
         yield from self.main.commands()
         yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")
 
-    def apply(self, key: str, value: str) -> None:
-        """Show a value of a key of [ui]."""
-        if key == "ui.theme":
-            self.theme = theme_named(value)
+    def on_menu_chosen(self, chosen: Menu.Chosen) -> None:
+        if chosen.key == "ui.theme":
+            self.theme = theme_named(chosen.value)
         else:
             self._fit_panel(self.size)
 
+    def on_menu_restarted(self) -> None:
+        self.main.begin_again()
+
     def action_command_palette(self) -> None:
-        self.menu.open()
+        self.menu.open(self.commands())
 
     def action_panel(self) -> None:
         """Show the panel in the next of its sizes that fit this terminal."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from textual.widgets import Static
 
 MEND_KEY = "Enter"
@@ -14,37 +12,24 @@ class Banner(Static):
 
     def __init__(self) -> None:
         super().__init__(id="banner", markup=False)
-        self._mend: Callable[[], object] | None = None
+        self.action = ""
+        """the action that mends the problem; empty: none does"""
 
     @property
     def problem(self) -> str:
-        """The problem on display; empty: none."""
         return str(self.content) if self.has_class("shown") else ""
 
-    def show(
-        self,
-        problem: str,
-        remedy: str = "",
-        mend: Callable[[], object] | None = None,
-        error: bool = True,
-    ) -> None:
-        """Show `problem`; MEND_KEY calls `mend`, which `remedy` names.
+    def show(self, problem: str, remedy: str = "", action: str = "", error: bool = True) -> None:
+        """Show `problem`; MEND_KEY runs `action`, which `remedy` names.
 
         `error` False: it asks for attention, and everything works.
         """
-        self._mend = mend
+        self.action = action
         key = f"  {MEND_KEY}: {remedy}" if remedy else ""
         self.update(f"{'✗' if error else '!'} {problem}{key}")
         self.set_class(not error, "attention")
         self.add_class("shown")
 
     def withdraw(self) -> None:
-        self._mend = None
+        self.action = ""
         self.remove_class("shown")
-
-    def mend(self) -> bool:
-        """Do what mends the problem. Return False if nothing does."""
-        if self._mend is None:
-            return False
-        self._mend()
-        return True

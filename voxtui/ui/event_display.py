@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from textual.message import Message
-
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.events import Countdown, Loaded, PrefillProgress, State, TurnStarted
 from voxtui.dialogue.timestamps import Outcome, Turn
@@ -14,17 +12,10 @@ from voxtui.session.event_view import EventView
 from voxtui.session.user_session import Severity
 from voxtui.storage.turn_metrics import DeviceOffset
 from voxtui.ui.main_screen import MainScreen
-from voxtui.ui.menu import Menu
+from voxtui.ui.menu.menu import Menu
 from voxtui.ui.terminal import gc_tuning
+from voxtui.ui.terminal.notification import TerminalNotification
 from voxtui.ui.timers import Timers
-
-
-class TerminalNotification(Message):
-    """Asks the app to have the terminal notify."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__()
-        self.sentence = sentence
 
 
 class EventDisplay(EventView):
@@ -49,7 +40,8 @@ class EventDisplay(EventView):
         if state is State.THINKING:
             self._turns.expect_reply()
         else:
-            self._turns.paint_rest()
+            self._turns.wait_no_more()
+            self._main.show_state()
 
     def loading(self, step: str, fraction: float | None) -> None:
         self._status.show_loading(step, fraction)
@@ -68,10 +60,10 @@ class EventDisplay(EventView):
             gc_tuning.freeze()
 
     def load_failed(self, error: VoxtuiError) -> None:
-        if isinstance(error, RestartNeeded):  # which `ui.command.run` raises again
+        if isinstance(error, RestartNeeded):  # which `ui_command.run` raises again
             self._main.app.exit()  # pyright: ignore[reportUnknownMemberType]
         else:
-            self._main.show_failed(error)
+            self._status.show_failed(error)
 
     def change_failed(self, error: VoxtuiError) -> None:
         self._menu.change_failed(error)
@@ -110,7 +102,7 @@ class EventDisplay(EventView):
 
     def turn_finished(self, turn: Turn) -> None:
         if turn.outcome is Outcome.NO_SPEECH and not self._explained:
-            self._main.tell("Nothing was heard.", "information")
+            self._main.notify("Nothing was heard.")
         elif turn.outcome is Outcome.FAILED:
             self._status.show_problem(turn.error or "The turn failed.")
         if self._turns.finish(turn):
@@ -123,14 +115,14 @@ class EventDisplay(EventView):
             self._status.show_problem(message)
             return
         self._explained |= severity != "information"
-        self._main.tell(message, severity)
+        self._main.notify(message, severity=severity)
 
     def remark(self, sentence: str) -> None:
         self._turns.transcript.add_line("!", sentence)
 
     def clip_ended(self, error: str) -> None:
         if error:
-            self._main.tell(error, "error")
+            self._main.notify(error, severity="error")
 
     def countdowns_changed(self, countdowns: Sequence[Countdown]) -> None:
         self._timers.use(countdowns)

@@ -29,7 +29,6 @@ class Footer(Static):
         self.screen.bindings_updated_signal.subscribe(self, self._follow)  # pyright: ignore[reportUnknownMemberType]
 
     def _follow(self, screen: Screen[object]) -> None:
-        """Show the keys that do something now."""
         bindings = [active.binding for active in screen.active_bindings.values()]
         line = Content()
         for binding in bindings:

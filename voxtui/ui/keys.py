@@ -13,7 +13,6 @@ ESCAPE = {"drop": "Drop", "stop": "Stop", "leave": "Leave", "live": "Newest"}
 
 
 def shown(key: str) -> str:
-    """Return a key as people write it, such as Ctrl+R or F1."""
     return "+".join(part.capitalize() for part in key.split("+"))
 
 

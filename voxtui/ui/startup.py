@@ -11,13 +11,13 @@ from textual.widgets import OptionList, Static
 
 from voxtui.settings.schema import Config
 from voxtui.ui.keys import shown
-from voxtui.ui.talkkey import Mode
+from voxtui.ui.talk.talkkey import Mode
 
 
 def welcome(mode: Mode | None, config: Config, sends_to: str) -> Sequence[str]:
     """Return the lines of the welcome: how to talk, where the voice goes, where the help is.
 
-    `mode` None: no microphone hears anything. `sends_to`: the servers that receive voice and words.
+    Without a `mode`, no microphone hears anything. The servers `sends_to` receive voice and words.
     """
     ui = config.ui
     key = shown(ui.talk_key)
@@ -31,11 +31,11 @@ def welcome(mode: Mode | None, config: Config, sends_to: str) -> Sequence[str]:
         case None:
             talk = "Type a question."
     where = f"Your voice and words go to {sends_to}" if sends_to else "Nothing leaves this machine"
-    kept = "Your words are stored only if you save them."
+    storage = "Your words are stored only if you save them."
     if config.session.keep:
-        kept = "The conversation is kept in a file until a new one."
+        storage = "The conversation is kept in a file until a new one."
     keys = f"{shown(ui.keys.help)} lists the keys. {shown(ui.keys.menu)} changes microphone, voice"
-    return talk, f"{where}. {kept}", f"{keys} and look."
+    return talk, f"{where}. {storage}", f"{keys} and look."
 
 
 class Samples(Vertical):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from textual.app import ComposeResult
@@ -15,12 +14,13 @@ from voxtui.dialogue.level import MONITOR, decibels, diagnose_level
 from voxtui.dialogue.listening import ENDING_SECONDS
 from voxtui.errors import ModelMissing, VoxtuiError
 from voxtui.session.local_session import LocalSession
-from voxtui.session.user_session import Severity
 from voxtui.ui.banner import Banner
-from voxtui.ui.conversation.transcript import Transcript
+from voxtui.ui.conversation.turn_views import TurnViews
+from voxtui.ui.menu.menu import MICROPHONE as MICROPHONES
 from voxtui.ui.startup import Samples, welcome
-from voxtui.ui.talkbar import TalkBar, loudness
-from voxtui.ui.talkkey import Mode
+from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talkbar import loudness
+from voxtui.ui.talk.talkkey import Mode
 
 LEVEL_SECONDS = 1.0
 """Seconds between two values of the level; each is the loudest since the one before."""
@@ -112,30 +112,16 @@ class MicrophoneLevel:
 class Status:
     """Keeps the widgets around the conversation in step with the controls."""
 
-    def __init__(
-        self,
-        controls: LocalSession,
-        transcript: Transcript,
-        bar: TalkBar,
-        mode: Callable[[], Mode],
-        spoken_seconds: Callable[[], float],
-        tell: Callable[[str, Severity], object],
-        look_again: Callable[[], object],
-        choose_microphone: Callable[[], object],
-    ) -> None:
-        """`tell` shows a sentence that needs no answer; `look_again` searches for devices."""
+    def __init__(self, controls: LocalSession, talk: Talk, turns: TurnViews) -> None:
         self.top = TopLine()
         self.banner = Banner()
         self.samples = Samples(controls.clips.names)
         self.level = MicrophoneLevel()
         self._controls = controls
-        self._transcript = transcript
-        self._bar = bar
-        self._mode = mode
-        self._spoken_seconds = spoken_seconds
-        self._tell = tell
-        self._look_again = look_again
-        self._choose_microphone = choose_microphone
+        self._talk = talk
+        self._turns = turns
+        self._transcript = turns.transcript
+        self._bar = talk.bar
         self._reason = ""
         """the newest problem of this turn, such as the loss of the microphone"""
         config = controls.config
@@ -160,15 +146,16 @@ class Status:
         self.top.show_model(loaded)
         self.show_welcome()
 
-    def show_failed(self, error: VoxtuiError, retry: Callable[[], object]) -> None:
-        """Show the error of a failed start; `retry` tries again, or fetches the missing model."""
+    def show_failed(self, error: VoxtuiError) -> None:
+        """Show why the start failed, and what mends it."""
         self.level.use("")
         self._bar.name_source("")
         self.samples.offer(False)
         if isinstance(error, ModelMissing):
-            self.banner.show(error.message, f"fetch it ({error.size / 1e9:.1f} GB)", retry)
+            size = f"{error.size / 1e9:.1f} GB"
+            self.banner.show(error.message, f"fetch it ({size})", "screen.fetch")
         else:
-            self.banner.show(f"{error.message} {error.hint}".rstrip(), "try again", retry)
+            self.banner.show(f"{error.message} {error.hint}".rstrip(), "try again", "screen.again")
         self.show_state()
 
     def begin_again(self) -> None:
@@ -179,7 +166,7 @@ class Status:
 
     def show_welcome(self) -> None:
         """Show the lines for a new user, until the first turn."""
-        mode = self._mode() if self.level.hears else None
+        mode = self._talk.mode if self.level.hears else None
         self._transcript.show_welcome(welcome(mode, self._controls.config, self._sends_to))
 
     # Problems.
@@ -219,7 +206,7 @@ class Status:
         self.show_mode()
 
     def _show_no_microphone(self) -> None:
-        self.banner.show(self._reason or NO_MICROPHONE, "look again", self._look_again)
+        self.banner.show(self._reason or NO_MICROPHONE, "look again", "app.look")
 
     def hear(self, level: float) -> None:
         """Take a peak of 0..1. Show it at once if somebody speaks, else once a second."""
@@ -248,14 +235,14 @@ class Status:
             self.show_mode()
         elif announce:
             level = f"{decibels(self.level.loudest)} at most in {LEVEL_CHECK_SECONDS:g} s"
-            self._tell(f"Level of {microphone}: {level}.", "information")
+            self.top.notify(f"Level of {microphone}: {level}.")
 
     def _show_silence(self) -> None:
         """Name a microphone that is silent, once somebody speaks to it. Who types needs none."""
-        if self.level.silent and (self.level.used or self._mode() is Mode.HANDS_FREE):
+        if self.level.silent and (self.level.used or self._talk.mode is Mode.HANDS_FREE):
             name = self.level.name or ""
             why = diagnose_level(name, 0.0) if MONITOR in name.lower() else SILENT
-            choose = self._choose_microphone
+            choose = f"app.choose({MICROPHONES!r})"
             self.banner.show(why or SILENT, "choose another", choose, error=False)
 
     def show_level(self) -> None:
@@ -282,7 +269,7 @@ class Status:
     def show_mode(self) -> None:
         """Follow a change of the way of talking: another terminal, microphone or setting."""
         instead = ""
-        if self.level.hears and (mode := self._mode()) in (Mode.HOLD, Mode.TOGGLE):
+        if self.level.hears and (mode := self._talk.mode) in (Mode.HOLD, Mode.TOGGLE):
             instead = f", or {'hold' if mode is Mode.HOLD else 'press'} {self._key_name} to talk"
         self._bar.explain(instead)
         self.show_welcome()
@@ -305,7 +292,7 @@ class Status:
             return "What you type is kept"
         if self._reading and self._controls.state in (State.READY, State.THINKING):
             return self._reading
-        key, mode, state = self._key_name, self._mode(), self._controls.state
+        key, mode, state = self._key_name, self._talk.mode, self._controls.state
         match state:
             case State.LOADING:
                 return f"{self._step} · you can type already" if self._step else ""
@@ -338,7 +325,7 @@ class Status:
         """
         left = self._controls.engine.seconds_left
         ending = left is not None and left <= ENDING_SECONDS
-        spoken = "" if self._bar.captioned else f"{self._spoken_seconds():.1f} s"
+        spoken = "" if self._bar.captioned else f"{self._turns.spoken_seconds:.1f} s"
         known = ", ".join(filter(None, (spoken, f"{left:.0f} s left" if ending else "")))
         return f"{known}  " if known else ""
 

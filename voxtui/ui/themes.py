@@ -160,7 +160,6 @@ def theme_of_terminal(color_system: str | None) -> str:
 
 
 def theme_names() -> list[str]:
-    """Return the values to offer for ui.theme: ours first."""
     own = [theme.name for theme in THEMES]
     return [AUTO, *own, *sorted(set(AVAILABLE) - set(own))]
 

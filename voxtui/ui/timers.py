@@ -23,7 +23,6 @@ class Timers(Static):
         self._line = ""
 
     def use(self, countdowns: Sequence[Countdown]) -> None:
-        """Show these from now on, the next one first."""
         self._countdowns = countdowns
         self.set_class(bool(countdowns), "set")
         self.tick()

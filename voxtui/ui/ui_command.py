@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.commands import Attach
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.errors import RestartNeeded
 from voxtui.settings.schema import Config
@@ -29,8 +30,9 @@ def run(config: Config, attachments: Sequence[Attachment] = ()) -> int:
             sample_clips(),
             clip_opener(config),
             make_factories(),
-            attachments=attachments,
         )
+        for text in attachments:
+            app.controls.post(Attach(text))
         app.event_display.device_offset = device_offset
         try:
             app.run()

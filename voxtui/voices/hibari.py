@@ -46,7 +46,7 @@ class HibariVoice:
     def warm_up(self, progress: Progress) -> None:
         progress("voice", None)
         try:
-            from hibari import Hibari
+            from hibari import Hibari  # pyright: ignore[reportMissingTypeStubs]
         except ImportError as error:
             raise ModelError(
                 "The embedded voice is not installed.", how_to_install("embedded")

@@ -165,7 +165,7 @@ class KokoroVoice:
 
     def _load(self) -> None:
         import torch
-        from hibari.g2p import G2P
+        from hibari.g2p import G2P  # pyright: ignore[reportMissingTypeStubs]
 
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         if device.type == "cuda":

@@ -16,6 +16,7 @@ from tests.fakes import FakeSpeaker
 from tests.ui.pseudo_terminal import until
 from voxtui.brains.embedded.chat_process import ASK
 from voxtui.brains.embedded.embedded_brain import EmbeddedBrain
+from voxtui.dialogue.commands import SendText
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.protocols import PastTurn
 from voxtui.settings.schema import HistoryConfig
@@ -29,15 +30,15 @@ def test_an_answer_of_a_rule_is_read_while_it_is_spoken(tmp_path: Path, most_tok
     chat, speaker = ScriptedChat("Hello."), FakeSpeaker()
     brain: Any = EmbeddedBrain(config, recogniser=ScriptedRecogniser(), chat=chat)
     with talking(brain, speaker=speaker, skills=ClockOnly(), config=config) as talk:
-        talk.engine.send_text("Hi.")
+        talk.engine.post(SendText("Hi."))
         talk.turn()
         speaker.held = True
-        talk.engine.send_text("What time is it?")
+        talk.engine.post(SendText("What time is it?"))
         until(lambda: "It is ten past one." in chat.prompts[-1])
         ready = chat.prompts[-1]
         speaker.held = False
         assert talk.turn().brain == SKILL
-        talk.engine.send_text("Thank you.")
+        talk.engine.post(SendText("Thank you."))
         talk.turn()
     assert ready.endswith("(13:04)\n")
     assert chat.prompts[chat.prompts.index(ready) + 1] == f"{ready}Thank you.{ASK}"
@@ -51,7 +52,7 @@ def test_the_time_of_the_first_question_is_read_before_the_engine_is_ready(tmp_p
     brain: Any = EmbeddedBrain(config, recogniser=ScriptedRecogniser(), chat=chat)
     with talking(brain, skills=ClockOnly(), config=config) as talk:
         while_loading = list(chat.prompts)
-        talk.engine.send_text("Hi.")
+        talk.engine.post(SendText("Hi."))
         talk.turn()
         ready = while_loading[-1]
         assert ready.endswith("(It is Sunday, 22 November 2026, 13:04.)\n")

@@ -55,6 +55,7 @@ from voxtui.dialogue.data import (
     Utterance,
 )
 from voxtui.dialogue.history import History
+from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, PastTurn, ReplyOptions, TurnRequest, placeholder
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
@@ -97,7 +98,7 @@ def test_audio_features_equal_those_of_transformers(oracle: Oracle, dtype: torch
     theirs = copy.deepcopy(oracle.model).to(dtype)
     features = oracle.features(sound(3.0)).to(dtype)
     with torch.inference_mode():
-        wanted = theirs.model.get_audio_features(features, return_dict=True).pooler_output
+        wanted = theirs.model.get_audio_features(features, return_dict=True).pooler_output  # type: ignore[call-arg]
         found = AudioTower(theirs)(features)
     error = (found.float() - wanted.float()).norm() / wanted.float().norm()
     assert error < (1e-5 if dtype == torch.float32 else 3e-2)
@@ -222,7 +223,7 @@ def test_after_a_barge_in_the_history_holds_the_heard_part(
 def test_after_eviction_old_turns_are_text_and_the_newest_stay_sound(
     brain: VoxtralBrain, oracle: Oracle
 ) -> None:
-    history = History(HistoryConfig(turns=2, max_tokens=4000))
+    history = History(LiveConfig(Config(history=HistoryConfig(turns=2, max_tokens=4000))))
     for seed in range(4):
         said = utterance(1.0, 10 + seed)
         reply = answered(brain, history.past, said)

@@ -84,7 +84,8 @@ def _config(vocabulary: int, width: int, layers: int):
     text = LlamaConfig(
         vocab_size=vocabulary, hidden_size=width, intermediate_size=2 * width,
         num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=width // 2, rope_theta=1e8, max_position_embeddings=131_072, rms_norm_eps=1e-5,
+        head_dim=width // 2, rope_theta=1e8,  # type: ignore[call-arg]
+        max_position_embeddings=131_072, rms_norm_eps=1e-5,
         bos_token_id=1, eos_token_id=2,
     )  # fmt: skip
     # The projector takes four frames of the encoder at a time, as so many features.

@@ -133,7 +133,7 @@ def computed(brain: VoxtralBrain) -> ModelWork:
     """Wait until what is computed ahead is done."""
     newest = brain.newest
     assert newest is not None
-    while newest.wanted:
+    while newest.has_work:
         Flag().wait(0.01)
     assert newest.error is None
     return newest

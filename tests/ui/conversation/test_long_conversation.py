@@ -108,7 +108,7 @@ async def test_the_end_key_follows_an_answer_again():
 
 
 async def test_a_new_width_reaches_the_turns_in_view_at_once_and_then_all(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.conversation.transcript.WRAP_SECONDS", 0.0005)
+    monkeypatch.setattr("voxtui.ui.conversation.drawn_entries.WRAP_SECONDS", 0.0005)
     async with screen(size=(100, 24)) as s:
         talk(s, 60)
         await s.settle()

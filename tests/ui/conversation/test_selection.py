@@ -4,7 +4,7 @@ import pytest
 
 from tests.ui.conftest import MARKS, screen
 from voxtui.dialogue.events import ReplyText, UserWords
-from voxtui.ui.conversation.transcript import SELECTED
+from voxtui.ui.conversation.drawn_entries import SELECTED
 
 
 async def answer(s, reply="It is Paris.", first_sound=0.25, **fields):

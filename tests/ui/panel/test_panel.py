@@ -124,7 +124,7 @@ async def test_the_time_of_the_network_is_shown_for_a_remote_brain(size):
 
 @pytest.mark.slow
 async def test_marks_are_shown_as_they_are_reached(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.turn_views.PANEL_WAITS_SECONDS", 1000.0)
+    monkeypatch.setattr("voxtui.ui.conversation.turn_views.PANEL_WAITS_SECONDS", 1000.0)
     async with screen() as s:
         timestamps = s.engine.begin(at=100.0)
         s.engine.report(StateChanged(State.THINKING))
@@ -147,7 +147,7 @@ async def test_marks_are_shown_as_they_are_reached(monkeypatch):
 
 @pytest.mark.slow
 async def test_the_panel_shows_a_slow_answer_before_it_begins(monkeypatch):
-    monkeypatch.setattr("voxtui.ui.turn_views.PANEL_WAITS_SECONDS", 0.0)
+    monkeypatch.setattr("voxtui.ui.conversation.turn_views.PANEL_WAITS_SECONDS", 0.0)
     async with screen(size=(120, 40)) as s:
         timestamps = s.engine.begin(at=100.0)
         s.engine.report(StateChanged(State.THINKING))
@@ -265,7 +265,7 @@ async def test_a_dropped_turn_leaves_the_numbers_of_the_answer_before():
 @pytest.mark.slow
 async def test_while_it_speaks_the_panel_says_how_far_the_voice_is_ahead(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("voxtui.ui.turn_views.time", clock)
+    monkeypatch.setattr("voxtui.ui.conversation.turn_views.time", clock)
     async with screen() as s:
         timestamps = s.engine.begin(at=clock.now)
         timestamps.record(Milestone.FIRST_AUDIO, clock.now + 0.2)

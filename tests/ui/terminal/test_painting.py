@@ -57,7 +57,7 @@ async def test_a_growing_answer_looks_as_if_all_were_painted_again(
         engine.load()
         await s.settle()
         if message:
-            app.tell(message)
+            app.notify(message)
         engine.begin()
         engine.report(StateChanged(State.THINKING), UserWords(1, "Tell me something long."))
         await s.settle()

@@ -104,7 +104,7 @@ class EmbeddedBrain:
         )
         self._replies: SpeculationThread | None = None
         self._ahead: ChatReply | None = None
-        """what was requested last for a turn that is not answered yet"""
+        """the newest request for a turn that is not answered yet"""
         self._progress: Callable[[int, int], object] = lambda done, total: None
         self._live = LiveTranscription(
             self._recogniser, lambda: self._loaded().pause(), self._prepare
@@ -154,8 +154,6 @@ class EmbeddedBrain:
         chat.result()
 
     def _fetch(self, progress: Progress) -> None:
-        """Download the chat model, unless it is here."""
-
         def attempt(model: Model, source: Source | Path) -> None:
             step = f"fetching {model.name}"
             progress(step, None)
@@ -300,7 +298,6 @@ class EmbeddedBrain:
         return chatml(front, said, words, options.clock, self._opening)
 
     def _question(self, past: Past, words: str, options: ReplyOptions) -> str:
-        """Return the prompt for a reply to the complete `words`."""
         return self._prompt(past, words, options) + ASK + self._opening
 
     def _most_tokens(self, options: ReplyOptions) -> int:

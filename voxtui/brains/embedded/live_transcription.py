@@ -101,7 +101,6 @@ class LiveTranscription:
             self._live = live
 
     def wake(self) -> None:
-        """Look for new speech: the utterance has grown."""
         with self._changed:
             self._changed.notify()
 
@@ -225,5 +224,4 @@ class LiveTranscription:
 
 
 def _shared(one: str, other: str) -> int:
-    """Count the characters with which both begin."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -25,10 +25,10 @@ from typing import Any
 from voxtui.brains.embedded.chat_process import SOCKET, Setup
 
 LARGEST_BYTES = 200 * 1000**2
-"""of all files together; the oldest ones are deleted first"""
+"""bytes of all files together; the oldest ones are deleted first"""
 
 TIMEOUT_SECONDS = 10.0
-"""for the runtime to read or write a file of some megabytes"""
+"""seconds for the runtime to read or write a file of some megabytes"""
 
 
 @dataclass(frozen=True, slots=True)

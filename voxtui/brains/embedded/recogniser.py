@@ -269,7 +269,6 @@ def read_tokens(pieces: Sequence[bytes], log_probabilities: Sequence[float]) -> 
 
 
 def _likeliest(logits: Samples) -> tuple[int, float]:
-    """Return the likeliest token and its log-probability."""
     import numpy as np
 
     token = int(logits.argmax())

@@ -96,7 +96,7 @@ class Request:
         self._answered = False
         self._step_at = 0.0
         self._items: SimpleQueue[tuple[Item, bool]] = SimpleQueue()
-        """what arrived, and True for the last item"""
+        """each item that arrived, and True for the last one"""
         connection.idle.clear()
         threading.Thread(target=self._run, name="voxtui-remote", daemon=True).start()
 

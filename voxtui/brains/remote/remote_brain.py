@@ -402,9 +402,9 @@ class _Content(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     delta: _Content | None = None
-    """in a stream"""
+    """the message in a stream"""
     message: _Content | None = None
-    """in an answer that is not streamed"""
+    """the message in an answer that is not streamed"""
     finish_reason: Any = None
 
 
@@ -448,6 +448,5 @@ def _user(before: str, clock: str, user_input: Utterance | str) -> Json:
 
 
 def _audio(utterance: Utterance) -> Json:
-    """Return OpenAI's `input_audio`: a WAV in base64."""
     data = base64.b64encode(utterance.as_wav()).decode()
     return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}

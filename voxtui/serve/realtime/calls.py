@@ -31,7 +31,7 @@ CALLS_PATH = "/v1/realtime/calls"
 SDP = "application/sdp"
 
 MOST_BYTES = 64 * 1024
-"""Of an offer. A browser's has 2 to 8 KiB."""
+"""Bytes of an offer. A browser's has 2 to 8 KiB."""
 
 HANG_UP_SECONDS = 2.0
 """Time for the calls to close after a request to stop."""

@@ -62,12 +62,12 @@ class Close:
 Out: TypeAlias = bytes | Close
 
 
-class Gone(Exception):
+class ConnectionClosed(Exception):
     """The client has left."""
 
 
 class Transport(Protocol):
-    """Carries messages, and perhaps sound. Each method may raise Gone."""
+    """Carries messages, and perhaps sound. Each method may raise ConnectionClosed."""
 
     @property
     def output(self) -> OutputBuffer | None:
@@ -183,7 +183,7 @@ class Connection:
         try:
             async with asyncio.timeout(SESSION_SECONDS):
                 await self._read()
-        except Gone:
+        except ConnectionClosed:
             pass
         except TimeoutError:
             idle = self._loop.time() >= self._active_at + IDLE_SECONDS
@@ -209,7 +209,7 @@ class Connection:
                 await self._drained.wait()
 
     async def _read(self) -> None:
-        """Take what comes. Raises Gone and TimeoutError.
+        """Take what comes. Raises ConnectionClosed and TimeoutError.
 
         Some clients send before `session.created`. The connection keeps that until then.
         """
@@ -234,7 +234,7 @@ class Connection:
                 self._session.take_message(received)
 
     async def _write(self) -> None:
-        with suppress(Gone):
+        with suppress(ConnectionClosed):
             while isinstance(out := await self._out.get(), bytes):
                 await self._transport.send(out.decode())
                 self._queued -= len(out)

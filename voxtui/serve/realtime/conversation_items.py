@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from voxtui.dialogue.commands import RemovePart, Truncate
 from voxtui.dialogue.turn_taking import SPOKEN_TURNS
 from voxtui.serve.realtime.protocol import CreateItem, Item, TruncateItem, item_of
 from voxtui.serve.realtime.session_settings import invalid
@@ -82,7 +83,7 @@ class Conversation:
             raise invalid("The item is still being made. Cancel its response.", "item_id")
         self._items.remove(item)
         if item.turn is not None:
-            self._controls.delete(item.turn, user=item.role == "user")
+            self._controls.post(RemovePart(item.turn, user=item.role == "user"))
         self._emit("conversation.item.deleted", item_id=item.id)
         return item
 
@@ -106,7 +107,7 @@ class Conversation:
         """Keep what was heard of a spoken answer in its first `ms`. `was_cut` follows."""
         if item in self._spoken and item.turn is not None:
             self._truncating.append((item, ms))
-            self._controls.truncate(item.turn, ms / 1000)
+            self._controls.post(Truncate(item.turn, ms / 1000))
 
     def was_cut(self, turn: int, text: str) -> None:
         """Show that `text` was heard of the answer of `turn`."""
@@ -131,7 +132,7 @@ class Conversation:
     def _place(self, item: Item, previous: str | None) -> tuple[int, int | None]:
         """Return where a new item goes, and the turn before it; None: at the end. Raises HttpError.
 
-        `previous`: the id that the client gives; "root" is the beginning.
+        The client names the item before it by `previous`; "root" is the beginning.
         """
         if any(other.id == item.id for other in self._items):
             raise invalid(f"There is an item {item.id!r} already.", "item.id")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from voxtui.dialogue.commands import Cancel, Release, Talk
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
 from voxtui.serve.realtime.wire_audio import Frames
 
@@ -81,21 +82,21 @@ class InputBuffer:
 
     def push(self, frames: list[Frame]) -> None:
         for frame in frames:
-            self._controls.push_frame(frame)
+            self._controls.push(frame)
 
     def began(self, turn: int) -> bool:
         """Return True if this buffer began the turn, and not the engine."""
         return turn in self._turns
 
     def _talk(self, frames: list[Frame]) -> int:
-        turn = self._controls.talk(frames[0].captured_at - FRAME_SECONDS)
+        turn = self._controls.post(Talk(frames[0].captured_at - FRAME_SECONDS))
         self._turns.add(turn)
         return turn
 
     def forget_recording(self) -> None:
         """Let the engine drop it. The buffer stays."""
         if self._recording is not None:
-            self._controls.cancel(self._recording)
+            self._controls.post(Cancel(self._recording))
         self._recording = None
 
     def clear(self) -> None:
@@ -110,7 +111,7 @@ class InputBuffer:
         self.record()
         turn, seconds = self._recording, self.seconds
         assert turn is not None
-        self._controls.release(at, turn, answers=False)
+        self._controls.post(Release(at, turn, answers=False))
         self._empty()
         return turn, seconds
 
@@ -125,7 +126,7 @@ class InputBuffer:
         """Commit what was taken out. Returns its turn and its seconds."""
         turn = self._talk(frames)
         self.push(frames)
-        self._controls.release(at, turn, answers=False)
+        self._controls.post(Release(at, turn, answers=False))
         return turn, len(frames) * FRAME_SECONDS
 
     def _empty(self) -> None:

@@ -31,7 +31,7 @@ class _Answer:
     response_id: str
     item: Item
     sounds: deque[Samples] = field(default_factory=deque["Samples"])
-    """at RATE"""
+    """sounds at RATE"""
     pcm: PcmStream = field(default_factory=PcmStream)
     resampler: Resampler = field(default_factory=lambda: Resampler(RATE, TRACK_RATE))
     played: int = 0
@@ -53,7 +53,7 @@ class OutputBuffer:
         """an answer is being played"""
         self._answers: deque[_Answer] = deque()
         self._ready = np.zeros(0, np.float32)
-        """of the first answer, at TRACK_RATE"""
+        """sound of the first answer, at TRACK_RATE"""
 
     @property
     def playing(self) -> bool:

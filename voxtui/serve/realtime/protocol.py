@@ -141,7 +141,7 @@ class Item:
     """its number in the history of the engine"""
     status: Literal["in_progress", "completed", "incomplete"] = "completed"
     seconds: float = 0.0
-    """of its sound"""
+    """seconds of its sound"""
     captured: bool = False
     """the engine has taken the utterance"""
 
@@ -167,7 +167,7 @@ class _Part(msgspec.Struct):
     transcript: str | None = None
 
 
-class _GivenItem(msgspec.Struct):
+class _ClientItem(msgspec.Struct):
     type: str
     role: Role | None = None
     content: list[_Part] = []
@@ -176,7 +176,7 @@ class _GivenItem(msgspec.Struct):
 
 def item_of(given: object) -> Item:
     """Return the text item that a client wants to add. Raises HttpError."""
-    item = _converted(given, _GivenItem, "item")
+    item = _converted(given, _ClientItem, "item")
     if item.type != "message" or item.role is None:
         raise invalid(
             f"Messages with a role are taken, {item.type!r} is not: tools are never called here.",
@@ -206,9 +206,9 @@ class Response:
     turn: int = 0
     item: Item | None = None
     cancelled: bool = False
-    """by the client"""
+    """True if the client cancelled it"""
     silenced: bool = False
-    """what it still makes is not played"""
+    """True if the rest of its sound is not played"""
 
     def as_json(self, status: str = "in_progress", turn: Turn | None = None) -> Json:
         output = self.settings.audio.output
@@ -315,7 +315,7 @@ def timing(turn: Turn) -> Json:
     }
 
 
-class _Asked(msgspec.Struct):
+class _ClientResponse(msgspec.Struct):
     conversation: str | None = None
     input: list[Any] | None = None
     metadata: Annotated[dict[str, str], Meta(max_length=MOST_METADATA)] | None = None
@@ -325,7 +325,7 @@ def response_of(given: object, settings: Settings, conversation_id: str) -> Resp
     """Return the response that a client asks for. Raises HttpError."""
     if given is None:
         return Response(settings, conversation_id, None)
-    asked = _converted(given, _Asked, "response")
+    asked = _converted(given, _ClientResponse, "response")
     if asked.conversation not in (None, "auto") or asked.input:
         raise invalid(
             "Answers outside of the conversation are not supported.", "response.conversation"

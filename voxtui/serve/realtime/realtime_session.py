@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from voxtui.audio.pcm import PcmStream
+from voxtui.dialogue.commands import Answer, Cancel, Release, UseReplyOptions
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.events import (
     Caption,
@@ -172,8 +173,8 @@ class RealtimeSession:
             vad = replace(vad, hands_free=False, listen_while_speaking=False)
         else:
             vad = detection.vad(vad)
-        self._controls.use_manner(
-            self.settings.options(self._conversation.told), answers=False, vad=vad
+        self._controls.post(
+            UseReplyOptions(self.settings.options(self._conversation.told), answers=False, vad=vad)
         )
 
     @property
@@ -221,13 +222,13 @@ class RealtimeSession:
         self._input.clear()
         self._pcm, self._held = PcmStream(), []
         if self._speaking is not None and self._speaking.turn is not None:
-            self._controls.cancel(self._speaking.turn)
+            self._controls.post(Cancel(self._speaking.turn))
 
     def _commit(self, event: protocol.Commit) -> None:
         at = time.monotonic()
         speaking = self._speaking
         if speaking is not None:
-            self._controls.release(at, speaking.turn, answers=False)
+            self._controls.post(Release(at, speaking.turn, answers=False))
             return
         if self._detection is not None or self._input.seconds < SHORTEST_COMMIT:
             raise invalid(
@@ -282,7 +283,7 @@ class RealtimeSession:
             return
         self._input.forget_recording()  # the buffer is kept, and recorded again after the answer
         options = response.settings.options(self._conversation.told)
-        response.turn = self._controls.answer(options)
+        response.turn = self._controls.post(Answer(options))
         self._response, self._heard = response, None
         self._emit("response.created", response=response.as_json())
 
@@ -291,7 +292,7 @@ class RealtimeSession:
         if response is None or name not in (None, response.id):
             raise invalid("No such answer is in progress.", code="response_cancel_not_active")
         response.cancelled = True
-        self._controls.cancel(response.turn)
+        self._controls.post(Cancel(response.turn))
 
     def _show(self, response: Response) -> None:
         """Show the item of the answer, with its first piece."""

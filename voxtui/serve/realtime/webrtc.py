@@ -31,7 +31,7 @@ from av import AudioFrame
 from voxtui.audio.pcm import as_pcm
 from voxtui.serve.openai_types import HttpError
 from voxtui.serve.realtime.concealment import Concealment
-from voxtui.serve.realtime.connection import Gone
+from voxtui.serve.realtime.connection import ConnectionClosed
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
 from voxtui.serve.realtime.packets import InOrder
 
@@ -132,23 +132,23 @@ class Call:
 
     async def receive(self) -> Received:
         if self._left and self._received.empty():
-            raise Gone
+            raise ConnectionClosed
         received = await self._received.get()
         if received is None:
-            raise Gone
+            raise ConnectionClosed
         return received
 
     async def send(self, message: str) -> None:
         await self._opened.wait()
         if self._left or self._channel is None:
-            raise Gone
+            raise ConnectionClosed
         if self._channel.bufferedAmount > MOST_BUFFERED:
             self.leave()
-            raise Gone
+            raise ConnectionClosed
         try:
             self._channel.send(message)
         except InvalidStateError as closed:
-            raise Gone from closed
+            raise ConnectionClosed from closed
 
     async def close(self, code: int = 0, reason: str = "") -> None:
         """Send what is left, and hang up. `code` and `reason` have no place in WebRTC."""

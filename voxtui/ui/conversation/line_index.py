@@ -46,6 +46,5 @@ class LineIndex:
         return bisect_right(self._tops, line) - 1 if 0 <= line < self.height else None
 
     def between(self, first: int, end: int) -> Sequence[Paragraph]:
-        """Return the entries of the lines from `first` to the one before `end`."""
         begin = max(0, bisect_right(self._tops, first) - 1)
         return self.entries[begin : bisect_right(self._tops, end)]

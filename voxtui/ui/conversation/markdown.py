@@ -24,7 +24,7 @@ def rendered(text: str) -> Content:
     """Return `text` without its Markdown, styled by it. Loses no word."""
     pieces: list[Piece] = []
     lists: list[int | None] = []
-    """for each list around the block: its next number, or None for bullets"""
+    """the next number of each list around the block; None for bullets"""
     quotes, heading, first_of_item = 0, False, False
     tokens = _parser().parse(text)
     for token, after in zip_longest(tokens, tokens[1:]):

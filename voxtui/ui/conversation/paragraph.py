@@ -40,7 +40,7 @@ class Look:
     muted: Style
     attention: Style
     labels: tuple[Style, ...]
-    """in the order of KINDS"""
+    """the labels, in the order of KINDS"""
 
     def label(self, kind: str) -> Style:
         return self.labels[KINDS.index(kind)]
@@ -94,8 +94,8 @@ class Paragraph:
         self.spaced = spaced
         self.muted = muted
         self.lit: int | None = None
-        """of a muted entry without other styles: how many characters at its beginning are drawn as
-        not muted. Its lines are muted, so a change of this number wraps nothing."""
+        """characters at the beginning of a muted entry without other styles that are drawn as not
+        muted. Its lines are muted, so a change of this number wraps nothing."""
         self.lines: list[Line] = []
         """empty if the entry has to be wrapped again before it is drawn"""
         self.height = 0
@@ -154,7 +154,6 @@ class Paragraph:
         return first, before
 
     def wrap(self, look: Look, widget: Widget) -> None:
-        """Wrap the whole content. `widget` knows the theme's colours."""
         self.look, self.painted = look, False
         self.lines = self.wrapped(look, widget)
         self.height = len(self.lines)
@@ -173,7 +172,6 @@ class Paragraph:
         return [[], *lines] if self.spaced else lines
 
     def lit_lines(self) -> list[int]:
-        """Return for each line how many characters of it are lit."""
         if not self.lit:
             return [0] * len(self.lines)
         content = self.content.plain
@@ -191,7 +189,7 @@ class Paragraph:
     ) -> tuple[list[Line], str]:
         """Wrap `content` in the style of this entry; return the lines and the text of the last one.
 
-        `labelled`: the first line carries the label.
+        The first line carries the label if `labelled`.
         """
         label_style = look.label(self.kind)
         style = look.muted if self.muted else look.ground

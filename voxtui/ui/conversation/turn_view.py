@@ -62,7 +62,6 @@ class TurnView:
 
     @property
     def latest(self) -> Paragraph | None:
-        """The paragraph that grows."""
         return self._paragraphs[-1][1] if self._paragraphs else None
 
     def show_speaking(self, seconds: float) -> None:
@@ -151,23 +150,24 @@ class TurnView:
                 self._transcript.light(entry, lit)
 
     def _unlight(self) -> None:
-        """Show all of the answer as usual."""
         for _, entry in self._paragraphs:
             if entry.lit is not None:
                 entry.muted, entry.lit = False, None
                 self._transcript.change(entry, entry.content)
 
     def cut(self, heard: str) -> None:
-        """Strike out the part of the answer that was not heard."""
         self._unlight()
         text = self.text
         ends = [begin for begin, _ in self._paragraphs[1:]] + [len(text)]
         for (begin, entry), end in zip(self._paragraphs, ends, strict=True) if text else ():
             part = text[begin:end].strip("\n")
-            kept = max(0, len(heard) - begin)
-            if kept < len(part):
+            heard_of_part = max(0, len(heard) - begin)
+            if heard_of_part < len(part):
                 self._transcript.change(
-                    entry, Content.assemble(part[:kept], (part[kept:], "$text-muted strike"))
+                    entry,
+                    Content.assemble(
+                        part[:heard_of_part], (part[heard_of_part:], "$text-muted strike")
+                    ),
                 )
 
     def finish(self, turn: Turn) -> None:
@@ -188,7 +188,6 @@ class TurnView:
                 self._remark("(no answer)")
 
     def show_figure(self, figure: Figure | None) -> None:
-        """Show a number at the end of the answer."""
         if self.latest is not None:
             self._transcript.show_figure(self.latest, figure)
 
@@ -202,11 +201,9 @@ class TurnView:
             del self._paragraphs[1:]
 
     def discard(self) -> None:
-        """Remove the entries of the turn from the conversation."""
         self._transcript.drop([self._request, *(entry for _, entry in self._paragraphs)])
 
     def _remark(self, text: str, style: str = "$text-muted italic") -> None:
-        """Add a remark behind the answer."""
         self.expect_reply()
         _, entry = self._paragraphs[-1]
         before = entry.content if self._pieces else Content()

@@ -14,7 +14,6 @@ VALUE_DIGITS = 4
 
 class HeadlineCard(Vertical):
     def __init__(self, headline: Headline, name: str = "") -> None:
-        """`name`: in place of the technical name."""
         super().__init__()
         self._headline = headline
         self._heading = name or headline.name

@@ -23,7 +23,7 @@ class HistoryChart(Widget):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"history--within", "history--over", "history--label"}
 
     def __init__(self, plain: bool = False) -> None:
-        """`plain`: narrow columns without a scale, and a title in the words of people."""
+        """Draw narrow columns without a scale, and a plain title, if `plain`."""
         super().__init__()
         self._plain = plain
         self._column_cells = 1 if plain else 2

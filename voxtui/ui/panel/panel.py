@@ -60,7 +60,7 @@ class LatencyPanel(Container):
         self._live = self._finished = NO_TURN
         self._selected: Turn | None = None
         self._typed = False
-        """of the turn in progress"""
+        """whether the turn in progress was typed"""
         self._lead = PlaybackLead()
 
     def compose(self) -> ComposeResult:
@@ -74,7 +74,6 @@ class LatencyPanel(Container):
         self._show()
 
     def show_as(self, size: PanelSize) -> None:
-        """Show the panel in this size, also before it is mounted."""
         self.chosen = size
         self.display = size != "line"
         self.line.display = size == "line"
@@ -88,7 +87,6 @@ class LatencyPanel(Container):
             view.call_after_refresh(self._show)
 
     def judge_by(self, targets: Targets) -> None:
-        """Compare turns with `targets` from now on."""
         self._times.targets = targets
         self._show()
 
@@ -112,11 +110,9 @@ class LatencyPanel(Container):
         self._show()
 
     def models_loaded(self) -> None:
-        """Count the next turn as a cold one."""
         self._times.session.models_loaded()
 
     def begin(self, typed: bool) -> None:
-        """Begin the next turn."""
         self._typed = typed
         self._lead, self._times.queue = PlaybackLead(), ""
 

@@ -78,7 +78,7 @@ class Waterfall(Widget):
     }
 
     def __init__(self, plain: bool = False) -> None:
-        """`plain`: few stages, in the words of people, and no goals."""
+        """Draw few stages with plain names, and no goals, if `plain`."""
         super().__init__()
         self._plain = plain
         self._targets: Targets = TARGETS[DEFAULT_BRAIN]

@@ -35,11 +35,9 @@ def freeze() -> None:
 
 
 def collect(turns: int) -> None:
-    """Collect garbage after turn number `turns`."""
     gc.collect(YOUNG if turns % FULL_TURNS else FULL)
 
 
 def restore() -> None:
-    """Undo `freeze`."""
     gc.unfreeze()
     gc.set_threshold(*THRESHOLDS)

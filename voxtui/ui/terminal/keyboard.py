@@ -130,7 +130,6 @@ class KeyParser(XTermParser):
             yield from self._end_paste(self._last)
 
     def _feed_keys(self, data: str) -> Generator[Message, None, str]:
-        """Parse `data` as far as a paste begins. Return the rest."""
         before = len(self._last)
         begins = (self._last + data).find(PASTE_BEGINS)
         end = len(data) if begins < 0 else begins + len(PASTE_BEGINS) - before
@@ -143,7 +142,6 @@ class KeyParser(XTermParser):
         return data[end:]
 
     def _feed_paste(self, data: str) -> Generator[Message, None, str]:
-        """Take `data` as far as the paste goes. Return the rest."""
         self._fed_at = time.monotonic()
         seen = self._last + data
         end = seen.find(PASTE_ENDS)

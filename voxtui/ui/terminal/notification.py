@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from textual.message import Message
+
 from voxtui.errors import strip_control_characters
 
 BELL = "\a"
@@ -14,6 +16,14 @@ _OSC_99 = ("KITTY_WINDOW_ID",)
 _OSC_9 = ("ITERM_SESSION_ID",)
 _OSC_777 = ("GHOSTTY_RESOURCES_DIR", "WEZTERM_PANE", "VTE_VERSION")
 _TERMS_777 = ("foot", "xterm-ghostty", "wezterm")
+
+
+class TerminalNotification(Message):
+    """Asks the app to have the terminal notify."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__()
+        self.sentence = sentence
 
 
 def notification(title: str, text: str, environment: Mapping[str, str]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from textual.message import Message
 from textual.timer import Timer
 
 from voxtui.dialogue.data import TYPED, Utterance
@@ -32,30 +33,29 @@ PANEL_WAITS_SECONDS = 0.5
 class TurnViews:
     """The view of the newest turn, and the marks that the panel follows."""
 
-    def __init__(
-        self, transcript: Transcript, panel: LatencyPanel, show_rest: Callable[[], object]
-    ) -> None:
-        """`show_rest` paints what waited for the first words."""
+    class RestIsDue(Message):
+        """The first words did not come in time: what waited for them is to be painted."""
+
+    def __init__(self, transcript: Transcript, panel: LatencyPanel) -> None:
         self.view: TurnView | None = None
         self.timestamps: Timestamps | None = None
-        """of the turn in progress"""
+        """timestamps of the turn in progress"""
         self.number = 0
-        """of the newest turn; 0: there was none yet"""
+        """the number of the newest turn; 0: there was none yet"""
         self.over = 0
-        """how many turns have finished"""
+        """the number of finished turns"""
         self._finished: dict[int, tuple[TurnView, Turn]] = {}
         """the answered turns of the conversation, by number, to be selected"""
         self._selected: int | None = None
         self.transcript = transcript
         self.panel = panel
-        self._show_rest = show_rest
         self._lead = PlaybackLead()
-        """of the turn in progress"""
+        """the lead of synthesis over playback in the turn in progress"""
         self._replaces: int | None = None
         """the turn that goes once the turn in progress was answered"""
         self._began_at = 0.0
         self._first: tuple[Paragraph, Timestamps] | None = None
-        """the first entry of a reply and the turn's marks, until the entry is painted"""
+        """the first entry of a reply and the turn's timestamps, until the entry is painted"""
         self._words_first: Timer | None = None
         """runs while nothing but words is painted"""
         self._words_due = 0.0
@@ -63,7 +63,6 @@ class TurnViews:
 
     @property
     def words_first(self) -> bool:
-        """True while only words may be painted."""
         return self._words_first is not None
 
     @property
@@ -84,7 +83,6 @@ class TurnViews:
             self.view.show_speaking(0.0)
 
     def forget(self) -> None:
-        """Show nothing more of the turn in progress."""
         self.view = self.timestamps = self._first = None
         self.select(None)
         self._finished.clear()
@@ -101,7 +99,6 @@ class TurnViews:
 
     @property
     def selected(self) -> int | None:
-        """The number of the selected turn."""
         return self._selected
 
     def step(self, by: int) -> None:
@@ -127,13 +124,17 @@ class TurnViews:
         if self.view:
             self.view.expect_reply()
         self._words_due = time.monotonic() + PANEL_WAITS_SECONDS
-        self._words_first = self.transcript.set_timer(WORDS_FIRST_SECONDS, self.paint_rest)
+        self._words_first = self.transcript.set_timer(WORDS_FIRST_SECONDS, self._stop_waiting)
 
-    def paint_rest(self) -> None:
+    def wait_no_more(self) -> None:
+        """Let everything be painted again."""
         if self._words_first is not None:
             self._words_first.stop()
             self._words_first = None
-        self._show_rest()
+
+    def _stop_waiting(self) -> None:
+        self.wait_no_more()
+        self.transcript.post_message(self.RestIsDue())
 
     def stop_waiting_for_words(self) -> None:
         """Let the panel show marks before the first words are painted."""
@@ -207,7 +208,6 @@ class TurnViews:
             self._complete(timestamps)
 
     def _complete(self, timestamps: Timestamps) -> None:
-        """Add late marks to the newest turn."""
         self.panel.complete(timestamps)
         if self.number in self._finished:
             view, turn = self._finished[self.number]

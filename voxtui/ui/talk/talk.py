@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
+from textual.message import Message
 from textual.timer import Timer
-from textual.widget import Widget
 
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
-from voxtui.ui.talkkey import Act, Begin, End, Mode, TalkKey
+from voxtui.ui.talk.talkbar import TalkBar
+from voxtui.ui.talk.talkkey import Act, Begin, End, Mode, TalkKey
 
 
 class Talk:
     """Follows one key and one mouse button, and drives the controls."""
 
-    def __init__(
-        self,
-        controls: LocalSession,
-        timers: Widget,
-        changed: Callable[[], object],
-        refuse: Callable[[NotAllowed], object],
-    ) -> None:
-        """Timers run on `timers`. `changed` is called when talking or its mode may differ."""
+    class Changed(Message):
+        """Talking or its mode may differ. Comes from the bar."""
+
+        def __init__(self, talking: bool) -> None:
+            super().__init__()
+            self.talking = talking
+            """an utterance was in progress when this was sent; it may have ended since"""
+
+    def __init__(self, controls: LocalSession, bar: TalkBar) -> None:
+        self.bar = bar
         self._controls = controls
-        self._timers = timers
-        self._changed = changed
-        self._refuse = refuse
         self._key = TalkKey()
         self._by_mouse = False
         self._settling: Timer | None = None
 
     @property
     def mode(self) -> Mode:
-        """The way of talking that is in force."""
         if self._by_mouse:
             return Mode.MOUSE
         if self._controls.config.vad.hands_free:
@@ -89,10 +88,13 @@ class Talk:
         try:
             self._controls.begin_talking(at)
         except NotAllowed as refused:
-            self._refuse(refused)
+            self.bar.notify(str(refused), severity=refused.severity)
         if self._controls.talking is None:  # refused, or it ended what began hands-free
             self._key.abandon()
         self._changed()
+
+    def _changed(self) -> None:
+        self.bar.post_message(self.Changed(self._controls.talking is not None))
 
     def _obey(self, acts: Sequence[Act], now: float) -> None:
         for act in acts:
@@ -106,7 +108,7 @@ class Talk:
             self._settling = None
         if (deadline := self._key.deadline) is not None:
             settle = partial(self._settle, deadline)
-            self._settling = self._timers.set_timer(max(0.001, deadline - now), settle)
+            self._settling = self.bar.set_timer(max(0.001, deadline - now), settle)
 
     def _settle(self, deadline: float) -> None:
         self._obey(self._key.settle(deadline), deadline)

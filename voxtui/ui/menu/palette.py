@@ -37,7 +37,7 @@ class Entry:
     """must be answered with yes before `act`"""
 
 
-class Palette(ModalScreen[Callable[[], object] | None]):
+class Palette(ModalScreen[Entry | None]):
     """Lists entries by section; Enter acts, Esc leaves everything as it was."""
 
     AUTO_FOCUS = "Input"
@@ -56,9 +56,8 @@ class Palette(ModalScreen[Callable[[], object] | None]):
         more: Awaitable[Sequence[Entry]],
         restore: Callable[[], object],
         query: str = "",
-        blinks: bool = True,
     ) -> None:
-        """Show `entries` in the order of `sections`; dismissed with the action that was chosen.
+        """Show `entries` in the order of `sections`; dismissed with the one that was chosen.
 
         `more` are entries that take time to find. `restore` undoes the last preview.
         """
@@ -67,7 +66,6 @@ class Palette(ModalScreen[Callable[[], object] | None]):
         self._entries = list(entries)
         self._more = more
         self._restore = restore
-        self._blinks = blinks
         self._input = Input(query, placeholder="Search, or ↑ ↓ and Enter", compact=True)
         self._list = OptionList(markup=False, compact=True)
         self._lines: list[Entry | None] = []
@@ -86,7 +84,8 @@ class Palette(ModalScreen[Callable[[], object] | None]):
 
     def on_mount(self) -> None:
         self._list.can_focus = False
-        self._input.cursor_blink = self._blinks
+        motion = self.app.animation_level  # pyright: ignore[reportUnknownMemberType]
+        self._input.cursor_blink = motion != "none"
         self._show()
         self.run_worker(self._add_more())
 
@@ -98,7 +97,6 @@ class Palette(ModalScreen[Callable[[], object] | None]):
 
     @on(Input.Changed)
     def _show(self) -> None:
-        """Show what matches, and highlight the best match."""
         matchers = [Matcher(word) for word in self._input.value.split()]
         best, section = 0.0, ""
         self._lines, highlighted = [], None
@@ -172,7 +170,7 @@ class Palette(ModalScreen[Callable[[], object] | None]):
             return
         if entry.preview is None:
             self._undo_preview()
-        self.dismiss(entry.act)
+        self.dismiss(entry)
 
     def _ask(self, entry: Entry) -> None:
         """Ask before an action that is large or slow."""

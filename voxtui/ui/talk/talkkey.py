@@ -94,12 +94,10 @@ class TalkKey:
         return [*acts, *self._guessed(at, gap)]
 
     def release(self, at: float) -> list[Act]:
-        """Take a release that the terminal reported."""
         self.releases = True
         return self._over(at)
 
     def settle(self, at: float) -> list[Act]:
-        """Take note that no press came before `at`."""
         if self.deadline is None or at < self.deadline:
             return []
         return self._over(self._last)

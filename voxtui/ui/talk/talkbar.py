@@ -20,8 +20,8 @@ from textual.widgets import Static
 from voxtui.dialogue.events import State
 from voxtui.slash_commands import matching
 from voxtui.ui.bars import bar
-from voxtui.ui.field import Field
-from voxtui.ui.pasted import PastedTexts
+from voxtui.ui.talk.field import Field
+from voxtui.ui.talk.pasted import PastedTexts
 
 QUIETEST_DB = -60.0
 
@@ -116,11 +116,9 @@ class TalkBar(Horizontal):
         yield self.meter
 
     def explain(self, instead_of_typing: str) -> None:
-        """Show in an empty field how to talk."""
         self.field.placeholder = f"Ask something{instead_of_typing}"
 
     def name_source(self, text: str) -> None:
-        """Show the microphone and its level."""
         if text != self._source:
             self._source = text
             self.border_subtitle = Content(text)  # pyright: ignore[reportAttributeAccessIssue]
@@ -150,11 +148,9 @@ class TalkBar(Horizontal):
 
     @property
     def typing(self) -> bool:
-        """True while the text field is open."""
         return self.has_class("typing")
 
     def write(self, text: str) -> None:
-        """Open the text field and write `text` at its cursor."""
         if not self.typing:
             self.add_class("typing")
         if not self.field.has_focus:
@@ -168,7 +164,6 @@ class TalkBar(Horizontal):
         self.write("")
 
     def correct(self, turn: int, words: str) -> None:
-        """Open the text field with the words of `turn`, to be corrected."""
         self._empty_field()
         self.corrected = turn
         self.write(words)

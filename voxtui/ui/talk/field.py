@@ -30,8 +30,7 @@ class Recall:
         self.draft = False
         """the newest text was left and not sent"""
 
-    def keep(self, text: str, draft: bool) -> None:
-        """Remember `text` as the newest."""
+    def add(self, text: str, draft: bool) -> None:
         if text.strip():
             self._texts = [*(t for t in self._texts if t != text), text][-KEPT_TEXTS:]
             self.draft = draft
@@ -80,13 +79,12 @@ class Field(Input):
         return self.cursor_position == 0 and self.selection.is_empty
 
     def write(self, text: str) -> None:
-        """Write `text` at the cursor, in place of what is selected."""
         self.replace(text, *self.selection)
 
     def take(self, draft: bool = False) -> str:
         """Empty the field and return its text, which `up` brings back. `draft`: it was not sent."""
         text = self.value
-        self.recall.keep(text, draft)
+        self.recall.add(text, draft)
         self.clear()
         return text
 

@@ -11,16 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
+from textual.message import Message
 
 from voxtui.dialogue.events import Loaded
 from voxtui.dialogue.level import MONITOR
 from voxtui.errors import ConfigError, ModelError, VoxtuiError
 from voxtui.session.local_session import LocalSession
-from voxtui.session.user_session import NotAllowed, Severity
+from voxtui.session.user_session import NotAllowed
 from voxtui.settings.schema import Config
-from voxtui.settings.sources import found_file, options_of, value_of
+from voxtui.settings.sources import active_config_file, options_of, value_of
 from voxtui.ui.keys import shown
-from voxtui.ui.palette import Entry, Palette
+from voxtui.ui.menu.palette import Entry, Palette
 from voxtui.ui.themes import AUTO, theme_names
 
 if TYPE_CHECKING:
@@ -135,27 +136,19 @@ def _download_of(config: Config) -> str:
 class Menu:
     """Offers the choices, and applies one through the controls."""
 
-    def __init__(
-        self,
-        app: App[None],
-        controls: LocalSession,
-        tell: Callable[[str, Severity], object],
-        restarted: Callable[[], object],
-        apply: Callable[[str, Any], object],
-        commands: Callable[[], Iterable[Entry]],
-        refuse: Callable[[NotAllowed], object],
-    ) -> None:
-        """`restarted` is called when a choice makes the models load again after a failed start.
+    class Chosen(Message):
+        """A value of a key of [ui] is to be shown, for good or as a preview."""
 
-        `apply` shows a value of a key of [ui]; `commands` are entries that choose nothing.
-        """
+        def __init__(self, key: str, value: Any) -> None:
+            super().__init__()
+            self.key, self.value = key, value
+
+    class Restarted(Message):
+        """A choice makes the models load again after a failed start."""
+
+    def __init__(self, app: App[None], controls: LocalSession) -> None:
         self._app = app
         self._controls = controls
-        self._tell = tell
-        self._restarted = restarted
-        self._apply = apply
-        self._commands = commands
-        self._refuse = refuse
         self._choice: Choice | None = None
         """the choice whose parts are being loaded"""
         self._known: frozenset[str] | None = None
@@ -163,19 +156,18 @@ class Menu:
         self._microphone: str | None = None
         """the microphone before a rescan"""
 
-    def open(self, query: str = "") -> None:
-        """Show the menu, filtered by `query`."""
+    def open(self, commands: Iterable[Entry], query: str = "") -> None:
+        """Show the menu, filtered by `query`. `commands`: entries that choose nothing."""
         if isinstance(self._app.screen, Palette):
             return
-        restore = partial(self._apply_value, "ui.theme")
-        blinks = self._controls.config.ui.motion
-        palette = Palette(SECTIONS, list(self.entries()), self.devices(), restore, query, blinks)
+        restore = partial(self._show_value, "ui.theme")
+        entries = [*commands, *self.entries()]
+        palette = Palette(SECTIONS, entries, self.devices(), restore, query)
         self._app.clear_notifications()  # they would cover part of it
-        self._app.push_screen(palette, _call)
+        self._app.push_screen(palette, _act)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield every entry but the devices, in the order of the sections."""
-        yield from self._commands()
+        """Yield the entries that choose a value, but no device, in the order of the sections."""
         yield Entry(MICROPHONE, LOOK_AGAIN, self.rescan, "what was plugged in since the start")
         if self._controls.can_choose_parts:
             on = self._controls.config.vad.hands_free
@@ -212,23 +204,23 @@ class Menu:
             self._refuse(refused)
             return
         if choice.key.startswith("ui."):
-            self._apply(choice.key, choice.value)
+            self._show(choice.key, choice.value)
         elif choice.key.startswith("session."):
             pass  # the controls have said it
         elif failed:
-            self._restarted()
+            self._app.post_message(self.Restarted())
         else:
             self._choice = choice
 
     def change_failed(self, error: VoxtuiError) -> None:
         """Show why a choice was not made."""
         self._choice = None
-        self._tell(f"Nothing was changed. {error}", "error")
+        self._app.notify(f"Nothing was changed. {error}", severity="error")
 
     def loaded(self, loaded: Loaded) -> None:
         """Show the result of a choice or a rescan."""
         if self._choice is not None and loaded.changed:
-            self._tell(f"{self._choice.section}: {self._choice.title}.", "information")
+            self._app.notify(f"{self._choice.section}: {self._choice.title}.")
             self._choice = None
         if self._known is not None:
             known, self._known = self._known, None
@@ -243,20 +235,20 @@ class Menu:
         """Write the chosen values to the user's config file."""
         try:
             path, keys = self._controls.save_settings()
-            used = found_file()
+            used = active_config_file()
         except NotAllowed as refused:
             self._refuse(refused)
             return
         except ConfigError as error:
-            self._tell(str(error), "error")
+            self._app.notify(str(error), severity="error")
             return
         hidden = "" if used == path else f" ./{used} is used instead of it here."
-        self._tell(f"Saved {', '.join(keys)} to {path}.{hidden}", "information")
+        self._app.notify(f"Saved {', '.join(keys)} to {path}.{hidden}")
 
     def _entry(self, choice: Choice, chosen: bool | None = None) -> Entry:
         preview = None
         if choice.key == "ui.theme":
-            preview = partial(self._apply, choice.key, choice.value)
+            preview = partial(self._show, choice.key, choice.value)
         in_force = _in_use(self._controls.config, choice.key) == choice.value
         return Entry(
             choice.section,
@@ -268,8 +260,14 @@ class Menu:
             choice.question,
         )
 
-    def _apply_value(self, key: str) -> None:
-        self._apply(key, value_of(self._controls.config, key))
+    def _show(self, key: str, value: Any) -> None:
+        self._app.post_message(self.Chosen(key, value))
+
+    def _show_value(self, key: str) -> None:
+        self._show(key, value_of(self._controls.config, key))
+
+    def _refuse(self, refused: NotAllowed) -> None:
+        self._app.notify(str(refused), severity=refused.severity)
 
     async def _rescan(self) -> None:
         try:
@@ -286,9 +284,9 @@ class Menu:
         new = sorted(await self._device_titles() - known)
         if new:
             key = shown(self._controls.config.ui.keys.menu)
-            self._tell(f"New: {'; '.join(new)}. {key} uses it.", "information")
+            self._app.notify(f"New: {'; '.join(new)}. {key} uses it.")
         elif not in_use:
-            self._tell("No other device was found.", "information")
+            self._app.notify("No other device was found.")
 
     async def _device_titles(self) -> frozenset[str]:
         found = await in_thread(self._device_choices)
@@ -303,9 +301,9 @@ def _in_use(config: Config, key: str) -> Any:
     return chat_model_name(value) if key == "brain.embedded.model" else value
 
 
-def _call(act: Callable[[], object] | None) -> None:
-    if act is not None:
-        act()
+def _act(entry: Entry | None) -> None:
+    if entry is not None:
+        entry.act()
 
 
 async def in_thread(work: Callable[[], Found]) -> Found:

@@ -64,11 +64,10 @@ class PastedTexts(Static):
         self._room = 0
         """tokens that all of them may have"""
         self._tokens_per_second: float | None = None
-        """how fast the brain reads; None: not known"""
+        """prefill speed of the brain; None: not known"""
 
     @property
     def waiting(self) -> bool:
-        """True while there is a text."""
         return bool(self._texts)
 
     @property
@@ -92,12 +91,10 @@ class PastedTexts(Static):
         self._show()
 
     def take_back(self) -> None:
-        """Remove the newest text."""
         self._texts.pop()
         self._show()
 
     def take(self) -> Sequence[Attachment]:
-        """Remove all texts, and return them."""
         taken = [text for text, _ in self._texts]
         if taken:
             self._texts.clear()

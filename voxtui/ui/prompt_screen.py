@@ -1,0 +1,228 @@
+"""The screen of the prompt: what a person types, pastes and says there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events, on
+from textual.app import App
+from textual.binding import Binding, BindingsMap
+from textual.widgets import Input
+
+from voxtui.dialogue.attachments import estimated_tokens
+from voxtui.dialogue.commands import Attach, Typing
+from voxtui.dialogue.events import State
+from voxtui.session.local_session import LocalSession
+from voxtui.session.user_session import NotAllowed
+from voxtui.ui.conversation.turn_views import TurnViews
+from voxtui.ui.status import Status
+from voxtui.ui.talk.pasted import (
+    FIELD_CHARACTERS,
+    FIELD_LINES,
+    PastedTexts,
+    PastedView,
+    at_least_tokens,
+    joined_lines,
+    pasted_lines,
+    too_long,
+)
+from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talkbar import TalkBar
+from voxtui.ui.terminal.keyboard import Paste
+from voxtui.ui.terminal.painting import SteppedScreen
+
+ENTER = ("enter", "ctrl+j")
+"""Carriage return, and the line feed of a program that types."""
+
+
+class PromptScreen(SteppedScreen):
+    """Translates keys, texts and the mouse into talking and writing.
+
+    Its actions do nothing while another screen is open above it.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[Binding],
+        controls: LocalSession,
+        talk: Talk,
+        turns: TurnViews,
+        status: Status,
+    ) -> None:
+        super().__init__()
+        self._keys = frozenset(key.key for key in keys)
+        own = BindingsMap(key for key in keys if not key.system)
+        self._bindings = BindingsMap.merge([own, self._bindings])
+        self.controls = controls
+        self.turns = turns
+        self.transcript, self.bar = turns.transcript, talk.bar
+        self.talk = talk
+        self.status = status
+        self._offered: tuple[object, ...] = ()
+        """what the keys do now, as the footer shows it"""
+
+    @property
+    def program(self) -> App[None]:
+        return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+    def show_state(self) -> None:
+        self.status.show_state()
+        self.offer_keys()
+
+    @on(TurnViews.RestIsDue)
+    def _show_rest(self) -> None:
+        self.show_state()
+
+    @on(Talk.Changed)
+    def _talk_changed(self, event: Talk.Changed) -> None:
+        self.status.show_mode()
+        if event.talking and self.bar.typing and self.bar.field.empty:
+            self.leave_field()
+        self.offer_keys()
+
+    # Keys.
+
+    def talks(self, key: events.Key) -> bool:
+        return key.key == self.controls.config.ui.talk_key and self.talk_key_talks
+
+    @property
+    def talk_key_talks(self) -> bool:
+        """False while the talk key is a space in a text. It always ends a talk."""
+        types = self.controls.config.ui.talk_key == "space" and not self.bar.field.empty
+        return not types or self.controls.talking is not None
+
+    async def take_key(self, key: events.Key) -> bool:
+        """Write, send or edit. Return False if `key` does none of it."""
+        if key.character is not None and key.is_printable:
+            self.bar.write(key.character)
+        elif key.key in ENTER and (self.bar.typing or self.bar.pasted.waiting):
+            corrected = self.bar.corrected
+            await self.send(self.bar.take(), corrected)
+        else:
+            return key.key not in self._keys and await self.bar.edit(key)
+        return True
+
+    @on(TalkBar.Held)
+    def _mouse_down(self, event: TalkBar.Held) -> None:
+        self.give_pasted()
+        self.talk.mouse_down(event.time)
+
+    @on(TalkBar.LetGo)
+    def _mouse_up(self, event: TalkBar.LetGo) -> None:
+        self.talk.mouse_up(event.time)
+
+    def offer_keys(self) -> None:
+        """Make the footer show what the keys do now."""
+        offered = (self._escape, self.talk_key_talks, self.bar.field.empty)
+        if offered != self._offered:
+            self._offered = offered
+            self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the present actions of the keys; none of the commands below another screen."""
+        match action:
+            case "talk":
+                return self.talk_key_talks
+            case "new" | "mute" | "again" | "edit" | "copy" | "save":
+                return self.is_active
+            case "type":
+                return self.bar.field.empty
+            case "escape":
+                return self._escape in parameters
+            case _:
+                return True
+
+    @property
+    def _escape(self) -> str:
+        """The present action of Esc, a key of ESCAPE; empty: none."""
+        if not self.is_active:
+            return ""
+        if self.controls.can_stop:
+            return "drop" if self.controls.state is State.LISTENING else "stop"
+        if self.bar.typing:
+            return "leave"
+        return "live" if self.turns.selected is not None else ""
+
+    def action_talk(self) -> None:
+        self.talk.press()
+
+    async def send(self, text: str, corrected: int | None) -> None:
+        """Have `text` answered, in place of the turn `corrected`."""
+        raise NotImplementedError
+
+    # Texts.
+
+    def show_caption(self, text: str, settled: int) -> None:
+        """Show the words so far at the prompt."""
+        if self.bar.typing and self.bar.field.empty:  # as after /clip
+            self.leave_field()
+        self.bar.caption(text, settled)
+
+    def action_type(self) -> None:
+        self.bar.write("/")
+
+    def take_paste(self, paste: events.Paste) -> None:
+        """Fold a long paste, write a short one into the field, and refuse one that does not fit."""
+        bar = self.bar
+        if not isinstance(paste, Paste):  # typed by a program
+            bar.write(joined_lines(paste.text))
+            return
+        most, room = self.controls.text_room
+        left = room - bar.pasted.tokens
+        tokens = at_least_tokens(paste.characters)
+        if tokens <= left:  # else it is too long to be looked at
+            text = pasted_lines(paste.text)
+            folded = text.count("\n") >= FIELD_LINES or paste.characters > FIELD_CHARACTERS
+            if not folded or bar.corrected is not None:
+                bar.write(joined_lines(text))
+                return
+            if (tokens := estimated_tokens(text)) <= left:
+                bar.paste(text, room, self.status.tokens_per_second)
+                return
+        self.notify(too_long(paste.characters, tokens, left, most), severity="warning")
+
+    def give_pasted(self) -> None:
+        """Add the pasted texts to the conversation."""
+        for text in self.bar.pasted.take():
+            self.controls.post(Attach(text))
+
+    @on(PastedTexts.Opened)
+    def _open_pasted(self) -> None:
+        self.program.push_screen(PastedView(self.bar.pasted.newest))
+
+    def leave_field(self) -> None:
+        self.bar.close_field()
+        self.transcript.focus()
+        self.offer_keys()
+
+    @on(Input.Changed)
+    def _text_changed(self, event: Input.Changed) -> None:
+        if event.input is not self.bar.field:
+            return
+        self.offer_keys()
+        # A slash begins a command, and a correction follows another history than the newest.
+        ahead = self.bar.corrected is None and not event.value.startswith("/")
+        ahead = ahead and not self.bar.pasted.waiting  # it is not in the history yet
+        self.controls.post(Typing(event.value if ahead else ""))
+
+    async def action_mend(self) -> None:
+        """Mend the problem that the banner shows."""
+        if action := self.status.banner.action:
+            await self.run_action(action)
+
+    def action_escape(self, _: str) -> None:
+        if self.action_stop():
+            return
+        if self.bar.typing:
+            self.leave_field()
+        else:
+            self.turns.select(None)
+        self.offer_keys()
+
+    def action_stop(self) -> bool:
+        stopped = self.controls.stop()
+        self.talk.follow()
+        return stopped
+
+    def _refuse(self, refused: NotAllowed) -> None:
+        self.notify(str(refused), severity=refused.severity)
