@@ -11,6 +11,7 @@ VoxtuiError(message, hint)   shown to the user: what failed and why; what to do
     +-- UnspokenLanguage     the voice cannot speak the language of an answer
     +-- ForeignSpeech        an utterance is in a language that the recogniser does not know
     +-- RemoteError          the server fails, refuses or cannot be reached
++-- RestartNeeded            the start broke this process; the same command begins again
 
 The module that calls a library turns its exceptions into one of these. Three places catch them:
 the command line, the engine around one turn, the engine around the start.
@@ -100,6 +101,13 @@ class ForeignSpeech(ModelError):
 
 class RemoteError(ModelError):
     """A server that runs a model fails, refuses or cannot be reached."""
+
+
+class RestartNeeded(VoxtuiError):
+    """This process can load no model any more; the next start leaves out what did it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "Start voxtui again; it will do without it.")
 
 
 def how_to_install(extra: str) -> str:

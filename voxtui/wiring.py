@@ -126,13 +126,11 @@ def build_engine(
     sound_system: Callable[[], object] = lambda: None,
     skills: Skills | None = None,
     captions: bool = False,
-    trial_first: bool = False,
 ) -> Engine:
     """Return an engine with the models of `config`, on these devices. Raises ModelError.
 
     `fallback_devices` makes the devices that replace a lost one. `sound_system()` returns a value
     that changes when devices come or go. `skills`: see build_skills. `captions`: see Engine.
-    `trial_first`: see build_brain.
     """
     from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.events import Notice
@@ -144,7 +142,7 @@ def build_engine(
         microphone=microphone,
         speaker=speaker,
         detector=build_detector(config),
-        brain=build_brain(config, notify, may_download, trial_first),
+        brain=build_brain(config, notify, may_download),
         voice=build_voice(config, notify),
         config=config,
         emit=emit,
@@ -202,20 +200,18 @@ def build_brain(
     config: Config,
     notify: Notify,
     may_download: frozenset[str] = NO_DOWNLOAD,
-    trial_first: bool = False,
     shows_examples: bool = True,
 ) -> Fallbacks[Brain]:
     """Return the loaders of the brain that `config` names, best first.
 
-    `trial_first`: Voxtral is ready only when its fast paths have been tried on this machine.
     `shows_examples`: see EmbeddedBrain.
     A brain that the user named is made at once. Raises ModelError if that is impossible.
     """
     from voxtui.dialogue.fallbacks import Fallbacks
 
     embedded = partial(_embedded, config, notify, CHAT in may_download, shows_examples)
-    voxtral = partial(_voxtral, config, notify, VOXTRAL in may_download, trial_first)
-    on_gpu = partial(_voxtral_on_gpu, config, notify, trial_first)
+    voxtral = partial(_voxtral, config, notify, VOXTRAL in may_download)
+    on_gpu = partial(_voxtral_on_gpu, config, notify)
     loaders: dict[str, Fallbacks[Brain]] = {
         "auto": Fallbacks((on_gpu, embedded)),
         "embedded": Fallbacks((embedded,)),
@@ -251,7 +247,7 @@ def _embedded(config: Config, notify: Notify, download_chat: bool, shows_example
     return EmbeddedBrain(config, download_chat, notify, shows_examples=shows_examples)
 
 
-def _voxtral(config: Config, notify: Notify, may_download: bool, trial_first: bool) -> Brain:
+def _voxtral(config: Config, notify: Notify, may_download: bool) -> Brain:
     from voxtui.models import catalogue, download, installed
     from voxtui.models.cuda import check_packages
 
@@ -266,14 +262,14 @@ def _voxtral(config: Config, notify: Notify, may_download: bool, trial_first: bo
         directory, fetch = model.path, partial(download.download, model, "auto")
     from voxtui.brains.voxtral.brain import VoxtralBrain
 
-    return VoxtralBrain(config, directory, notify, fetch, trial_first)
+    return VoxtralBrain(config, directory, notify, fetch)
 
 
-def _voxtral_on_gpu(config: Config, notify: Notify, trial_first: bool) -> Brain:
+def _voxtral_on_gpu(config: Config, notify: Notify) -> Brain:
     from voxtui.models.cuda import check_voxtral
 
     check_voxtral()
-    return _voxtral(config, notify, may_download=False, trial_first=trial_first)
+    return _voxtral(config, notify, may_download=False)
 
 
 def _remote(config: Config, notify: Notify) -> Brain:

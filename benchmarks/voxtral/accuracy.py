@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.voxtral.random_weights import random_model
 from benchmarks.voxtral.systems import RATE, words
-from voxtui.brains.voxtral.accuracy import logits
 from voxtui.brains.voxtral.decoder import Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
-from voxtui.brains.voxtral.fp8 import quantise
+from voxtui.brains.voxtral.fp8 import logits, quantise
 from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import (
     EOS,
@@ -31,7 +31,6 @@ from voxtui.brains.voxtral.prompt import (
     transcription,
     without_trailing_zeros,
 )
-from voxtui.brains.voxtral.random_weights import random_model
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import best_device, load, parts
 from voxtui.errors import InputError

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from benchmarks.voxtral.report import table
 from tests.brains.voxtral import tiny_voxtral
-from tests.brains.voxtral.taped import TapeRecorder
+from tests.brains.voxtral.taped import tape_instead_of_gpu
 from tests.brains.voxtral.turns import Oracle, answered, computed, ids, instruction, made, sound
 from tests.fakes import Flag
-from voxtui.brains.voxtral import fast_paths, graphs
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.prompt import Clip, token_ids, transcription, without_trailing_zeros
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Token, Utterance
@@ -30,9 +30,6 @@ from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, PastTurn, TurnRequest
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import Config, HistoryConfig
-
-CAPACITY = 1600
-"""Tokens of the cache of captured graphs: three windows of sound and their text."""
 
 PAUSE_FRAMES = 8
 
@@ -157,12 +154,6 @@ CASES: dict[str, Callable[[Check], None]] = {
 }
 
 
-def captured(directory: Path) -> VoxtralBrain:
-    graphs.CudaRecorder = TapeRecorder  # type: ignore[assignment,misc]
-    fast_paths.CAPTURED_CAPACITY = CAPACITY
-    return made(directory, "captured")
-
-
 def main() -> None:
     with tempfile.TemporaryDirectory() as position:
         directory = Path(position) / "tiny"
@@ -171,8 +162,10 @@ def main() -> None:
         ways = [
             ("as it comes", made(directory), False),
             ("drafted at a pause", made(directory), True),
-            ("captured", captured(directory), False),
         ]
+        with pytest.MonkeyPatch.context() as patch:
+            tape_instead_of_gpu(patch, Path(position))
+            ways.append(("captured", made(directory, fast=True), False))
         rows = [
             {"case": name}
             | {way: outcome(name, brain, oracle, draft) for way, brain, draft in ways}

@@ -20,11 +20,12 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
 from benchmarks.voxtral.accuracy import difference, logits
+from benchmarks.voxtral.random_weights import random_model, tiny_config, true_config
 from benchmarks.voxtral.report import NOT_MEASURED
 from benchmarks.voxtral.shape import H200, Ceilings, Shape, counted, shape_of
 from benchmarks.voxtral.systems import (
@@ -37,18 +38,16 @@ from benchmarks.voxtral.systems import (
     taken,
     words,
 )
+from benchmarks.voxtral.torch_products import linear
 from voxtui.brains.speculation import SpeculationThread
 from voxtui.brains.voxtral.decoder import Cache, Decoder
 from voxtui.brains.voxtral.embedder import AudioEmbedder
+from voxtui.brains.voxtral.fast_path import use_kernels
 from voxtui.brains.voxtral.fp8 import Fp8Weight, quantise
 from voxtui.brains.voxtral.generate import REHEARSED
 from voxtui.brains.voxtral.graphs import CudaRecorder
+from voxtui.brains.voxtral.model_thread import ModelWork
 from voxtui.brains.voxtral.prompt import Exchange
-from voxtui.brains.voxtral.random_weights import random_model, tiny_config, true_config
-from voxtui.brains.voxtral.step import enable, linear
-from voxtui.brains.voxtral.trial import run_trial
-from voxtui.brains.voxtral.verdict import PATHS, FastPath
-from voxtui.brains.voxtral.work import ModelWork
 from voxtui.dialogue.prefetch import SWITCH_SECONDS
 
 if TYPE_CHECKING:
@@ -93,9 +92,7 @@ class Kind:
     name: str
     graphs: bool = False
     fp8: bool = False
-    kernels: Literal["none", "attention", "all", "overlapped"] = "none"
-    cudnn: bool = False
-    """capture the encoder's attention from cuDNN; its shape is fixed, so one plan is enough"""
+    kernels: bool = False
     sampled: bool = False
     """sample tokens with the preset `balanced`; otherwise take the likeliest one"""
 
@@ -106,23 +103,15 @@ BALANCED = {"temperature": 0.2, "top_p": 0.95}
 PLAIN, GRAPHS, FP8 = "voxtui", "voxtui, graphs", "voxtui, fp8"
 
 SAFE = (Kind(PLAIN), Kind(GRAPHS, graphs=True))
-"""Configurations without our kernels, because a faulty kernel would abort the whole run."""
+"""Configurations without our kernels: a faulty kernel would end the run, so they come first."""
 
 VARIANTS = (
     Kind("voxtui, graphs, sampled", graphs=True, sampled=True),
-    Kind("voxtui, graphs, attention", graphs=True, kernels="attention"),
-    Kind("voxtui, graphs, kernels", graphs=True, kernels="all"),
+    Kind("voxtui, graphs, kernels", graphs=True, kernels=True),
     Kind(FP8, fp8=True),
     Kind("voxtui, graphs, fp8", graphs=True, fp8=True),
-    Kind("voxtui, graphs, kernels, fp8", graphs=True, fp8=True, kernels="all"),
+    Kind("voxtui, graphs, kernels, fp8", graphs=True, fp8=True, kernels=True),
 )
-
-LAST = (
-    Kind("voxtui, graphs, cuDNN", graphs=True, cudnn=True),
-    Kind("voxtui, graphs, overlapped", graphs=True, kernels="overlapped"),
-    Kind("voxtui, graphs, overlapped, fp8", graphs=True, fp8=True, kernels="overlapped"),
-)
-"""The riskier configurations: a plan inside a capture, a kernel launched before another ended."""
 
 BLOCKS = ((4, 1024, 4), (2, 1024, 4), (8, 1024, 4), (4, 2048, 8), (2, 2048, 4))
 CUTS = ((32, 32), (16, 64), (32, 64), (64, 32))
@@ -202,8 +191,6 @@ class Bench:
         self._decoders: dict[bool, tuple[Decoder, AudioEmbedder]] = {}
         """by `fp8`: without fp8 weights, and with them"""
         self._measured: list[System] = []
-        self._refused: dict[FastPath, str] = {}
-        """paths that the trial found wrong, and why"""
         self.ours: dict[str, Ours] = {}
         self.theirs = [
             Generate(self._model, "generate, dynamic cache"),
@@ -231,7 +218,6 @@ class Bench:
             ("speculation", 20, self.speculation),
             ("turns", 60, self._turns),
             ("voice", 45, self._voice),
-            ("paths", 120, self.paths),
             ("kinds", 90, partial(self.kinds, VARIANTS, [])),
             ("decode", 40, self._decode),
             ("ttft", 40, self._first_tokens),
@@ -240,9 +226,6 @@ class Bench:
             ("accuracy of fp8", 15, self._accuracy),
             ("memory", 15, self.memory),
             ("stages", 20, self._stages),
-            ("kinds", 40, partial(self.kinds, LAST, [])),
-            ("decode", 15, self._decode),
-            ("ttft", 15, self._first_tokens),
             ("parts", 70, self.step_parts),
             # Last, because compiling clears the workspaces of cuBLAS that captured graphs write to,
             # and a profiler that has run once slows every launch down.
@@ -315,28 +298,7 @@ class Bench:
         made = [self.ours[kind.name] for kind in kinds if kind.name in self.ours]
         self._measured = [*made, *beside]
 
-    def paths(self) -> Iterator[Row]:
-        """Try each fast path in a process of its own, as voxtui does on the user's machine.
-
-        A path that fails or hangs there would end this process, so its configurations are left out.
-        """
-        if not self._cuda:
-            yield NO_GPU
-            return
-        for result in run_trial(PATHS, tiny=self._tiny):
-            if result.state in ("different", "failed") or result.inconclusive:
-                self._refused[result.path] = result.why
-            yield {
-                "path": result.path, "state": result.state, "steps": result.steps,
-                "worst / bound": round(result.worst, 3), "flips": result.flips,
-                "ms a token": str(result.token or ""), "plain": str(result.plain_token or ""),
-                "ms to the first token": str(result.first or ""), "why": result.why,
-            }  # fmt: skip
-
     def _make(self, kind: Kind) -> Row:
-        path = kind.kernels if kind.kernels != "none" else "captured"
-        if kind.graphs and (why := self._refused.get(path)):
-            raise RuntimeError(f"the trial refused the path {path}: {why}")
         began = time.perf_counter()
         if kind.fp8 not in self._decoders:
             decoder, embedder = taken(self._model)
@@ -344,15 +306,15 @@ class Bench:
                 quantise(decoder)
             self._decoders[kind.fp8] = decoder, embedder
         decoder, embedder = self._decoders[kind.fp8]
-        if kind.kernels != "none":
+        if kind.kernels:
             decoder = copy.copy(decoder)
-            enable(decoder, kind.kernels)
+            use_kernels(decoder)
         if kind.graphs:
             embedder = AudioEmbedder(embedder.encoder)  # its graphs need their own memory
         sampling = BALANCED if kind.sampled else {}
         system = Ours(kind.name, decoder, embedder, self._capacity, **sampling)
         if kind.graphs:
-            capture(system, kind.cudnn)
+            capture(system)
         self.ours[kind.name] = system
         return {"built_s": round(time.perf_counter() - began, 2)} | self._first_turn(system)
 
@@ -730,16 +692,12 @@ def product(x: torch.Tensor, weight: Any, block: tuple[int, int, int]) -> torch.
     return product(x, weight, block=block)
 
 
-def capture(system: Ours, cudnn: bool) -> None:
+def capture(system: Ours) -> None:
     """Raise RuntimeError without CUDA."""
     gc.collect()
     gc.freeze()  # some versions of torch collect garbage before each capture
-    torch.backends.cuda.enable_cudnn_sdp(cudnn)
-    try:
-        for _ in system.loop.capture(CudaRecorder()):  # the encoder first
-            torch.backends.cuda.enable_cudnn_sdp(False)
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(False)
+    for _ in system.loop.capture(CudaRecorder()):
+        pass
 
 
 @contextmanager

@@ -17,10 +17,6 @@ TITLES = {
     "turns": "5 s of audio, by turn: the first token, and a whole reply of 32:",
     "speculation": "Time to the first token of a draft that was kept:",
     "decode": "Decode, by tokens of context:",
-    "paths": (
-        "Each fast path beside the plain one, in a process of its own (`voxtui doctor gpu`): the "
-        "largest difference of a logit as a share of the bound, and near-ties that fell otherwise:"
-    ),
     "parts": "A step's products and its attention by themselves, microseconds a layer:",
     "memory": "Memory:",
     "stages": "Each stage waited for by itself; on a GPU the prefill with the step behind it:",

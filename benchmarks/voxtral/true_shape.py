@@ -29,6 +29,7 @@ from transformers import VoxtralConfig
 
 from benchmarks.voxtral.command import machine
 from benchmarks.voxtral.measure import AUDIO_TURNS, Row, fastest, spread
+from benchmarks.voxtral.random_weights import random_model
 from benchmarks.voxtral.report import table
 from benchmarks.voxtral.shape import Ceilings, Shape
 from benchmarks.voxtral.systems import (
@@ -41,7 +42,6 @@ from benchmarks.voxtral.systems import (
     words,
 )
 from voxtui.brains.voxtral.prompt import Exchange
-from voxtui.brains.voxtral.random_weights import random_model
 
 SECONDS, CONTEXT = 5, 512
 

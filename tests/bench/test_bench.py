@@ -38,7 +38,7 @@ def bench(monkeypatch, tmp_path, capfd):
     def run(*arguments, brain=None, voice=None, files=tuple(CLIPS)):
         brain = brain or ScriptedBrain()
 
-        def build(config, emit, microphone, speaker, trial_first):
+        def build(config, emit, microphone, speaker):
             return Engine(microphone=microphone, speaker=speaker, detector=LoudIsSpeech(),
                           brain=brain, voice=voice or BeepVoice(), config=config,
                           emit=emit)  # fmt: skip

@@ -18,7 +18,8 @@ from packaging.utils import canonicalize_name
 
 from benchmarks.voxtral import accuracy, measure, report
 from benchmarks.voxtral.command import measure as measure_all
-from benchmarks.voxtral.measure import GRAPHS, LAST, PLAIN, SAFE, VARIANTS, Bench, Clock, Kind
+from benchmarks.voxtral.measure import GRAPHS, PLAIN, SAFE, VARIANTS, Bench, Clock
+from benchmarks.voxtral.random_weights import random_model, tiny_config
 from benchmarks.voxtral.shape import H200, Ceilings, Shape, counted, shape_of
 from benchmarks.voxtral.systems import (
     PREFIX,
@@ -27,10 +28,9 @@ from benchmarks.voxtral.systems import (
     noise,
     taken,
 )
+from benchmarks.voxtral.torch_products import linear
 from tests.brains.voxtral.taped import TapeRecorder
-from voxtui.brains.voxtral.random_weights import random_model, tiny_config
-from voxtui.brains.voxtral.step import DecodeKernels, linear
-from voxtui.brains.voxtral.verdict import Result
+from tests.brains.voxtral.test_kernels import StepOf
 from voxtui.errors import InputError
 from voxtui.settings.schema import Config
 
@@ -49,8 +49,8 @@ def test_the_commands_for_a_gpu_need_torch_transformers_numpy_and_pytest_only():
     code = (
         "import sys; sys.modules.update(dict.fromkeys(sys.argv[1:]))\n"
         "import benchmarks.voxtral.__main__, tests.brains.voxtral.test_gpu\n"
-        "from voxtui.brains.voxtral import step, trial_process\n"
-        "step.keep_compiled_kernels()"
+        "from voxtui.brains.voxtral import fast_path\n"
+        "fast_path.keep_compiled_kernels()"
     )
     subprocess.run(
         [sys.executable, "-c", code, *absent()],
@@ -383,7 +383,6 @@ def test_a_rehearsal_reports_every_measure(tmp_path):
     reasons = {why for why in failed if why != LEFT_OUT and "not installed" not in why}
     assert {why.partition(" Set")[0] for why in reasons} == {
         "there is no CUDA device", "There is no GPU for kernels.", "needs a CUDA GPU",
-        "none of its configurations was built",
     }  # fmt: skip
     for title in report.TITLES.values():
         assert title in ran.stdout
@@ -398,10 +397,10 @@ def test_no_row_fails_with_captured_graphs(monkeypatch):
     def some(qkv, position, cos, sin, kv, heads):
         return qkv[:, : heads * kv.shape[2]] * 1.0
 
-    def use(decoder, which):
-        decoder.decode_step = DecodeKernels(some, linear)
+    def use(decoder):
+        decoder.decode_step = StepOf(some, linear)
 
-    monkeypatch.setattr(measure, "enable", use)
+    monkeypatch.setattr(measure, "use_kernels", use)
     monkeypatch.setattr(measure, "CudaRecorder", TapeRecorder)
     monkeypatch.setattr(measure, "SECONDS", (5, 40))
     monkeypatch.setattr(measure, "TURNS", (1, 10))
@@ -410,7 +409,6 @@ def test_no_row_fails_with_captured_graphs(monkeypatch):
     fine = LEFT_OUT, measure.NO_GPU[report.NOT_MEASURED]
     assert [why for why in failed if why not in fine and "not installed" not in why] == []
     kinds = {kind.name for kind in (*SAFE, *VARIANTS)}
-    assert {kind.name for kind in LAST} <= {r["system"] for n, r in rows if n == "decode"}
     for wanted in ("ttft", "turns", "decode", "speculation", "stages"):
         assert kinds <= {row["system"] for name, row in rows if name == wanted}
     last = list(dict.fromkeys(name for name, _ in rows))
@@ -455,20 +453,3 @@ def test_the_page_that_a_gpu_will_fill_has_each_goal():
     page = (Path(__file__).parents[2] / "docs" / "benchmarks" / "voxtral-gpu.md").read_text()
     for row in report.goals({}, judged=True):
         assert f"| {row['goal']} | {row['wanted']} | " in page
-
-
-def test_a_configuration_whose_path_the_trial_refused_is_left_out(monkeypatch):
-    bench = Bench(CPU, tiny=True, repeats=1, clock=Clock(600))
-    monkeypatch.setattr(bench, "_cuda", True)
-    hung = Result("overlapped", "not tried", "It hung.", inconclusive=1)
-    results = (Result("captured", "equal"), Result("all", "failed", "It crashed."), hung)
-    monkeypatch.setattr(measure, "run_trial", lambda paths, tiny: iter(results))
-    assert [(row["path"], row["state"]) for row in bench.paths()] == [
-        ("captured", "equal"), ("all", "failed"), ("overlapped", "not tried")
-    ]  # fmt: skip
-    which = ("all", "overlapped")
-    made = bench.kinds([Kind(kernels, graphs=True, kernels=kernels) for kernels in which], [])
-    assert [row[report.NOT_MEASURED] for row in made] == [
-        "the trial refused the path all: It crashed.",
-        "the trial refused the path overlapped: It hung.",
-    ]

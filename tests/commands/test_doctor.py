@@ -8,20 +8,17 @@ import pytest
 from tests.commands.sound_devices import CRASHED, MICROPHONE, SPEAKER
 from tests.fakes import FakeMicrophone
 from voxtui.audio.portaudio import Probe
-from voxtui.brains.voxtral.verdict import (
-    Result,
-    Times,
-    Verdict,
-    key_of,
-    read_verdict,
-    verdict_file,
-    write_verdict,
-)
+from voxtui.brains.voxtral.cuda_errors import Marker
 from voxtui.commands import doctor
-from voxtui.commands.doctor_gpu import try_again
 from voxtui.errors import ModelError
 from voxtui.models.cuda import Gpu
-from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig, VoiceConfig
+from voxtui.settings.schema import (
+    BrainConfig,
+    Config,
+    EmbeddedBrainConfig,
+    VoiceConfig,
+    VoxtralBrainConfig,
+)
 
 
 @pytest.fixture
@@ -315,48 +312,21 @@ def test_the_embedded_brain_may_be_incomplete_if_voxtral_can_answer(
     assert lines[0] == "note     embedded models: not installed (xllamacpp)"
 
 
-def test_the_verdict_about_the_fast_paths_is_a_table(machine, gpu, capsys, monkeypatch):
+def test_whether_the_fast_path_is_tried_is_reported(machine, gpu, capsys, monkeypatch, tmp_path):
+    def lines(fast=True):
+        voxtral = VoxtralBrainConfig(fast=fast)
+        config = Config(brain=BrainConfig(name="voxtral", voxtral=voxtral))
+        doctor.examine(config, machine.make_voice)
+        return capsys.readouterr().out.splitlines()
+
     gpu(150)
-    machine.config = Config(brain=BrainConfig(name="voxtral"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(doctor, "_voxtral_weights", lambda config: "/models/voxtral")
+    assert "ok       fast path of Voxtral: tried at each start" in lines()
+    assert "ok       fast path of Voxtral: off (brain.voxtral.fast = false)" in lines(fast=False)
+    Marker().write()
     note = (
-        "note     fast paths of Voxtral: none was tried on this GPU with these versions",
-        "         The first conversation tries them, or: voxtui doctor gpu",
+        "note     fast path of Voxtral: left out, because the last attempt at it did not end",
+        "         To try it again: voxtui doctor gpu",
     )
-    assert set(note) <= set(machine.examine(capsys)[1])
-    key = key_of("NVIDIA X", "none")
-    times = Times(2.6, 2.5, 2.7), Times(14, 13, 15), Times(9, 8, 11), Times(40, 39, 44)
-    results = (
-        Result("captured", "equal", "", *times, 2100, 0.2),
-        Result("all", "failed", "Its process crashed (SIGSEGV)."),
-    )
-    write_verdict(verdict_file(), Verdict(key, results))
-    doctor.examine(machine.config, machine.make_voice)
-    lines = capsys.readouterr().out.splitlines()
-    at = lines.index("ok       fast paths of Voxtral: captured is used")
-    assert lines[at + 1 : at + 6] == [
-        "         path      equal?                 ms a token            ms to the first token",
-        "         plain                            9.00 (8.00 to 11.00)  40.00 (39.00 to 44.00)",
-        "         captured  yes, 20% of the bound  2.60 (2.50 to 2.70)   14.00 (13.00 to 15.00)",
-        "         all       failed",
-        "         all: Its process crashed (SIGSEGV).",
-    ]
-
-
-def test_all_fast_paths_are_tried_again_and_the_verdict_is_kept(tmp_path, capsys):
-    key = key_of("NVIDIA X", "fp8")
-    times = Times(2.6, 2.5, 2.7), Times(14, 13, 15), Times(9, 8, 11), Times(40, 39, 44)
-    tried = []
-
-    def tries(paths, fp8):
-        tried.append(([*paths], fp8))
-        yield Result("captured", "equal", "", *times)
-        yield Result("all", "not tried", "It did not fit into 60 s of GPU time.")
-
-    assert try_again(key, tmp_path / "trial.json", tries)
-    assert tried == [(["captured", "attention", "all", "overlapped"], True)]
-    assert read_verdict(tmp_path / "trial.json", key).untried == ["attention", "all", "overlapped"]
-    out = capsys.readouterr().out
-    assert out.startswith("Trying the fast paths of Voxtral on NVIDIA X: ")
-    assert "all: It did not fit into 60 s of GPU time.\n" in out
-    assert out.endswith("\nVoxtral uses the path `captured`.\n")
+    assert set(note) <= set(lines())

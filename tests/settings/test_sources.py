@@ -400,7 +400,7 @@ def test_any_option_is_valid_or_one_sentence(key, text):
 def test_retired_keys_are_ignored_with_one_sentence_that_names_the_new_one():
     path = write("own.toml", '[brain.voxtral]\ngraphs = true\nkernels = "all"\nfast = "off"\n')
     loaded = load_config(path, (), {})
-    assert loaded.config.brain.voxtral.fast == "off"
+    assert loaded.config.brain.voxtral.fast is False
     assert loaded.notice == (
         "own.toml: brain.voxtral.graphs and brain.voxtral.kernels: ignored, because "
         "brain.voxtral.fast replaces it."
@@ -429,3 +429,17 @@ def test_a_retired_key_without_a_successor_says_what_is_there_instead():
         "own.toml: brain.embedded.recogniser: ignored, because Moonshine Tiny is the only "
         "recogniser."
     )
+
+
+@pytest.mark.parametrize(("old", "meant"), [("auto", True), ("off", False)])
+def test_words_of_an_older_version_are_understood_where_true_or_false_stands_now(old, meant):
+    path = write("own.toml", f'[brain.voxtral]\nfast = "{old}"\n')
+    for loaded in (
+        load_config(path, (), {}),
+        load_config(None, [f"brain.voxtral.fast={old}"], {}),
+        load_config(None, (), {"VOXTUI_BRAIN__VOXTRAL__FAST": old}),
+    ):
+        assert loaded.config.brain.voxtral.fast is meant
+        assert not loaded.notice
+    with pytest.raises(ConfigError, match=r"must be true or false\."):
+        load_config(None, ["brain.voxtral.fast=quick"], {})

@@ -12,7 +12,6 @@ import pytest
 
 from benchmarks.voxtral import command, measure, report, voice
 from benchmarks.voxtral.measure import Bench
-from tests.simulated_cuda.on_device import few_trial
 from tests.voices import random_kokoro
 from voxtui.brains.voxtral import generate, kernels
 
@@ -36,15 +35,12 @@ class Short(Bench):
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    try_paths = measure.run_trial
     kinds = {kind.name: kind for kind in measure.VARIANTS}
     changed: dict[str, Any] = {
         "SECONDS": (report.CLIP,), "TURNS": (report.FIRST, report.LAST), "AUDIO_TURNS": 1,
         "REHEARSED": (1,), "TOKENS": 4, "DECODED": 6, "AHEAD": 2, "REPLAYS": 1,
         "BLOCKS": ((1024, 64, 4),), "CUTS": ((2, 64),),
-        "VARIANTS": (kinds[measure.FP8],), "LAST": (kinds[SAMPLED],),
-        "PATHS": ("captured",),  # the trial of each path has a test of its own
-        "run_trial": lambda paths, tiny: try_paths(paths, start=few_trial, seconds=1000),
+        "VARIANTS": (kinds[measure.FP8], kinds[SAMPLED]),
     }  # fmt: skip
     for name, value in changed.items():
         monkeypatch.setattr(measure, name, value)
@@ -53,7 +49,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(voice, "CLAUSE", "It is blue.")
     monkeypatch.setattr(generate, "KV_BUCKET", 1024)
     monkeypatch.setattr(kernels, "BLOCK", (1024, 64, 4))
-    monkeypatch.setattr(kernels.attend, "__defaults__", ((2, 64), False))
+    monkeypatch.setattr(kernels.attend, "__defaults__", ((2, 64),))
 
 
 @pytest.mark.usefixtures("short")
@@ -68,7 +64,6 @@ def test_a_run_fills_each_goal_of_the_page(tmp_path: Path) -> None:
         if ON_A_GPU_ONLY.isdisjoint(map(str, row.values()))
     ]  # fmt: skip
     assert not missing, missing
-    assert {row["state"] for row in found["paths"]} == {"equal"}
     page = written.with_suffix(".md").read_text()
     for title in report.TITLES.values():
         assert title in page

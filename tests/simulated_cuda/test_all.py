@@ -27,8 +27,8 @@ TESTED = "one_turn or three_turns or sampled or waits"
 
 
 PARTS = {
-    "trials": ("simulated_cuda/on_device.py", "trial_finds"),
-    "conversation": ("simulated_cuda/on_device.py", "not trial_finds"),
+    "conversation": ("simulated_cuda/on_device.py", "not restart"),
+    "restart": ("simulated_cuda/on_device.py", "restart"),
     "gpu": ("brains/voxtral/test_gpu.py", TESTED),
     "benchmark": ("simulated_cuda/on_device_benchmark.py", ""),
 }

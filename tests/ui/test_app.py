@@ -613,17 +613,6 @@ async def test_help_explains_every_stage_of_the_panel():
             assert f" {stage}  " in s.text
 
 
-async def test_help_shows_the_verdict_about_the_fast_paths_of_this_gpu():
-    async with screen(size=(80, 24)) as s:
-        s.app.push_screen(Help(s.app.keys, lambda: ["path  equal?", "all   yes     2.10  14.00"]))
-        await s.app.workers.wait_for_complete()
-        await s.settle()
-        await s.pilot.press("end")
-        await s.settle()
-        assert "Voxtral's fast paths on this GPU" in s.text
-        assert "all   yes     2.10  14.00" in s.text
-
-
 @pytest.mark.slow
 async def test_help_lists_every_key_of_the_footer():
     async with screen(size=(120, 40)) as s:

@@ -56,9 +56,7 @@ def run(config: Config, files: Sequence[Path], options: BenchOptions) -> bool:
     speaker: Speaker = build_speaker(config.audio.output) if play else NullSpeaker()
     about = machine()
     with native_stderr_in(native_log()):
-        measured = measure(
-            plan, lambda emit: build_engine(config, emit, None, speaker, trial_first=True)
-        )
+        measured = measure(plan, lambda emit: build_engine(config, emit, None, speaker))
         brain = next((turn.brain for turn in measured.turns), config.brain.name)
         targets = config.targets.resolved(brain)
         return _print(measured, about, targets, options, limits, old)

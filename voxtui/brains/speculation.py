@@ -188,12 +188,12 @@ class SpeculationThread:
             self._paused = True
             self._changed.wait_for(lambda: not self._working)
 
-    def close(self) -> None:
-        """Stop and join the thread. May be called twice."""
+    def close(self, wait: bool = True) -> None:
+        """Stop the thread, and `wait` for its end. May be called twice."""
         with self._changed:
             self._closed = self._paused = True
             self._changed.notify_all()
-        if self._thread is not threading.current_thread():
+        if wait and self._thread is not threading.current_thread():
             self._thread.join()
 
     def _run(self) -> None:

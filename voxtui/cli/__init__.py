@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,7 +28,7 @@ from voxtui.cli.options import (
 )
 from voxtui.cli.setup_commands import devices, doctor, models, show_config
 from voxtui.cli.speech_commands import ask, dictate, say, serve, transcribe
-from voxtui.errors import ConfigError, InputError, VoxtuiError, one_line
+from voxtui.errors import ConfigError, InputError, RestartNeeded, VoxtuiError, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,6 +135,7 @@ def main() -> NoReturn:
     stdout: Any = sys.stdout
     stdout.reconfigure(errors="replace")  # a terminal that cannot show every character
     sys.stderr = lenient_writer(2, sys.stderr.encoding, closefd=False)
+    can_begin_again = stat.S_ISCHR(os.fstat(0).st_mode)  # what a pipe held is read by then
     try:
         code = cli.main(prog_name="voxtui", standalone_mode=False)
     except click.ClickException as error:
@@ -141,6 +143,8 @@ def main() -> NoReturn:
         raise SystemExit(UNUSABLE) from None
     except (click.Abort, KeyboardInterrupt):
         leave(INTERRUPTED)
+    except RestartNeeded as error:
+        begin_again(error, can_begin_again)
     except VoxtuiError as error:
         label = "" if isinstance(error, ConfigError | InputError) else "voxtui: "
         refuse(f"{label}{error}")
@@ -159,6 +163,15 @@ def main() -> NoReturn:
             raise
         refuse(f"voxtui: {THREAD_REFUSED}")
     raise SystemExit(code)  # of --help and --version: 0; of a command that returned: None
+
+
+def begin_again(error: RestartNeeded, possible: bool) -> NoReturn:
+    """Replace this process by the same command, from its arguments on."""
+    if not possible:
+        refuse(f"voxtui: {error}")
+    click.echo(f"voxtui: {error.message} Starting again without it.", err=True)
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def refuse(sentence: str) -> NoReturn:

@@ -45,7 +45,7 @@ def devices(options: Options, everything: bool, as_json: bool) -> None:
 def doctor(options: Options, part: str | None, loopback: bool, as_json: bool) -> None:
     """List what this machine lacks, and the command that fixes it.
 
-    `voxtui doctor gpu` tries the fast paths of Voxtral on this GPU again.
+    `voxtui doctor gpu` tries the fast path of Voxtral on this GPU, and shows its times.
     """
     if (loopback or part) and as_json:
         raise click.UsageError(f"--json is not for {'--loopback' if loopback else part}.")
@@ -53,9 +53,9 @@ def doctor(options: Options, part: str | None, loopback: bool, as_json: bool) ->
         raise click.UsageError(f"--loopback is not for {part}.")
     config = options.load().config
     if part:
-        from voxtui.commands.doctor_gpu import run as try_again
+        from voxtui.commands.doctor_gpu import run as try_fast_path
 
-        passed = try_again(config)
+        passed = try_fast_path(config)
     elif loopback:
         from voxtui.commands.loopback import run as measure
 

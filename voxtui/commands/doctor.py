@@ -20,7 +20,7 @@ import click
 
 from voxtui.audio.portaudio import Probe, find, probe
 from voxtui.brains.remote.remote_brain import RemoteBrain
-from voxtui.brains.voxtral.verdict import key_of, read_verdict, table, verdict_file
+from voxtui.brains.voxtral.cuda_errors import TRY_AGAIN, Marker
 from voxtui.commands.devices import HELD, configured_devices, hear
 from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.commands.terminal import can_show_screen, colours, reports_key_release
@@ -349,7 +349,7 @@ def _gpu(config: Config) -> Iterator[Finding]:
         yield _gpu_memory(gpu)
         yield _checked("torch", check_torch, "note")
         if brain in ("auto", "voxtral"):
-            yield from _fast_paths(config, gpu, verdict_file())
+            yield from _fast_path(config)
         if brain == "auto":
             yield _checked("Voxtral", lambda: _voxtral_weights(config), "note")
         if voice == "auto":
@@ -375,25 +375,19 @@ def _gpu_memory(gpu: Gpu) -> Finding:
     return Finding("ok", what)
 
 
-def _fast_paths(config: Config, gpu: Gpu, file: Path) -> Iterator[Finding]:
-    """Report the verdict about the fast paths of Voxtral, if Voxtral can run here."""
+def _fast_path(config: Config) -> Iterator[Finding]:
+    """Report whether the next start tries the fast path of Voxtral, if Voxtral can run here."""
     try:
         _voxtral_weights(config)
     except ModelError:
         return
-    if config.brain.voxtral.fast == "off":
-        yield Finding("ok", 'fast paths of Voxtral: off (brain.voxtral.fast = "off")')
-        return
-    verdict = read_verdict(file, key_of(gpu.name, config.brain.voxtral.quantization))
-    if not verdict.results:
-        what = "fast paths of Voxtral: none was tried on this GPU with these versions"
-        yield Finding("note", what, "The first conversation tries them, or: voxtui doctor gpu")
-        return
-    used = verdict.fastest.path if verdict.fastest else "none"
-    lines = "\n         ".join(table(verdict.results))
-    yield Finding(
-        "note" if used == "none" else "ok", f"fast paths of Voxtral: {used} is used", lines
-    )
+    if not config.brain.voxtral.fast:
+        yield Finding("ok", "fast path of Voxtral: off (brain.voxtral.fast = false)")
+    elif Marker().stands:
+        what = "fast path of Voxtral: left out, because the last attempt at it did not end"
+        yield Finding("note", what, TRY_AGAIN)
+    else:
+        yield Finding("ok", "fast path of Voxtral: tried at each start")
 
 
 def _voxtral_weights(config: Config) -> str:

@@ -23,7 +23,7 @@ from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import Loaded, PrefillProgress, State
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
-from voxtui.errors import ModelMissing, VoxtuiError, strip_control_characters
+from voxtui.errors import ModelMissing, RestartNeeded, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import OpenClip
 from voxtui.session.event_view import EventView
 from voxtui.session.local_session import Factories, LocalSession
@@ -199,7 +199,7 @@ class Plain(EventView):
         self._introduced = True
 
     def load_failed(self, error: VoxtuiError) -> None:
-        if not self._typed_live or self._closed:
+        if not self._typed_live or self._closed or isinstance(error, RestartNeeded):
             raise error
         self._offer_retry(error)
 

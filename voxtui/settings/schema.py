@@ -39,8 +39,8 @@ class VoxtralBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """quantisation of the language model's weights; the audio encoder is never quantised"""
     idle_transcript: bool = True
     """transcribe the utterance after the reply"""
-    fast: Literal["auto", "off"] = "auto"
-    """auto: use the fastest path that a trial on this GPU found equal to the plain one"""
+    fast: bool = True
+    """try CUDA graphs and our kernels at the start, and use them if they are right and faster"""
 
 
 class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

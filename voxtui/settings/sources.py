@@ -39,6 +39,9 @@ RETIRED_KEYS = {
 }
 """Keys of older versions, which are ignored, and the reason."""
 
+RETIRED_VALUES = {"brain.voxtral.fast": {"auto": True, "off": False}}
+"""Values of older versions, and what they mean now."""
+
 IGNORED_FILE = Path("config.toml")
 """Not read from the current directory, because many programs use this name."""
 
@@ -243,6 +246,8 @@ def _from_text(place: str, key: str, text: str) -> Any:
 def _checked(place: str, key: str, value: Any) -> Any:
     """Convert `value` to the type of `key`. Raises ConfigError."""
     kind = _keys()[key]
+    if isinstance(value, str):
+        value = RETIRED_VALUES.get(key, {}).get(value, value)
     reason = _requirement(inspect.type_info(kind))
     try:
         if isinstance(value, float) and not math.isfinite(value):

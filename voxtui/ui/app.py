@@ -308,12 +308,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self._fit_panel(self.size)
 
     def action_help(self) -> None:
-        from voxtui.models.cuda import is_likely
-
         self.clear_notifications()  # they would cover part of it
-        quantization = self.controls.config.brain.voxtral.quantization
-        verdict = partial(fast_paths, quantization) if is_likely() else None
-        self.push_screen(Help(self.keys, verdict))
+        self.push_screen(Help(self.keys))
 
     def action_suspend_process(self) -> None:
         if os.getsid(0) == os.getpgrp():
@@ -327,10 +323,3 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.controls.clips.stop()
         self.controls.begin_closing()
         super().exit(*arguments, **options)
-
-
-def fast_paths(quantization: str) -> Sequence[str]:
-    """Return the verdict about Voxtral's fast paths as lines. On a thread of its own."""
-    from voxtui.brains.voxtral.verdict import brief_table_here
-
-    return brief_table_here(quantization)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.events import Countdown, Loaded, PrefillProgress, State, TurnStarted
 from voxtui.dialogue.timestamps import Outcome, Turn
-from voxtui.errors import VoxtuiError
+from voxtui.errors import RestartNeeded, VoxtuiError
 from voxtui.session.event_view import EventView
 from voxtui.session.user_session import Severity
 from voxtui.storage.turn_metrics import DeviceOffset
@@ -60,7 +60,10 @@ class EventDisplay(EventView):
             gc_tuning.freeze()
 
     def load_failed(self, error: VoxtuiError) -> None:
-        self._status.show_failed(error)
+        if isinstance(error, RestartNeeded):  # which `ui_command.run` raises again
+            self._main.app.exit()  # pyright: ignore[reportUnknownMemberType]
+        else:
+            self._status.show_failed(error)
 
     def change_failed(self, error: VoxtuiError) -> None:
         self._menu.change_failed(error)

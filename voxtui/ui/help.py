@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -47,15 +46,8 @@ class Help(ModalScreen[None]):
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar = [Binding("escape,f1,q,enter", "dismiss", "Close")]
 
-    def __init__(
-        self, bindings: Iterable[Binding], fast_paths: Callable[[], Sequence[str]] | None = None
-    ) -> None:
-        """Take the keys, and what returns the lines of the table of fast paths.
-
-        That is called on a thread, because asking for a GPU takes a second. None: no GPU.
-        """
+    def __init__(self, bindings: Iterable[Binding]) -> None:
         super().__init__()
-        self._fast_paths = fast_paths
         bindings = list(bindings)
         self._keys = [binding for binding in bindings if binding.tooltip]
         actions = {binding.action.removeprefix("app.") for binding in bindings}
@@ -76,21 +68,6 @@ class Help(ModalScreen[None]):
             yield _table(PANEL)
         box.border_title = "Keys"
         box.border_subtitle = "↑ ↓ scroll, Esc closes"
-
-    def on_mount(self) -> None:
-        if self._fast_paths is not None:
-            self.run_worker(partial(self._load, self._fast_paths), thread=True)
-
-    def _load(self, fast_paths: Callable[[], Sequence[str]]) -> None:
-        if lines := fast_paths():
-            self.app.call_from_thread(self._show_fast_paths, "\n".join(lines))  # pyright: ignore[reportUnknownMemberType]
-
-    def _show_fast_paths(self, table: str) -> None:
-        if self.is_attached:
-            self.query_one(VerticalScroll).mount(
-                Static("Voxtral's fast paths on this GPU (voxtui doctor gpu)", classes="title"),
-                Static(table, markup=False),
-            )
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> Grid:

@@ -8,6 +8,7 @@ from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.commands import Attach
 from voxtui.dialogue.engine import LEAVING_SECONDS
+from voxtui.errors import RestartNeeded
 from voxtui.settings.schema import Config
 from voxtui.storage.device_offset import device_offset
 from voxtui.storage.metrics_log import metrics_log
@@ -37,4 +38,6 @@ def run(config: Config, attachments: Sequence[Attachment] = ()) -> int:
             app.run()
         finally:
             app.controls.close(LEAVING_SECONDS)
+        if isinstance(app.controls.failed, RestartNeeded):
+            raise app.controls.failed
     return app.return_code or 0

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from voxtui.brains.voxtral import fast_path, graphs, weights
+
+CAPACITY = 1600
+"""Tokens of the cache of the captured path: three windows of sound and their text."""
 
 ASKS = {
     getattr(torch.Tensor, name)
@@ -85,6 +93,22 @@ class TapeRecorder:
             work()
         self.tapes.append(tape)
         return tape.replay
+
+
+def tape_instead_of_gpu(
+    patch: pytest.MonkeyPatch, cache: Path, recorder: Callable[[], object] = TapeRecorder
+) -> None:
+    """Let a brain on a CPU try the fast path: with tapes, without kernels, and faster by decree.
+
+    `cache`: the user's folder in which the marker stands.
+    """
+    load = weights.load_model
+    patch.setattr(weights, "load_model", lambda *given: replace(load(*given), on_gpu=True))
+    patch.setattr(graphs, "CudaRecorder", recorder)
+    patch.setattr(fast_path, "use_kernels", lambda decoder: None)
+    patch.setattr(fast_path, "CAPTURED_CAPACITY", CAPACITY)
+    patch.setattr(fast_path, "step_seconds", lambda loop, prompt: 0.5 if loop.kv_buckets else 1.0)
+    patch.setenv("XDG_CACHE_HOME", str(cache))
 
 
 class FakeCuda:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,23 +27,23 @@ from tests.brains.voxtral.turns import (
 )
 from tests.fakes import Flag
 from voxtui.brains.voxtral.audio_tower import AudioTower
-from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.brain import SHARE, VoxtralBrain
 from voxtui.brains.voxtral.generate import ReplyGenerator
-from voxtui.brains.voxtral.live_utterance import SHARE
 from voxtui.brains.voxtral.prompt import (
     BEGIN_AUDIO,
     EOS,
     WINDOW_SAMPLES,
     WINDOW_TOKENS,
     Clip,
+    Detokenizer,
     Exchange,
+    Tekken,
     chat,
     token_ids,
     transcription,
     without_trailing_zeros,
 )
 from voxtui.brains.voxtral.sampling import Sampler
-from voxtui.brains.voxtral.text import Detokenizer, Tekken
 from voxtui.brains.voxtral.weights import best_dtype, parts
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
@@ -411,7 +410,7 @@ def test_a_conversation_longer_than_the_context_loses_its_oldest_turns(
 def test_a_step_handed_over_before_the_last_token_was_read_changes_nothing(
     brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brain.generator, "_queue_ahead", True)
+    monkeypatch.setattr(brain.generator, "queue_ahead", True)
     past: tuple[PastTurn, ...] = ()
     for seed in range(26, 29):
         said = utterance(1.0, seed)
@@ -601,20 +600,6 @@ def test_weights_are_of_bfloat16_or_of_float16_where_the_gpu_lacks_it(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: brain_float)
     assert best_dtype(torch.device("cuda" if cuda else "cpu")) == wanted
-
-
-@pytest.mark.slow
-def test_triton_keeps_its_compiled_kernels_in_the_users_cache_directory(
-    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("TRITON_CACHE_DIR", "")
-    monkeypatch.delenv("TRITON_CACHE_DIR")
-    brain = VoxtralBrain(Config(), directory)
-    brain.warm_up(lambda step, fraction: None)
-    brain.paths.switch("all")
-    brain.close()
-    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "voxtui" / "triton")
 
 
 @pytest.mark.slow

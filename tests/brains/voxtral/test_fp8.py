@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from voxtui.brains.voxtral import accuracy
 from voxtui.brains.voxtral import fp8 as quantized
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.decoder import Decoder
@@ -39,30 +38,30 @@ def off(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 def test_a_product_is_off_by_no_more_than_rounding_to_three_bits_does() -> None:
     weight, x = drawn(64, 512), drawn(5, 512, 1)
-    error = off(functional.linear(x, Fp8Weight(weight, None)), functional.linear(x, weight))  # type: ignore[arg-type]
+    error = off(functional.linear(x, Fp8Weight(weight)), functional.linear(x, weight))  # type: ignore[arg-type]
     assert 0.01 < error < 0.04
 
 
 def test_every_output_channel_has_a_scale_of_its_own() -> None:
     weight, x = drawn(64, 512), drawn(1, 512, 1)
     weight[0] *= 1e4
-    found = functional.linear(x, Fp8Weight(weight, None))  # type: ignore[arg-type]
+    found = functional.linear(x, Fp8Weight(weight))  # type: ignore[arg-type]
     assert off(found[:, 1:], functional.linear(x, weight)[:, 1:]) < 0.04
 
 
 def test_e4m3_values_are_kept_exactly() -> None:
     weight = drawn(8, 32).to(torch.float8_e4m3fn).float()
     weight[:, 0] = 448.0
-    assert torch.equal(functional.linear(torch.eye(32), Fp8Weight(weight, None)), weight.T)  # type: ignore[arg-type]
+    assert torch.equal(functional.linear(torch.eye(32), Fp8Weight(weight)), weight.T)  # type: ignore[arg-type]
 
 
 def test_a_channel_of_zeros_stays_zero() -> None:
-    assert not functional.linear(drawn(1, 16), Fp8Weight(torch.zeros(4, 16), None)).any()  # type: ignore[arg-type]
+    assert not functional.linear(drawn(1, 16), Fp8Weight(torch.zeros(4, 16))).any()  # type: ignore[arg-type]
 
 
 def test_an_fp8_weight_supports_products_only() -> None:
     with pytest.raises(TypeError):
-        functional.relu(Fp8Weight(drawn(4, 4), None))  # type: ignore[arg-type]
+        functional.relu(Fp8Weight(drawn(4, 4)))  # type: ignore[arg-type]
 
 
 # The brain.
@@ -77,14 +76,14 @@ CONFIG = Config(
 @pytest.fixture(autouse=True, scope="module")
 def short_transcripts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(accuracy, "TRANSCRIPT_TOKENS", 4)
+        patched.setattr(quantized, "TRANSCRIPT_TOKENS", 4)
         yield
 
 
 @pytest.fixture(scope="module")
 def brain(tiny_voxtral: Path) -> Iterator[VoxtralBrain]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(accuracy, "AGREEMENT", 0.0)  # random weights are never certain
+        patched.setattr(quantized, "AGREEMENT", 0.0)  # random weights are never certain
         brain = VoxtralBrain(CONFIG, tiny_voxtral)
         brain.warm_up(lambda step, fraction: None)
     yield brain
@@ -127,7 +126,7 @@ def test_a_reply_over_a_kept_cache_is_that_of_a_fresh_one(brain: VoxtralBrain) -
 @pytest.mark.slow
 def test_the_check_agrees_with_the_same_weights_and_not_with_others(tiny_voxtral: Path) -> None:
     decoder, embedder = load(tiny_voxtral, torch.device("cpu"))
-    check = accuracy.AccuracyCheck(decoder, embedder)
+    check = quantized.AccuracyCheck(decoder, embedder)
     assert check.agreement(decoder) == 1.0
     check.verify(decoder)
     decoder.layers = [replace(layer, down=layer.down * 0) for layer in decoder.layers]
@@ -184,16 +183,16 @@ def test_a_gpu_that_converts_them_is_accepted(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_a_kernel_that_fails_is_reported_and_the_weights_stay_unchanged(
+def test_a_conversion_that_fails_is_reported_and_the_weights_stay_unchanged(
     tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(decoder: object) -> None:
-        raise ModelError("The kernel for fp8 failed: no compiler.")
+        raise ModelError("fp8 needs a GPU.")
 
     monkeypatch.setattr(quantized, "quantise", broken)
     said: list[str] = []
     brain = VoxtralBrain(CONFIG, tiny_voxtral, said.append)
     brain.warm_up(lambda step, fraction: None)
-    assert said == ["Voxtral runs without fp8. The kernel for fp8 failed: no compiler."]
+    assert said == ["Voxtral runs without fp8. fp8 needs a GPU."]
     assert "fp8" not in brain.description
     brain.close()

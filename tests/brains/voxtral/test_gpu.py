@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.voxtral.measure import LAST, SAFE, VARIANTS, Bench, Clock
+from benchmarks.voxtral.measure import SAFE, VARIANTS, Bench, Clock
+from benchmarks.voxtral.random_weights import random_model
 from benchmarks.voxtral.report import NOT_MEASURED
 from tests.brains.voxtral.tiny_voxtral import model
-from voxtui.brains.voxtral import fp8 as quantized
-from voxtui.brains.voxtral import step
 from voxtui.brains.voxtral.decoder import Decoder
+from voxtui.brains.voxtral.fast_path import use_kernels
 from voxtui.brains.voxtral.fp8 import Fp8Weight, quantise
 from voxtui.brains.voxtral.generate import NotNumbers, ReplyGenerator
 from voxtui.brains.voxtral.graphs import CudaRecorder
@@ -31,7 +31,6 @@ from voxtui.brains.voxtral.prompt import (
     chat,
     token_ids,
 )
-from voxtui.brains.voxtral.random_weights import random_model
 from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.brains.voxtral.weights import parts
 
@@ -41,7 +40,6 @@ pytestmark = [
 ]
 
 DEVICE = torch.device("cuda")
-HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() >= step.OVERLAPPING
 TOKENS = 12
 CAPACITY = 2048
 SAMPLING = {
@@ -194,10 +192,6 @@ def test_half_precision_gives_the_same_reply_each_time(weights, dtype) -> None:
 
 # Kernels and weights of one byte.
 
-OVERLAPS = pytest.param(
-    "overlapped", marks=pytest.mark.skipif(not HOPPER, reason="needs compute capability 9.0")
-)
-
 
 @pytest.fixture(scope="module")
 def true_shape() -> Decoder:
@@ -214,13 +208,12 @@ def true_shape() -> Decoder:
 
 
 @pytest.mark.parametrize("fp8", [False, True])
-@pytest.mark.parametrize("which", ["all", OVERLAPS])
-def test_kernels_equal_torch_at_the_real_width(true_shape, which, fp8) -> None:
+def test_kernels_equal_torch_at_the_real_width(true_shape, fp8) -> None:
     decoder = copy.copy(true_shape)
     decoder.layers = decoder.layers[:]
     if fp8:
         quantise(decoder)
-    step.enable(decoder, which)
+    use_kernels(decoder)
     x = torch.randn(decoder.embedding.shape[1]).to(DEVICE, torch.bfloat16)
     found = decoder.logits(x)
     decoder.decode_step = None
@@ -234,9 +227,9 @@ def test_kernels_equal_torch_at_the_real_width(true_shape, which, fp8) -> None:
 def test_the_product_of_fp8_weights_equals_that_of_the_dequantised_weights(rows, columns) -> None:
     from voxtui.brains.voxtral.kernels import product
 
-    weight = Fp8Weight(torch.randn(rows, columns).to(DEVICE), None)
+    weight = Fp8Weight(torch.randn(rows, columns).to(DEVICE))
     x = torch.randn(1, columns).to(DEVICE, torch.bfloat16)
-    wanted = quantized.dequantised_linear(x.double(), weight.values, weight.scales)
+    wanted = torch.nn.functional.linear(x.double(), weight)
     found = product(x, weight.values, weight.scales)
     assert (found - wanted).norm() < 1e-2 * wanted.norm()
 
@@ -263,14 +256,14 @@ def test_attention_by_kernels_is_that_of_torch_however_full_the_cache_is(
 
 
 @pytest.mark.parametrize("fp8", [False, True])
-@pytest.mark.parametrize("which", ["none", "attention", "all", OVERLAPS])
-def test_captured_steps_of_every_kind_equal_the_plain_loop(weights, fp8, which) -> None:
-    def made(kernels: str, captured: bool) -> ReplyGenerator:
+@pytest.mark.parametrize("kernels", [False, True])
+def test_captured_steps_of_every_kind_equal_the_plain_loop(weights, fp8, kernels) -> None:
+    def made(kernels: bool, captured: bool) -> ReplyGenerator:
         decoder, embedder = parts(copy.deepcopy(weights))
         if fp8:
             quantise(decoder)
-        if kernels != "none":
-            step.enable(decoder, kernels)  # type: ignore[arg-type]
+        if kernels:
+            use_kernels(decoder)
         loop = ReplyGenerator(
             decoder, embedder, Sampler(decoder.head.shape[0], EOS, DEVICE), CAPACITY
         )
@@ -279,19 +272,18 @@ def test_captured_steps_of_every_kind_equal_the_plain_loop(weights, fp8, which) 
         return loop
 
     said = clip(90, 2.0)
-    wanted = answered(made("none", captured=False), [], said)
-    assert answered(made(which, captured=True), [], said) == wanted
-    assert answered(made(which, captured=False), [], said) == wanted
+    wanted = answered(made(False, captured=False), [], said)
+    assert answered(made(kernels, captured=True), [], said) == wanted
+    assert answered(made(kernels, captured=False), [], said) == wanted
 
 
 def test_every_kind_of_our_loop_is_measured() -> None:
     bench = Bench(DEVICE, tiny=True, repeats=1, clock=Clock(600))
-    variants = (*VARIANTS, *LAST) if HOPPER else VARIANTS
-    rows = [*bench.kinds(SAFE, []), *bench.kinds(variants, []), *bench.speculation()]
+    rows = [*bench.kinds(SAFE, []), *bench.kinds(VARIANTS, []), *bench.speculation()]
     rows += bench.step_parts()
     # An older torch may have no attention for lengths on the device.
     assert not [row for row in rows if NOT_MEASURED in row and row.get("way") != "torch, varlen"]
-    assert list(bench.ours) == [kind.name for kind in (*SAFE, *variants)]
+    assert list(bench.ours) == [kind.name for kind in (*SAFE, *VARIANTS)]
 
 
 # Captures that fail, last.

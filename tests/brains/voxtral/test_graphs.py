@@ -8,35 +8,31 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.brains.voxtral.taped import FakeCuda, TapeRecorder
+from tests.brains.voxtral.taped import CAPACITY, FakeCuda, TapeRecorder, tape_instead_of_gpu
 from tests.brains.voxtral.tiny_voxtral import model
 from tests.brains.voxtral.turns import Oracle, answered, computed, ids, instruction, made, utterance
-from voxtui.brains.voxtral import brain as brain_module
-from voxtui.brains.voxtral import fast_paths, graphs
-from voxtui.brains.voxtral import model as model_room
+from voxtui.brains.voxtral import graphs, weights
 from voxtui.brains.voxtral.brain import VoxtralBrain
-from voxtui.brains.voxtral.failures import too_little_memory
+from voxtui.brains.voxtral.cuda_errors import too_little_memory
 from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.graphs import Graphs
 from voxtui.brains.voxtral.prompt import PAD
 from voxtui.brains.voxtral.sampling import Sampler
-from voxtui.brains.voxtral.verdict import FastPath
 from voxtui.brains.voxtral.weights import parts
 from voxtui.dialogue.protocols import PastTurn, TurnRequest
 from voxtui.dialogue.recording import Recording
-from voxtui.errors import ModelError, ModelLost
+from voxtui.errors import ModelError
 from voxtui.settings.schema import Config
-
-CAPACITY = 1600
 
 
 @pytest.fixture(scope="module")
-def taped(tiny_voxtral: Path) -> Iterator[tuple[VoxtralBrain, TapeRecorder]]:
+def taped(
+    tiny_voxtral: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[VoxtralBrain, TapeRecorder]]:
     recorder = TapeRecorder()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graphs, "CudaRecorder", lambda: recorder)
-        patch.setattr(fast_paths, "CAPTURED_CAPACITY", CAPACITY)
-        brain = made(tiny_voxtral, "captured")
+        tape_instead_of_gpu(patch, tmp_path_factory.mktemp("cache"), lambda: recorder)
+        brain = made(tiny_voxtral, fast=True)
     yield brain, recorder
     brain.close()
 
@@ -88,7 +84,7 @@ def test_after_the_release_a_turn_is_four_launches_and_one_for_each_further_toke
 def test_a_step_queued_before_the_last_token_was_read_changes_nothing(
     brain: VoxtralBrain, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brain.generator, "_queue_ahead", True)
+    monkeypatch.setattr(brain.generator, "queue_ahead", True)
     past: tuple[PastTurn, ...] = ()
     for seed in (6, 7):
         said = utterance(1.0, seed)
@@ -141,17 +137,16 @@ def test_a_conversation_the_captured_cache_cannot_hold_loses_its_oldest_turns(
 
 @pytest.mark.slow
 def test_sampled_replies_are_those_without_graphs(
-    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(graphs, "CudaRecorder", TapeRecorder)
-    monkeypatch.setattr(fast_paths, "CAPTURED_CAPACITY", 512)
-    monkeypatch.setattr(brain_module, "REHEARSAL_SECONDS", 0.0)  # 40 s would not fit
     sampling = {
         "temperature": 1.0, "top_p": 0.9, "top_k": 30, "repetition_penalty": 1.2,
         "min_new_tokens": 6, "seed": 3,
     }  # fmt: skip
     said = utterance(1.0, 9)
-    captured, plain = (made(tiny_voxtral, path, **sampling) for path in ("captured", None))
+    plain = made(tiny_voxtral, **sampling)
+    tape_instead_of_gpu(monkeypatch, tmp_path)
+    captured = made(tiny_voxtral, fast=True, **sampling)
     try:
         assert captured.generator.kv_buckets and not plain.generator.kv_buckets
         for _ in range(2):
@@ -204,83 +199,13 @@ def warmed(directory: Path, config: Config) -> tuple[VoxtralBrain, list[str], li
     return brain, said, steps
 
 
-@pytest.mark.parametrize(
-    ("path", "why"),
-    [
-        ("captured", "there is no CUDA device"),
-        ("all", "There is no GPU for kernels"),
-    ],
-)
-def test_without_a_gpu_the_reason_is_shown_and_the_plain_path_answers(
-    tiny_voxtral: Path, path: FastPath, why: str
-) -> None:
-    brain, said, _ = warmed(tiny_voxtral, Config())
-    try:
-        assert brain.paths.switch(path)
-        assert said == [f"Voxtral answers without the path `{path}`: {why}."]
-        assert brain.path is None
-        assert path not in brain.description
-        assert answered(brain, (), "hello")
-    finally:
-        brain.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (
-            RuntimeError("CUDA error: operation not permitted\nand much more"),
-            "CUDA error: operation not permitted.",
-        ),
-        (
-            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has"),
-            "The GPU has no memory for it.",
-        ),
-    ],
-)
-def test_a_capture_that_fails_half_way_leaves_nothing_captured(
-    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
-) -> None:
-    class Failing(TapeRecorder):
-        def __call__(self, work):
-            if len(self.tapes) == 4:
-                raise error
-            return super().__call__(work)
-
-    monkeypatch.setattr(graphs, "CudaRecorder", Failing)
-    brain, said, _ = warmed(tiny_voxtral, Config())
-    try:
-        assert brain.paths.switch("captured")
-        assert said == [f"Voxtral answers without the path `captured`: {sentence}"]
-        assert not brain.generator.graphs and not brain.generator.embedder.graphs
-        assert brain.generator.longest == brain.generator.decoder.longest
-        assert answered(brain, (), "hello")
-    finally:
-        brain.close()
-
-
-def test_a_device_that_is_unusable_after_the_capture_is_one_sentence(
-    tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*rest: object) -> None:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    monkeypatch.setattr(graphs, "CudaRecorder", lambda: failing)
-    brain, _, _ = warmed(tiny_voxtral, Config())
-    monkeypatch.setattr(ReplyGenerator, "forget", failing)
-    with pytest.raises(ModelLost, match=r"illegal memory access.*Restart"):
-        brain.paths.switch("captured")
-    brain.close()
-
-
 def test_a_model_that_does_not_fit_is_one_sentence(
     tiny_voxtral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*rest: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
 
-    monkeypatch.setattr(model_room, "reply_generator", full)
+    monkeypatch.setattr(weights, "reply_generator", full)
     with pytest.raises(ModelError, match=r"Too little free memory.*nvidia-smi"):
         VoxtralBrain(Config(), tiny_voxtral).warm_up(lambda step, fraction: None)
 

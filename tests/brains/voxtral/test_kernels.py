@@ -1,31 +1,27 @@
-"""A step by kernels of our own: what they compute, who may have them, and what then is captured."""
+"""A step by kernels of our own: what they compute, and what then is captured."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Literal
 
 import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.voxtral.torch_products import linear
 from tests.brains.voxtral.taped import TapeRecorder
 from tests.brains.voxtral.tiny_voxtral import model
-from voxtui.brains.voxtral import step
-from voxtui.brains.voxtral.decoder import Decoder
+from voxtui.brains.voxtral.decoder import Cache, Decoder, DecodeStep
 from voxtui.brains.voxtral.fp8 import quantise
 from voxtui.brains.voxtral.generate import ReplyGenerator
 from voxtui.brains.voxtral.prompt import EOS
-from voxtui.brains.voxtral.random_weights import random_model, tiny_config
 from voxtui.brains.voxtral.sampling import Sampler
-from voxtui.brains.voxtral.step import DecodeKernels, linear
 from voxtui.brains.voxtral.weights import parts
-from voxtui.errors import ModelError
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -54,7 +50,26 @@ def slow_attend(
     return torch.cat(found)[None]
 
 
-def loop_with(single: DecodeKernels | None, fp8: bool = False) -> ReplyGenerator:
+class StepOf:
+    """`kernels.KernelStep` without Triton: the same order of operations, by these functions."""
+
+    def __init__(self, attend: Callable[..., Tensor], product: Callable[..., Tensor]) -> None:
+        self.attend, self.product = attend, product
+
+    def __call__(self, decoder: Decoder, x: Tensor, position: Tensor, cache: Cache) -> Tensor:
+        product, eps = self.product, decoder.eps
+        for number, layer in enumerate(decoder.layers):
+            qkv = product(x, layer.qkv, norm=layer.norm, eps=eps)
+            mixed = self.attend(
+                qkv, position, decoder.cos, decoder.sin, cache.kv[number], decoder.heads
+            )
+            x = product(mixed, layer.out, added=x)
+            h = product(x, layer.gate_up, norm=layer.mlp_norm, eps=eps, gated=True)
+            x = product(h, layer.down, added=x)
+        return x
+
+
+def loop_with(single: DecodeStep | None, fp8: bool = False) -> ReplyGenerator:
     decoder, embedder = parts(model())
     if fp8:
         quantise(decoder)
@@ -72,7 +87,7 @@ def reply(loop: ReplyGenerator, tokens: int = 12) -> list[int | None]:
 def test_a_step_of_parts_equals_the_plain_step(fp8: bool) -> None:
     plain = reply(loop_with(None, fp8))
     assert len(set(plain)) > 3
-    assert reply(loop_with(DecodeKernels(slow_attend, linear), fp8)) == plain
+    assert reply(loop_with(StepOf(slow_attend, linear), fp8)) == plain
 
 
 @pytest.mark.slow
@@ -87,85 +102,10 @@ def test_one_captured_step_serves_all_lengths_if_the_device_reads_the_position()
         return qkv[:, : heads * kv.shape[2]] * 1.0
 
     assert captured(loop_with(None)) == [("step", 512, True), ("step", 700, True)]
-    single = DecodeKernels(attend, linear)
+    single = StepOf(attend, linear)
     loop = loop_with(single)
     assert captured(loop) == [("step", 700, True)]
     assert reply(loop) == reply(loop_with(single))
-
-
-def test_the_check_accepts_right_kernels_and_refuses_wrong_ones() -> None:
-    decoder, _ = parts(model())
-    assert step.is_right(decoder, DecodeKernels(slow_attend, linear))
-
-    def forgetful(*rest) -> Tensor:
-        rest[4].zero_()
-        return slow_attend(*rest)
-
-    assert not step.is_right(decoder, DecodeKernels(forgetful, linear))
-    wrong = DecodeKernels(slow_attend, lambda *rest, **more: linear(*rest, **more) * 1.1)
-    assert not step.is_right(decoder, wrong)
-    assert len(decoder.layers) == 2
-
-
-def test_kernels_that_round_once_where_torch_rounds_twice_are_right() -> None:
-    """In bfloat16, with weights so small that a layer adds little to what it was given."""
-
-    def attend(
-        qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int
-    ) -> Tensor:
-        exact = kv.float()
-        found = slow_attend(qkv.float(), position, cos.float(), sin.float(), exact, heads)
-        kv.copy_(exact)
-        return found.to(qkv.dtype)
-
-    def product(x: Tensor, weight: Tensor, **more: Any) -> Tensor:
-        more |= {name: each.float() for name, each in more.items() if isinstance(each, Tensor)}
-        return linear(x.float(), weight.float(), **more).to(x.dtype)
-
-    decoder, _ = parts(random_model(tiny_config(), torch.device("cpu"), torch.bfloat16))
-    for seed in range(6):
-        torch.manual_seed(seed)
-        assert step.is_right(decoder, DecodeKernels(attend, product))
-
-
-# Who may have them.
-
-
-def refused(
-    monkeypatch: pytest.MonkeyPatch,
-    capability: tuple[int, int],
-    which: Literal["all", "overlapped"] = "all",
-) -> str:
-    """Return the refusal for a GPU of that capability."""
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A Card")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    on_gpu = SimpleNamespace(embedding=SimpleNamespace(device=torch.device("cuda")), single=None)
-    with pytest.raises(ModelError) as caught:
-        step.enable(on_gpu, which)  # type: ignore[arg-type]
-    assert on_gpu.single is None
-    return caught.value.message
-
-
-def test_without_triton_or_on_an_old_gpu_they_are_refused_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert "compute capability 8.0, not A Card" in refused(monkeypatch, (7, 5))
-    assert "compute capability 9.0, not A Card" in refused(monkeypatch, (8, 9), "overlapped")
-    monkeypatch.setattr(step.importlib.util, "find_spec", lambda name: None)
-    assert "Triton" in refused(monkeypatch, (9, 0))
-
-
-@needs_triton
-def test_kernels_that_fail_are_refused_with_the_first_line_of_the_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def failing(decoder: Decoder, single: DecodeKernels) -> bool:
-        raise RuntimeError("no compiler\nand much more")
-
-    monkeypatch.setattr(step, "is_right", failing)
-    assert refused(monkeypatch, (9, 0)) == "The kernels failed: no compiler."
-    monkeypatch.setattr(step, "is_right", lambda decoder, single: False)
-    assert "wrong" in refused(monkeypatch, (9, 0))
 
 
 # The kernels.
@@ -186,8 +126,10 @@ def test_the_product_equals_torch() -> None:
     """Triton's interpreter stores what a bfloat16 is stored as, and can multiply it."""
     code = """
 import itertools, torch
-from voxtui.brains.voxtral.quantized import Fp8Weight
-from voxtui.brains.voxtral.step import by_kernel, linear
+from benchmarks.voxtral.torch_products import linear
+from voxtui.brains.voxtral.fp8 import Fp8Weight
+from voxtui.brains.voxtral.kernels import KernelStep
+by_kernel = KernelStep().product
 torch.manual_seed(0)
 for rows, columns in ((6, 8), (36, 1000), (130, 3072)):
     for dtype, off in ((torch.float32, 1e-5), (torch.bfloat16, 1e-2)):
@@ -195,7 +137,7 @@ for rows, columns in ((6, 8), (36, 1000), (130, 3072)):
             weight = torch.randn(rows, columns).to(dtype)
             x, norm = torch.randn(1, columns).to(dtype), torch.randn(columns).to(dtype)
             added = torch.randn(1, rows // 2 if gated else rows).to(dtype)
-            exact = Fp8Weight(weight, None) if small else weight.double()
+            exact = Fp8Weight(weight) if small else weight.double()
             options = dict(eps=1e-5, gated=gated)
             found = by_kernel(
                 x, exact if small else weight, norm=norm if normed else None,
@@ -249,11 +191,10 @@ def test_a_reply_by_kernels_is_the_plain_one() -> None:
     code = """
 from tests.brains.voxtral.test_kernels import loop_with, reply
 from voxtui.brains.voxtral import kernels
-from voxtui.brains.voxtral.step import DecodeKernels, by_kernel, linear
 kernels.BLOCK = (512, 1024, 4)  # the interpreter takes its time for every block
-for fp8, product in ((False, linear), (False, by_kernel), (True, by_kernel)):
+for fp8 in (False, True):
     plain = reply(loop_with(None, fp8), 4)
-    assert reply(loop_with(DecodeKernels(kernels.attend, product), fp8), 4) == plain
+    assert reply(loop_with(kernels.KernelStep(), fp8), 4) == plain
     assert len(plain) == 4
 print("equal")
 """
@@ -278,7 +219,7 @@ def compiled(fn, kinds, **fixed):
             (i,): [["tt.divisibility", 16]] for i, t in enumerate(kinds.values()) if t != "fp32"
         }},
     )
-    options = dict(num_warps=4, num_stages=3) | ({{"launch_pdl": True}} if fixed["EARLY"] else {{}})
+    options = dict(num_warps=4, num_stages=3)
     made = triton.compile(source, target=GPUTarget("cuda", {capability}, 32), options=options)
     assert made.asm["cubin"]
     return made.asm["ptx"]
@@ -289,32 +230,25 @@ for weight in (half, "*fp8e4nv")[: 1 + ({capability} > 80)]:
     for columns, normed, gated, added in (
         (3072, True, False, False), (3072, True, True, False), (8192, False, False, True),
     ):
-        for early in (False, True)[: 1 + ({capability} >= 90)]:
-            ptx = compiled(
-                k.product_kernel,
-                dict(x=half, weight=weight, scales=single, norm=half, added=half, y=half,
-                     rows="i32", eps="fp32"),
-                columns=columns, SCALED=small, NORMED=normed, GATED=gated, ADDED=added,
-                ROWS=k.BLOCK[0], COLUMNS=k.BLOCK[1], EARLY=early,
-            )
-            assert "ld.global.v4" in ptx  # 16 bytes at a time
-            assert not small or "cvt.rn.f16x2.e4m3x2" in ptx  # the GPU's own conversion
-            if early:  # weights are asked for before the wait, and nothing is written
-                before, after = ptx.split("griddepcontrol.wait")
-                assert "griddepcontrol.launch_dependents" in before
-                assert "ld.global.v4" in before and "st.global" not in before
-                assert "st.global" in after
+        ptx = compiled(
+            k.product_kernel,
+            dict(x=half, weight=weight, scales=single, norm=half, added=half, y=half,
+                 rows="i32", eps="fp32"),
+            columns=columns, SCALED=small, NORMED=normed, GATED=gated, ADDED=added,
+            ROWS=k.BLOCK[0], COLUMNS=k.BLOCK[1],
+        )
+        assert "ld.global.v4" in ptx  # 16 bytes at a time
+        assert not small or "cvt.rn.f16x2.e4m3x2" in ptx  # the GPU's own conversion
 ptx = compiled(
     k.attend_parts_kernel,
     dict(qkv=half, position="*i64", cos=half, sin=half, kv=half, mixed=single, weights=single,
          capacity="i32", scale="fp32"),
     KEY_HEADS=8, HEADS=4, SIZE=128, GROUP=k.GROUP, SPLITS=k.CUT[0], PLACES=k.CUT[1],
-    EARLY={capability} >= 90,
 )
 assert "mma" in ptx and "cp.async" in ptx  # tensor cores; the next positions are read ahead
 compiled(
     k.attend_sum_kernel, dict(mixed=single, weights=single, y=half),
-    HEADS=4, SIZE=128, SPLITS=k.CUT[0], EARLY={capability} >= 90,
+    HEADS=4, SIZE=128, SPLITS=k.CUT[0],
 )
 print("compiled")
 """

@@ -14,6 +14,7 @@ from tests.brains.conftest import QUESTIONS
 from tests.fakes import Flag
 from voxtui.audio.resampling import resample
 from voxtui.brains.voxtral.brain import VoxtralBrain
+from voxtui.brains.voxtral.model_thread import ModelWork
 from voxtui.brains.voxtral.prompt import (
     EOS,
     WINDOW_SAMPLES,
@@ -23,8 +24,6 @@ from voxtui.brains.voxtral.prompt import (
     token_ids,
     without_trailing_zeros,
 )
-from voxtui.brains.voxtral.verdict import FastPath
-from voxtui.brains.voxtral.work import ModelWork
 from voxtui.dialogue.data import SAMPLE_RATE, Token, Utterance
 from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Past, ReplyOptions, TurnRequest
 from voxtui.dialogue.timestamps import Timestamps
@@ -94,14 +93,12 @@ class Oracle:
         return self.reply(token_ids(prompt), clips)
 
 
-def made(directory: Path, path: FastPath | None = None, **generation: object) -> VoxtralBrain:
+def made(directory: Path, fast: bool = False, **generation: object) -> VoxtralBrain:
     options = {"temperature": 0.0, "max_new_tokens": TOKENS} | generation
     config = Config(generation=GenerationConfig(**options))  # type: ignore[arg-type]
     brain = VoxtralBrain(config, directory)
     brain.warm_up(lambda step, fraction: None)
-    if path is not None:
-        assert brain.paths.switch(path)
-        assert brain.path == path
+    assert bool(brain.fast_path) is fast
     brain.took = 0.0  # however busy this machine is, it works ahead
     return brain
 

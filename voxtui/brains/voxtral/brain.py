@@ -11,26 +11,32 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
 from voxtui.brains.prompting import instruction
 from voxtui.brains.reply_language import ReplyLanguage
-from voxtui.brains.voxtral import model
+from voxtui.brains.voxtral import weights
 from voxtui.brains.voxtral.conversation import Conversation
-from voxtui.brains.voxtral.failures import first_line, is_full, keep_for_good, sentence_of
-from voxtui.brains.voxtral.fast_paths import FastPaths
-from voxtui.brains.voxtral.live_utterance import LiveUtterance
-from voxtui.brains.voxtral.loading import report_while
-from voxtui.brains.voxtral.model_thread import ModelThread
-from voxtui.brains.voxtral.prompt import Clip, PromptIds, transcription
-from voxtui.brains.voxtral.proving import Proving
-from voxtui.brains.voxtral.text import Detokenizer
-from voxtui.brains.voxtral.turns import Turns
-from voxtui.brains.voxtral.verdict import FastPath, key_of, verdict_file
-from voxtui.brains.voxtral.work import ModelWork, Timing, VoxtralReply
-from voxtui.dialogue.data import SAMPLE_RATE, Origin, Token, UserTranscript, Utterance
+from voxtui.brains.voxtral.cuda_errors import first_line, is_full, keep_for_good, sentence_of
+from voxtui.brains.voxtral.model_thread import (
+    ModelThread,
+    ModelWork,
+    Timing,
+    VoxtralReply,
+    report_while,
+)
+from voxtui.brains.voxtral.prompt import Clip, Detokenizer, PromptIds, transcription
+from voxtui.dialogue.data import (
+    FRAME_SECONDS,
+    SAMPLE_RATE,
+    Origin,
+    Token,
+    UserTranscript,
+    Utterance,
+)
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     OnWords,
@@ -41,9 +47,10 @@ from voxtui.dialogue.protocols import (
 )
 from voxtui.dialogue.recording import Extent, Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
+from voxtui.errors import ModelError
 
 if TYPE_CHECKING:
-    # The benchmark of random weights imports this module without msgspec.
+    from voxtui.brains.voxtral.fast_path import FastPath
     from voxtui.brains.voxtral.generate import ReplyGenerator
     from voxtui.settings.schema import Config
 
@@ -56,13 +63,51 @@ REHEARSAL_SECONDS = 3.0
 WORDS_PER_SECOND = 10
 """A transcript has fewer tokens than this for each second, however fast the speech."""
 
+FAST = "fast path"
+
+SCHEDULE_SECONDS = 0.5
+"""Speech without a pause after which the utterance so far is answered anyway: this keeps the GPU
+from lowering its clocks, and encodes each complete window early."""
+
+SLOW_SECONDS = 0.25
+"""A machine that takes longer for an utterance prefills only the history, because a speculative
+reply would still be running at the release."""
+
+SHARE = 0.25
+"""Largest share of the key's hold time that speculative replies may take."""
+
+
+@dataclass(slots=True)
+class LiveUtterance:
+    """An utterance while it is being spoken."""
+
+    past: Past
+    recording: Recording
+    cancelled: Flag
+    options: ReplyOptions
+    speculated_frames: int = 0
+    """frames that the latest speculative reply covers"""
+
+    def is_time(self, extent: Extent, took: float, least_speech: float) -> bool:
+        """Return True at a pause, and after speech without one, if the machine is fast enough.
+
+        `took`: seconds of this machine for an utterance. `least_speech`: seconds of an utterance.
+        """
+        if extent.speech_seconds < least_speech or took > SLOW_SECONDS:
+            return False
+        new = extent.frames - self.speculated_frames
+        if new * FRAME_SECONDS < took / SHARE:
+            return False
+        if not extent.quiet_frames:
+            return new * FRAME_SECONDS >= SCHEDULE_SECONDS
+        return new >= extent.quiet_frames  # once in a pause
+
 
 class VoxtralBrain:
     """The checkpoint in `directory`: config.json, safetensors, tekken.json.
 
     `notify` gets a sentence for each setting that this machine cannot follow. `download` runs
-    before the loading; it reports the bytes so far and the bytes of all files. `trial_first`:
-    complete the trial of fast paths before it is ready, not beside the first conversation.
+    before the loading; it reports the bytes so far and the bytes of all files.
     """
 
     name = "voxtral"
@@ -72,13 +117,11 @@ class VoxtralBrain:
         self, config: Config, directory: Path,
         notify: Callable[[str], object] = lambda sentence: None,
         download: Callable[[Callable[[int, int], object]], object] | None = None,
-        trial_first: bool = False,
     ) -> None:  # fmt: skip
         self._config = config
         self._directory = directory
         self._notify = notify
         self._download = download
-        self._trial_first = trial_first
         self._sampling = config.generation.sampling()
         self._reply_language = ReplyLanguage(config.brain.language)
         self.instruction = instruction(config)
@@ -86,24 +129,25 @@ class VoxtralBrain:
         self.took = math.inf
         """seconds for an utterance; the fastest so far"""
         self._device = "not loaded"
-        self._loaded = False
-        self._turns = Turns()
+        self._on_gpu = self._loaded = False
+        self.fast_path: FastPath | None = None
+        """what answers; None: the plain path"""
         self._thread = ModelThread(self._recover)
 
     @property
     def description(self) -> str:
-        path = f", {self.path}" if self._loaded and self.path else ""
+        path = f", {self.path}" if self.path else ""
         return f"voxtral: {self._directory.name} on {self._device}{path}"
+
+    @property
+    def path(self) -> str:
+        """Return the name of the fast path; empty while the plain one answers."""
+        return FAST if self.fast_path else ""
 
     @property
     def generator(self) -> ReplyGenerator:
         """Return the loop that answers."""
-        return self.paths.generator
-
-    @property
-    def path(self) -> FastPath | None:
-        """Return the fast path that answers; None: the plain one."""
-        return self.paths.path
+        return self.fast_path.generator if self.fast_path else self._plain
 
     # Start-up.
 
@@ -114,9 +158,10 @@ class VoxtralBrain:
         self._reply_language.warm_up()
         self._thread.start()
         report_while(progress, "warming up", self._rehearse)
-        self.paths.use_what_is_proved(progress, self._trial_first)
-        if self.path is not None:
-            report_while(progress, "warming up", self._rehearse)
+        if self._on_gpu and self._config.brain.voxtral.fast:
+            report_while(progress, "trying the fast path", self._try_fast_path)
+            if self.fast_path:
+                report_while(progress, "warming up", self._rehearse)
 
     def _fetch(
         self, download: Callable[[Callable[[int, int], object]], object], progress: Progress
@@ -135,17 +180,29 @@ class VoxtralBrain:
         report_while(progress, f"fetching {self._directory.name}", run, lambda: done)
 
     def _load(self) -> None:
-        loaded = model.load(self._directory, self._config, self._notify)
+        loaded = weights.load_model(self._directory, self._config, self._notify)
         self.tekken, self.transcriber = loaded.tekken, loaded.transcriber
-        self._device = loaded.device
-        plain = loaded.generator
-        self._conversation = Conversation(loaded.tekken, plain.embedder, self.instruction)
-        self.paths = FastPaths(plain, self._sampling, self._thread, self._turns, self._notify)
-        voxtral = self._config.brain.voxtral
-        if loaded.gpu and voxtral.fast == "auto":
-            key = key_of(loaded.gpu, voxtral.quantization)
-            self.paths.proving = Proving(key, verdict_file(), self.paths, self._notify)
+        self._device, self._on_gpu = loaded.device, loaded.on_gpu
+        self._plain = loaded.generator
+        self._conversation = Conversation(loaded.tekken, self._plain.embedder, self.instruction)
         self._loaded = True
+
+    def _try_fast_path(self, stopping: Flag) -> None:
+        """Use the fast path if it is right and faster; otherwise give the reason."""
+        from voxtui.brains.voxtral import fast_path
+
+        prompts = fast_path.rehearsal_prompts(self.tekken.encode, self.instruction)
+        try:
+            found = fast_path.choose(self._thread, self._plain, self._sampling, prompts, stopping)
+        except ModelError as error:
+            self._notify(f"Voxtral answers without its fast path. {error}")
+        else:
+            self._use(found)
+
+    def _use(self, fast_path: FastPath | None) -> None:
+        """Answer by `fast_path`, or by the plain one. Each encodes an utterance once, for all."""
+        self.fast_path = fast_path
+        self._conversation.embedder = self.transcriber.embedder = self.generator.embedder
 
     def _rehearse(self, stopping: Flag) -> None:
         """Answer and transcribe noise, because the first use of each kernel is slow.
@@ -177,7 +234,6 @@ class VoxtralBrain:
     def listen(
         self, request: TurnRequest, recording: Recording, on_words: OnWords | None = None
     ) -> None:
-        self._turns.key_pressed(request.cancelled)
         self._live = LiveUtterance(request.past, recording, request.cancelled, request.options)
         self._prepare(request.past, request.cancelled, request.options)
 
@@ -211,19 +267,12 @@ class VoxtralBrain:
     # Answering.
 
     def reply(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
-        count = 0
-        with self._turns.replying(request.timestamps, request.cancelled):
-            self._live = None
-            request.timestamps.path = self.path or ""
-            for item in self._reply_by_model(request):
-                yield item
-                count += 1
-            self._thread.succeeded()
-        self.paths.after_turn(count)
+        self._live = None
+        request.timestamps.path = self.path
+        yield from self._reply_by_model(request)
+        self._thread.succeeded()
 
     def _reply_by_model(self, request: TurnRequest) -> Generator[UserTranscript | Token]:
-        from voxtui.brains.voxtral import weights
-
         user_input, timestamps = request.user_input, request.timestamps
         released = timestamps.at(Milestone.RELEASED) or time.monotonic()
         if isinstance(user_input, str):
@@ -285,12 +334,11 @@ class VoxtralBrain:
                 yield from self.transcriber.reply(prompt, [clip], most)
 
         text = Detokenizer(self.tekken)
-        with self._turns.working():
-            written = self._thread.request(ModelWork(self._thread.guarded(work), cancelled))
-            for token in self._thread.tokens(written):
-                yield Token(text.text(token), token)
-            if rest := text.rest():
-                yield Token(rest)
+        written = self._thread.request(ModelWork(self._thread.guarded(work), cancelled))
+        for token in self._thread.tokens(written):
+            yield Token(text.text(token), token)
+        if rest := text.rest():
+            yield Token(rest)
 
     @property
     def newest(self) -> ModelWork | None:
@@ -301,12 +349,11 @@ class VoxtralBrain:
         if not self._loaded:
             return
         self._loaded = False
-        self.paths.close()
         self._thread.close()
-        self.paths.proving = None  # refers to the paths, whose memory would wait for a collection
         if self._thread.lost:
-            keep_for_good((self.paths, self.transcriber))
-        del self.paths, self.transcriber, self._conversation
+            keep_for_good((self._plain, self.fast_path, self.transcriber))
+        self.fast_path = None
+        del self._plain, self.transcriber, self._conversation
 
     # On the model's thread.
 
@@ -319,14 +366,16 @@ class VoxtralBrain:
     def _recover(self, error: Exception, again: bool) -> bool:
         """Reset all caches after a failure; drop a fast path that failed again. See ModelThread.
 
-        Return True if a path was dropped.
+        Return True if it was dropped.
         """
         import torch
 
-        dropped = self.path is not None and (again or is_full(error))
+        dropped = self.fast_path is not None and (again or is_full(error))
         with contextlib.suppress(RuntimeError):
             if dropped:  # without its cache, 1 GB more are free
-                self.paths.drop(sentence_of(error) or first_line(error), not is_full(error))
+                why = sentence_of(error) or first_line(error)
+                self._notify(f"Voxtral answers without its fast path from now on. {why}")
+                self._use(None)
             self._conversation.forget()
             for loop in (self.generator, self.transcriber):
                 loop.forget()

@@ -7,8 +7,14 @@ import itertools
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from voxtui.brains.voxtral.prompt import Clip, Exchange, PromptIds, chat, without_trailing_zeros
-from voxtui.brains.voxtral.text import Tekken
+from voxtui.brains.voxtral.prompt import (
+    Clip,
+    Exchange,
+    PromptIds,
+    Tekken,
+    chat,
+    without_trailing_zeros,
+)
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.protocols import Past, PastTurn, ReplyOptions
 
@@ -23,7 +29,7 @@ class Conversation:
     """
 
     def __init__(self, tekken: Tekken, embedder: AudioEmbedder, instruction: str) -> None:
-        self._tekken, self._embedder, self._instruction = tekken, embedder, instruction
+        self._tekken, self.embedder, self._instruction = tekken, embedder, instruction
         self._numbers = itertools.count()
         self._clips: list[tuple[Utterance, Clip]] = []
 
@@ -71,7 +77,7 @@ class Conversation:
 
     def _keep(self, clips: list[tuple[Utterance, Clip]]) -> None:
         self._clips = clips
-        self._embedder.forget_all_but({clip.number for _, clip in clips})
+        self.embedder.forget_all_but({clip.number for _, clip in clips})
 
     def _part(self, user_input: Utterance | str) -> Clip | str:
         return user_input if isinstance(user_input, str) else self.clip(user_input)

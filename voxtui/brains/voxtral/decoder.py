@@ -21,7 +21,7 @@ LONGEST = 32_768
 
 
 class DecodeStep(Protocol):
-    """One token through all layers, in place of the decoder's own operations. See step.py."""
+    """One token through all layers, in place of the decoder's own operations. See kernels.py."""
 
     @property
     def product(self) -> Callable[..., Tensor]: ...

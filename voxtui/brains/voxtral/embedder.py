@@ -9,9 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from voxtui.brains.voxtral.audio_tower import AudioTower
+from voxtui.brains.voxtral.audio_tower import BINS, WINDOW_FRAMES, AudioTower, LogMel
 from voxtui.brains.voxtral.graphs import Graphs, Record
-from voxtui.brains.voxtral.mel import BINS, WINDOW_FRAMES, LogMel
 from voxtui.brains.voxtral.prompt import WINDOW_SAMPLES, WINDOW_TOKENS, Clip
 
 

@@ -1,8 +1,8 @@
 """fp8 weights: e4m3 values with a scale per output channel, which halve the bytes per token.
 
-Only the weights are rounded; products use the type of the input. A decode step reads each weight
-once, so its time is proportional to their bytes. A prefill is bound by arithmetic and also has to
-convert each weight to bfloat16. The audio encoder and the last layer keep their weights.
+Only the weights of the language model's layers are rounded; products use the type of the input. The
+fast path reads them as they are. The plain path converts each weight for each product, which takes
+longer than bfloat16 weights. The audio encoder and the last layer keep their weights.
 """
 
 # torch is typed in part only.
@@ -11,19 +11,31 @@ convert each weight to bfloat16. The audio encoder and the last layer keep their
 
 from __future__ import annotations
 
-import copy
 import importlib.util
-from collections.abc import Callable
+import wave
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from voxtui.brains.voxtral.decoder import Decoder
+from voxtui.brains.voxtral.decoder import Cache, Decoder
+from voxtui.brains.voxtral.embedder import AudioEmbedder
+from voxtui.brains.voxtral.generate import ReplyGenerator
+from voxtui.brains.voxtral.prompt import (
+    AUDIO,
+    EOS,
+    Clip,
+    token_ids,
+    transcription,
+    without_trailing_zeros,
+)
+from voxtui.brains.voxtral.sampling import Sampler
 from voxtui.errors import ModelError
-from voxtui.models.cuda import why_not_compiled
 
 LARGEST = 448.0
 """The largest e4m3 number."""
@@ -33,7 +45,13 @@ CAPABILITY = (8, 9)
 
 HINT = 'Set brain.voxtral.quantization = "none".'
 
-Product = Callable[[Tensor, Tensor, Tensor], Tensor]
+AGREEMENT = 0.95
+"""Least share of the tokens of the transcripts that must stay the likeliest ones."""
+
+CLIPS = Path(__file__).parents[2] / "data" / "clips"
+
+TRANSCRIPT_TOKENS, CAPACITY = 64, 1024
+"""of a packaged clip"""
 
 
 class Fp8Weight:
@@ -43,23 +61,11 @@ class Fp8Weight:
     (https://docs.pytorch.org/docs/stable/notes/extending.html), so the model has no second path.
     """
 
-    def __init__(self, weight: Tensor, single: Product | None) -> None:
+    def __init__(self, weight: Tensor) -> None:
         largest = weight.abs().amax(dim=1, keepdim=True).float().clamp(min=1e-12)
         self.scales = (largest / LARGEST).squeeze(1)
         self.values = (weight.float() * (LARGEST / largest)).to(torch.float8_e4m3fn)
-        self.single = single
-
-    def linear(self, x: Tensor) -> Tensor:
-        """Multiply (n, in) by the weight: (n, out)."""
-        if self.single is not None and x.shape[0] == 1:
-            return self.single(x, self.values, self.scales)
-        return dequantised_linear(x, self.values, self.scales)
-
-    def without_kernel(self) -> Fp8Weight:
-        """Return the same weight, dequantised for each product."""
-        other = copy.copy(self)
-        other.single = None
-        return other
+        self.shape = self.values.shape
 
     def numel(self) -> int:
         return self.values.numel()
@@ -74,13 +80,9 @@ class Fp8Weight:
         if func is not functional.linear:
             return NotImplemented
         x, weight = args
-        return weight.linear(x)
-
-
-def dequantised_linear(x: Tensor, values: Tensor, scales: Tensor) -> Tensor:
-    """Multiply by the weight in the type of `x`, which holds every e4m3 number exactly."""
-    product = functional.linear(x, values.to(x.dtype))
-    return (product.float() * scales).to(x.dtype)
+        # The type of `x` holds every e4m3 number exactly.
+        product = functional.linear(x, weight.values.to(x.dtype))
+        return (product.float() * weight.scales).to(x.dtype)
 
 
 def check(device: torch.device) -> None:
@@ -96,16 +98,10 @@ def check(device: torch.device) -> None:
 
 
 def quantise(decoder: Decoder) -> None:
-    """Convert the weights of every layer, one at a time so that memory never holds both.
-
-    Raises ModelError if `check` does, or if the kernel fails.
-    """
-    device = decoder.embedding.device
-    check(device)
-    single = _kernel(device) if device.type == "cuda" else None
+    """Convert the weights of every layer, one at a time so that memory never holds both."""
 
     def small(weight: Tensor) -> Tensor:
-        return cast("Tensor", Fp8Weight(weight, single))
+        return cast("Tensor", Fp8Weight(weight))
 
     for number, layer in enumerate(decoder.layers):
         decoder.layers[number] = replace(
@@ -117,35 +113,75 @@ def quantise(decoder: Decoder) -> None:
         )
 
 
-def without_kernels(decoder: Decoder) -> Decoder:
-    """Return `decoder` on the same weights, where those in fp8 are dequantised for each product."""
+class AccuracyCheck:
+    """Compare the weights of a decoder with what they were, on transcripts of packaged clips.
 
-    def plain(weight: Any) -> Any:
-        return weight.without_kernel() if isinstance(weight, Fp8Weight) else weight
+    Made before the weights change. Each position of a transcript is computed with the words before
+    it as they were, so that one other word does not change all later ones.
+    """
 
-    other = copy.copy(decoder)
-    other.layers = [
-        replace(
-            layer, qkv=plain(layer.qkv), out=plain(layer.out),
-            gate_up=plain(layer.gate_up), down=plain(layer.down),
-        )
-        for layer in decoder.layers
-    ]  # fmt: skip
-    return other
+    def __init__(self, decoder: Decoder, embedder: AudioEmbedder) -> None:
+        self._heard: list[tuple[list[int], Tensor, int]] = []
+        """token ids, the rows of the sound, and where the transcript begins"""
+        sampler = Sampler(decoder.head.shape[0], EOS, decoder.embedding.device)
+        loop = ReplyGenerator(decoder, embedder, sampler, CAPACITY)
+        for clip in packaged_clips():
+            prompt = transcription(lambda text: [], clip, None)
+            written = [
+                token
+                for token in loop.reply(prompt, [clip], TRANSCRIPT_TOKENS)
+                if token is not None
+            ]
+            with torch.inference_mode():
+                rows = embedder.rows(clip).clone()
+            embedder.forget_all_but(set())
+            self._heard.append(([*token_ids(prompt), *written], rows, len(prompt)))
+        self._before = self._likeliest(decoder)
+
+    def agreement(self, decoder: Decoder) -> float:
+        """Return the share of positions whose likeliest token is still the same."""
+        pairs = [
+            before == after
+            for before, after in zip(self._before, self._likeliest(decoder), strict=True)
+        ]
+        return sum(pairs) / len(pairs)
+
+    def verify(self, decoder: Decoder) -> None:
+        """Raise ModelError if more than 1 - AGREEMENT of the tokens differ."""
+        if (share := self.agreement(decoder)) < AGREEMENT:
+            raise ModelError(
+                f"With fp8 weights {1 - share:.0%} of the words of a test differ from the model's "
+                f"own; {1 - AGREEMENT:.0%} may.",
+                HINT,
+            )
+
+    def _likeliest(self, decoder: Decoder) -> list[int]:
+        return [
+            token
+            for ids, rows, start in self._heard
+            for token in logits(decoder, ids, rows)[start - 1 :].argmax(-1).tolist()
+        ]
 
 
-def _kernel(device: torch.device) -> Product:
-    """Return the kernel for one row, checked once. Raises ModelError if it fails or is wrong."""
-    from voxtui.brains.voxtral.kernels import product
+def logits(decoder: Decoder, ids: Sequence[int], heard: Tensor | None = None) -> Tensor:
+    """Return (n, vocabulary) float32 for each of `ids`; `heard` replaces the audio tokens."""
+    device = decoder.embedding.device
+    with torch.inference_mode():
+        tokens = torch.tensor(ids, device=device)
+        x = decoder.embed(tokens)
+        if heard is not None:
+            x[tokens == AUDIO] = heard
+        positions = torch.arange(len(ids), device=device)
+        hidden = decoder.run(x, positions, Cache(decoder, len(ids)), len(ids), masked=True)
+        return torch.cat([decoder.logits(part).float() for part in hidden.split(64)])
 
-    try:
-        # Drawn on the CPU, because a failed capture leaves CUDA's own generator unusable.
-        x = torch.randn(1, 256).to(device, torch.bfloat16)
-        weight = Fp8Weight(torch.randn(64, 256).to(device), None)
-        mine, theirs = product(x, weight.values, weight.scales), weight.linear(x)
-        good = torch.allclose(mine.float(), theirs.float(), rtol=2e-2, atol=2e-1)
-    except Exception as error:
-        raise ModelError(f"The kernel for fp8 failed: {why_not_compiled(error)}.", HINT) from error
-    if not good:
-        raise ModelError("The kernel for fp8 is wrong on this GPU.", HINT)
-    return product
+
+def packaged_clips() -> list[Clip]:
+    """Return the questions in `data/clips` that the standard library can read."""
+    found: list[Clip] = []
+    for number, path in enumerate(sorted(CLIPS.glob("*.wav"))):
+        with wave.open(str(path)) as file:
+            samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+        sound = samples.astype(np.float32) / np.float32(32_768)
+        found.append(Clip(number, without_trailing_zeros(sound)))
+    return found

@@ -71,7 +71,7 @@ class ReplyGenerator:
         self.prefilled_at: float | None = None
         self._device = device = decoder.embedding.device
         self._cuda = device.type == "cuda"
-        self._queue_ahead = self._cuda if queue_ahead is None else queue_ahead
+        self.queue_ahead = self._cuda if queue_ahead is None else queue_ahead
         self.graphs = Graphs()
         self.kv_buckets: list[int] = []
         """KV lengths of the captured graphs; empty: nothing is captured"""
@@ -158,7 +158,7 @@ class ReplyGenerator:
         held = self.cache.held
         for count in range(1, most + 1):
             read = self._published()
-            if ahead := self._queue_ahead and count < most:
+            if ahead := self.queue_ahead and count < most:
                 self._step()
             token = read()
             if count == 1:
@@ -245,19 +245,11 @@ class ReplyGenerator:
             self.graphs.run("step", self._take_step, span, bool(self.kv_buckets))
         self.calls.steps += 1
 
-    def repeat_last(self) -> tuple[int, int]:
-        """Compute the last token of the cache again. Return its id and its position.
-
-        The logits are in the sampler. Not during a reply, and not behind sound.
-        """
-        position = len(self.cache.held) - 1
-        token = self.cache.held[position]
-        with torch.inference_mode():
-            self.token.fill_(token)
-            self._position.fill_(position)
-        self._next_position = position
-        self._step()
-        return token, position
+    def run_steps(self, count: int) -> None:
+        """Compute `count` further tokens, which nobody reads, and wait for them. For timings."""
+        for _ in range(count):
+            self._step()
+        self._published()()
 
     # Operations that are captured: from fixed tensors to fixed tensors.
 

@@ -1,12 +1,7 @@
 """The work of a decode step in Triton: each weight, key and value is read once, by all of the GPU.
 
-Not measured on a GPU yet. Tests on a CPU compare it with torch's operations.
-
-An `early` kernel is launched while the previous one still runs, loads its first weights, and only
-then waits for the previous one: programmatic dependent launch, which needs a GPU of compute
-capability 9.0
-(https://docs.nvidia.com/cuda/cuda-c-programming-guide/#programmatic-dependent-launch-and-synchronization).
-Each kernel waits for the previous one, so the end of one is the end of all before it.
+Tests on a CPU compare it with torch's operations, in Triton's interpreter. On the user's GPU, the
+fast path must give the tokens of the plain one before it answers.
 """
 
 # Triton comes with torch's builds for CUDA only, and is not typed.
@@ -18,10 +13,15 @@ Each kernel waits for the previous one, so the end of one is the end of all befo
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from voxtui.brains.voxtral.decoder import Cache, Decoder
+from voxtui.brains.voxtral.fp8 import Fp8Weight
 
 BLOCK = (4, 1024, 4)
 """Rows, columns and warps of a product. Voxtral's smallest has 3072 rows: 768 blocks, 132 SMs."""
@@ -38,20 +38,16 @@ GROUP = 16
 def product_kernel(  # noqa: ANN201
     x, weight, scales, norm, added, y, rows, eps,
     columns: tl.constexpr, SCALED: tl.constexpr, NORMED: tl.constexpr, GATED: tl.constexpr,
-    ADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EARLY: tl.constexpr,
+    ADDED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
     column = tl.arange(0, COLUMNS)
     address = weight + row[:, None] * columns + column[None, :]
     wanted = inside[:, None] & (column < columns)[None, :]
-    # Weights are loaded one block ahead of their use, the first block before `x` is complete.
+    # Weights are loaded one block ahead of their use.
     next_one = tl.load(address, mask=wanted, other=0.0)
     next_up = tl.load(address + rows * columns, mask=wanted, other=0.0) if GATED else next_one
-    if EARLY:
-        tl.extra.cuda.gdc_wait()
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     other = tl.zeros((ROWS, COLUMNS), tl.float32)
     squares = tl.zeros((COLUMNS,), tl.float32)
@@ -88,7 +84,7 @@ def product_kernel(  # noqa: ANN201
 def product(
     x: Tensor, weight: Tensor, scales: Tensor | None = None, norm: Tensor | None = None,
     eps: float = 0.0, added: Tensor | None = None, gated: bool = False,
-    block: tuple[int, int, int] | None = None, early: bool = False,
+    block: tuple[int, int, int] | None = None,
 ) -> Tensor:  # fmt: skip
     """(1, in) by (out, in) `weight` to (1, out), summed in float32.
 
@@ -104,23 +100,17 @@ def product(
     product_kernel[(triton.cdiv(rows, high),)](
         x, weight, x if scales is None else scales, x if norm is None else norm,
         x if added is None else added, y, rows, eps, columns, scales is not None, norm is not None,
-        gated, added is not None, high, wide, early, num_warps=warps, **_launched(early),
+        gated, added is not None, high, wide, num_warps=warps,
     )  # fmt: skip
     return y
-
-
-def _launched(early: bool) -> dict[str, bool]:
-    return {"launch_pdl": True} if early else {}
 
 
 @triton.jit
 def attend_parts_kernel(  # noqa: ANN201
     qkv, position, cos, sin, kv, mixed, weights, capacity, scale,
     KEY_HEADS: tl.constexpr, HEADS: tl.constexpr, SIZE: tl.constexpr, GROUP: tl.constexpr,
-    SPLITS: tl.constexpr, PLACES: tl.constexpr, EARLY: tl.constexpr,
+    SPLITS: tl.constexpr, PLACES: tl.constexpr,
 ):  # fmt: skip
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
     head, split = tl.program_id(0), tl.program_id(1)
     past = tl.load(position).to(tl.int32)
     each = tl.cdiv(tl.cdiv(past, SPLITS), PLACES) * PLACES
@@ -134,8 +124,6 @@ def attend_parts_kernel(  # noqa: ANN201
     across_by = tl.load(sin + past * SIZE + column).to(tl.float32)
     row = qkv + (head * HEADS + number[:, None]) * SIZE
     there = (number < HEADS)[:, None]
-    if EARLY:
-        tl.extra.cuda.gdc_wait()
     query = tl.load(row + column[None, :], mask=there, other=0.0).to(tl.float32) * turned_by
     query += tl.load(row + swapped[None, :], mask=there, other=0.0).to(tl.float32) * across_by
     query = query.to(kv.dtype.element_ty)
@@ -183,11 +171,8 @@ def attend_parts_kernel(  # noqa: ANN201
 @triton.jit
 def attend_sum_kernel(  # noqa: ANN201
     mixed, weights, y,
-    HEADS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr, EARLY: tl.constexpr,
+    HEADS: tl.constexpr, SIZE: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
     head = tl.program_id(0)
     split = tl.arange(0, SPLITS)
     column = tl.arange(0, SIZE)
@@ -205,7 +190,7 @@ LOG2_E = 1.4426950408889634
 
 def attend(
     qkv: Tensor, position: Tensor, cos: Tensor, sin: Tensor, kv: Tensor, heads: int,
-    cut: tuple[int, int] = CUT, early: bool = False,
+    cut: tuple[int, int] = CUT,
 ) -> Tensor:  # fmt: skip
     """Return what the `heads` query heads of one new position attend to.
 
@@ -219,11 +204,32 @@ def attend(
     weights = torch.empty((key_heads, splits, group, 2), dtype=torch.float32, device=qkv.device)
     attend_parts_kernel[(key_heads, splits)](
         qkv, position, cos, sin, kv, mixed, weights, capacity, LOG2_E * size**-0.5,
-        key_heads, group, size, GROUP, splits, positions, early, num_warps=4, num_stages=3,
-        **_launched(early),
+        key_heads, group, size, GROUP, splits, positions, num_warps=4, num_stages=3,
     )  # fmt: skip
     y = torch.empty((1, heads * size), dtype=qkv.dtype, device=qkv.device)
-    attend_sum_kernel[(heads,)](
-        mixed, weights, y, group, size, splits, early, num_warps=4, **_launched(early)
-    )
+    attend_sum_kernel[(heads,)](mixed, weights, y, group, size, splits, num_warps=4)
     return y
+
+
+class KernelStep:
+    """One token through all layers: six launches a layer. See `decoder.DecodeStep`."""
+
+    def __call__(self, decoder: Decoder, x: Tensor, position: Tensor, cache: Cache) -> Tensor:
+        """Compute the hidden state of a (1, hidden) embedding at `position` (1,).
+
+        The length of the context is read on the device.
+        """
+        product, eps = self.product, decoder.eps
+        for number, layer in enumerate(decoder.layers):
+            qkv = product(x, layer.qkv, norm=layer.norm, eps=eps)
+            mixed = attend(qkv, position, decoder.cos, decoder.sin, cache.kv[number], decoder.heads)
+            x = product(mixed, layer.out, added=x)
+            h = product(x, layer.gate_up, norm=layer.mlp_norm, eps=eps, gated=True)
+            x = product(h, layer.down, added=x)
+        return x
+
+    def product(self, x: Tensor, weight: Any, **more: Any) -> Tensor:
+        """Compute `product` with a weight of any type."""
+        if isinstance(weight, Fp8Weight):
+            return product(x, weight.values, weight.scales, **more)
+        return product(x, weight, **more)

@@ -1,22 +1,91 @@
-"""The thread of the model, and what a failure on it means."""
+"""The model's thread, the work on it, and what a failure there means."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from typing import TypeAlias, TypeVar
+import contextlib
+import threading
+from collections.abc import Callable, Generator, Hashable, Iterator
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Event as Flag
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
-from voxtui.brains.speculation import SpeculationThread
-from voxtui.brains.voxtral.failures import is_failure, is_sticky, sentence_of
-from voxtui.brains.voxtral.work import ModelWork
+from voxtui.brains.speculation import Speculation, SpeculationThread
+from voxtui.brains.voxtral.cuda_errors import is_failure, is_sticky, sentence_of
 from voxtui.errors import ModelError, ModelLost
+
+if TYPE_CHECKING:
+    # The benchmark of random weights imports this module without msgspec.
+    from voxtui.dialogue.protocols import Progress
 
 FAILURES = 2
 """Failed turns in a row after which the model counts as lost."""
 
 RESTART = "Restart voxtui to load Voxtral again."
 
+POLL_SECONDS = 0.2
+
 Tokens: TypeAlias = "Callable[[], Generator[int | None, None, None]]"
 """Begins work, which yields tokens, and None where it can be stopped."""
+
+T = TypeVar("T")
+
+
+class ModelWork(Speculation[int]):
+    """A generator of tokens on the model's thread. It yields None where it can be stopped."""
+
+    def __init__(
+        self,
+        work: Tokens,
+        cancelled: Flag,
+        ahead: int | None = None,
+        key: Hashable = None,
+    ) -> None:
+        super().__init__(key, cancelled, ahead)
+        self._work = work
+        self._items: Generator[int | None, None, None] | None = None
+
+    def advance(self, wanted: Callable[[], bool]) -> bool:
+        """Run the generator on. See Speculation."""
+        self._items = self._items or self._work()
+        while wanted():
+            try:
+                token = next(self._items)
+            except StopIteration:
+                return True
+            if token is not None:
+                self.add(token)
+        return False
+
+    def release(self) -> None:
+        """Close the generator where it stands."""
+        items, self._items = self._items, None
+        if items is not None:
+            items.close()
+
+
+@dataclass(slots=True)
+class Timing:
+    """When a reply's audio was encoded and its prompt prefilled (monotonic seconds)."""
+
+    encoded_at: float | None = None
+    prefilled_at: float | None = None
+
+
+class VoxtralReply(ModelWork):
+    """The reply to an utterance or a typed text."""
+
+    def __init__(
+        self,
+        work: Tokens,
+        timing: Timing,
+        cancelled: Flag,
+        ahead: int | None,
+        key: Hashable,
+    ) -> None:
+        super().__init__(work, cancelled, ahead, key)
+        self.timing = timing
+
 
 Work = TypeVar("Work", bound=ModelWork)
 
@@ -81,6 +150,12 @@ class ModelThread:
         if thread is not None:
             thread.close()
 
+    def abandon(self) -> None:
+        """Leave the thread to work that does not end. The model is lost."""
+        thread, self._thread, self.lost = self._thread, None, True
+        if thread is not None:
+            thread.close(wait=False)
+
     def _explained(self, error: Exception) -> Exception:
         """Return a ModelError with one sentence for `error`; `error` itself if it is a bug."""
         sentence = sentence_of(error)
@@ -91,3 +166,35 @@ class ModelThread:
         if self._failures < FAILURES and not self.lost:
             return ModelError(sentence)
         return ModelLost(sentence, RESTART)
+
+
+def report_while(
+    progress: Progress, step: str, work: Callable[[Flag], T],
+    done: Callable[[], float | None] = lambda: None,
+) -> T:  # fmt: skip
+    """Run `work(stopping)` on a thread of its own, and report `step` and `done()` until it ends.
+
+    If `progress` raises, `stopping` is set, and the exception is raised once the thread has ended.
+    """
+    stopping = Flag()
+    ended: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            ended.put((work(stopping), None))
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
+            ended.put((None, error))
+
+    thread = threading.Thread(target=run, name="voxtui-loading", daemon=True)
+    thread.start()
+    try:
+        while True:
+            progress(step, done())
+            with contextlib.suppress(Empty):
+                result, error = ended.get(timeout=POLL_SECONDS)
+                if error is not None:
+                    raise error
+                return cast("T", result)
+    finally:
+        stopping.set()
+        thread.join()

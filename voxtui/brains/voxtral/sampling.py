@@ -50,6 +50,8 @@ class Sampler:
         self.logits = torch.zeros(vocabulary, device=device)
         """of the latest pick, as the model computed them"""
         self._broken = torch.full((1,), BROKEN, device=device)
+        self.takes_likeliest = False
+        """take the likeliest token instead of drawing one, also in captured steps"""
 
     def start(self, prompt: list[int]) -> None:
         """Begin a reply to these token ids. The same prompt gives the same choices."""
@@ -62,7 +64,9 @@ class Sampler:
 
     def draw(self) -> None:
         """Draw for the next pick: separately, because a captured step cannot hold a generator."""
-        if self.temperature:
+        if self.takes_likeliest:
+            self._race.fill_(1.0)
+        elif self.temperature:
             self._race.exponential_(1.0, generator=self.generator)
 
     def pick(self, logits: Tensor) -> Tensor:

@@ -1,19 +1,15 @@
-"""Say in one sentence what an error of torch or CUDA means; refuse what would cause one."""
+"""What an error of torch or CUDA means, and the marker of an attempt that may crash."""
 
 from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from voxtui.errors import ModelError
 from voxtui.models.cuda import VOXTRAL_MEMORY
+from voxtui.settings.paths import user_folders
 
-if TYPE_CHECKING:
-    import torch
-
-FAST_PATH_BYTES = 1.6e9
-"""1 GB for a second cache, the rest for the graphs and the work of a turn."""
+TRY_AGAIN = "To try it again: voxtui doctor gpu"
 
 
 def sentence_of(error: Exception) -> str | None:
@@ -90,13 +86,23 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
-def check_free_memory(device: torch.device) -> None:
-    """Raise ModelError unless the GPU has room for a fast path beside the plain one."""
-    import torch
+class Marker:
+    """The file that stands while the fast path is tried. A crash leaves it behind."""
 
-    if device.type != "cuda":
-        return
-    free, _ = torch.cuda.mem_get_info(device)
-    if free < FAST_PATH_BYTES:
-        needed = FAST_PATH_BYTES / 1e9
-        raise ModelError(f"It needs {needed:g} GB of GPU memory, and {free / 1e9:.1f} GB are free.")
+    def __init__(self) -> None:
+        self.path = user_folders().user_cache_path / "voxtral-fast-path-attempt"
+
+    @property
+    def stands(self) -> bool:
+        return self.path.exists()
+
+    def write(self) -> None:
+        """Raise ModelError if that fails, because a crash would then repeat at each start."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.touch()
+        except OSError as error:
+            raise ModelError(f"{self.path} cannot be written: {error.strerror}.") from error
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
