@@ -15,6 +15,7 @@ from queue import Empty
 
 from voxtui.dialogue.announcements import Announcer
 from voxtui.dialogue.commands import (
+    Answer,
     Attach,
     Cancel,
     Command,
@@ -287,6 +288,13 @@ class Engine:
             self._turns.hear(item)
             return
         command, turns = item.command, self._turns
+        if (
+            isinstance(command, Answer)
+            and item.turn
+            and item.turn.number < self._inbox.taken.number
+        ):
+            turns.drop_answer(item.turn)  # detected speech began before it was taken
+            return
         if isinstance(command, NewTurn | NewConversation | ReplaceComponents | RescanDevices):
             turns.abandon_utterance()
         if item.turn is not None and isinstance(command, NewTurn):

@@ -288,6 +288,13 @@ class TurnTaking:
             turn.past, turn.user_input, turn.words = turn.past[:-1], asked.user_input, asked.words
         self._answer(turn)
 
+    def drop_answer(self, handle: TurnHandle) -> None:
+        """Report the end of a turn whose answer came too late. The next turn goes on."""
+        turn = self._live(handle, TYPED)
+        if not handle.kept:
+            self._emit(TurnStarted(turn.number, turn.source, handle.timestamps))
+        self._emit(TurnFinished(turn.finished(Outcome.CANCELLED)))
+
     def redo(self, handle: TurnHandle, again: int, text: str | None) -> None:
         """Ask again after the same history, so that two answers can be compared."""
         user_input = self._inputs.get(again) if text is None else text.strip()
