@@ -36,8 +36,11 @@ USUAL_BATCH = BATCHES[1]
 """The batch until the machine's speed is known."""
 
 SEQUENCES = 3
-"""Prompts with different instructions that the cache holds at the same time. llama.cpp wants a
-batch of at least as many tokens, and the tests of equal digits use batches of 3."""
+"""Prompts with different instructions that the cache holds at the same time.
+
+llama.cpp aborts with more sequences than a batch has tokens, and tests that want equal digits use
+batches of 3.
+"""
 
 OTHER_TOKENS = 2048
 """Room in the cache for the sequences that are not in use: 31 MB with a model of 1.5 billion
