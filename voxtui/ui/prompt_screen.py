@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from textual import events, on
@@ -146,9 +147,9 @@ class PromptScreen(SteppedScreen):
     def action_talk(self) -> None:
         self.talk.press()
 
+    @abstractmethod
     async def send(self, text: str, corrected: int | None) -> None:
-        """Have `text` answered, in place of the turn `corrected`."""
-        raise NotImplementedError
+        """Have `text` answered, in place of the turn `corrected`. MainScreen also runs commands."""
 
     # Texts.
 
