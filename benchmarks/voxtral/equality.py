@@ -25,7 +25,7 @@ from tests.fakes import Flag
 from voxtui.brains.voxtral.brain import VoxtralBrain
 from voxtui.brains.voxtral.prompt import Clip, token_ids, transcription, without_trailing_zeros
 from voxtui.dialogue.data import FRAME_SAMPLES, SAMPLE_RATE, Frame, Token, Utterance
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import Past, PastTurn, TurnRequest
 from voxtui.dialogue.recording import Recording

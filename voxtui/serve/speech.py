@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 
 from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import resample
-from voxtui.dialogue.clauses import clauses
+from voxtui.dialogue.speech.clauses import clauses
 from voxtui.errors import ModelError
 from voxtui.serve.access import error_response
 from voxtui.serve.openai_types import MOST_SPOKEN, HttpError, Speech, failed

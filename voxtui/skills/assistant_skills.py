@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang
-from voxtui.dialogue.safe_skills import log_failure
+from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from voxtui.dialogue.commands import RemovePart, Truncate
-from voxtui.dialogue.turn_taking import SPOKEN_TURNS
+from voxtui.dialogue.turn.turn_taking import SPOKEN_TURNS
 from voxtui.serve.realtime.protocol import CreateItem, Item, TruncateItem, item_of
 from voxtui.serve.realtime.session_settings import invalid
 
