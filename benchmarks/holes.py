@@ -34,7 +34,7 @@ from voxtui.dialogue.data import SpeechChunk, audible
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Died, Event, Loaded, LoadFailed, TurnFinished
 from voxtui.dialogue.protocols import Progress, Voice
-from voxtui.dialogue.speech.speech import speech
+from voxtui.dialogue.speech import speech
 from voxtui.dialogue.speech.speech_pacing import SpeechPacing
 from voxtui.settings.schema import BrainConfig, Config, EmbeddedBrainConfig
 from voxtui.voices.hibari import HibariVoice

@@ -42,7 +42,7 @@ from voxtui.dialogue.commands import (
     SendText,
     Talk,
 )
-from voxtui.dialogue.components.components import sound_devices
+from voxtui.dialogue.components import sound_devices
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
     FRAME_SECONDS,

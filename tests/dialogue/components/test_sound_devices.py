@@ -18,7 +18,7 @@ from tests.fakes import (
 )
 from voxtui.dialogue import engine
 from voxtui.dialogue.commands import Release, ReplaceComponents, RescanDevices, SendText, Talk
-from voxtui.dialogue.components.components import sound_devices
+from voxtui.dialogue.components import sound_devices
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.events import (
     Captured,
