@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 
 from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
+from voxtui.skills.clock import time_in
 from voxtui.skills.hours import utc
 from voxtui.skills.intents import Fact
-from voxtui.skills.zones import time_in
 
 SLOWER = 0.75
 """The pace of an answer that is said more slowly."""
