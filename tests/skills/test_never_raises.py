@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from itertools import islice
 
@@ -49,13 +48,7 @@ how many ſ in 5 μ
 """
 
 
-@pytest.fixture(autouse=True)
-def berlin(monkeypatch):
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures("berlin")
 
 
 def raised(tmp_path, said) -> list[str]:

@@ -287,7 +287,7 @@ def _zones() -> dict[str, tuple[str, ...]]:
 
 def _lines(name: str) -> list[str]:
     files = (Path(folder) / name for folder in TZPATH)
-    return next((_rows(file) for file in files if file.is_file()), [])
+    return next((_rows(file) for file in files if file.is_file()), list[str]())
 
 
 def _rows(file: Path) -> list[str]:

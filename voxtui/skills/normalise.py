@@ -212,24 +212,24 @@ def patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
 
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
-_SPAN_UNIT = r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|h|days?|weeks?)\b"
-_SPAN_NUMBER = r"\d+(?:\.\d+)?"
-_SPAN_ITEM = (
-    rf"(?:(?:{_SPAN_NUMBER}|an?) and a half {_SPAN_UNIT}|(?:{_SPAN_NUMBER}|an?) {_SPAN_UNIT}(?: and a half)?"
-    rf"|half (?:an? )?{_SPAN_UNIT}|a half {_SPAN_UNIT}"
+_UNIT = r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|h|days?|weeks?)\b"
+_AMOUNT = r"\d+(?:\.\d+)?"
+_ITEM = (
+    rf"(?:(?:{_AMOUNT}|an?) and a half {_UNIT}|(?:{_AMOUNT}|an?) {_UNIT}(?: and a half)?"
+    rf"|half (?:an? )?{_UNIT}|a half {_UNIT}"
     rf"|(?:a |1 )?quarter(?: of)? an hour\b|3 quarters of an hour\b)"
 )
 
-SPAN = rf"(?:(?:(?<=\w) (?:and )?)?{_SPAN_ITEM})+"
+SPAN = rf"(?:(?:(?<=\w) (?:and )?)?{_ITEM})+"
 """A pattern without groups: one span, in the words of `normalise`."""
 
 VAGUE = r"(?:a few|some|several|a couple of|a bit|a while|a moment)(?: \w+)?"
 """A pattern without groups: a span of no certain length."""
 
-_SPAN_PART = re.compile(
+_PART = re.compile(
     rf"(?P<quarters>(?:a |1 )?quarter(?: of)? an hour|3 quarters of an hour)"
-    rf"|(?P<half>a half|half(?: an?)?) (?P<half_unit>{_SPAN_UNIT})"
-    rf"|(?:(?P<number>{_SPAN_NUMBER})|an?)(?P<and_half> and a half)? (?P<unit>{_SPAN_UNIT})"
+    rf"|(?P<half>a half|half(?: an?)?) (?P<half_unit>{_UNIT})"
+    rf"|(?:(?P<number>{_AMOUNT})|an?)(?P<and_half> and a half)? (?P<unit>{_UNIT})"
     rf"(?P<half_more> and a half)?",
     re.IGNORECASE,
 )
@@ -238,7 +238,7 @@ _SPAN_PART = re.compile(
 def seconds_in(span: str) -> float:
     """Return the seconds of a text that matches SPAN."""
     total = 0.0
-    for part in _SPAN_PART.finditer(span):
+    for part in _PART.finditer(span):
         if part["quarters"]:
             total += 2700 if part["quarters"].startswith("3") else 900
         elif part["half"]:
