@@ -150,7 +150,7 @@ def frames(sound: Iterable[Samples]) -> Iterator[Samples]:
         yield np.pad(rest, (0, FRAME_SAMPLES - len(rest)))
 
 
-class Listener(Protocol):
+class FrameSink(Protocol):
     """The methods of the engine that `speak` calls."""
 
     def post(self, command: Command) -> int: ...
@@ -159,7 +159,7 @@ class Listener(Protocol):
 
 def speak(
     clip: Clip,
-    engine: Listener,
+    engine: FrameSink,
     stopped: threading.Event,
     paced: bool = True,
     held: float | None = None,

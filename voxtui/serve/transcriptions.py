@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 
 from voxtui.audio.clips import pieces
 from voxtui.audio.pcm import LONGEST_HEADER, PcmStream, wav_header
-from voxtui.commands.transcribe import Segment, format_segment
+from voxtui.commands.transcribe import TranscriptSegment, format_segment
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.serve import openai_types
 from voxtui.serve.access import error_response
@@ -311,10 +311,10 @@ class Answer:
         self.begun = False
         self._send = send
         self._sending = anyio.Lock()
-        self._segments: list[Segment] = []
+        self._segments: list[TranscriptSegment] = []
         self._sent = 0
 
-    async def add(self, segment: Segment) -> None:
+    async def add(self, segment: TranscriptSegment) -> None:
         self._segments.append(segment)
         await self.catch_up()
 

@@ -38,7 +38,7 @@ from voxtui.ui.menu.palette import Entry
 from voxtui.ui.panel.panel import SIZES, LatencyPanel, size_for
 from voxtui.ui.status import LEVEL_SECONDS, Status
 from voxtui.ui.talk.pasted import FIELD_CHARACTERS, joined_lines
-from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.terminal import gc_tuning
 from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
@@ -98,7 +98,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.panel = LatencyPanel(config.targets.resolved(config.brain.name))
         self.timers = Timers()
         self.bar = TalkBar()
-        self.talk = Talk(self.controls, self.bar)
+        self.talk = PushToTalk(self.controls, self.bar)
         self.turns = TurnViews(self.transcript, self.panel)
         self.status = Status(self.controls, self.talk, self.turns)
         self.keys = bindings(config.ui)

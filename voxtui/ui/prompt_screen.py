@@ -27,7 +27,7 @@ from voxtui.ui.talk.pasted import (
     pasted_lines,
     too_long,
 )
-from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.terminal.keyboard import Paste
 from voxtui.ui.terminal.painting import SteppedScreen
@@ -46,7 +46,7 @@ class PromptScreen(SteppedScreen):
         self,
         keys: Sequence[Binding],
         controls: LocalSession,
-        talk: Talk,
+        talk: PushToTalk,
         turns: TurnViews,
         status: Status,
     ) -> None:
@@ -74,8 +74,8 @@ class PromptScreen(SteppedScreen):
     def _show_rest(self) -> None:
         self.show_state()
 
-    @on(Talk.Changed)
-    def _talk_changed(self, event: Talk.Changed) -> None:
+    @on(PushToTalk.Changed)
+    def _talk_changed(self, event: PushToTalk.Changed) -> None:
         self.status.show_mode()
         if event.talking and self.bar.typing and self.bar.field.empty:
             self.leave_field()

@@ -18,7 +18,7 @@ from voxtui.ui.banner import Banner
 from voxtui.ui.conversation.turn_views import TurnViews
 from voxtui.ui.menu.menu import MICROPHONE as MICROPHONES
 from voxtui.ui.startup import Samples, welcome
-from voxtui.ui.talk.talk import Talk
+from voxtui.ui.talk.talk import PushToTalk
 from voxtui.ui.talk.talkbar import loudness
 from voxtui.ui.talk.talkkey import Mode
 
@@ -112,7 +112,7 @@ class MicrophoneLevel:
 class Status:
     """Keeps the widgets around the conversation in step with the controls."""
 
-    def __init__(self, controls: LocalSession, talk: Talk, turns: TurnViews) -> None:
+    def __init__(self, controls: LocalSession, talk: PushToTalk, turns: TurnViews) -> None:
         self.top = TopLine()
         self.banner = Banner()
         self.samples = Samples(controls.clips.names)

@@ -15,7 +15,7 @@ from voxtui.ui.talk.talkbar import TalkBar
 from voxtui.ui.talk.talkkey import Act, Begin, End, Mode, TalkKey
 
 
-class Talk:
+class PushToTalk:
     """Follows one key and one mouse button, and drives the controls."""
 
     class Changed(Message):
