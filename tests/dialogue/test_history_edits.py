@@ -136,21 +136,21 @@ def test_what_was_heard_of_a_finished_turn_can_be_amended() -> None:
 
 def test_texts_are_inserted_and_deleted_without_an_answer() -> None:
     with talking(ScriptedBrain(["Yes."])) as talk:
-        controls = UserSession(lambda deliver: talk.engine, lambda event: None)
-        question = controls.insert_text(True, "What is your name?", None)
-        reply = controls.insert_text(False, "Vox.", question)
-        controls.insert_text(True, "It begins.", None, first=True)
-        last = controls.insert_text(True, "And mine?", reply)
-        number = controls.post(Answer())
+        session = UserSession(lambda deliver: talk.engine, lambda event: None)
+        question = session.insert_text(True, "What is your name?", None)
+        reply = session.insert_text(False, "Vox.", question)
+        session.insert_text(True, "It begins.", None, first=True)
+        last = session.insert_text(True, "And mine?", reply)
+        number = session.post(Answer())
         talk.turn()
         assert talk.brain.said == ["And mine?"]
         told = [("It begins.", ""), ("What is your name?", ""), ("", "Vox.")]
         assert said(talk.brain.pasts[0]) == told
-        controls.post(RemovePart(question, user=True))
-        controls.post(RemovePart(number, user=False))
-        controls.post(RemovePart(99, user=True))
-        controls.insert_text(True, "Well?", last)
-        controls.post(Answer())
+        session.post(RemovePart(question, user=True))
+        session.post(RemovePart(number, user=False))
+        session.post(RemovePart(99, user=True))
+        session.insert_text(True, "Well?", last)
+        session.post(Answer())
         talk.turn()
         assert said(talk.brain.pasts[1]) == [("It begins.", ""), ("", "Vox."), ("And mine?", "")]
 
