@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from voxtui.errors import ModelMissing
 from voxtui.serve.openai_types import LIMIT, HttpError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from voxtui.dialogue.data import Samples
     from voxtui.dialogue.protocols import Brain, SpeechDetector, Voice
-    from voxtui.serve.exchange import Exchange
     from voxtui.settings.schema import Config
 
 HAND_OVER_SECONDS = 0.5
@@ -48,6 +47,15 @@ class ModelSet:
     """the brain; None: only its recogniser is loaded"""
     overhearing: SpeechDetector | None = None
     """detector of speech over an answer; it runs beside the other one"""
+
+
+class Queued(Protocol):
+    """A request that waits for its turn."""
+
+    client: str
+    left: asyncio.Future[None]
+    """done once the client has left"""
+    answer_headers: dict[str, str]
 
 
 class Pool:
@@ -98,30 +106,30 @@ class Pool:
             self._admitted += Counter()  # drops who has none
 
     @asynccontextmanager
-    async def lend(self, exchange: Exchange | None = None) -> AsyncGenerator[ModelSet]:
+    async def lend(self, request: Queued | None = None) -> AsyncGenerator[ModelSet]:
         """Lend a set; to a request, which waits for its turn, or to a conversation (None).
 
         Raises HttpError (429) if none becomes free in time, and Disconnected.
         """
-        parts = await self._next(exchange)
+        parts = await self._next(request)
         began = time.monotonic()
         try:
             yield parts
         finally:
-            if exchange is not None:
+            if request is not None:
                 took = time.monotonic() - began
                 self._lent_seconds += (took - self._lent_seconds) / 8
             self._give_back(parts)
 
-    async def _next(self, exchange: Exchange | None) -> ModelSet:
+    async def _next(self, request: Queued | None) -> ModelSet:
         waiter: asyncio.Future[ModelSet] = asyncio.get_running_loop().create_future()
         seconds = self._hand_over_s
         client: object = waiter
-        if exchange is not None:
-            seconds, client = self._queue_s, exchange.client
+        if request is not None:
+            seconds, client = self._queue_s, request.client
             before = self.waiting + (not self._free)
-            exchange.answer_headers["x-voxtui-queue-position"] = str(before)
-            exchange.left.add_done_callback(
+            request.answer_headers["x-voxtui-queue-position"] = str(before)
+            request.left.add_done_callback(
                 lambda left: None if waiter.done() else waiter.set_exception(Disconnected())
             )
         line = self._waiting.setdefault(client, deque())
