@@ -206,7 +206,7 @@ def test_auto_without_voxtral_transcribes_by_the_embedded_recogniser(transcribe,
     class Recogniser:
         def load(self): ...
 
-        def recognise(self, samples):
+        def recognise(self, samples, cancelled=None):
             return Heard("Recognised.")
 
         def close(self): ...
