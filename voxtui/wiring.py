@@ -7,11 +7,13 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from voxtui.errors import DeviceError, ModelError, how_to_install
 
 if TYPE_CHECKING:
+    from threading import Event as Flag
+
     from voxtui.audio.microphone import SounddeviceMicrophone
     from voxtui.audio.speaker import SounddeviceSpeaker
     from voxtui.dialogue.commands import ReplaceComponents
@@ -307,12 +309,21 @@ def check_voice(config: Config) -> None:
         voice.make().close()
 
 
+class Recognise(Protocol):
+    def __call__(self, samples: Samples, cancelled: Flag | None = None) -> str:
+        """Return the words of `samples` (float32, 16 kHz, up to 30 s).
+
+        Ends soon after `cancelled` is set, with any words. Raises ModelError, such as
+        ForeignSpeech.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class SpeechToText:
     """A loaded speech recogniser."""
 
-    recognise: Callable[[Samples], str]
-    """samples (float32, 16 kHz, up to 30 s) -> words; raises ModelError, such as ForeignSpeech"""
+    recognise: Recognise
     sends_to: str
     """the host that gets the sound; empty: it stays on this machine"""
     repeats: bool
@@ -333,20 +344,27 @@ def recogniser(config: Config, notify: Notify) -> Generator[SpeechToText]:
         moonshine = Moonshine()
         moonshine.load()
         with closing(moonshine):
-            yield SpeechToText(
-                lambda samples: moonshine.recognise(samples).english(), "", repeats=True
-            )
+
+            def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
+                return moonshine.recognise(samples, cancelled).english()
+
+            yield SpeechToText(recognise, "", repeats=True)
         return
-    from threading import Event as Flag
+    with closing(brain):
+        yield SpeechToText(transcriber(brain), brain.sends_to, repeats=False)
+
+
+def transcriber(brain: Brain) -> Recognise:
+    """Return the recogniser of a loaded brain."""
+    from threading import Event
 
     from voxtui.dialogue.data import Utterance
 
-    def recognise(samples: Samples) -> str:
-        tokens = brain.transcribe(Utterance(samples, (), 0.0), Flag())
+    def recognise(samples: Samples, cancelled: Flag | None = None) -> str:
+        tokens = brain.transcribe(Utterance(samples, (), 0.0), cancelled or Event())
         return "".join(token.text for token in tokens).strip()
 
-    with closing(brain):
-        yield SpeechToText(recognise, brain.sends_to, repeats=False)
+    return recognise
 
 
 def _transcribing_brain(config: Config, notify: Notify) -> Brain | None:

@@ -317,6 +317,8 @@ class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_key: str = ""
     max_upload_mb: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """megabytes of an uploaded file, which is stored until it is complete"""
+    max_audio_minutes: Annotated[int, Meta(ge=1, le=10_000)] = 180
+    """minutes of sound in an uploaded file"""
 
 
 _COMMAND_KEY = re.compile(r"ctrl\+[abd-gk-y]|f[1-9]|f1[0-2]")

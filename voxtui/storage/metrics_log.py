@@ -52,7 +52,7 @@ Emit: TypeAlias = Callable[[Event], object]
 Source = Literal["microphone", "typed", "replay", "clip"]
 
 
-class Line(msgspec.Struct, frozen=True):
+class MetricsLine(msgspec.Struct, frozen=True):
     """A turn as a file keeps it. Keys that newer versions add are ignored."""
 
     at: Annotated[datetime, msgspec.Meta(tz=True)]
@@ -88,7 +88,7 @@ class Line(msgspec.Struct, frozen=True):
 class Past:
     """The turns of all files, oldest first."""
 
-    lines: list[Line]
+    lines: list[MetricsLine]
     damaged: int
     """lines that could not be read"""
 
@@ -99,8 +99,8 @@ def metrics_folder() -> Path:
 
 def read(folder: Path) -> Past:
     """Return every turn of the files of `folder`, which need not exist. Raises InputError."""
-    decoder = msgspec.json.Decoder(Line)
-    lines: list[Line] = []
+    decoder = msgspec.json.Decoder(MetricsLine)
+    lines: list[MetricsLine] = []
     damaged = 0
     for file in _files(folder):
         try:

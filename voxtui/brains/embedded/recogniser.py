@@ -23,6 +23,8 @@ from voxtui.errors import ForeignSpeech, ModelError, how_to_install
 from voxtui.settings.schema import LANGUAGES, BrainConfig
 
 if TYPE_CHECKING:
+    from threading import Event as Flag
+
     from voxtui.dialogue.data import Samples
 
 LONG_SECONDS = 12.0
@@ -151,14 +153,19 @@ class Moonshine:
             if given.name.startswith(PAST)
         ]
 
-    def recognise(self, samples: Samples) -> Heard:
-        """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError."""
+    def recognise(self, samples: Samples, cancelled: Flag | None = None) -> Heard:
+        """Return the words in `samples` (float32, 16 kHz, up to 30 s). Raises ModelError.
+
+        Ends at the next token once `cancelled` is set.
+        """
         with self._lock, _model_errors("The embedded recogniser failed"):
-            tokens, log_probabilities, endless = self._decode(samples)
+            tokens, log_probabilities, endless = self._decode(samples, cancelled)
         heard = read_tokens([self._pieces[token] for token in tokens], log_probabilities)
         return replace(heard, endless=endless)
 
-    def _decode(self, samples: Samples) -> tuple[list[int], list[float], bool]:
+    def _decode(
+        self, samples: Samples, cancelled: Flag | None
+    ) -> tuple[list[int], list[float], bool]:
         """Return the likeliest tokens, one after the other, and their log-probabilities.
 
         The last value is true if the decoder had to be stopped.
@@ -179,6 +186,8 @@ class Moonshine:
         }
         tokens, log_probabilities = [START], list[float]()
         for number in range(math.ceil(len(samples) / SAMPLE_RATE * TOKENS_PER_SECOND)):
+            if cancelled is not None and cancelled.is_set():
+                break
             # What depends on the sound alone is computed with the first token.
             wanted = [name for name in cache if not number or ENCODER not in name]
             logits, *updates = self._decoder.run(

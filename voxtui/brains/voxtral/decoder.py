@@ -68,7 +68,7 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class DecoderLayer:
     norm: Tensor
     qkv: Tensor
     """query, key and value weights joined: one product instead of three"""
@@ -172,14 +172,14 @@ class Decoder:
         return mixed.reshape(count, -1)
 
 
-def extract_weights(layer: Any) -> Layer:
+def extract_weights(layer: Any) -> DecoderLayer:
     """Take the weights of a transformers layer out of it, so that no two copies exist."""
     attention, mlp = layer.self_attn, layer.mlp
     qkv = torch.cat([p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)])
     attention.q_proj = attention.k_proj = attention.v_proj = None
     gate_up = torch.cat([mlp.gate_proj.weight.data, mlp.up_proj.weight.data])
     mlp.gate_proj = mlp.up_proj = None
-    return Layer(
+    return DecoderLayer(
         layer.input_layernorm.weight.data,
         qkv,
         attention.o_proj.weight.data,

@@ -15,7 +15,7 @@ import torch
 from voxtui.brains.voxtral.decoder import Cache, Decoder, on_device
 from voxtui.brains.voxtral.embedder import AudioEmbedder
 from voxtui.brains.voxtral.graphs import Graphs, Record, Work
-from voxtui.brains.voxtral.prompt import EOS, Clip, PromptIds, clip_of, token_ids
+from voxtui.brains.voxtral.prompt import EOS, PromptClip, PromptIds, clip_of, token_ids
 from voxtui.brains.voxtral.sampling import BROKEN, Sampler
 
 GROWTH = 1024
@@ -42,7 +42,7 @@ class TooLong(Exception):
 
 
 @dataclass(slots=True)
-class Calls:
+class RunCounts:
     """Counts the runs of the model."""
 
     prefills: int = 0
@@ -66,7 +66,7 @@ class ReplyGenerator:
         self.embedder = embedder
         self.sampler = sampler
         self.cache = Cache(decoder, capacity)
-        self.calls = Calls()
+        self.calls = RunCounts()
         self.encoded_at: float | None = None
         self.prefilled_at: float | None = None
         self._device = device = decoder.embedding.device
@@ -128,7 +128,7 @@ class ReplyGenerator:
         self.kv_buckets = kv_buckets
         self.forget()
 
-    def prepare(self, prompt: PromptIds, clips: list[Clip]) -> Generator[None, None, None]:
+    def prepare(self, prompt: PromptIds, clips: list[PromptClip]) -> Generator[None, None, None]:
         """Prefill `prompt` ahead of time. Yields between the stages."""
         yield from self._encode(clips)
         with torch.inference_mode():
@@ -137,7 +137,7 @@ class ReplyGenerator:
                 self._prefill(prompt)
 
     def reply(
-        self, prompt: PromptIds, clips: list[Clip], most: int
+        self, prompt: PromptIds, clips: list[PromptClip], most: int
     ) -> Generator[int | None, None, None]:
         """Yield the tokens of the reply to `prompt`, at most `most`; None between earlier stages.
 
@@ -174,7 +174,7 @@ class ReplyGenerator:
                 self._step()
                 held.append(token)
 
-    def _encode(self, clips: list[Clip]) -> Generator[None, None, None]:
+    def _encode(self, clips: list[PromptClip]) -> Generator[None, None, None]:
         for clip in clips:
             with torch.inference_mode():
                 self.embedder.rows(clip)

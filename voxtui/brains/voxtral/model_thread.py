@@ -65,7 +65,7 @@ class ModelWork(Speculation[int]):
 
 
 @dataclass(slots=True)
-class Timing:
+class PrefillTimes:
     """When a reply's audio was encoded and its prompt prefilled (monotonic seconds)."""
 
     encoded_at: float | None = None
@@ -78,7 +78,7 @@ class VoxtralReply(ModelWork):
     def __init__(
         self,
         work: Tokens,
-        timing: Timing,
+        timing: PrefillTimes,
         cancelled: Flag,
         ahead: int | None,
         key: Hashable,
