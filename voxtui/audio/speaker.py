@@ -296,7 +296,6 @@ class SounddeviceSpeaker:
         stream.stop()
 
     def _interval(self) -> float:
-        """Return the seconds until the device is polled again."""
         waiting = self._segment.written and self._segment.began_at is None
         return WATCH_SECONDS if waiting else PERIOD_SECONDS / 2
 
@@ -354,7 +353,6 @@ class SounddeviceSpeaker:
         self._changed.notify_all()
 
     def _unheard(self, playback: Playback, now: float) -> int:
-        """Return how many samples of `playback` had not left the converter yet."""
         if playback.ends is None:
             return 0
         ends_at = playback.ends.at

@@ -56,7 +56,6 @@ def _day(line: MetricsLine) -> date:
 
 
 def run(config: Config, as_json: bool) -> None:
-    """Print the turns of the metrics files. Raises InputError."""
     path = metrics_folder()
     past = read(path)
     if not past.lines and not as_json:

@@ -50,7 +50,6 @@ class CommonOptions:
 
 
 def with_brain(config: Config, brain: str | None) -> Config:
-    """Return `config` with the brain of --brain. Raises ConfigError."""
     from voxtui.settings.sources import with_value
 
     return with_value(config, "brain.name", brain, "--brain") if brain else config

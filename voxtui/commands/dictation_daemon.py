@@ -252,7 +252,6 @@ class DictationDaemon:
 
 
 def _message(connection: socket.socket) -> Message | None:
-    """Return the order that a process sends, or None for anything else."""
     connection.settimeout(MESSAGE_SECONDS)
     with suppress(OSError, msgspec.DecodeError):
         line = connection.makefile("rb").readline(LARGEST_MESSAGE)

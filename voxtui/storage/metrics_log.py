@@ -199,7 +199,6 @@ class MetricsLog:
                 pass
 
     def _write(self) -> None:
-        """Append turns until None comes. Runs on its own thread."""
         assert self._folder is not None
         _delete_oldest(self._folder)
         while (finished := self._finished.get()) is not None:
@@ -239,7 +238,6 @@ def _append(file: Path, line: bytes) -> None:
 
 @contextmanager
 def metrics_log(enabled: bool) -> Generator[MetricsLog]:
-    """Open the log of this session, and close it at the end."""
     log = MetricsLog(metrics_folder() if enabled else None)
     try:
         yield log

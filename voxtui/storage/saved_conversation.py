@@ -102,7 +102,6 @@ class SavedConversation:
         self.close(seconds)
 
     def close(self, seconds: float | None = None) -> None:
-        """Write what was stored, for `seconds` at most, and free the file."""
         if self._thread is not None:
             self._states.put(None)
             self._thread.join(seconds)

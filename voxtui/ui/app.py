@@ -178,7 +178,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self._keep_pace()
 
     def take_event(self, event: UserSessionEvent) -> None:
-        """Follow what the engine reports, and show it."""
         if self._is_taken_down and not isinstance(event, Died):
             return
         self.session.take(event)
@@ -216,7 +215,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.turns.tick(listening)
 
     def _keep_pace(self) -> None:
-        """Tick fast while anybody speaks."""
         if self.session.state is State.READY:
             self._fast.pause()
         else:
@@ -262,7 +260,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.status.show_mode()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the present actions of the keys."""
         match action:
             case "help" | "command_palette":
                 return len(self.screen_stack) == 1
@@ -281,7 +278,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.menu.open(self.commands(), section)
 
     def commands(self) -> Iterable[Entry]:
-        """Yield the entries of the menu that choose nothing."""
         yield from self.main.commands()
         yield Entry(SETTINGS, "Keys", self.action_help, "what each key does")
 
@@ -298,7 +294,6 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self.menu.open(self.commands())
 
     def action_panel(self) -> None:
-        """Show the panel in the next of its sizes that fit this terminal."""
         sizes = [size for size in SIZES if size_for(size, self.size) == size]
         if len(sizes) == 1:
             self.notify("This terminal has room for the line only.")

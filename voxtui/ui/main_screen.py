@@ -130,14 +130,12 @@ class MainScreen(PromptScreen):
         self._retry(self.session.fetch)
 
     def _retry(self, act: Callable[[], object]) -> None:
-        """Call `act`, which may load the models again after a failed start."""
         failed = self.session.failed is not None
         self._do(act)
         if failed and self.session.failed is None:
             self.begin_again()
 
     def begin_again(self) -> None:
-        """Show the loading once more."""
         for text in self.session.queued:
             self._note_queued(text)
         self.status.begin_again()
@@ -181,7 +179,6 @@ class MainScreen(PromptScreen):
         await self.program.run_action("panel")
 
     def commands(self) -> Iterable[Entry]:
-        """Yield the entries of the menu that choose nothing."""
         yield Entry(CONVERSATION, "New conversation", self.action_new)
         yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
         yield Entry(CONVERSATION, "Edit", self.action_edit, "what was heard, and send it instead")
@@ -191,7 +188,6 @@ class MainScreen(PromptScreen):
         yield Entry(CONVERSATION, "Mute", self.action_mute, chosen=self.session.muted)
 
     def _do(self, act: Callable[[], object]) -> None:
-        """Call `act`; show the sentence if it is refused."""
         try:
             act()
         except NotAllowed as refused:

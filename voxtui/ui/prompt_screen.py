@@ -113,7 +113,6 @@ class PromptScreen(SteppedScreen):
         self.talk.mouse_up(event.time)
 
     def offer_keys(self) -> None:
-        """Make the footer show what the keys do now."""
         offered = (self._escape, self.talk_key_talks, self.bar.field.empty)
         if offered != self._offered:
             self._offered = offered
@@ -154,7 +153,6 @@ class PromptScreen(SteppedScreen):
     # Texts.
 
     def show_caption(self, text: str, settled: int) -> None:
-        """Show the words so far at the prompt."""
         if self.bar.typing and self.bar.field.empty:  # as after /clip
             self.leave_field()
         self.bar.caption(text, settled)
@@ -183,7 +181,6 @@ class PromptScreen(SteppedScreen):
         self.notify(too_long(paste.characters, tokens, left, most), severity="warning")
 
     def give_pasted(self) -> None:
-        """Add the pasted texts to the conversation."""
         for text in self.bar.pasted.take():
             self.session.post(Attach(text))
 
@@ -207,7 +204,6 @@ class PromptScreen(SteppedScreen):
         self.session.post(Typing(event.value if ahead else ""))
 
     async def action_mend(self) -> None:
-        """Mend the problem that the banner shows."""
         if action := self.status.banner.action:
             await self.run_action(action)
 

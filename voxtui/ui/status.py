@@ -147,7 +147,6 @@ class Status:
         self.show_welcome()
 
     def show_failed(self, error: VoxtuiError) -> None:
-        """Show why the start failed, and what mends it."""
         self.level.use("")
         self._bar.name_source("")
         self.samples.offer(False)
@@ -159,7 +158,6 @@ class Status:
         self.show_state()
 
     def begin_again(self) -> None:
-        """Clear what a failed start has shown."""
         self._step = ""
         self.banner.withdraw()
         self.show_state()
@@ -246,7 +244,6 @@ class Status:
             self.banner.show(why or SILENT, "choose another", choose, error=False)
 
     def show_level(self) -> None:
-        """Show the loudest peak of the last second, in the meter and as a number."""
         if self._transcript.is_attached and self.level.changed:
             self._show_peak()
         self.level.peak = None
@@ -276,12 +273,10 @@ class Status:
         self.show_hint()
 
     def show_hint(self) -> None:
-        """Show the present action of the keys in the talk bar."""
         hint = self._hint()
         self._bar.hint(hint, progress=bool(hint) and hint == self._reading)
 
     def show_reading(self, reading: PrefillProgress) -> None:
-        """Show how much of a long text the brain has read."""
         self._reading = "" if reading.ended else describe_reading(reading)
         if reading.seconds_left:
             self.tokens_per_second = (reading.total - reading.done) / reading.seconds_left

@@ -18,7 +18,6 @@ from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_cl
 
 
 def run(config: Config, attachments: Sequence[Attachment] = ()) -> int:
-    """Talk about the texts `attachments` until the user quits. Return the exit code."""
     with (
         native_stderr_in(native_log()),
         terminal_restored(),

@@ -221,7 +221,6 @@ class Llama:
             raise ModelError(lost.message, lost.hint) from error
 
     def close(self) -> None:
-        """End the process. May be called twice."""
         if self._pipe is not None:
             self._pipe.close()
             self._pipe = None

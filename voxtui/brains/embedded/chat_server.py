@@ -128,7 +128,6 @@ class Sequences:
 
 
 def _front(prompt: str) -> str:
-    """Return what stands before the first turn: the instruction."""
     return prompt.partition(USER)[0]
 
 
@@ -259,7 +258,6 @@ def answer(
         reported = max(reported, generated)
 
     def take(event: Any) -> bool:
-        """Pass an event on. Return True to stop."""
         if "error" in event:
             last.append(_refused(event["error"]))
             return True

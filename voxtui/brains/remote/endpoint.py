@@ -149,7 +149,6 @@ class Endpoint:
 
     @property
     def idle_s(self) -> float:
-        """Return the seconds since the last request."""
         return time.monotonic() - self._requested_at
 
     def models(self) -> Generator[None, None, list[str] | None]:
@@ -169,7 +168,6 @@ class Endpoint:
 
     @property
     def model_list(self) -> str:
-        """Return a sentence about the server's models."""
         match self._models:
             case None:
                 hint = f" {self._v1_hint}" if self.may_lack_v1 else ""

@@ -212,7 +212,6 @@ def _body(response: httpx2.Response, limit: int) -> bytes:
 
 
 def _object(text: str | bytes) -> Json:
-    """Parse a JSON object. Raises ValueError."""
     try:
         found = json.loads(text)
     except RecursionError as error:

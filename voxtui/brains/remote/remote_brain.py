@@ -240,7 +240,6 @@ class RemoteBrain:
         timing: NetworkTimes | None = None,
         timestamps: Timestamps | None = None,
     ) -> Generator[str, None, None]:
-        """Yield the reply in pieces until `cancelled`. Raises RemoteError."""
         body = parameters | {"messages": messages, "model": self._model, "stream": True}
         try:
             yield from self._stream(body, cancelled, timing, timestamps)
@@ -300,7 +299,6 @@ class RemoteBrain:
         cancelled: Flag,
         timing: NetworkTimes | None = None,
     ) -> Generator[str, None, None]:
-        """Yield the transcript of `utterance`. Raises RemoteError."""
         fields = {"model": self._config.transcription_model or self._model,
                   "response_format": "json", "temperature": "0"}  # fmt: skip
         if self._language:
@@ -344,7 +342,6 @@ class RemoteBrain:
 
 
 def chat_endpoint(remote: RemoteBrainConfig) -> Endpoint:
-    """Return the chat server. Raises RemoteError if none is set."""
     if not remote.url:
         raise RemoteError(
             "brain.remote.url is not set.", "For example: brain.remote.url = http://HOST:PORT/v1"

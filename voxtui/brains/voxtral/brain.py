@@ -146,7 +146,6 @@ class VoxtralBrain:
 
     @property
     def generator(self) -> ReplyGenerator:
-        """Return the loop that answers."""
         return self.fast_path.generator if self.fast_path else self._plain
 
     # Start-up.
@@ -188,7 +187,6 @@ class VoxtralBrain:
         self._loaded = True
 
     def _try_fast_path(self, stopping: Flag) -> None:
-        """Use the fast path if it is right and faster; otherwise give the reason."""
         from voxtui.brains.voxtral import fast_path
 
         prompts = fast_path.rehearsal_prompts(self.tekken.encode, self.instruction)

@@ -72,7 +72,6 @@ class PromptHistory:
             self._keep(before)
 
     def forget(self) -> None:
-        """Forget all clips, as after an error."""
         self._keep([])
 
     def _keep(self, clips: list[tuple[Utterance, PromptClip]]) -> None:

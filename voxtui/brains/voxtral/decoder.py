@@ -30,7 +30,6 @@ class DecodeStep(Protocol):
 
 
 def on_device(numbers: list[int], device: torch.device) -> Tensor:
-    """Return `numbers` as a tensor on `device`, copied asynchronously."""
     return torch.tensor(numbers, pin_memory=device.type == "cuda").to(device, non_blocking=True)
 
 
@@ -108,7 +107,6 @@ class Decoder:
 
     @property
     def weights(self) -> list[Tensor]:
-        """Return the weights that one decode step reads."""
         return [self.head, *(w for x in self.layers for w in (x.qkv, x.out, x.gate_up, x.down))]
 
     def embed(self, ids: Tensor) -> Tensor:

@@ -39,12 +39,10 @@ class AudioEmbedder:
         return self._known[clip.number]
 
     def part(self, number: int, start: int, end: int) -> Tensor:
-        """Return rows of a clip that was encoded before."""
         return self._known[number][start:end]
 
     @property
     def known(self) -> set[int]:
-        """Return the numbers of the cached clips."""
         return set(self._known)
 
     def forget_all_but(self, numbers: set[int]) -> None:

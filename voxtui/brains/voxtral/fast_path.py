@@ -135,7 +135,6 @@ def device_error(plain: ReplyGenerator) -> Exception | None:
 
 
 def _reason(error: BaseException) -> BaseException:
-    """Return a ModelError of one sentence for the error of an attempt."""
     match error:
         case ModelError():
             return error
@@ -217,7 +216,6 @@ def set_kernel_cache() -> None:
 
 
 def check_memory(device: torch.device) -> None:
-    """Raise ModelError unless the GPU has room for the fast path beside the plain one."""
     if device.type != "cuda":
         return
     free, _ = torch.cuda.mem_get_info(device)

@@ -90,11 +90,9 @@ class ReplyGenerator:
 
     @property
     def longest(self) -> int:
-        """Return the largest number of tokens in a prompt and its reply."""
         return self.cache.capacity if self.kv_buckets else self.decoder.longest
 
     def forget(self) -> None:
-        """Empty the cache, as after an error."""
         with torch.inference_mode():  # as a cache that grew was created
             self.cache.clear()
             self.embeddings.zero_()
@@ -181,7 +179,6 @@ class ReplyGenerator:
             yield
 
     def _fit(self, positions: int) -> None:
-        """Make room for `positions` tokens. Raises TooLong."""
         if positions > self.longest:
             raise TooLong
         if positions <= self.cache.capacity:
@@ -222,7 +219,6 @@ class ReplyGenerator:
         return kv_buckets if self.decoder.decode_step is None else kv_buckets[-1:]
 
     def _embed(self, prompt_ids: PromptIds) -> None:
-        """Write the embeddings of `prompt_ids` to the tensor that graphs read."""
         ids = on_device(token_ids(prompt_ids), self._device)
         self.embeddings[: len(prompt_ids)].copy_(self.decoder.embed(ids))
         at = 0

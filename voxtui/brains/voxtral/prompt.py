@@ -144,7 +144,6 @@ class Tekken:
         return self._tekkenizer.encode(text, bos=False, eos=False)
 
     def piece(self, token: int) -> bytes:
-        """Return the bytes of `token`; none for a control token."""
         return self._tekkenizer.id_to_byte_piece(token)
 
 

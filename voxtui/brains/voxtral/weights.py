@@ -157,7 +157,6 @@ def best_dtype(device: torch.device) -> torch.dtype | str:
 
 
 def load(directory: Path, device: torch.device) -> tuple[Decoder, AudioEmbedder]:
-    """Load `directory`. Raises OSError, ValueError, RuntimeError, SafetensorError."""
     import torch
     from transformers import VoxtralForConditionalGeneration
     from transformers.utils import logging

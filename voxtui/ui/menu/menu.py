@@ -68,7 +68,6 @@ class Choice:
 
 
 def part_choices(config: Config) -> Iterator[Choice]:
-    """Yield the voices, speeds, models and presets to choose from."""
     for name in options_of("voice.engine"):
         yield Choice(VOICES.get(name, name), "voice.engine", name, VOICE)
     for speed, about in SPEEDS.items():
@@ -157,7 +156,6 @@ class Menu:
         """the microphone before a rescan"""
 
     def open(self, commands: Iterable[Entry], query: str = "") -> None:
-        """Show the menu, filtered by `query`. `commands`: entries that choose nothing."""
         if isinstance(self._app.screen, Palette):
             return
         restore = partial(self._show_value, "ui.theme")
@@ -167,7 +165,6 @@ class Menu:
         self._app.push_screen(palette, _act)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the entries that choose a value, but no device, in the order of the sections."""
         yield Entry(MICROPHONE, LOOK_AGAIN, self.rescan, "what was plugged in since the start")
         if self._session.can_choose_parts:
             on = self._session.config.vad.hands_free
@@ -213,12 +210,10 @@ class Menu:
             self._choice = choice
 
     def change_failed(self, error: VoxtuiError) -> None:
-        """Show why a choice was not made."""
         self._choice = None
         self._app.notify(f"Nothing was changed. {error}", severity="error")
 
     def loaded(self, loaded: Loaded) -> None:
-        """Show the result of a choice or a rescan."""
         if self._choice is not None and loaded.changed:
             self._app.notify(f"{self._choice.section}: {self._choice.title}.")
             self._choice = None
@@ -232,7 +227,6 @@ class Menu:
         self._app.run_worker(self._rescan(), group="rescan", exclusive=True)
 
     def save_settings(self) -> None:
-        """Write the chosen values to the user's config file."""
         try:
             path, keys = self._session.save_settings()
             used = active_config_file()

@@ -67,7 +67,6 @@ class PushToTalk:
         self.mouse_up(at)
 
     def use_keyboard(self, releases: bool, at: float) -> None:
-        """Follow a terminal that reports key releases, or does not."""
         self.let_go(at)
         self._key.releases = releases
 
