@@ -231,7 +231,7 @@ class _Answer:
         await self._chunk({**role, "content": text}, None)
 
     async def finish(self, reason: str, usage: dict[str, int] | None) -> None:
-        """End a stream. `usage` None: the client did not ask for it."""
+        """End a stream, with the counts of tokens if the client asked for them."""
         await self._chunk({}, reason)
         if usage is not None:
             kind = {"object": "chat.completion.chunk"}

@@ -286,7 +286,7 @@ class RealtimeSession:
                 code="conversation_already_has_active_response",
             )
         if self._settings.type == "transcription":
-            raise invalid("A transcription session answers nothing.", "type")
+            raise invalid("A transcription session does not create responses.", "type")
         response = protocol.response_of(event.response, self._settings, self._conversation_id)
         if isinstance(self._phase, Hearing):
             self._phase.create = event
