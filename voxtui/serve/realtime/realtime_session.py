@@ -187,7 +187,7 @@ class RealtimeSession:
 
     def _use_settings(self) -> None:
         """Have the engine read the instruction and listen as the session says."""
-        options = self._settings.options(self._conversation.told)
+        options = self._settings.options(self._conversation.system_texts)
         vad = self._settings.vad(self._config.vad)
         self._engine.post(UseReplyOptions(options, answers=False, vad=vad))
 
@@ -292,7 +292,7 @@ class RealtimeSession:
             self._phase.create = event
             return
         self._input.forget_recording()  # the buffer is kept, and recorded again after the answer
-        turn = self._engine.post(Answer(response.settings.options(self._conversation.told)))
+        turn = self._engine.post(Answer(response.settings.options(self._conversation.system_texts)))
         if not turn:  # speech has begun, which the engine has not reported yet
             self._phase = Hearing(create=event)
             return
