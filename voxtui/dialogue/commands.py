@@ -1,4 +1,4 @@
-"""The commands to an engine: `Engine.post` is its only door.
+"""The commands to an engine. `Engine.post` takes them, and nothing else does.
 
 Commands are structs of msgspec, because to define a frozen dataclass takes eight times as long, and
 the first frame of the screen waits for that. Times are monotonic seconds; None means now.

@@ -90,7 +90,7 @@ class History:
         self._change(turn, say, _has_input)
 
     def attach(self, turn: PastTurn) -> None:
-        """Add a given text, which is not dropped however long the conversation becomes."""
+        """Add an attached text, which is not dropped however long the conversation becomes."""
         self.past = (*self.past, turn)
 
     def forget(self) -> None:
@@ -148,7 +148,7 @@ def _divided(
 
     They are too long beyond `delay` times the most tokens.
 
-    Given texts always stay, and so does the newest turn if it fits alone.
+    Attached texts always stay, and so does the newest turn if it fits alone.
     """
     size = sum(_size(turn) for turn in turns if not turn.attached)
     if size <= most_tokens * delay:

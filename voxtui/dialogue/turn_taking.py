@@ -62,7 +62,7 @@ from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import ModelLost
 
 SPOKEN_TURNS = 8
-"""Finished turns of which may be said later how much was heard."""
+"""Spoken turns whose playback length a client may still report (`truncate`)."""
 
 UNASKED = "Speak first, as you were told to."
 """The question to the brain where an answer is wanted and the user has said nothing."""

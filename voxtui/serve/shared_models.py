@@ -78,7 +78,7 @@ class Pool:
         self._most = most_requests
         self._free = list(sets)
         self._waiting: dict[object, deque[asyncio.Future[ModelSet]]] = {}
-        """by client, the one whose turn is next at the beginning"""
+        """the waiting requests by client; the client that is served next comes first"""
         self._admitted = Counter[str]()
         self._lent_seconds = 1.0
         """mean time for which a request has a set"""

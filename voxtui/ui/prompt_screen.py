@@ -60,7 +60,7 @@ class PromptScreen(SteppedScreen):
         self.talk = talk
         self.status = status
         self._offered: tuple[object, ...] = ()
-        """what the keys do now, as the footer shows it"""
+        """the present actions of the keys, as the footer shows them"""
 
     @property
     def program(self) -> App[None]:

@@ -38,7 +38,7 @@ class Conversation:
         return self._items[-1].id if self._items else None
 
     @property
-    def told(self) -> list[str]:
+    def system_texts(self) -> list[str]:
         """Return the texts of system items."""
         return [item.text or "" for item in self._items if item.role == "system"]
 

@@ -59,7 +59,7 @@ class PastedTexts(Static):
     def __init__(self) -> None:
         super().__init__(id="pasted", markup=False)
         self._texts: list[tuple[Attachment, int]] = []
-        """each text with its tokens"""
+        """the pasted texts, each with its tokens"""
         self._room = 0
         """tokens that all of them may have"""
         self._tokens_per_second: float | None = None
