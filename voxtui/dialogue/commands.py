@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.fallbacks import Fallbacks
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Brain, Microphone, PastTurn, ReplyOptions, Speaker, Voice
 from voxtui.settings.schema import Config, VadConfig
 

@@ -181,7 +181,7 @@ class Pool:
 @contextmanager
 def warm_pool(config: Config, notify: Callable[[str], object]) -> Generator[Pool]:
     """Load `serve.sessions` sets and yield them; close them at the end. Raises ModelError."""
-    from voxtui.dialogue.listening import warm_up
+    from voxtui.dialogue.listening.listener import warm_up
     from voxtui.wiring import build_detector, build_voice
 
     with ExitStack() as stack:

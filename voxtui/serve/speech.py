@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import resample
-from voxtui.dialogue.clauses import clauses
+from voxtui.dialogue.speech.clauses import clauses
 from voxtui.errors import ModelError
 from voxtui.serve.exchange import Endpoint, Exchange
 from voxtui.serve.openai_types import MOST_SPOKEN, HttpError, SpeechRequest, decoded, failed

@@ -10,8 +10,8 @@ from textual.widgets import Static
 
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.events import Loaded, PrefillProgress, State
-from voxtui.dialogue.level import MONITOR, decibels, diagnose_level
-from voxtui.dialogue.listening import ENDING_SECONDS
+from voxtui.dialogue.listening.level import MONITOR, decibels, diagnose_level
+from voxtui.dialogue.listening.listener import ENDING_SECONDS
 from voxtui.errors import ModelMissing, VoxtuiError
 from voxtui.session.local_session import LocalSession
 from voxtui.ui.banner import Banner

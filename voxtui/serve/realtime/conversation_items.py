@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from voxtui.dialogue.commands import InsertTurn, RemovePart, Truncate
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import PastTurn
-from voxtui.dialogue.turn_taking import SPOKEN_TURNS
+from voxtui.dialogue.turn.turn_taking import SPOKEN_TURNS
 from voxtui.serve.realtime.protocol import CreateItem, Item, TruncateItem, item_of
 from voxtui.serve.realtime.session_settings import invalid
 

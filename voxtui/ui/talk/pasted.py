@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from voxtui.dialogue.attachments import BYTES_PER_TOKEN, Attachment, estimated_tokens
+from voxtui.dialogue.history.attachments import BYTES_PER_TOKEN, Attachment, estimated_tokens
 from voxtui.errors import strip_control_characters
 
 FIELD_LINES = 3

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxtui.dialogue.clauses import LONGEST_WORD, clauses, speakable
+from voxtui.dialogue.speech.clauses import LONGEST_WORD, clauses, speakable
 
 CPU_SECONDS = 5.0
 """The texts below take at most 0.1 s where the work is linear, and minutes where it is not."""

@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from voxtui.dialogue.attachments import Attachment, attached_tokens, fit
-from voxtui.dialogue.components import Components
+from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.events import Event, Notice, PrefillProgress
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.attachments import Attachment, attached_tokens, fit
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.protocols import Past, ReplyOptions, TurnRequest
 
 LEAST_TOKENS = 80

@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame, Utterance
-from voxtui.dialogue.level import FAINT
+from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.recording import Recording
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 
 if TYPE_CHECKING:
     from voxtui.dialogue.protocols import SpeechDetector
-    from voxtui.settings.schema import Config, VadConfig
-
-HYSTERESIS = 0.15
-"""Speech continues until the probability is this far below the threshold (Silero's own rule)."""
+    from voxtui.settings.schema import Config
 
 PREROLL_SECONDS = 0.35
 """Sound kept from before the key press, because the first phoneme begins before the press."""
@@ -318,99 +315,11 @@ class _LiveRecording:
         return patience is not None and self.waited_s > patience
 
 
-class SpeechGate:
-    """Turns probabilities into verdicts, with hysteresis so that a verdict does not flutter."""
-
-    def __init__(self, threshold: float) -> None:
-        self._threshold = threshold
-        self._speech = False
-
-    def reset(self) -> None:
-        self._speech = False
-
-    def verdict(self, probability: float) -> bool:
-        """Return True if the next frame, with this probability (0..1), is speech."""
-        floor = self._threshold - HYSTERESIS if self._speech else self._threshold
-        self._speech = probability >= max(floor, 0.01)
-        return self._speech
-
-
-class Endpointer:
-    """Hands-free: `vad.start_ms` of speech begin a turn, `vad.end_ms` of silence end it."""
-
-    def __init__(self, vad: VadConfig) -> None:
-        # To the nearest frame: rounded up, a turn would begin 32 ms later.
-        self._start = vad.start_ms / 1000 - FRAME_SECONDS / 2
-        self._end = vad.end_ms / 1000
-        self._voiced = 0.0
-        self._skipping = False
-        self._quiet = 0.0
-
-    def skip(self) -> None:
-        """Ignore the speech in progress: begin nothing before `end_ms` of silence."""
-        self._skipping, self._quiet = True, 0.0
-
-    def starts(self, speech: bool) -> bool:
-        """Return True if this frame's verdict completes the speech that begins a turn."""
-        if self._skipping:
-            self._quiet = 0.0 if speech else self._quiet + FRAME_SECONDS
-            self._skipping = self._quiet < self._end
-            return False
-        self._voiced = self._voiced + FRAME_SECONDS if speech else 0.0
-        if self._voiced < self._start:
-            return False
-        self._voiced = 0.0
-        return True
-
-    def ends(self, recording: Recording) -> bool:
-        """Return True if enough silence follows the speech of `recording`."""
-        extent = recording.extent
-        return extent.speech_frames > 0 and extent.quiet_frames * FRAME_SECONDS >= self._end
-
-
-class VoiceBargeIn:
-    """Detects `vad.interrupt_ms` of speech over our own answer. Not thread-safe.
-
-    Each frame counts by its probability, so two frames of clear speech interrupt, or three or four
-    of doubtful speech. Faint frames count as silence, because the detector finds speech in what is
-    left of an echo.
-    """
-
-    def __init__(self, detector: SpeechDetector, config: LiveConfig) -> None:
-        self._detector = detector
-        self._config = config
-        self._spoken_s = 0.0
-        """seconds of speech up to the latest frame, by probability"""
-        self._turn: int | None = None
-
-    def warm_up(self) -> None:
-        """Load the detector. Raises ModelError."""
-        warm_up(self._detector)
-
-    def interrupts(self, frame: Frame, turn: int) -> bool:
-        """Return True if this frame, captured during the answer of `turn`, completes a barge-in."""
-        if turn != self._turn:
-            self._turn, self._spoken_s = turn, 0.0
-            self._detector.reset()
-        vad = self._config.current.vad
-        probability = self._detector.probability(frame)
-        speech = probability >= vad.threshold and not _is_faint(frame)
-        self._spoken_s = self._spoken_s + probability * FRAME_SECONDS if speech else 0.0
-        if self._spoken_s * 1000 < vad.interrupt_ms:
-            return False
-        self._spoken_s = 0.0
-        return True
-
-
 def warm_up(detector: SpeechDetector) -> None:
     """Make `detector` load, with a frame of silence. Raises ModelError."""
     import numpy as np
 
     detector.probability(Frame(np.zeros(FRAME_SAMPLES, np.float32), 0.0))
-
-
-def _is_faint(frame: Frame) -> bool:
-    return float(frame.samples @ frame.samples) < len(frame.samples) * FAINT**2
 
 
 def _peak(frames: list[Frame]) -> float | None:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.fakes import BeepVoice, FakeSpeaker
-from voxtui.dialogue.clauses import clauses
 from voxtui.dialogue.data import SpeechChunk, Token
 from voxtui.dialogue.prefetch import Prefetched
-from voxtui.dialogue.speech import Speech, VoiceWorker
-from voxtui.dialogue.speech_pacing import BURST_SECONDS, MARGIN_SECONDS, SpeechPacing
+from voxtui.dialogue.speech.clauses import clauses
+from voxtui.dialogue.speech.speech import Speech, VoiceWorker
+from voxtui.dialogue.speech.speech_pacing import BURST_SECONDS, MARGIN_SECONDS, SpeechPacing
 from voxtui.dialogue.timestamps import Timestamps
 
 RATE = 1000

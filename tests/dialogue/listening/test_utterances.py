@@ -36,9 +36,9 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.listening.text_echo import is_echo
 from voxtui.dialogue.protocols import OnWords, TurnRequest
 from voxtui.dialogue.recording import Recording
-from voxtui.dialogue.text_echo import is_echo
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
 from voxtui.settings.schema import (
     AudioConfig,
@@ -174,7 +174,7 @@ def test_a_release_that_is_meant_for_the_clip_before_does_not_end_the_talk() -> 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait long for the frames after a release, because the test pushes them late."""
-    monkeypatch.setattr("voxtui.dialogue.listening.RELEASED_SOURCE_SECONDS", SECONDS)
+    monkeypatch.setattr("voxtui.dialogue.listening.listener.RELEASED_SOURCE_SECONDS", SECONDS)
 
 
 @pytest.mark.usefixtures("patient")
@@ -578,7 +578,7 @@ def test_hands_free_an_utterance_that_ends_inside_the_preroll_is_answered_outsid
 def test_a_clip_whose_source_stopped_without_a_release_ends_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", 0.05)
+    monkeypatch.setattr("voxtui.dialogue.listening.listener.STOPPED_SOURCE_SECONDS", 0.05)
     with talking() as talk:
         talk.engine.post(Talk(10.0, source="clip.wav"))
         for frame in frames("xxxxxxxxxx", 10.0, "clip.wav"):

@@ -8,8 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
-from voxtui.dialogue.chunker import Chunker
-from voxtui.dialogue.components import Components
+from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.data import (
     OWN_SOURCES,
     REPLAY,
@@ -29,7 +28,8 @@ from voxtui.dialogue.events import (
     State,
     UserWords,
 )
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.history import History
+from voxtui.dialogue.listening.text_echo import is_echo
 from voxtui.dialogue.prefetch import Prefetched, prefetch
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
@@ -42,8 +42,8 @@ from voxtui.dialogue.protocols import (
     Skills,
     TurnRequest,
 )
-from voxtui.dialogue.speech import Speech, VoiceFailed
-from voxtui.dialogue.text_echo import is_echo
+from voxtui.dialogue.speech.chunker import Chunker
+from voxtui.dialogue.speech.speech import Speech, VoiceFailed
 from voxtui.dialogue.timestamps import Milestone, Outcome, Turn
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import DeviceError, ModelError

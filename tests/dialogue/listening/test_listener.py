@@ -10,17 +10,16 @@ import pytest
 
 from tests.fakes import LoudIsSpeech, frames, record
 from voxtui.dialogue.data import FRAME_SAMPLES, FRAME_SECONDS, MICROPHONE, Frame
-from voxtui.dialogue.level import FAINT
-from voxtui.dialogue.listening import (
-    Endpointer,
+from voxtui.dialogue.listening.barge_in import VoiceBargeIn
+from voxtui.dialogue.listening.endpointing import Endpointer, SpeechGate
+from voxtui.dialogue.listening.level import FAINT
+from voxtui.dialogue.listening.listener import (
     Finished,
     Found,
     Listener,
     Recorded,
-    SpeechGate,
     Started,
     TooQuiet,
-    VoiceBargeIn,
 )
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.timestamps import Milestone, Timestamps
@@ -201,8 +200,8 @@ def test_a_frame_of_the_microphone_ends_a_clip_whose_source_has_stopped(
     if released:
         assert ears.release(10.0 + 12 * FRAME_SECONDS) is None
     assert push(ears, "..") == []
-    monkeypatch.setattr("voxtui.dialogue.listening.RELEASED_SOURCE_SECONDS", -1.0)
-    monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", -1.0)
+    monkeypatch.setattr("voxtui.dialogue.listening.listener.RELEASED_SOURCE_SECONDS", -1.0)
+    monkeypatch.setattr("voxtui.dialogue.listening.listener.STOPPED_SOURCE_SECONDS", -1.0)
     (found,) = push(ears, ".", 11.0)
     assert isinstance(found, Finished)
 
@@ -215,7 +214,7 @@ def test_a_clip_is_not_over_because_the_process_was_suspended(
     for frame in frames("xxxxxxxxxx", 10.0, "clip.wav"):
         ears.push(frame)
     later = time.monotonic() + 60.0
-    monkeypatch.setattr("voxtui.dialogue.listening.time.monotonic", lambda: later)
+    monkeypatch.setattr("voxtui.dialogue.listening.listener.time.monotonic", lambda: later)
     assert push(ears, "..") == []
     assert ears.source == "clip.wav"
 
@@ -223,7 +222,7 @@ def test_a_clip_is_not_over_because_the_process_was_suspended(
 def test_a_microphone_that_pauses_before_the_release_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("voxtui.dialogue.listening.STOPPED_SOURCE_SECONDS", -1.0)
+    monkeypatch.setattr("voxtui.dialogue.listening.listener.STOPPED_SOURCE_SECONDS", -1.0)
     ears = listener()
     ears.begin(MICROPHONE, 10.0)
     assert push(ears, "xxxxxxxxxx") == [] and ears.patience_s is None

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable
 
 from voxtui.dialogue.commands import Ring
-from voxtui.dialogue.components import Components
+from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.events import Event, Rang, State
 from voxtui.dialogue.inbox import Inbox
-from voxtui.dialogue.listening import Listener
-from voxtui.dialogue.turn import speak_alone
+from voxtui.dialogue.listening.listener import Listener
+from voxtui.dialogue.turn.turn import speak_alone
 from voxtui.dialogue.turn_handle import TurnHandle
 
 

@@ -41,7 +41,7 @@ from voxtui.dialogue.events import (
 )
 from voxtui.dialogue.protocols import TurnRequest
 from voxtui.dialogue.timestamps import Milestone, Outcome, Timestamps
-from voxtui.dialogue.turn import CHARACTERS_PER_TOKEN
+from voxtui.dialogue.turn.turn import CHARACTERS_PER_TOKEN
 from voxtui.errors import ModelError, UnspokenLanguage
 from voxtui.settings.schema import (
     Config,

@@ -11,11 +11,17 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeAlias
 
-from voxtui.dialogue.clauses import NOT_A_LIST, SHORTEST_SPOKEN, clauses, speakable, unfinished
 from voxtui.dialogue.data import SpeechChunk, Token, audible
 from voxtui.dialogue.prefetch import TICK_SECONDS, Prefetched
 from voxtui.dialogue.protocols import Progress, Speaker, Voice
-from voxtui.dialogue.speech_pacing import SpeechPacing
+from voxtui.dialogue.speech.clauses import (
+    NOT_A_LIST,
+    SHORTEST_SPOKEN,
+    clauses,
+    speakable,
+    unfinished,
+)
+from voxtui.dialogue.speech.speech_pacing import SpeechPacing
 from voxtui.dialogue.timestamps import Milestone, Timestamps
 from voxtui.errors import DeviceError, ModelError, UnspokenLanguage
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from voxtui.dialogue.commands import ReplaceComponents
+from voxtui.dialogue.components.sound_devices import SoundDevices
 from voxtui.dialogue.data import SpeechChunk
 from voxtui.dialogue.events import Event, Loaded, Loading, Notice
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import DEFAULT_OPTIONS, Brain, ReplyOptions, Speaker, Voice
-from voxtui.dialogue.sound_devices import SoundDevices
-from voxtui.dialogue.speech import VoiceWorker
+from voxtui.dialogue.speech.speech import VoiceWorker
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import ModelError, ModelLost, NoGpu, RemoteError
 from voxtui.settings.schema import Config

@@ -1,6 +1,6 @@
 import pytest
 
-from voxtui.dialogue.level import decibels, describe_overflows, diagnose_level
+from voxtui.dialogue.listening.level import decibels, describe_overflows, diagnose_level
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ from voxtui.dialogue.commands import (
 )
 from voxtui.dialogue.data import FRAME_SECONDS, Token, Utterance
 from voxtui.dialogue.events import Captured, SpokenUpTo, TurnFinished, TurnStarted, UserWords
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions
 from voxtui.dialogue.timestamps import Milestone, Outcome
-from voxtui.dialogue.turn_taking import UNASKED
+from voxtui.dialogue.turn.turn_taking import UNASKED
 from voxtui.settings.schema import Config, HistoryConfig
 
 

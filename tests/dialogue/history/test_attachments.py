@@ -7,13 +7,13 @@ import pytest
 from tests.dialogue.talking import notices, talking
 from tests.fakes import ScriptedBrain
 from tests.ui.pseudo_terminal import until
-from voxtui.dialogue.attachments import Attachment, estimated_tokens, fit
 from voxtui.dialogue.commands import Attach, NewConversation, SendText
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.events import Notice, PrefillProgress
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.attachments import Attachment, estimated_tokens, fit
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
-from voxtui.dialogue.prefill import LEAST_TOKENS, PrefillTracker
+from voxtui.dialogue.turn.prefill import LEAST_TOKENS, PrefillTracker
 from voxtui.settings.schema import Config, HistoryConfig, InputConfig
 
 SMALL = Config(input=InputConfig(max_tokens=12))

@@ -19,7 +19,7 @@ from voxtui.dialogue.commands import (
     Talk,
     UseReplyOptions,
 )
-from voxtui.dialogue.components import Components
+from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.data import MICROPHONE, REPLAY, TYPED, Frame, Utterance
 from voxtui.dialogue.events import (
     Captured,
@@ -32,10 +32,9 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
-from voxtui.dialogue.history import History
-from voxtui.dialogue.idle_transcript import IdleTranscript
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.inbox import Inbox, TypedText
-from voxtui.dialogue.listening import (
+from voxtui.dialogue.listening.listener import (
     Finished,
     Found,
     Listener,
@@ -43,8 +42,8 @@ from voxtui.dialogue.listening import (
     Started,
     TooQuiet,
 )
+from voxtui.dialogue.listening.recording_warnings import RecordingWarnings
 from voxtui.dialogue.live_config import LiveConfig
-from voxtui.dialogue.prefill import HistoryPrefill
 from voxtui.dialogue.protocols import (
     DEFAULT_OPTIONS,
     Past,
@@ -54,10 +53,11 @@ from voxtui.dialogue.protocols import (
     TurnRequest,
 )
 from voxtui.dialogue.recording import Recording
-from voxtui.dialogue.recording_warnings import RecordingWarnings
 from voxtui.dialogue.timestamps import Milestone, Outcome
-from voxtui.dialogue.turn import LiveTurn, captions, take_turn
-from voxtui.dialogue.turn_clock import TurnClock
+from voxtui.dialogue.turn.idle_transcript import IdleTranscript
+from voxtui.dialogue.turn.prefill import HistoryPrefill
+from voxtui.dialogue.turn.turn import LiveTurn, captions, take_turn
+from voxtui.dialogue.turn.turn_clock import TurnClock
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import ModelLost
 

@@ -16,8 +16,9 @@ from tests.fakes import (
     ScriptedBrain,
     frames,
 )
-from voxtui.dialogue import engine, sound_devices
+from voxtui.dialogue import engine
 from voxtui.dialogue.commands import Release, ReplaceComponents, RescanDevices, SendText, Talk
+from voxtui.dialogue.components import sound_devices
 from voxtui.dialogue.data import FRAME_SECONDS
 from voxtui.dialogue.events import (
     Captured,
@@ -28,7 +29,7 @@ from voxtui.dialogue.events import (
     StateChanged,
     TurnStarted,
 )
-from voxtui.dialogue.listening import PREROLL_SECONDS
+from voxtui.dialogue.listening.listener import PREROLL_SECONDS
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import (

@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Generator
 
-from voxtui.dialogue.components import Components
+from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.data import Utterance
 from voxtui.dialogue.events import Event, Notice, NoWords, UserWords
-from voxtui.dialogue.history import History
-from voxtui.dialogue.turn import LiveTurn
+from voxtui.dialogue.history.history import History
+from voxtui.dialogue.turn.turn import LiveTurn
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import ModelError, ModelLost
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from voxtui.dialogue.components import Components
+from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.data import MICROPHONE, Frame
 from voxtui.dialogue.events import Event, Notice
-from voxtui.dialogue.level import Clipping, describe_overflows, diagnose_level
-from voxtui.dialogue.listening import ENDING_SECONDS, Finished, Listener, TooQuiet
+from voxtui.dialogue.listening.level import Clipping, describe_overflows, diagnose_level
+from voxtui.dialogue.listening.listener import ENDING_SECONDS, Finished, Listener, TooQuiet
 
 
 class RecordingWarnings:
