@@ -38,6 +38,7 @@ from voxtui.dialogue.commands import (
 from voxtui.dialogue.components.components import Closing, Components
 from voxtui.dialogue.components.sound_devices import LOOK_SECONDS, FallbackDevices, SoundDevices
 from voxtui.dialogue.data import MICROPHONE, Frame
+from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import ChangeFailed, Died, Event, LoadFailed, Notice, State
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history.history import History
@@ -113,7 +114,7 @@ class Engine:
         self._listener = Listener(detector, self._config)
         self._barge_in = VoiceBargeIn(overhearing, self._config) if overhearing else None
         self._history = History(self._config, lambda: self._components.brain_name)
-        self._turns = TurnTaking(
+        self._dialogue = Dialogue(
             self._inbox,
             self._components,
             self._listener,
@@ -122,12 +123,10 @@ class Engine:
             emit,
             safe_skills,
             local,
-            captions,
         )
+        self._turns = TurnTaking(self._dialogue, captions)
         self._skills = safe_skills
-        self._ringer = Announcer(
-            self._inbox, self._components, self._listener, emit, self._turns.set_state
-        )
+        self._ringer = Announcer(self._dialogue)
         self._local = local
         self._closing_at: float | None = None
         """When `close` was called first (monotonic seconds)."""
@@ -139,7 +138,7 @@ class Engine:
     @property
     def state(self) -> State:
         """The current state. Only the engine's thread changes it."""
-        return self._turns.state
+        return self._dialogue.state
 
     @property
     def past(self) -> Past:
@@ -340,7 +339,7 @@ class Engine:
                 pass  # Silence and Mute are done by `post`, on the caller's thread
 
     def _load(self) -> None:
-        self._turns.set_state(State.LOADING)
+        self._dialogue.enter(State.LOADING)
         # Before the models, so that a silent microphone is noticed while they load.
         for event in self._components.devices.open():
             self._emit(event)
@@ -354,17 +353,17 @@ class Engine:
             self._emit(LoadFailed(error))
             return
         self._emit(self._components.loaded())
-        self._turns.set_state(State.READY)
+        self._dialogue.enter(State.READY)
         self._turns.read_past()
 
     def _replace_parts(self, change: ReplaceComponents) -> None:
         """Use the parts of `change`; if one of them fails, keep all present parts."""
         self._turns.idle.end()  # it uses the brain, which may be closed
-        if self._turns.state is State.LOADING:  # the start failed
+        if self._dialogue.state is State.LOADING:  # the start failed
             self._components.adopt(change)
             self._load()
             return
-        self._turns.set_state(State.LOADING)
+        self._dialogue.enter(State.LOADING)
         newest, changed = self._inbox.newest, False
         try:
             tone = self._components.replace(change, lambda: self._inbox.newest is not newest)
@@ -373,14 +372,14 @@ class Engine:
         except VoxtuiError as error:
             self._emit(ChangeFailed(error))
         self._emit(self._components.loaded(changed))
-        self._turns.set_state(State.READY)
+        self._dialogue.enter(State.READY)
         if change.brain is not None:
             self._turns.reader.warn_of_leaving()
         self._turns.read_past()
 
     def _replace_microphone(self, opening: object, message: str) -> None:
         """Replace the lost microphone; answer the speech that it had captured."""
-        if self._turns.state is State.LOADING or not self._components.devices.is_in_use(opening):
+        if self._dialogue.state is State.LOADING or not self._components.devices.is_in_use(opening):
             return
         devices = self._components.devices
         lost = devices.microphone
@@ -395,12 +394,12 @@ class Engine:
             self._turns.act_on(self._listener.finish())
 
     def _rescan_devices(self) -> None:
-        if self._turns.state is State.LOADING:
+        if self._dialogue.state is State.LOADING:
             self._turns.refuse()
             return
-        self._turns.set_state(State.LOADING)
+        self._dialogue.enter(State.LOADING)
         self._components.report(self._components.devices.rescan_devices())
-        self._turns.set_state(State.READY)
+        self._dialogue.enter(State.READY)
 
     def _ring(self) -> None:
         """Speak what a timer or a reminder says, if one is due."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 from voxtui.dialogue.commands import Ring
-from voxtui.dialogue.components.components import Components
+from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import Event, Rang, State
-from voxtui.dialogue.inbox import Inbox
-from voxtui.dialogue.listening.listener import Listener
 from voxtui.dialogue.turn.turn import speak_alone
 from voxtui.dialogue.turn_handle import TurnHandle
 
@@ -20,27 +17,16 @@ class Announcer:
     Used on the engine's thread, except as noted.
     """
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        components: Components,
-        listener: Listener,
-        emit: Callable[[Event], object],
-        set_state: Callable[[State], None],
-    ) -> None:
-        self._inbox = inbox
-        self._components = components
-        self._listener = listener
-        self._emit = emit
-        self._set_state = set_state
+    def __init__(self, dialogue: Dialogue) -> None:
+        self._dialogue = dialogue
         self._due: deque[str] = deque()
         self._rung = 0
 
     def report(self, event: Event) -> None:
         """Report an event of the skills, and have it spoken. Runs on their thread."""
-        self._emit(event)
+        self._dialogue.emit(event)
         if isinstance(event, Rang):
-            self._inbox.post(Ring(event.sentence))
+            self._dialogue.inbox.post(Ring(event.sentence))
 
     def add(self, sentence: str) -> None:
         self._due.append(sentence)
@@ -48,18 +34,18 @@ class Announcer:
     def next(self) -> str | None:
         """Take out the next sentence; None: there is none, or it cannot be spoken."""
         sentence = self._due.popleft() if self._due else None
-        return sentence if sentence is not None and self._components.can_speak() else None
+        return sentence if sentence is not None and self._dialogue.components.can_speak() else None
 
     def ring(self, sentence: str) -> None:
         """Speak a sentence twice."""
         self._rung += 1
         handle = TurnHandle(-self._rung)
-        self._inbox.answering = handle
+        self._dialogue.inbox.answering = handle
         twice = f"{sentence} {sentence}"
         try:
-            speak_alone(twice, handle, self._components, self._emit, self._set_state)
+            speak_alone(twice, handle, self._dialogue)
         finally:
             handle.over = True
-            self._inbox.answering = None
-            self._listener.note_speech(handle.timestamps, sentence)
-        self._set_state(State.READY)
+            self._dialogue.inbox.answering = None
+            self._dialogue.listener.note_speech(handle.timestamps, sentence)
+        self._dialogue.enter(State.READY)

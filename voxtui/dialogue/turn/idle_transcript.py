@@ -6,10 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Generator
 
-from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.data import Utterance
-from voxtui.dialogue.events import Event, Notice, NoWords, UserWords
-from voxtui.dialogue.history.history import History
+from voxtui.dialogue.dialogue import Dialogue
+from voxtui.dialogue.events import Notice, NoWords, UserWords
 from voxtui.dialogue.turn.turn import LiveTurn
 from voxtui.dialogue.turn_handle import TurnHandle
 from voxtui.errors import ModelError, ModelLost
@@ -26,16 +25,8 @@ class IdleTranscript:
     another may replace it.
     """
 
-    def __init__(
-        self,
-        components: Components,
-        history: History,
-        emit: Callable[[Event], object],
-        brain_lost: Callable[[ModelLost], object],
-    ) -> None:
-        self._components = components
-        self._history = history
-        self._emit = emit
+    def __init__(self, dialogue: Dialogue, brain_lost: Callable[[ModelLost], object]) -> None:
+        self._dialogue = dialogue
         self._brain_lost = brain_lost
         self._steps: Generator[None, None, None] | None = None
         self._due_at = 0.0
@@ -54,7 +45,9 @@ class IdleTranscript:
         One that was kept before keeps its words, also if its answer was cut off at once.
         """
         cut_off = turn.handle.kept and turn.cancelled
-        wanted = (cut_off or self._components.config.brain.idle_transcript) and turn.words is None
+        wanted = (
+            cut_off or self._dialogue.components.config.brain.idle_transcript
+        ) and turn.words is None
         if wanted and turn.error is None and isinstance(turn.user_input, Utterance):
             self._steps, self._due_at = self._transcribe(turn, turn.user_input), 0.0
             self._kept = turn if cut_off else None
@@ -81,14 +74,18 @@ class IdleTranscript:
         except ModelError as error:
             self._steps = None
             if self._kept is not None:
-                self._emit(NoWords(self._kept.number, str(error)))
-            self._emit(Notice(f"Your words could not be transcribed. {error}"))
-            if isinstance(error, ModelLost) and self._components.has_next_brain:
+                self._dialogue.emit(NoWords(self._kept.number, str(error)))
+            self._dialogue.emit(Notice(f"Your words could not be transcribed. {error}"))
+            if isinstance(error, ModelLost) and self._dialogue.components.has_next_brain:
                 self._brain_lost(error)
 
     def end(self) -> None:
         """Drop the transcription; but finish it for an utterance that has no answer."""
-        while self._kept is not None and self._steps is not None and not self._components.closing:
+        while (
+            self._kept is not None
+            and self._steps is not None
+            and not self._dialogue.components.closing
+        ):
             self.step()
         if self._steps is not None:
             self._steps.close()
@@ -101,11 +98,11 @@ class IdleTranscript:
         transcribed to its end. Raises ModelError.
         """
         words, cancelled = "", threading.Event() if turn.handle.kept else turn.handle.cancelled
-        for token in self._components.brain.transcribe(utterance, cancelled):
+        for token in self._dialogue.components.brain.transcribe(utterance, cancelled):
             words += token.text
             yield
         if words.strip() and not cancelled.is_set():
-            self._history.set_words(turn.number, words.strip())
-            self._emit(UserWords(turn.number, words.strip()))
+            self._dialogue.history.set_words(turn.number, words.strip())
+            self._dialogue.emit(UserWords(turn.number, words.strip()))
         elif turn.handle.kept:
-            self._emit(NoWords(turn.number, "No words were recognised in this sound."))
+            self._dialogue.emit(NoWords(turn.number, "No words were recognised in this sound."))

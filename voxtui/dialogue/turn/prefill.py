@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
-from voxtui.dialogue.components.components import Components
-from voxtui.dialogue.events import Event, Notice, PrefillProgress
+from voxtui.dialogue.dialogue import Dialogue
+from voxtui.dialogue.events import Notice, PrefillProgress
 from voxtui.dialogue.history.attachments import Attachment, attached_tokens, fit
-from voxtui.dialogue.history.history import History
 from voxtui.dialogue.protocols import Past, ReplyOptions, TurnRequest
 
 LEAST_TOKENS = 80
@@ -46,46 +44,44 @@ class HistoryPrefill:
     Used on the engine's thread.
     """
 
-    def __init__(
-        self, components: Components, history: History, emit: Callable[[Event], object]
-    ) -> None:
-        self._components = components
-        self._history = history
-        self._emit = emit
+    def __init__(self, dialogue: Dialogue) -> None:
+        self._dialogue = dialogue
         self._progress = PrefillTracker()
 
     def read(self, past: Past, options: ReplyOptions) -> None:
         """Let the brain read `past`. Returns at once; another turn ends it."""
-        self._components.brain.read(
+        self._dialogue.components.brain.read(
             TurnRequest(past, cancelled=threading.Event(), options=options), self._report
         )
 
     def attach(self, attachment: Attachment) -> None:
         """Add what fits of a text to the history, and say what does not."""
-        used = attached_tokens(self._history.past)
-        most = self._components.config.input.tokens(self._components.brain_name)
+        used = attached_tokens(self._dialogue.history.past)
+        most = self._dialogue.components.config.input.tokens(self._dialogue.components.brain_name)
         kept, said = fit(attachment, most - used)
         if kept is not None:
-            self._history.attach(kept.as_turn())
+            self._dialogue.history.attach(kept.as_turn())
             said += self._leaving()
         complete = (
-            kept is not None and kept.text == attachment.text and not self._components.sends_to
+            kept is not None
+            and kept.text == attachment.text
+            and not self._dialogue.components.sends_to
         )
-        self._emit(Notice(said, "information" if complete else "warning"))
+        self._dialogue.emit(Notice(said, "information" if complete else "warning"))
 
     def warn_of_leaving(self) -> None:
         """Say so if another brain sends attached texts to another machine."""
         if leaving := self._leaving():
-            self._emit(Notice(leaving.strip()))
+            self._dialogue.emit(Notice(leaving.strip()))
 
     def _leaving(self) -> str:
         """Return where attached texts go that leave this machine; empty: they stay here."""
-        hosts = self._components.sends_to
-        if not hosts or not any(turn.attached for turn in self._history.past):
+        hosts = self._dialogue.components.sends_to
+        if not hosts or not any(turn.attached for turn in self._dialogue.history.past):
             return ""
         sent = f"will be sent to {hosts} with your next message"
         return f" The attached text {sent}. /new prevents that."
 
     def _report(self, done: int, total: int) -> None:
         if (reading := self._progress.take(done, total)) is not None:
-            self._emit(reading)
+            self._dialogue.emit(reading)

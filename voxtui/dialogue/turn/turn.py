@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
-from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.data import (
     OWN_SOURCES,
     REPLAY,
@@ -18,6 +17,7 @@ from voxtui.dialogue.data import (
     UserTranscript,
     Utterance,
 )
+from voxtui.dialogue.dialogue import Dialogue
 from voxtui.dialogue.events import (
     Caption,
     Event,
@@ -28,7 +28,6 @@ from voxtui.dialogue.events import (
     State,
     UserWords,
 )
-from voxtui.dialogue.history.history import History
 from voxtui.dialogue.listening.text_echo import is_echo
 from voxtui.dialogue.prefetch import Prefetched, prefetch
 from voxtui.dialogue.protocols import (
@@ -39,7 +38,6 @@ from voxtui.dialogue.protocols import (
     ReplyOptions,
     SkillAnswer,
     SkillRequest,
-    Skills,
     TurnRequest,
 )
 from voxtui.dialogue.speech.chunker import Chunker
@@ -67,8 +65,6 @@ class LiveTurn:
     paced: bool
     brain: str
     """the name of the brain that answers; SKILL if a skill does"""
-    local: bool = True
-    """the user sits at this machine"""
     spoken: str = ""
     """our words while the utterance was recorded; empty: none"""
     user_input: Utterance | str = ""
@@ -138,24 +134,17 @@ def captions(handle: TurnHandle, emit: Emit) -> OnWords:
     return report
 
 
-def take_turn(
-    turn: LiveTurn,
-    components: Components,
-    history: History,
-    emit: Emit,
-    set_state: Callable[[State], None],
-    skills: Skills | None = None,
-    read: Callable[[Past], object] = lambda past: None,
-) -> Turn:
+def take_turn(turn: LiveTurn, dialogue: Dialogue, read: Callable[[Past], object]) -> Turn:
     """Answer `turn.user_input`. Runs on the engine's thread until the last sound was played.
 
     `read` lets the brain read a history ahead. If the voice or the speaker fails, the turn goes on
     as text. If the brain fails, the turn ends.
     """
-    set_state(State.THINKING)
+    components, history, emit = dialogue.components, dialogue.history, dialogue.emit
+    dialogue.enter(State.THINKING)
 
     def speaking() -> None:
-        set_state(State.SPEAKING)
+        dialogue.enter(State.SPEAKING)
         if turn.answer:
             # The brain has not seen this answer. It reads it while the person hears it, because
             # the next words may follow at once.
@@ -163,9 +152,9 @@ def take_turn(
 
     speech = None
     try:
-        with prefetch(_reply_tokens(turn, components, history, emit, skills), "brain") as tokens:
+        with prefetch(_reply_tokens(turn, dialogue), "brain") as tokens:
             if turn.options.voice != "none" and components.can_speak():
-                speech = _speak(turn, tokens, components, emit, speaking)
+                speech = _speak(turn, tokens, dialogue, speaking)
             for _ in tokens:  # the text goes on without sound
                 pass
     except ModelError as error:
@@ -184,27 +173,26 @@ def take_turn(
         history.add(turn.number, "", None, turn.tokens, heard)
     if heard != turn.reply:
         emit(SpokenUpTo(turn.number, heard))
-    if skills and turn.brain != SKILL and (doubt := skills.doubt(heard)):
+    if dialogue.skills and turn.brain != SKILL and (doubt := dialogue.skills.doubt(heard)):
         emit(Remark(doubt))
     whole = turn.complete and heard == turn.reply
     return turn.finished(Outcome.ANSWERED if whole else Outcome.CANCELLED)
 
 
-def _reply_tokens(
-    turn: LiveTurn, components: Components, history: History, emit: Emit, skills: Skills | None
-) -> Generator[Token, None, None]:
+def _reply_tokens(turn: LiveTurn, dialogue: Dialogue) -> Generator[Token, None, None]:
     """Show each token at once and yield it. Runs on the brain's thread."""
     timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
-    most = components.config.generation.sampling().max_new_tokens
+    emit, config = dialogue.emit, dialogue.config.current
+    most = config.generation.sampling().max_new_tokens
     limit = turn.options.limit(most) * CHARACTERS_PER_TOKEN
 
     def show(text: str) -> None:
         emit(ReplyText(turn.number, text))
 
-    chunker = Chunker(components.config.streaming, show, cancelled)
+    chunker = Chunker(config.streaming, show, cancelled)
     last_at: float | None = None
     try:
-        for item in _reply(turn, components, history, skills):
+        for item in _reply(turn, dialogue):
             if cancelled.is_set():
                 return
             if isinstance(item, UserTranscript):
@@ -235,50 +223,33 @@ def _reply_tokens(
         chunker.close()
 
 
-def _reply(
-    turn: LiveTurn, components: Components, history: History, skills: Skills | None
-) -> Generator[UserTranscript | Token, None, None]:
+def _reply(turn: LiveTurn, dialogue: Dialogue) -> Generator[UserTranscript | Token, None, None]:
     """Yield the answer of a skill if one takes the user's words, else that of the brain."""
     timestamps, cancelled = turn.handle.timestamps, turn.handle.cancelled
+    history, brain, skills = dialogue.history, dialogue.components.brain, dialogue.skills
     past = history.past if turn.past is None else turn.past
-    reply = components.brain.reply(
-        TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options)
-    )
+    reply = brain.reply(TurnRequest(past, turn.user_input, timestamps, cancelled, turn.options))
     with closing(reply) as items:
         for item in items:
             yield item
-            if isinstance(item, UserTranscript):
-                _answer_without_brain(
-                    turn, components, skills, item.text, (*history.dropped, *past)
+            said = isinstance(item, UserTranscript) and not turn.cancelled
+            if said and skills is not None and dialogue.local:
+                again, before = turn.source == REPLAY, (*history.dropped, *past)
+                turn.answer = skills.answer(
+                    SkillRequest(item.text, again, before, brain.sends_to, dialogue.config.current)
                 )
-            if turn.answer:
+            if turn.answer is not None:
+                turn.brain = SKILL
+                timestamps.record(Milestone.SKILL)
                 break
-    if turn.answer:
-        yield from turn.answer.tokens()
-
-
-def _answer_without_brain(
-    turn: LiveTurn, components: Components, skills: Skills | None, words: str, past: Past
-) -> None:
-    """Set `turn.answer` if a rule answers in place of the brain."""
-    if turn.cancelled or not turn.local:
-        return
-    if skills is None:
-        return
-    again = turn.source == REPLAY
-    turn.answer = skills.answer(
-        SkillRequest(words, again, past, components.brain.sends_to, components.config)
-    )
     if turn.answer is not None:
-        turn.brain = SKILL
-        turn.handle.timestamps.record(Milestone.SKILL)
+        yield from turn.answer.tokens()
 
 
 def _speak(
     turn: LiveTurn,
     tokens: Prefetched[Token],
-    components: Components,
-    emit: Emit,
+    dialogue: Dialogue,
     speaking: Callable[[], object],
 ) -> Speech | None:
     """Speak `tokens`. Returns None after a failure of the voice or the speaker, and after a mute.
@@ -286,6 +257,7 @@ def _speak(
     The text goes on then, so the speech does not tell how much of the answer the user got.
     `speaking` is called at the first sound.
     """
+    components, emit = dialogue.components, dialogue.emit
     voice, speaker = components.voice, components.devices.speaker
     if voice is None or speaker is None:
         return None
@@ -327,14 +299,8 @@ def _speak(
     return None if muted else speech
 
 
-def speak_alone(
-    sentence: str,
-    handle: TurnHandle,
-    components: Components,
-    emit: Emit,
-    set_state: Callable[[State], None],
-) -> None:
+def speak_alone(sentence: str, handle: TurnHandle, dialogue: Dialogue) -> None:
     """Speak a sentence that is not part of a turn, until it ends or `handle` is cancelled."""
     turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
     with prefetch(SkillAnswer(sentence).tokens(), "ring") as tokens:
-        _speak(turn, tokens, components, emit, partial(set_state, State.SPEAKING))
+        _speak(turn, tokens, dialogue, partial(dialogue.enter, State.SPEAKING))

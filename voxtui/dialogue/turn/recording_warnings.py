@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from voxtui.dialogue.components.components import Components
 from voxtui.dialogue.data import MICROPHONE, Frame
-from voxtui.dialogue.events import Event, Notice
+from voxtui.dialogue.dialogue import Dialogue
+from voxtui.dialogue.events import Notice
 from voxtui.dialogue.listening.level import Clipping, describe_overflows, diagnose_level
-from voxtui.dialogue.listening.listener import ENDING_SECONDS, Finished, Listener, TooQuiet
+from voxtui.dialogue.listening.listener import ENDING_SECONDS, Finished, TooQuiet
 
 
 class RecordingWarnings:
@@ -17,12 +15,8 @@ class RecordingWarnings:
     Used on the engine's thread.
     """
 
-    def __init__(
-        self, components: Components, listener: Listener, emit: Callable[[Event], object]
-    ) -> None:
-        self._components = components
-        self._listener = listener
-        self._emit = emit
+    def __init__(self, dialogue: Dialogue) -> None:
+        self._dialogue = dialogue
         self._clipping = Clipping()
         self._warned_of_end: int | None = None
         """the turn whose end was announced"""
@@ -31,25 +25,29 @@ class RecordingWarnings:
         """Report an overdriven microphone, and the end of the recording if it is close."""
         if frame.source != MICROPHONE:
             return
-        microphone, left = self._components.devices.microphone, self._listener.seconds_left
+        microphone, left = (
+            self._dialogue.components.devices.microphone,
+            self._dialogue.listener.seconds_left,
+        )
         if microphone and (sentence := self._clipping.push(microphone.name, frame.samples)):
-            self._emit(Notice(sentence))
-        limit = self._components.config.audio.max_utterance_s
+            self._dialogue.emit(Notice(sentence))
+        limit = self._dialogue.components.config.audio.max_utterance_s
         near = left is not None and left <= min(ENDING_SECONDS, limit / 2)
         if near and turn != self._warned_of_end:
             self._warned_of_end = turn
             end = f"a recording ends after {limit:g} s (audio.max_utterance_s)"
-            self._emit(Notice(f"{left:.0f} s are left: {end}."))
+            self._dialogue.emit(Notice(f"{left:.0f} s are left: {end}."))
 
     def after(self, found: Finished | TooQuiet) -> None:
         """Report why speech is missing in a recording that has ended."""
         if found.too_long:
-            limit = f"{self._components.config.audio.max_utterance_s:g} s (audio.max_utterance_s)"
-            self._emit(Notice(f"Stopped listening after {limit}. Later speech was not recorded."))
+            limit = self._dialogue.config.current.audio.max_utterance_s
+            stopped = f"Stopped listening after {limit:g} s (audio.max_utterance_s)."
+            self._dialogue.emit(Notice(f"{stopped} Later speech was not recorded."))
         if found.overflows:
-            self._emit(Notice(describe_overflows(found.overflows)))
-        microphone = self._components.devices.microphone
+            self._dialogue.emit(Notice(describe_overflows(found.overflows)))
+        microphone = self._dialogue.components.devices.microphone
         if isinstance(found, Finished) or found.tap or microphone is None or found.peak is None:
             return
         if why := diagnose_level(microphone.name, found.peak):
-            self._emit(Notice(why))
+            self._dialogue.emit(Notice(why))
