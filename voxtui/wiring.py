@@ -77,7 +77,6 @@ def build_microphone(name: str) -> SounddeviceMicrophone:
 
 
 def _microphone(name: str, config: Config) -> SounddeviceMicrophone:
-    """Return a microphone that removes our own speech, if `config` wants it."""
     if not cancels_echo(config):
         return build_microphone(name)
     from voxtui.audio.echo_canceller import EchoCanceller
@@ -180,7 +179,6 @@ def build_detector(config: Config) -> SpeechDetector:
 
 
 def _imports_torch(config: Config) -> bool:
-    """Return whether the brain of `config` needs torch."""
     from voxtui.models.cuda import is_likely
 
     return config.brain.name == "voxtral" or (config.brain.name == "auto" and is_likely())
@@ -304,7 +302,6 @@ def _kokoro_on_gpu(config: Config) -> Voice:
 
 
 def check_voice(config: Config) -> None:
-    """Raise ModelError if this machine cannot make the voice of `config`."""
     if voice := build_voice(config, lambda sentence: None):
         voice.make().close()
 
@@ -396,7 +393,6 @@ def clip_opener(config: Config) -> OpenClip:
 
 
 def make_factories() -> Factories:
-    """Return what makes the parts that a front end lets a person choose."""
     from voxtui.audio.portaudio import choices, list_devices
     from voxtui.session.local_session import Factories
 
@@ -412,7 +408,6 @@ def make_factories() -> Factories:
 
 
 def sample_clips() -> list[tuple[str, Path]]:
-    """Return (text, file) of the sample clips in the package."""
     return [(path.stem.replace("-", " "), path) for path in sorted(CLIPS.glob("*.wav"))]
 
 

@@ -157,7 +157,7 @@ def frames(sound: Iterable[Samples]) -> Iterator[Samples]:
         yield np.pad(rest, (0, FRAME_SAMPLES - len(rest)))
 
 
-class Listener(Protocol):
+class FrameSink(Protocol):
     """The methods of the engine that `speak` calls."""
 
     def post(self, command: Command) -> int: ...
@@ -166,7 +166,7 @@ class Listener(Protocol):
 
 def speak(
     clip: Clip,
-    engine: Listener,
+    engine: FrameSink,
     stopped: threading.Event,
     paced: bool = True,
     held: float | None = None,

@@ -13,7 +13,7 @@ import anyio
 from anyio import from_thread, to_thread
 
 from voxtui.audio.clips import TooLong
-from voxtui.commands.transcribe import Segment, segments
+from voxtui.commands.transcribe import TranscriptSegment, segments
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import VoxtuiError
 
@@ -28,7 +28,7 @@ QUEUED_PIECES = 8
 """Pieces of sound, of up to 2 s each, between the network and the recogniser. A full queue stops
 the reading of the socket, so that a fast upload does not fill the memory."""
 
-OnSegment = Callable[[Segment], Coroutine[object, object, None]]
+OnSegment = Callable[[TranscriptSegment], Coroutine[object, object, None]]
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from anyio import Lock, to_thread
 
 from voxtui.audio.clips import TooLong, pieces
 from voxtui.audio.pcm import LONGEST_HEADER, PcmStream, wav_header
-from voxtui.commands.transcribe import Segment, format_segment
+from voxtui.commands.transcribe import TranscriptSegment, format_segment
 from voxtui.dialogue.data import SAMPLE_RATE
 from voxtui.errors import InputError
 from voxtui.serve import openai_types
@@ -317,10 +317,10 @@ class Answer:
         self.options = options
         self._exchange = exchange
         self._sending = Lock()
-        self._segments: list[Segment] = []
+        self._segments: list[TranscriptSegment] = []
         self._sent = 0
 
-    async def add(self, segment: Segment) -> None:
+    async def add(self, segment: TranscriptSegment) -> None:
         self._segments.append(segment)
         await self.catch_up()
 

@@ -66,7 +66,6 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     @property
     def hosts(self) -> str:
-        """Return the servers that receive the user's voice and words."""
         urls = (self.transcription_url, self.url) if self.transcription_model else (self.url,)
         return " and ".join(dict.fromkeys(urlsplit(url).netloc for url in urls if url))
 
@@ -95,7 +94,6 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def idle_transcript(self) -> bool:
-        """Return whether the brain transcribes an utterance when idle."""
         return (self.remote if self.name == "remote" else self.voxtral).idle_transcript
 
 

@@ -105,7 +105,6 @@ class LiveTranscription:
             self._changed.notify()
 
     def close(self) -> None:
-        """End and join the thread. May be called twice."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -99,7 +99,6 @@ class Heard:
 
 
 def joined(parts: Iterable[Heard]) -> Heard:
-    """Return what was understood of all `parts` of an utterance."""
     text, doubtful, tokens, log_probability, endless = "", list[int](), 0, 0.0, False
     for part in parts:
         before = len(text.split())
@@ -124,7 +123,6 @@ class Moonshine:
         """name, heads and size of the decoder's cache, for each of its parts"""
 
     def load(self) -> None:
-        """Load the weights. Raises ModelError."""
         try:
             onnxruntime: Any = import_module("onnxruntime")
             folder = weights()
@@ -223,7 +221,6 @@ def check_language(config: BrainConfig) -> None:
 
 
 def weights() -> Path:
-    """Return the folder of the weights. Raises ModuleNotFoundError."""
     found = importlib.util.find_spec("moonshine_voice")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("moonshine_voice")
