@@ -14,7 +14,7 @@ from openai.types.audio.speech_create_params import SpeechCreateParams
 from tests.fakes import BeepVoice
 from tests.serve.conftest import serving
 from voxtui.errors import ModelError
-from voxtui.serve.openai_types import Speech
+from voxtui.serve.openai_types import SpeechRequest
 
 PATH = "/v1/audio/speech"
 
@@ -131,4 +131,4 @@ def test_the_speed_reaches_the_voice():
 
 
 def test_every_field_of_openai_is_known():
-    assert set(SpeechCreateParams.__annotations__) - set(Speech.__struct_fields__) == set()
+    assert set(SpeechCreateParams.__annotations__) - set(SpeechRequest.__struct_fields__) == set()
