@@ -13,6 +13,8 @@ by the brain that `voxtui serve` builds; then each again, and each again at once
 compared with a repeat. server: the same through `POST /v1/chat/completions`.
 """
 
+# ruff: noqa: SLF001 - the public ways of the two versions differ
+
 from __future__ import annotations
 
 import argparse
@@ -39,9 +41,10 @@ CLIENTS = 8
 VISITS = 3
 
 WORDS = (
-    "river window harvest letter carry bright quiet market stone follow winter garden machine under "
-    "twelve people walked along the narrow street because a train had left without them"
-).split()
+    "river", "window", "harvest", "letter", "carry", "bright", "quiet", "market", "stone", "follow",
+    "winter", "garden", "machine", "under", "twelve", "people", "walked", "along", "the", "street",
+    "because", "a", "train", "had", "left", "without", "them",
+)  # fmt: skip
 
 
 def text(seed: int, words: int) -> str:
@@ -68,7 +71,7 @@ def worker() -> None:
     os.dup2(2, 1)
     laboratory: Any = import_module("benchmarks.embedded")  # that of the version in PYTHONPATH
     config = Config()
-    brain = _brain(laboratory, config)
+    brain = laboratory.EmbeddedBrain(config)
     if "visits" in sys.argv:
         brain.warm_up(lambda step, fraction: None)
         visits = Visits(brain)
@@ -97,13 +100,6 @@ def _loop(out: Any, measure: Any, ready: int = 0) -> None:
     for line in ["", *iter(sys.stdin.readline, "")]:
         out.write(json.dumps(measure(line) if line else {"ready": ready}) + "\n")
         out.flush()
-
-
-def _brain(laboratory: Any, config: Any) -> Any:
-    try:
-        return laboratory.EmbeddedBrain(config, shows_examples="visits" not in sys.argv)
-    except TypeError:  # an older version
-        return laboratory.EmbeddedBrain(config)
 
 
 def _prefill(brain: Any, words: str) -> float:
