@@ -52,6 +52,12 @@ EXAMPLES = (
         "water. Around noon, spread a blanket and eat without hurry. Afterwards, play cards or a "
         "ball game.",
     ),
+    ("Tell me a joke.", "Why did the scarecrow win a prize? He was outstanding in his field."),
+    ("Which is nicer, summer or winter?", "Summer, I think."),
+    ("Why?", "Because the evenings are long and light."),
+    ("The moon is bigger than the earth, right?", "No, the moon is smaller than the earth."),
+    ("I need to be there early.", "Then you should leave in good time."),
+    ("Sorry, I meant the other one.", "All right, the other one."),
     (
         "Please switch the lamp on. Sorry, I meant the radio.",
         "I can't switch the radio on. I can only talk with you.",
@@ -60,11 +66,6 @@ EXAMPLES = (
     ("Do you know who is talking to you?", "No, you haven't told me."),
     ("What street is my office in?", "I don't know, you haven't told me."),
     ("Do I have a garden?", "I don't know, you haven't told me."),
-    ("Tell me a joke.", "Why did the scarecrow win a prize? He was outstanding in his field."),
-    ("Which is nicer, summer or winter?", "Summer, I think."),
-    ("Why?", "Because the evenings are long and light."),
-    ("Should I write to somebody or call?", "Call, because a voice says more than a letter."),
-    ("Sorry, I meant the other one.", "All right, the other one."),
 )
 """Past turns that show a small model who is who, and what it cannot know or do.
 
