@@ -34,11 +34,11 @@ from typing import Any
 HERE = Path(__file__).parents[1]
 
 TEXT_TOKENS = 1000
-TEXT_RUNS = 5
-QUESTION_RUNS = 2
+TEXT_RUNS = 3
+QUESTION_RUNS = 1
 GAP_MS = 150
 CLIENTS = 8
-VISITS = 3
+VISITS = 2
 
 WORDS = (
     "river", "window", "harvest", "letter", "carry", "bright", "quiet", "market", "stone", "follow",
