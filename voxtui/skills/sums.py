@@ -52,14 +52,17 @@ _WORDS = (
     (re.compile(r"\bto the power of\b"), "^"),
     (re.compile(r"\bsquared\b"), "²"),
     (re.compile(r"\bcubed\b"), "³"),
+    (re.compile(r"\bfactorial\b"), "!"),
     (re.compile(r"^negative "), "- "),
 )
-_EXPRESSION = re.compile(r"[-+*/^()²³ ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?= |$)[-+*/^()²³ ]*)+")
-_TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/^()²³]")
+_EXPRESSION = re.compile(r"[-+*/^()²³! ]*(?:(?:0|[1-9]\d*)(?:\.\d+)?(?=[ !]|$)[-+*/^()²³! ]*)+")
+_TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/^()²³!]")
 _CERTAIN = re.compile(r"[a-z]|[+*^=×÷²³]")
 """`3 - 2` and `16 / 9` alone may be a score or a ratio. With one of these they are sums."""
 
-_POWERS = "^²³"
+_POWERS = "^²³!"
+
+_LARGEST_FACTORIAL = 50
 
 _MOST_BITS = 4000
 
@@ -88,7 +91,7 @@ def understand(text: str) -> Fact | Question | None:
                 break
         for pattern, sign in _WORDS:
             rest = pattern.sub(sign, rest)
-        if not _EXPRESSION.fullmatch(rest) or not re.search(r"[\d)] *[-+*/^²³]", rest):
+        if not _EXPRESSION.fullmatch(rest) or not re.search(r"[\d)] *[-+*/^²³!]", rest):
             return None
         return _fact(_evaluate(_TOKEN.findall(rest)), "")
     except ZeroDivisionError:
@@ -147,7 +150,12 @@ def _evaluate(tokens: list[str]) -> Fraction:
             sign = rest.pop()
             if sign == "^" and begun:
                 raise _Unclear
-            value = _power(value, single() if sign == "^" else Fraction("²³".index(sign) + 2))
+            if sign == "!":
+                if begun:
+                    raise _Unclear
+                value = _factorial(value)
+            else:
+                value = _power(value, single() if sign == "^" else Fraction("²³".index(sign) + 2))
             if sign == "^" and rest and rest[-1] in _POWERS:
                 raise _Unclear  # `two to the power of three squared` has two readings
             begun = True
@@ -187,3 +195,9 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1 or abs(exponent) * size > _MOST_BITS:
         raise _Unclear
     return base ** int(exponent)
+
+
+def _factorial(value: Fraction) -> Fraction:
+    if value.denominator != 1 or not 0 <= value <= _LARGEST_FACTORIAL:
+        raise _Unclear
+    return Fraction(math.factorial(int(value)))
