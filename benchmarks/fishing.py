@@ -66,7 +66,7 @@ ORDINARY = re.compile(
     r"a|about|am|an|and|any|anything|are|assistant|at|be|but|can|can't|cannot|did|do|does|don't|done"
     r"|for|from|good|have|haven't|he|her|him|his|i|i'm|in|is|it|know|me|meet|my|no|not|of|on|only"
     r"|please|she|so|sorry|talk|tell|that|the|they|this|to|today|told|what|when|where|who|with|you"
-    r"|you're|your"
+    r"|was|you're|your"
 )
 """Words that an answer may share with any example."""
 

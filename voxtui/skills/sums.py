@@ -89,8 +89,11 @@ def understand(text: str) -> Fact | Question | None:
             if pattern.fullmatch(rest):
                 rest = pattern.sub(replacement, rest).replace("negative", "-").replace("minus", "-")
                 break
+        emphatic = rest.endswith("!")
         for pattern, sign in _WORDS:
             rest = pattern.sub(sign, rest)
+        if emphatic and re.search(r"[\d)!] *[-+*/^²³]", rest):
+            return None  # `2 times 3!` may be 6 or 12
         if not _EXPRESSION.fullmatch(rest) or not re.search(r"[\d)] *[-+*/^²³!]", rest):
             return None
         return _fact(_evaluate(_TOKEN.findall(rest)), "")
