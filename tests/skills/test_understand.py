@@ -38,7 +38,7 @@ def test_numbers_are_read_as_words_and_as_digits(said, read):
     ("words", "value"),
     [
         ("What is 5! + 3?", 123),
-        ("What is seven factorial?", 5040),
+        ("What is five factorial plus three?", 123),
         ("What is 2 times 3!", None),
         ("What is 3!!", None),
         ("I won 3 - 2!", None),
