@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from voxtui.dialogue.data import Token, Utterance
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn, SkillRequest, placeholder
 from voxtui.settings.schema import Config, HistoryConfig

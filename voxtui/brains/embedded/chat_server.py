@@ -103,7 +103,7 @@ class Sequences:
 
     def __init__(self, prefix: str, most: int = SEQUENCES) -> None:
         self._numbers = {_front(prefix): 0}
-        """by instruction, the one that was used last at the end"""
+        """the sequence of each instruction; the one used last comes last"""
         self._pasts = [""] * most
 
     def choose(self, prompt: str) -> tuple[int, int]:
