@@ -77,7 +77,7 @@ _OWN_ASKED = re.compile(
 _SURELY_WHOLE = 2
 """Turns of a history from which nothing was dropped."""
 
-_ABOUT_ONESELF = re.compile(r"\b(?:i|i'm|my|me|mine|we|we're|our|us|call)\b", re.IGNORECASE)
+_ABOUT_ONESELF = re.compile(r"\b(?:i|i'm|my|me|mine|your?|we|we're|our|us|call)\b", re.IGNORECASE)
 
 
 def untold(text: str, past: Past) -> Fact | None:
