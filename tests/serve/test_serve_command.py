@@ -152,7 +152,7 @@ def test_sessions_that_do_not_fit_the_memory_are_refused_and_others_announced(mo
         brain = BrainConfig(name="embedded")
         check_memory(Config(brain=brain, serve=ServeConfig(sessions=sessions)), notes.append)
 
-    with pytest.raises(InputError, match="64 sessions take about 96.0 GB.*--sessions 4 fits"):
+    with pytest.raises(InputError, match=r"64 sessions take about 96\.0 GB.*--sessions 4 fits"):
         check(64)
     check(1)
     assert notes == []
