@@ -87,8 +87,8 @@ class TurnTaking:
         return self._dialogue.state is State.READY and self._turn is None
 
     @property
-    def first_manner(self) -> ReplyOptions:
-        """The manner of a conversation that begins now; without the time if one goes on."""
+    def first_options(self) -> ReplyOptions:
+        """Return the options of a conversation that begins now; without the time if one goes on."""
         past = self._dialogue.history.past
         return self._options if past else self.clock.with_time(self._options, past)
 
@@ -342,8 +342,8 @@ class TurnTaking:
 
     # Between turns.
 
-    def use_manner(self, change: UseReplyOptions) -> None:
-        """Answer in this manner from now on, and let the brain read its instruction."""
+    def use_options(self, change: UseReplyOptions) -> None:
+        """Answer by these options from now on, and let the brain read its instruction."""
         known, self._options, self._answers = self._options, change.options, change.answers
         if change.vad is not None:
             self._dialogue.config.current = replace(self._dialogue.config.current, vad=change.vad)
