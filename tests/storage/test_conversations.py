@@ -74,7 +74,9 @@ def test_words_are_found_by_their_beginning(conversations, words: str, count: in
 
 def test_a_title_is_the_first_words_or_what_the_user_chose(conversations) -> None:
     number = say(conversations, "one\n two " + "three " * 20)
-    assert titles(conversations)[0].startswith("one two three") and len(titles(conversations)[0]) < 62
+    assert (
+        titles(conversations)[0].startswith("one two three") and len(titles(conversations)[0]) < 62
+    )
     conversations.rename(number, " The \x1b[2Jsea ")
     conversations.store(number, [Exchange("More", "Yes.", at=3.0)], {}, ())
     assert titles(conversations, "sea") == ["The [2Jsea"]
@@ -267,7 +269,9 @@ def test_dates_are_short_where_they_are_near() -> None:
 
 
 def test_an_export_names_times_and_what_answered() -> None:
-    exchange = Exchange("Hello", " Hi.", at=datetime(2026, 11, 24, 9, 5).timestamp(), answered_by="embedded")
+    exchange = Exchange(
+        "Hello", " Hi.", at=datetime(2026, 11, 24, 9, 5).timestamp(), answered_by="embedded"
+    )
     text = as_markdown(Summary(1, "Hello", 0.0, 1), [exchange])
     assert text == "# Hello\n\n**You** (2026-11-24 09:05): Hello\n\n**Vox**, embedded: Hi.\n"
 

@@ -81,8 +81,8 @@ def about_itself(words: str, sends_to: str, config: Config) -> str | None:
     asked = plain_words(words)
     for pattern, told in (
         (_HEARS, _hears(config.vad)),
-        (_REMEMBERS, _remembers(config.session.keep)),
-        (_KEEPS, _keeps(sends_to, config.session.keep)),
+        (_REMEMBERS, _remembers(bool(config.session.keep))),
+        (_KEEPS, _keeps(sends_to, bool(config.session.keep))),
         (_SENDS, _sends(sends_to)),
         (_RUNS, _runs(sends_to)),
         (_BEING, "I am a computer program, a voice assistant, and not a person."),
@@ -102,7 +102,7 @@ def _hears(vad: VadConfig) -> str:
 
 def _remembers(kept: bool) -> str:
     if kept:
-        return "Yes, this conversation goes on when you come back, until you start a new one."
+        return "I keep our conversations in a file here. Type /history to go on with an old one."
     return "Only this conversation. It is gone when you start a new one or quit."
 
 
@@ -110,7 +110,7 @@ def _keeps(sends_to: str, kept: bool) -> str:
     if kept:
         what = f"What you say goes to {sends_to}. Here" if sends_to else "As you chose,"
         sent = "" if sends_to else " It is never sent anywhere."
-        return f"{what} this conversation is kept in a file until you start a new one.{sent}"
+        return f"{what} our words are kept in a file until you delete them.{sent}"
     if sends_to:
         return f"What you say goes to {sends_to}. Here it is stored only when you ask for that."
     return (

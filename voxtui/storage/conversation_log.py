@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
-
 from voxtui.dialogue.data import Token
 from voxtui.dialogue.protocols import Past, PastTurn
 from voxtui.errors import InputError
@@ -33,8 +32,8 @@ class _Row:
 
 
 @dataclass(slots=True)
-class _Current:
-    """The conversation that is stored now. Another object takes its place when another begins."""
+class StoredConversation:
+    """What is stored of a conversation. Only the thread of the log changes it."""
 
     number: int | None = None
     rows: dict[int | str, _Row] | None = None
@@ -49,8 +48,8 @@ class ConversationLog:
     def __init__(self, conversations: Conversations, tell: Callable[[str], object]) -> None:
         self.conversations = conversations
         self._tell = tell
-        self._current = _Current()
-        self._queue: SimpleQueue[tuple[_Current, Snapshot] | None] = SimpleQueue()
+        self._current = StoredConversation()
+        self._queue: SimpleQueue[tuple[StoredConversation, Snapshot] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     @property
@@ -67,16 +66,13 @@ class ConversationLog:
             self._thread = threading.Thread(target=self._write, name="voxtui-history", daemon=True)
             self._thread.start()
 
-    def begin_another(self) -> None:
-        self._current = _Current()
+    def begin_another(self) -> StoredConversation:
+        """Store what follows as another conversation. Return the one before, for `go_back`."""
+        before, self._current = self._current, StoredConversation()
+        return before
 
-    def go_back(self, before: _Current) -> None:
+    def go_back(self, before: StoredConversation) -> None:
         self._current = before
-
-    @property
-    def place(self) -> _Current:
-        """Return what `go_back` takes."""
-        return self._current
 
     def resume(self, conversation: int, numbers: Callable[[], int]) -> Past:
         """Go on with a stored conversation. `numbers` makes the numbers of its turns.
@@ -86,7 +82,7 @@ class ConversationLog:
         stored = self.conversations.read(conversation)
         turns = {row: _as_turn(exchange, numbers()) for row, exchange in stored.items()}
         rows = {_key(turn): _Row(row, stored[row]) for row, turn in turns.items()}
-        self._current = _Current(conversation, rows)
+        self._current = StoredConversation(conversation, rows)
         return tuple(turns.values())
 
     def store(self, snapshot: Snapshot) -> None:
@@ -118,7 +114,7 @@ class ConversationLog:
         self._tell(f"This conversation is not kept. {error}")
         return True
 
-    def _update(self, current: _Current, snapshot: Snapshot) -> None:
+    def _update(self, current: StoredConversation, snapshot: Snapshot) -> None:
         """Write the difference between `snapshot` and what is stored."""
         rows = current.rows or {}
         now = time.time()
@@ -178,5 +174,3 @@ def _as_turn(exchange: Exchange, number: int) -> PastTurn:
         attached=exchange.attached, clock=exchange.clock,
         number=0 if exchange.attached else number,
     )  # fmt: skip
-
-

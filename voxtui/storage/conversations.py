@@ -18,7 +18,7 @@ import msgspec
 
 from voxtui.errors import InputError, strip_control_characters
 from voxtui.settings.paths import user_folders
-from voxtui.storage.files import open_private, read_file
+from voxtui.storage.files import open_private, read_file, write_private
 
 VERSION = 1
 """`user_version` of the file. A file of a newer voxtui is left alone."""
@@ -186,7 +186,9 @@ class Conversations:
         one begins with what is `added`.
         """
         with self._opened(writes=True) as database:
-            mark = "UPDATE conversation SET changed = MAX(changed, ?) WHERE id = ? AND deleted IS NULL"
+            mark = (
+                "UPDATE conversation SET changed = MAX(changed, ?) WHERE id = ? AND deleted IS NULL"
+            )
             latest = max((exchange.at for exchange in added), default=0.0)
             if conversation is None or not database.execute(mark, (latest, conversation)).rowcount:
                 if not added:
@@ -311,6 +313,17 @@ def as_markdown(summary: Summary, exchanges: Sequence[Exchange]) -> str:
         by = f", {exchange.answered_by}" if exchange.answered_by else ""
         lines += [f"\n**You** ({at}): {exchange.you}\n", f"**Vox**{by}: {exchange.vox.strip()}"]
     return "\n".join(lines) + "\n"
+
+
+def export(conversations: Conversations, summary: Summary, folder: Path) -> Path:
+    """Write a conversation as Markdown to `folder`, and return the file. Raises InputError."""
+    text = as_markdown(summary, [*conversations.read(summary.id).values()])
+    place = folder / f"conversation-{summary.id}.md"
+    try:
+        write_private(place, text.encode())
+    except OSError as error:
+        raise InputError(f"{place}: cannot be written: {error.strerror}.") from error
+    return place
 
 
 def _add(database: sqlite3.Connection, conversation: int, exchange: Exchange) -> int:
