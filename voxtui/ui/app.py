@@ -161,7 +161,7 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             past = self.controls.newest_past()
         except (InputError, NotAllowed) as error:
             if self.controls.config.session.keep is None:
-                self.main.ask_to_keep(lambda: None)
+                self.main.ask_to_store(lambda: None)
             else:
                 self.notify(str(error), severity="warning")
             return ()

@@ -109,9 +109,9 @@ class MainScreen(PromptScreen):
             screen = HistoryScreen(controls.log.conversations, folder, keeps, words)
             self.program.push_screen(screen, self._resume)
 
-        self.ask_to_keep(look)
+        self.ask_to_store(look)
 
-    def ask_to_keep(self, then: Callable[[], object]) -> None:
+    def ask_to_store(self, then: Callable[[], object]) -> None:
         """Ask whether conversations are stored, unless that was answered; then call `then`."""
         if self.controls.config.session.keep is not None:
             then()
@@ -220,7 +220,7 @@ class MainScreen(PromptScreen):
         else:
             shown = str(place).replace(str(Path.home()), "~", 1)
             self.notify(f"Saved, with your words:\n{shown}")
-            self.program.call_from_thread(self.ask_to_keep, lambda: None)
+            self.program.call_from_thread(self.ask_to_store, lambda: None)
 
     async def action_numbers(self) -> None:
         await self.program.run_action("panel")

@@ -51,7 +51,10 @@ class HistoryScreen(ModalScreen[int | None]):
     def __init__(
         self, conversations: Conversations, exports: Path, keeps: bool, words: str = ""
     ) -> None:
-        """`exports`: the folder for exported conversations. `keeps`: new ones are stored."""
+        """Begin with a search for `words`.
+
+        `exports`: the folder for exported conversations. `keeps`: new ones are stored.
+        """
         super().__init__()
         self._nothing = NOTHING if keeps else NOT_KEPT
         self._conversations = conversations
@@ -147,7 +150,7 @@ class HistoryScreen(ModalScreen[int | None]):
         if self._renamed is not None:
             self._keys.update("Enter renames   Esc leaves it")
             return
-        undo = "   ^Z undoes" if self._deleted else ""
+        undo = "  ^Z undoes" if self._deleted else ""
         self._keys.update(
             f"Enter goes on   F2 renames   ^D deletes{undo}   ^E exports   Esc closes"
         )

@@ -19,6 +19,7 @@ KEEP_NO = "No, forget each when I quit"
 class Question(ModalScreen[bool | None]):
     """Dismissed with True or False, or with None by Esc."""
 
+    AUTO_FOCUS = "OptionList"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Later")]
 
     def __init__(self, question: str, yes: str, no: str) -> None:
