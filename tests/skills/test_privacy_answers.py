@@ -26,8 +26,7 @@ def test_a_kept_conversation_is_admitted() -> None:
     )
     far = about_itself("Am I being recorded?", "gpu:8000", kept)
     assert far == (
-        "What you say goes to gpu:8000. Here this conversation is kept in a file until you start "
-        "a new one."
+        "What you say goes to gpu:8000. Here our words are kept in a file until you delete them."
     )
     assert (about_itself("Will you remember me tomorrow?", "", kept) or "").startswith("Yes, ")
 

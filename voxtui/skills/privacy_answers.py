@@ -102,7 +102,7 @@ def _hears(vad: VadConfig) -> str:
 
 def _remembers(kept: bool) -> str:
     if kept:
-        return "I keep our conversations in a file here. Type /history to go on with an old one."
+        return "Yes, I keep our conversations in a file here. Type /history to go on with one."
     return "Only this conversation. It is gone when you start a new one or quit."
 
 

@@ -105,8 +105,8 @@ class ConversationLog:
             complained = self._complain(error)
         while (item := self._queue.get()) is not None:
             try:
-                self._update(*item)
-                complained = False
+                if self._update(*item):
+                    complained = False
             except InputError as error:
                 complained = complained or self._complain(error)
 
@@ -114,8 +114,8 @@ class ConversationLog:
         self._tell(f"This conversation is not kept. {error}")
         return True
 
-    def _update(self, current: StoredConversation, snapshot: Snapshot) -> None:
-        """Write the difference between `snapshot` and what is stored."""
+    def _update(self, current: StoredConversation, snapshot: Snapshot) -> bool:
+        """Write the difference between `snapshot` and what is stored; False: there is none."""
         rows = current.rows or {}
         now = time.time()
         exchanges = {
@@ -123,7 +123,7 @@ class ConversationLog:
             for turn in snapshot.past
         }
         if not rows and all(exchange.attached for exchange in exchanges.values()):
-            return
+            return False
         new = {key: exchange for key, exchange in exchanges.items() if key not in rows}
         replaced = [
             key for key in rows
@@ -139,7 +139,7 @@ class ConversationLog:
         }
         removed = [number for key in replaced if (number := rows[key].number) is not None]
         if not (new or changed or removed):
-            return
+            return False
         number, added = self.conversations.store(
             current.number, tuple(new.values()), changed, removed
         )
@@ -155,6 +155,7 @@ class ConversationLog:
             for row, (key, exchange) in zip(added, new.items(), strict=True)
         }
         current.number, current.rows = number or None, rows | fresh
+        return True
 
 
 def _key(turn: PastTurn) -> int | str:

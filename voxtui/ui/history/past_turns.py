@@ -30,5 +30,5 @@ def show_past(transcript: Transcript, past: Past) -> None:
         transcript.add(Paragraph("you", "You", Content(turn.user_text)))
         reply = turn.reply_text.strip()
         content = rendered(reply) if left <= MARKDOWN_TURNS else Content(reply)
-        transcript.add(Paragraph("vox", "Vox", content))
+        transcript.add(Paragraph("vox", "Vox", content, spaced=False))
     transcript.to_end()
