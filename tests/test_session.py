@@ -45,15 +45,13 @@ class Headless:
 
     def __init__(self, brain: ScriptedBrain) -> None:
         self.events = queue.SimpleQueue()
-        self.controls = UserSession(
-            lambda emit: engine_on_fakes(emit, brain=brain), self.events.put
-        )
+        self.session = UserSession(lambda emit: engine_on_fakes(emit, brain=brain), self.events.put)
 
     def until(self, kind):
         """Take events until one of `kind`."""
         while True:
             event = self.events.get(timeout=SECONDS)
-            self.controls.take(event)
+            self.session.take(event)
             if isinstance(event, kind):
                 return event
 
@@ -62,14 +60,14 @@ class Headless:
             pass
 
     def speak(self, release: bool = True) -> int:
-        turn = self.controls.post(Talk(LONG_AGO, source="phone"))
+        turn = self.session.post(Talk(LONG_AGO, source="phone"))
         spoken = frames(SPOKEN, start=LONG_AGO, source="phone")
         for frame in spoken:
-            self.controls.push(frame)
+            self.session.push(frame)
         if release:
-            self.controls.post(Release(spoken[-1].captured_at, turn))
+            self.session.post(Release(spoken[-1].captured_at, turn))
             for frame in frames("..........", start=spoken[-1].captured_at, source="phone"):
-                self.controls.push(frame)
+                self.session.push(frame)
         return turn
 
 
@@ -78,28 +76,28 @@ def headless(*scripts):
     front_end = Headless(brain := ScriptedBrain(*scripts))
     try:
         with pytest.raises(NotAllowed, match="Still loading"):
-            front_end.controls.post(Talk())
-        front_end.controls.start()
+            front_end.session.post(Talk())
+        front_end.session.start()
         front_end.until_ready()
         yield front_end, brain
     finally:
-        front_end.controls.close()
+        front_end.session.close()
 
 
 def test_frames_from_any_source_are_an_utterance_that_is_answered_and_replayed():
     with headless(["Paris."], ["Lyon."], ["Typed."], ["New."]) as (there, brain):
         turn = there.speak()
-        assert there.controls.busy
+        assert there.session.busy
         result = there.until(TurnFinished).turn
         assert (result.number, result.outcome, result.reply) == (turn, Outcome.ANSWERED, "Paris.")
-        assert not there.controls.busy
-        again = there.controls.post(Redo(turn))
+        assert not there.session.busy
+        again = there.session.post(Redo(turn))
         assert there.until(TurnFinished).turn.number == again
         assert brain.said[0] is brain.said[1]
-        there.controls.post(SendText("hello"))
+        there.session.post(SendText("hello"))
         assert there.until(TurnFinished).turn.reply == "Typed."
-        there.controls.post(NewConversation())
-        there.controls.post(SendText("hello"))
+        there.session.post(NewConversation())
+        there.session.post(SendText("hello"))
         assert there.until(TurnFinished).turn.reply == "New."
         assert [len(past) for past in brain.pasts] == [0, 0, 1, 0]
 
@@ -108,10 +106,10 @@ def test_a_named_turn_is_cancelled_and_no_newer_one():
     with headless(["Yes."]) as (there, _):
         first = there.speak(release=False)
         there.until(TurnStarted)
-        there.controls.post(Cancel(first))
+        there.session.post(Cancel(first))
         assert there.until(TurnFinished).turn.outcome is Outcome.CANCELLED
         second = there.speak()
-        there.controls.post(Cancel(first))
+        there.session.post(Cancel(first))
         result = there.until(TurnFinished).turn
         assert (result.number, result.outcome) == (second, Outcome.ANSWERED)
 
@@ -119,13 +117,13 @@ def test_a_named_turn_is_cancelled_and_no_newer_one():
 def test_the_shown_state_is_that_of_the_engine():
     waiting = Flag()
     with headless([waiting, "Yes."]) as (there, _):
-        there.controls.post(SendText("hello"))
-        until(lambda: there.controls.state is State.THINKING)
+        there.session.post(SendText("hello"))
+        until(lambda: there.session.state is State.THINKING)
         waiting.set()
-        until(lambda: there.controls.state is State.READY)
+        until(lambda: there.session.state is State.READY)
 
 
-# The controls of this machine.
+# The session of this machine.
 
 
 class Local:
@@ -134,12 +132,12 @@ class Local:
     def __init__(self, **given) -> None:
         self.events = []
         made = {"factories": make_factories(), **given}
-        self.controls = LocalSession(ScriptedEngine, self._deliver, Config(), **made)
-        self.engine = self.controls.engine
+        self.session = LocalSession(ScriptedEngine, self._deliver, Config(), **made)
+        self.engine = self.session.engine
 
     def _deliver(self, event) -> None:
         self.events.append(event)
-        self.controls.take(event)
+        self.session.take(event)
 
 
 def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing():
@@ -157,15 +155,15 @@ def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing():
 
     local = Local(clips=[("a question", Path("question.wav"))], open_clip=open_clip)
     local.engine.load()
-    local.controls.play_clip(1)
+    local.session.play_clip(1)
     until(lambda: flags)
     readable[0] = False
-    local.controls.play_clip(1)
+    local.session.play_clip(1)
     until(lambda: any(isinstance(event, ClipEnded) for event in local.events))
     assert local.events[-1].error == "It is too long."
-    assert not flags[0].is_set() and local.controls.busy
-    assert local.controls.stop()
-    until(lambda: not local.controls.busy)
+    assert not flags[0].is_set() and local.session.busy
+    assert local.session.stop()
+    until(lambda: not local.session.busy)
 
 
 # The conversation in a file.
@@ -199,7 +197,7 @@ def test_a_conversation_is_kept_only_if_that_was_chosen(stored):
     local = Local()
     local.engine.load()
     answered(local, said("I am Ann.", 1))
-    local.controls.close()
+    local.session.close()
     assert not stored.file.exists()
 
 
@@ -207,58 +205,58 @@ def test_the_choice_to_keep_is_saved_and_covers_what_was_said_before_it(stored):
     local = Local()
     local.engine.load()
     answered(local, said("I am Ann.", 1))
-    local.controls.choose("session.keep", True)
+    local.session.choose("session.keep", True)
     until(stored.newest)
     assert load_config(None, (), {}).config.session.keep is True
     answered(local, said("I am Ann.", 1), said("And you?", 2))
-    local.controls.new_conversation()
+    local.session.new_conversation()
     answered(local, said("Hello.", 3))
-    local.controls.choose("session.keep", False)
+    local.session.choose("session.keep", False)
     assert load_config(None, (), {}).config.session.keep is False
     answered(local, said("Hello.", 3), said("Secret.", 4))
-    local.controls.close()
+    local.session.close()
     assert sorted(words_in(stored)) == [["Hello."], ["I am Ann.", "And you?"]]
 
 
 def test_a_stored_conversation_goes_on_where_it_was(stored):
     local = Local()
     local.engine.load()
-    local.controls.choose("session.keep", True)
+    local.session.choose("session.keep", True)
     answered(local, said("I am Ann.", 1), said("Old.", 2))
-    local.controls.new_conversation()
+    local.session.new_conversation()
     answered(local, said("Between.", 3))
     until(lambda: len(stored.newest()) == 2)
-    past = local.controls.resume(stored.newest("ann")[0].id)
+    past = local.session.resume(stored.newest("ann")[0].id)
     assert [turn.user_text for turn in past] == ["I am Ann.", "Old."]
     local.engine.finish()  # of a turn that was cut off, while the engine has the other history
     answered(local, past[1], said("New.", 4))  # the oldest turn was dropped from the history
-    local.controls.close()
+    local.session.close()
     assert words_in(stored) == [["I am Ann.", "Old.", "New."], ["Between."]]
 
 
 def test_a_corrected_turn_replaces_the_one_that_was_stored(stored):
     local = Local()
     local.engine.load()
-    local.controls.choose("session.keep", True)
+    local.session.choose("session.keep", True)
     answered(local, said("Wrong.", 1))
     until(stored.newest)
     local.engine.report(TurnStarted(2, "typed", Timestamps(), 1))
     local.engine.past = (said("Right.", 2),)
     local.engine.turns = 2
     local.engine.finish(reply="Yes.")
-    local.controls.close()
+    local.session.close()
     assert words_in(stored) == [["Right."]]
 
 
 def test_an_undone_new_conversation_goes_on_in_its_own_place(stored):
     local = Local()
     local.engine.load()
-    local.controls.choose("session.keep", True)
+    local.session.choose("session.keep", True)
     answered(local, said("One.", 1))
-    local.controls.new_conversation()
-    local.controls.undo()
+    local.session.new_conversation()
+    local.session.undo()
     answered(local, said("One.", 1), said("Two.", 2))
-    local.controls.close()
+    local.session.close()
     assert words_in(stored) == [["One.", "Two."]]
 
 
@@ -266,13 +264,13 @@ def test_what_cannot_be_kept_is_said_once_and_kept_later(stored):
     local = Local()
     local.engine.load()
     stored.file.mkdir(parents=True)
-    local.controls.choose("session.keep", True)
+    local.session.choose("session.keep", True)
     answered(local, said("One.", 1))
     until(lambda: "This conversation is not kept." in str(local.events))
     answered(local, said("One.", 1), said("Two.", 2))
     stored.file.rmdir()
     answered(local, said("One.", 1), said("Two.", 2), said("Three.", 3))
-    local.controls.close()
+    local.session.close()
     sentences = [e.message for e in local.events if "not kept" in str(e)]
     assert len(sentences) == 1, sentences
     assert words_in(stored) == [["One.", "Two.", "Three."]]
@@ -282,22 +280,22 @@ def test_two_sessions_keep_their_own_conversations(stored):
     first, second = Local(), Local()
     for number, local in enumerate((first, second)):
         local.engine.load()
-        local.controls.choose("session.keep", True)
+        local.session.choose("session.keep", True)
         answered(local, said(f"Number {number}.", 1))
-    first.controls.close()
-    second.controls.close()
+    first.session.close()
+    second.session.close()
     assert sorted(words_in(stored)) == [["Number 0."], ["Number 1."]]
 
 
 def test_a_resumed_conversation_that_is_deleted_meanwhile_stays_deleted(stored):
     local = Local()
     local.engine.load()
-    local.controls.choose("session.keep", True)
+    local.session.choose("session.keep", True)
     answered(local, said("Secret.", 1))
     until(stored.newest)
     stored.forget_all()
     answered(local, said("Secret.", 1), said("New.", 2))
-    local.controls.close()
+    local.session.close()
     assert words_in(stored) == [["New."]]
 
 
@@ -309,46 +307,46 @@ def test_a_resumed_conversation_that_is_deleted_meanwhile_stays_deleted(stored):
 def test_models_are_new_only_if_one_was_loaded(key, value, new):
     local = Local()
     local.engine.load()
-    assert local.controls.models_are_new
-    local.controls.choose(key, value)
-    local.controls.take(ChangeFailed(ModelError("No.")))
+    assert local.session.models_are_new
+    local.session.choose(key, value)
+    local.session.take(ChangeFailed(ModelError("No.")))
     local.engine.load()
-    assert not local.controls.models_are_new
-    assert local.controls.chosen == {}
-    local.controls.choose(key, value)
+    assert not local.session.models_are_new
+    assert local.session.chosen == {}
+    local.session.choose(key, value)
     local.engine.load(changed=True)
-    assert local.controls.models_are_new is new
-    assert local.controls.chosen == {key: value}
+    assert local.session.models_are_new is new
+    assert local.session.chosen == {key: value}
 
 
 def test_a_setting_that_never_loaded_is_not_saved():
     local = Local()
-    local.controls.take(LoadFailed(ModelError("There is no model.")))
-    local.controls.choose("voice.engine", "kokoro")
-    local.controls.take(LoadFailed(ModelError("Kokoro is not installed.")))
+    local.session.take(LoadFailed(ModelError("There is no model.")))
+    local.session.choose("voice.engine", "kokoro")
+    local.session.take(LoadFailed(ModelError("Kokoro is not installed.")))
     with pytest.raises(NotAllowed, match="No setting was changed"):
-        local.controls.save_settings()
-    local.controls.choose("voice.engine", "none")
+        local.session.save_settings()
+    local.session.choose("voice.engine", "none")
     local.engine.load()
-    assert local.controls.chosen == {"voice.engine": "none"}
-    assert local.controls.config.voice.engine == "none"
+    assert local.session.chosen == {"voice.engine": "none"}
+    assert local.session.config.voice.engine == "none"
 
 
 def test_nothing_else_is_chosen_while_a_part_is_loaded():
     local = Local()
     local.engine.load()
-    local.controls.choose("voice.engine", "none")
-    for act in (lambda: local.controls.choose("voice.speed", 1.2), local.controls.answer_again):
+    local.session.choose("voice.engine", "none")
+    for act in (lambda: local.session.choose("voice.speed", 1.2), local.session.answer_again):
         with pytest.raises(NotAllowed, match="Still loading"):
             act()
 
 
 def test_text_is_kept_until_a_model_is_loaded_and_sent_in_order():
     local = Local()
-    assert local.controls.say("one") is None
-    local.controls.take(LoadFailed(ModelError("No.")))
-    assert local.controls.say("two") is None
-    local.controls.retry()
+    assert local.session.say("one") is None
+    local.session.take(LoadFailed(ModelError("No.")))
+    assert local.session.say("two") is None
+    local.session.retry()
     local.engine.load()
     local.engine.begin("typed")
     local.engine.finish()
@@ -358,10 +356,10 @@ def test_text_is_kept_until_a_model_is_loaded_and_sent_in_order():
 def test_text_is_kept_while_a_part_that_was_chosen_is_loaded():
     local = Local()
     local.engine.load()
-    local.controls.choose("voice.engine", "none")  # the engine has not begun to load it
-    assert [local.controls.say(text) for text in ("one", "two")] == [None, None]
+    local.session.choose("voice.engine", "none")  # the engine has not begun to load it
+    assert [local.session.say(text) for text in ("one", "two")] == [None, None]
     local.engine.report(StateChanged(State.READY))  # of the turn before
-    assert list(local.controls.queued) == ["one", "two"]
+    assert list(local.session.queued) == ["one", "two"]
     local.engine.load(changed=True)
     local.engine.begin("typed")
     local.engine.finish()
@@ -377,6 +375,6 @@ def test_listing_devices_on_a_thread_is_the_only_way_to_reach_the_sound_system()
 
     local = Local(factories=make_factories(devices=devices))
     local.engine.load()
-    local.controls.rescan_devices()
-    local.controls.choose("voice.speed", 1.2)
+    local.session.rescan_devices()
+    local.session.choose("voice.speed", 1.2)
     assert listed_on == []

@@ -64,7 +64,7 @@ async def test_continue_shows_the_newest_conversation_and_starts_with_it(home) -
     app.continues = True
     async with app.run_test() as pilot:
         await pilot.pause()
-        assert [turn.user_text for turn in app.controls.engine.past] == ["The newer one"]
+        assert [turn.user_text for turn in app.session.engine.past] == ["The newer one"]
         strips = app.screen._compositor.render_strips()
         assert any("You  The newer one" in strip.text for strip in strips)
 

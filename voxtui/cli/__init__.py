@@ -20,8 +20,8 @@ from voxtui.cli.options import (
     FILE_PATH,
     INTERRUPTED,
     UNUSABLE,
-    InOrder,
-    Options,
+    CommonOptions,
+    OrderedGroup,
     global_options,
     leave,
     quiet_option,
@@ -45,7 +45,7 @@ THREAD_REFUSED = (
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
-@click.group(cls=InOrder, invoke_without_command=True, context_settings=CONTEXT)
+@click.group(cls=OrderedGroup, invoke_without_command=True, context_settings=CONTEXT)
 @click.version_option(
     __version__, "-V", "--version", prog_name="voxtui", message="%(prog)s %(version)s"
 )
@@ -57,7 +57,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 @quiet_option
 @global_options
 def cli(
-    options: Options, plain: bool, files: tuple[Path, ...], continues: bool, quiet: bool
+    options: CommonOptions, plain: bool, files: tuple[Path, ...], continues: bool, quiet: bool
 ) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 

@@ -36,12 +36,12 @@ def run(config: Config, attachments: Sequence[Attachment] = (), continues: bool 
         )
         app.continues = continues
         for text in attachments:
-            app.controls.post(Attach(text))
+            app.session.post(Attach(text))
         app.event_display.device_offset = device_offset
         try:
             app.run()
         finally:
-            app.controls.close(LEAVING_SECONDS)
-        if isinstance(app.controls.failed, RestartNeeded):
-            raise app.controls.failed
+            app.session.close(LEAVING_SECONDS)
+        if isinstance(app.session.failed, RestartNeeded):
+            raise app.session.failed
     return app.return_code or 0
