@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from voxtui.dialogue.attachments import attached_tokens
 from voxtui.dialogue.commands import (
     Cancel,
     Mute,
@@ -38,6 +38,7 @@ from voxtui.dialogue.events import (
     TurnStarted,
     UserWords,
 )
+from voxtui.dialogue.history.attachments import attached_tokens
 from voxtui.errors import DeviceError, ModelMissing, VoxtuiError
 from voxtui.session.clip_player import ClipPlayer, OpenClip
 from voxtui.session.user_session import (
@@ -116,6 +117,8 @@ class LocalSession(UserSession):
         self.muted = False
         self._forgot = False
         """a new conversation began, and no turn since"""
+        self._past_numbers = itertools.count(-1, -1)
+        """the numbers of turns that another voxtui stored"""
         self._switched = False
         """the engine may still report turns of the conversation before this one"""
         self._before: StoredConversation | None = None
@@ -305,7 +308,7 @@ class LocalSession(UserSession):
         Raises InputError.
         """
         self._store()
-        past = self.log.resume(conversation, lambda: next(self._inserted))
+        past = self.log.resume(conversation, lambda: next(self._past_numbers))
         if hosts := self.config.brain.remote.hosts if self.config.brain.name == "remote" else "":
             self._notify(f"This conversation goes to {hosts} with your next words.")
         return past

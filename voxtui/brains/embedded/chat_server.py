@@ -106,7 +106,7 @@ class Sequences:
 
     def __init__(self, prefix: str) -> None:
         self._numbers = {_front(prefix): 0}
-        """by instruction, the one that was used last at the end"""
+        """the sequence of each instruction; the one used last comes last"""
         self._pasts = [""] * SEQUENCES
 
     def choose(self, prompt: str) -> tuple[int, int]:
