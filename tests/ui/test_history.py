@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+
 import pytest
 from textual.widgets import Input, OptionList
 
@@ -15,6 +17,15 @@ from voxtui.ui.history.history import HistoryScreen
 from voxtui.ui.history.question import Question
 
 KEEPS = Config(session=SessionConfig(keep=True))
+
+
+@asynccontextmanager
+async def writing(**options):
+    async with screen(**options) as s:
+        try:
+            yield s
+        finally:
+            s.app.session.log.close()
 
 
 @pytest.fixture
@@ -47,7 +58,7 @@ async def opened(s, words: str = "") -> None:
 
 async def test_enter_goes_on_with_a_conversation_and_the_engine_reads_it(home) -> None:
     stored("The older one", "The newer one")
-    async with screen(config=KEEPS) as s:
+    async with writing(config=KEEPS) as s:
         await opened(s)
         assert titles(s) == ["The newer one", "The older one"]
         await s.press("down", "enter")
@@ -67,11 +78,12 @@ async def test_continue_shows_the_newest_conversation_and_starts_with_it(home) -
         assert [turn.user_text for turn in app.session.engine.past] == ["The newer one"]
         strips = app.screen._compositor.render_strips()
         assert any("You  The newer one" in strip.text for strip in strips)
+        app.session.log.close()
 
 
 async def test_the_list_follows_the_words_and_says_where_nothing_matches(home) -> None:
     stored("Anna and the sea", "Something else")
-    async with screen(config=KEEPS) as s:
+    async with writing(config=KEEPS) as s:
         await opened(s, "sea")
         assert titles(s) == ["Anna and the sea"]
         await s.press("z")
@@ -82,7 +94,7 @@ async def test_the_list_follows_the_words_and_says_where_nothing_matches(home) -
 
 async def test_a_deleted_conversation_comes_back_and_is_erased_once_the_list_closes(home) -> None:
     file = stored("First", "Second")
-    async with screen(config=KEEPS) as s:
+    async with writing(config=KEEPS) as s:
         await opened(s)
         await s.press("ctrl+d")
         await until(s, lambda: titles(s) == ["First"])
@@ -97,7 +109,7 @@ async def test_a_deleted_conversation_comes_back_and_is_erased_once_the_list_clo
 
 async def test_a_conversation_gets_another_name(home) -> None:
     file = stored("First", "Second")
-    async with screen(config=KEEPS) as s:
+    async with writing(config=KEEPS) as s:
         await opened(s)
         await s.press("down", "f2")
         s.app.screen.query_one(Input).value = "The sea"
@@ -108,7 +120,7 @@ async def test_a_conversation_gets_another_name(home) -> None:
 
 async def test_an_export_is_a_markdown_file(home) -> None:
     stored("First")
-    async with screen(config=KEEPS) as s:
+    async with writing(config=KEEPS) as s:
         await opened(s)
         await s.press("ctrl+e")
         (place,) = home.rglob("conversation-1.md")
@@ -116,7 +128,7 @@ async def test_an_export_is_a_markdown_file(home) -> None:
 
 
 async def test_nothing_is_stored_before_a_person_says_so(home) -> None:
-    async with screen() as s:
+    async with writing() as s:
         s.app.main.action_history()
         await until(s, lambda: isinstance(s.app.screen, Question))
         assert not history_file().exists()
@@ -131,7 +143,7 @@ async def test_nothing_is_stored_before_a_person_says_so(home) -> None:
 
 
 async def test_no_is_remembered_too(home) -> None:
-    async with screen() as s:
+    async with writing() as s:
         s.app.main.action_history()
         await until(s, lambda: isinstance(s.app.screen, Question))
         await s.press("down", "enter")
@@ -146,6 +158,6 @@ async def test_the_file_of_a_newer_voxtui_is_one_sentence(home) -> None:
     with sqlite3.connect(stored("First").file) as database:
         database.execute("PRAGMA user_version = 99")
     database.close()
-    async with screen(config=KEEPS) as s:
+    async with writing(config=KEEPS) as s:
         await opened(s)
         assert "a newer voxtui wrote it" in lines(s)[0]
