@@ -44,7 +44,8 @@ def stored(*conversations: str) -> Conversations:
 
 
 def lines(s) -> list[str]:
-    return [str(option.prompt) for option in s.app.screen.query_one(OptionList).options]
+    lists = s.app.screen.query(OptionList)
+    return [str(option.prompt) for found in lists for option in found.options]
 
 
 def titles(s) -> list[str]:

@@ -130,7 +130,7 @@ class Conversations:
 
     def newest(self, words: str = "", most: int = -1) -> list[Summary]:
         """Return the `most` newest conversations that have words which begin with all `words`."""
-        if not self.file.exists():
+        if self._is_empty:
             return []
         conditions, arguments = ["deleted IS NULL"], list[object]()
         for word in words.split():
@@ -148,7 +148,7 @@ class Conversations:
             return [Summary(*row) for row in database.execute(found, (*arguments, most))]
 
     def count(self) -> int:
-        if not self.file.exists():
+        if self._is_empty:
             return 0
         with self._opened() as database:
             query = "SELECT COUNT(*) FROM conversation WHERE deleted IS NULL"
@@ -225,7 +225,7 @@ class Conversations:
 
     def erase_deleted(self, before: float) -> None:
         """Overwrite, in the file, what was deleted before this time."""
-        if not self.file.exists():
+        if self._is_empty:
             return
         deleted = "SELECT id FROM conversation WHERE deleted <= ?"
         with self._opened() as database:
@@ -240,7 +240,7 @@ class Conversations:
 
     def forget_all(self) -> None:
         """Erase every conversation and overwrite the words in the file."""
-        if not self.file.exists():
+        if self._is_empty:
             return
         with self._opened(writes=True) as database:
             database.execute("DELETE FROM exchange")
@@ -248,6 +248,16 @@ class Conversations:
             database.execute("INSERT INTO words (words) VALUES ('rebuild')")
         with self._opened() as database:
             database.execute("VACUUM")
+
+    @property
+    def _is_empty(self) -> bool:
+        """True before the first exchange is written: another thread may just make the file."""
+        try:
+            return self.file.stat().st_size == 0
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError as error:
+            raise InputError(f"{self.file}: {error.strerror or error}.") from error
 
     @contextmanager
     def _opened(self, writes: bool = False) -> Generator[sqlite3.Connection]:
