@@ -13,7 +13,15 @@ import msgspec
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history.attachments import Attachment
-from voxtui.dialogue.protocols import Brain, Microphone, PastTurn, ReplyOptions, Speaker, Voice
+from voxtui.dialogue.protocols import (
+    Brain,
+    Microphone,
+    Past,
+    PastTurn,
+    ReplyOptions,
+    Speaker,
+    Voice,
+)
 from voxtui.settings.schema import Config, VadConfig
 
 
@@ -130,7 +138,9 @@ class Truncate(msgspec.Struct, frozen=True):
 
 
 class NewConversation(msgspec.Struct, frozen=True):
-    """End the answer in progress and empty the history."""
+    """End the answer in progress, and put `past` in place of the history."""
+
+    past: Past = ()
 
 
 class RecallConversation(msgspec.Struct, frozen=True):

@@ -159,7 +159,7 @@ class Engine:
 
         Raises VoxtuiError if no thread can be started.
         """
-        self._history.past = tuple(past)
+        self._history.resume(past)
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             self._thread.start()
@@ -313,8 +313,9 @@ class Engine:
             case Attach(attachment):
                 turns.reader.attach(attachment)
                 turns.read_past()
-            case NewConversation():
+            case NewConversation(past):
                 self._history.forget()
+                self._history.resume(past)
                 turns.read_past()
             case RecallConversation():
                 self._history.recall()
