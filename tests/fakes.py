@@ -374,8 +374,8 @@ def noted(command: Command) -> tuple[object, ...]:
             return ("rescan_devices",)
         case RecallConversation():
             return ("recall_conversation",)
-        case NewConversation():
-            return ("new_conversation",)
+        case NewConversation(past):
+            return ("new_conversation", past) if past else ("new_conversation",)
         case _:
             return (command,)
 

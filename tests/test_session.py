@@ -29,13 +29,13 @@ from voxtui.dialogue.events import (
     TurnStarted,
 )
 from voxtui.dialogue.protocols import PastTurn
-from voxtui.dialogue.timestamps import Outcome
+from voxtui.dialogue.timestamps import Outcome, Timestamps
 from voxtui.errors import InputError, ModelError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import ClipEnded, NotAllowed, UserSession
 from voxtui.settings.schema import Config
 from voxtui.settings.sources import load_config
-from voxtui.storage.saved_conversation import conversation_file
+from voxtui.storage.conversations import Conversations, history_file
 
 SPOKEN = "..xxxxxxxxxxxxxxxxxxx......"
 
@@ -169,81 +169,134 @@ def test_a_clip_that_cannot_be_read_leaves_the_one_before_it_playing():
 # The conversation in a file.
 
 
-SAID = PastTurn("I am Ann.", "I am Ann.", (Token("Hello."),))
-
-
 @pytest.fixture
-def conversation(tmp_path, monkeypatch):
-    """Return where a conversation is kept on this machine of the test."""
+def stored(tmp_path, monkeypatch):
+    """Return the conversations that are stored on this machine of the test."""
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    return conversation_file()
+    return Conversations(history_file())
 
 
-def keeping(local, *turns):
-    """Keep `turns`, as after an answer."""
-    local.session.choose("session.keep", True)
+def answered(local, *turns):
+    """Let the engine answer a turn, after which its history is `turns`."""
+    local.engine.begin()
     local.engine.past = turns
-    local.engine.begin()
     local.engine.finish()
 
 
-def test_a_conversation_is_kept_only_if_that_was_chosen(conversation):
+def said(words, number, reply="Yes."):
+    return PastTurn(words, words, (Token(reply),), number=number)
+
+
+def words_in(stored):
+    """Return the user's words of each conversation, the newest first."""
+    return [[e.you for e in stored.read(one.id).values()] for one in stored.newest()]
+
+
+def test_a_conversation_is_kept_only_if_that_was_chosen(stored):
     local = Local()
     local.engine.load()
-    local.engine.past = (SAID,)
-    local.engine.begin()
-    local.engine.finish()
+    answered(local, said("I am Ann.", 1))
     local.session.close()
-    assert not conversation.exists()
+    assert not stored.file.exists()
 
 
-def test_the_choice_to_keep_it_is_saved_and_the_next_start_goes_on(conversation):
+def test_the_choice_to_keep_is_saved_and_covers_what_was_said_before_it(stored):
     local = Local()
     local.engine.load()
-    keeping(local, SAID)
+    answered(local, said("I am Ann.", 1))
+    local.session.choose("session.keep", True)
+    until(stored.newest)
+    assert load_config(None, (), {}).config.session.keep is True
+    answered(local, said("I am Ann.", 1), said("And you?", 2))
+    local.session.new_conversation()
+    answered(local, said("Hello.", 3))
+    local.session.choose("session.keep", False)
+    assert load_config(None, (), {}).config.session.keep is False
+    answered(local, said("Hello.", 3), said("Secret.", 4))
     local.session.close()
-    assert f"saved as a setting: {conversation}" in str(local.events)
-    found = load_config(None, (), {}).config
-    assert found.session.keep
-    again = Local()
-    again.session.config = found
-    again.session.start()
-    assert [turn.user_text for turn in again.engine.past] == ["I am Ann."]
-    assert "The last conversation goes on." in str(again.events)
-    again.session.close()
+    assert sorted(words_in(stored)) == [["Hello."], ["I am Ann.", "And you?"]]
 
 
-@pytest.mark.parametrize("way", ["new", "off"])
-def test_what_was_kept_is_deleted_with_the_conversation(conversation, way):
+def test_a_stored_conversation_goes_on_where_it_was(stored):
     local = Local()
     local.engine.load()
-    keeping(local, SAID)
-    until(conversation.exists)
-    if way == "new":
-        local.session.new_conversation()
-        until(lambda: not conversation.exists())
-        local.engine.finish()  # of the turn that was cut off
-    else:
-        local.session.choose("session.keep", False)
-        assert f"No longer kept, and saved as a setting: {conversation} was deleted." in str(
-            local.events
-        )
-        assert not load_config(None, (), {}).config.session.keep
+    local.session.choose("session.keep", True)
+    answered(local, said("I am Ann.", 1), said("Old.", 2))
+    local.session.new_conversation()
+    answered(local, said("Between.", 3))
+    until(lambda: len(stored.newest()) == 2)
+    past = local.session.resume(stored.newest("ann")[0].id)
+    assert [turn.user_text for turn in past] == ["I am Ann.", "Old."]
+    local.engine.finish()  # of a turn that was cut off, while the engine has the other history
+    answered(local, past[1], said("New.", 4))  # the oldest turn was dropped from the history
     local.session.close()
-    assert not conversation.exists()
+    assert words_in(stored) == [["I am Ann.", "Old.", "New."], ["Between."]]
 
 
-def test_a_second_voxtui_says_that_it_keeps_nothing(conversation):
+def test_a_corrected_turn_replaces_the_one_that_was_stored(stored):
+    local = Local()
+    local.engine.load()
+    local.session.choose("session.keep", True)
+    answered(local, said("Wrong.", 1))
+    until(stored.newest)
+    local.engine.report(TurnStarted(2, "typed", Timestamps(), 1))
+    local.engine.past = (said("Right.", 2),)
+    local.engine.turns = 2
+    local.engine.finish(reply="Yes.")
+    local.session.close()
+    assert words_in(stored) == [["Right."]]
+
+
+def test_an_undone_new_conversation_goes_on_in_its_own_place(stored):
+    local = Local()
+    local.engine.load()
+    local.session.choose("session.keep", True)
+    answered(local, said("One.", 1))
+    local.session.new_conversation()
+    local.session.undo()
+    answered(local, said("One.", 1), said("Two.", 2))
+    local.session.close()
+    assert words_in(stored) == [["One.", "Two."]]
+
+
+def test_what_cannot_be_kept_is_said_once_and_kept_later(stored):
+    local = Local()
+    local.engine.load()
+    stored.file.mkdir(parents=True)
+    local.session.choose("session.keep", True)
+    answered(local, said("One.", 1))
+    until(lambda: "This conversation is not kept." in str(local.events))
+    answered(local, said("One.", 1), said("Two.", 2))
+    stored.file.rmdir()
+    answered(local, said("One.", 1), said("Two.", 2), said("Three.", 3))
+    local.session.close()
+    sentences = [e.message for e in local.events if "not kept" in str(e)]
+    assert len(sentences) == 1, sentences
+    assert words_in(stored) == [["One.", "Two.", "Three."]]
+
+
+def test_two_sessions_keep_their_own_conversations(stored):
     first, second = Local(), Local()
-    first.engine.load()
-    second.engine.load()
-    keeping(first, SAID)
-    keeping(second)
-    assert "another voxtui keeps its own" in str(second.events)
-    second.session.close()
+    for number, local in enumerate((first, second)):
+        local.engine.load()
+        local.session.choose("session.keep", True)
+        answered(local, said(f"Number {number}.", 1))
     first.session.close()
-    assert conversation.exists()
+    second.session.close()
+    assert sorted(words_in(stored)) == [["Number 0."], ["Number 1."]]
+
+
+def test_a_resumed_conversation_that_is_deleted_meanwhile_stays_deleted(stored):
+    local = Local()
+    local.engine.load()
+    local.session.choose("session.keep", True)
+    answered(local, said("Secret.", 1))
+    until(stored.newest)
+    stored.forget_all()
+    answered(local, said("Secret.", 1), said("New.", 2))
+    local.session.close()
+    assert words_in(stored) == [["New."]]
 
 
 @pytest.mark.parametrize(

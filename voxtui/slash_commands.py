@@ -27,6 +27,7 @@ COMMANDS: Sequence[SlashCommand] = (
     SlashCommand("save", "save the session: Markdown, JSON and WAV files"),
     SlashCommand("new", "start a new conversation"),
     SlashCommand("undo", "bring back the conversation before the new one"),
+    SlashCommand("history", "find an earlier conversation and go on with it", "[WORDS]"),
     SlashCommand("again", "answer your last words again; after a failed start: try again"),
     SlashCommand("edit", "correct what was heard; it is answered in place of that", "[TEXT]"),
     SlashCommand("copy", "copy the selected text, or the last answer"),

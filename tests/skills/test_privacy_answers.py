@@ -21,13 +21,12 @@ def told(words: str, sends_to: str = "", **vad: bool) -> str:
 def test_a_kept_conversation_is_admitted() -> None:
     kept = Config(session=SessionConfig(keep=True))
     assert about_itself("Do you record everything I say?", "", kept) == (
-        "As you chose, this conversation is kept in a file until you start a new one. "
+        "As you chose, our words are kept in a file until you delete them. "
         "It is never sent anywhere."
     )
     far = about_itself("Am I being recorded?", "gpu:8000", kept)
     assert far == (
-        "What you say goes to gpu:8000. Here this conversation is kept in a file until you start "
-        "a new one."
+        "What you say goes to gpu:8000. Here our words are kept in a file until you delete them."
     )
     assert (about_itself("Will you remember me tomorrow?", "", kept) or "").startswith("Yes, ")
 

@@ -92,7 +92,7 @@ async def test_every_choice_is_in_the_palette_and_marked_if_in_force():
             "Look: Theme voxtui-light", "Look: Theme by the terminal ✓", "Look: Theme nord",
             "Microphone: Look for devices again", "Microphone: Hands-free",
             "Settings: Save settings", "Conversation: New conversation",
-            "Conversation: Keep the conversation",
+            "Conversation: Keep conversations",
         ):  # fmt: skip
             assert title in found
         assert "Speaker: USB Microphone" not in found

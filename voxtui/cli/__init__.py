@@ -26,7 +26,7 @@ from voxtui.cli.options import (
     leave,
     quiet_option,
 )
-from voxtui.cli.setup_commands import devices, doctor, models, show_config
+from voxtui.cli.setup_commands import devices, doctor, history, models, show_config
 from voxtui.cli.speech_commands import ask, dictate, say, serve, transcribe
 from voxtui.errors import ConfigError, InputError, RestartNeeded, VoxtuiError, one_line
 
@@ -52,9 +52,13 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 @click.option("--plain", is_flag=True, help="Talk in lines, without the screen.")
 @click.option("-f", "--file", "files", type=FILE_PATH, multiple=True, metavar="FILE",
               help="Talk about the text of FILE. Repeatable.")  # fmt: skip
+@click.option("-c", "--continue", "continues", is_flag=True,
+              help="Go on with the newest stored conversation.")  # fmt: skip
 @quiet_option
 @global_options
-def cli(options: CommonOptions, plain: bool, files: tuple[Path, ...], quiet: bool) -> None:
+def cli(
+    options: CommonOptions, plain: bool, files: tuple[Path, ...], continues: bool, quiet: bool
+) -> None:
     """Talk to your computer from the terminal, and hear it answer.
 
     Without a command the screen opens; F1 lists its keys. Text from a pipe is what you talk about:
@@ -66,6 +70,8 @@ def cli(options: CommonOptions, plain: bool, files: tuple[Path, ...], quiet: boo
         raise click.UsageError(f"--plain is for talking, not for {command}.")
     if command is not None and files:
         raise click.UsageError(f"--file is for talking, not for {command}.")
+    if command is not None and continues:
+        raise click.UsageError(f"--continue is for talking, not for {command}.")
     if quiet and not plain:
         raise click.UsageError(
             "--quiet goes after the command (voxtui say --quiet) or with --plain."
@@ -75,13 +81,13 @@ def cli(options: CommonOptions, plain: bool, files: tuple[Path, ...], quiet: boo
         from voxtui.commands.text_input import read_attachment
 
         attachments = [read_attachment(file) for file in files]
-        answered = talk_in_lines(options.load().config, quiet, attachments)
+        answered = talk_in_lines(options.load().config, quiet, attachments, continues)
         leave(0 if answered else FAILED_TURN)
     elif command is None:
-        leave(open_screen(options.load().config, files))
+        leave(open_screen(options.load().config, files, continues))
 
 
-def open_screen(config: Config, files: tuple[Path, ...]) -> int:
+def open_screen(config: Config, files: tuple[Path, ...], continues: bool = False) -> int:
     """Open the screen to talk, about the texts of `files` and stdin. Return its exit code.
 
     Raises InputError.
@@ -108,7 +114,7 @@ def open_screen(config: Config, files: tuple[Path, ...]) -> int:
     gc_tuning.pause()  # until the first frame: imports make no garbage
     from voxtui.ui.ui_command import run
 
-    return run(config, attachments)
+    return run(config, attachments, continues)
 
 
 @click.command()
@@ -122,8 +128,8 @@ def completion(shell: str) -> None:
     click.echo(complete(cli, {}, "voxtui", "_VOXTUI_COMPLETE").source())
 
 
-for command in (ask, transcribe, dictate, say, serve, bench, stats, devices, doctor, show_config,
-                models, completion):  # fmt: skip
+for command in (ask, transcribe, dictate, say, serve, history, bench, stats, devices, doctor,
+                show_config, models, completion):  # fmt: skip
     cli.add_command(command)
 
 

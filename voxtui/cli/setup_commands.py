@@ -1,4 +1,4 @@
-"""Commands that set voxtui up: devices, doctor, config, models."""
+"""Commands that set voxtui up, or show what it stores: history, devices, doctor, config, models."""
 
 from __future__ import annotations
 
@@ -34,6 +34,40 @@ def devices(options: CommonOptions, everything: bool, as_json: bool) -> None:
     from voxtui.commands.devices import run
 
     run(config.audio, everything, as_json)
+
+
+@click.command()
+@click.argument("words", nargs=-1)
+@click.option("--export", type=int, metavar="N", help="Print conversation N as Markdown.")
+@click.option("--delete", type=int, metavar="N", help="Erase conversation N.")
+@click.option("--forget-all", is_flag=True, help="Erase every conversation.")
+@json_option
+@global_options
+def history(
+    options: CommonOptions,
+    words: tuple[str, ...],
+    export: int | None,
+    delete: int | None,
+    forget_all: bool,
+    as_json: bool,
+) -> None:
+    """List the stored conversations, newest first, or those with all WORDS.
+
+    `voxtui --continue` goes on with the newest one, /history in the window with any.
+    """
+    if (export is not None) + (delete is not None) + forget_all + bool(words) > 1:
+        raise click.UsageError("Give WORDS, or one of --export, --delete and --forget-all.")
+    config = options.load().config
+    from voxtui.commands import history as command
+
+    if export is not None:
+        command.show(export)
+    elif delete is not None:
+        command.delete(delete)
+    elif forget_all:
+        command.forget_all()
+    else:
+        command.list_conversations(" ".join(words), bool(config.session.keep), as_json)
 
 
 @click.command()

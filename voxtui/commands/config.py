@@ -10,7 +10,7 @@ from voxtui.settings.paths import user_config_file, user_folders
 from voxtui.settings.save import toml_value
 from voxtui.settings.sources import RETIRED_KEYS, LoadedConfig
 from voxtui.skills.timer_store import reminders_file, timers_file
-from voxtui.storage.saved_conversation import conversation_file
+from voxtui.storage.conversations import history_file
 
 
 def show_json(loaded: LoadedConfig) -> None:
@@ -28,7 +28,7 @@ def show(loaded: LoadedConfig) -> None:
     click.echo(f"# file: {where}")
     folder = user_folders().user_data_path
     click.echo(f"# your timers and reminders: {timers_file(folder)}, {reminders_file(folder)}")
-    click.echo(f"# your conversation, if session.keep is true: {conversation_file()}")
+    click.echo(f"# your conversations, if session.keep is true: {history_file()}")
     lines = [f"{setting.key} = {toml_value(setting.value)}" for setting in loaded.settings]
     width = max(len(line) for line in lines if len(line) < 60)
     for line, setting in zip(lines, loaded.settings, strict=True):

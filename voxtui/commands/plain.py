@@ -22,6 +22,7 @@ from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
 from voxtui.dialogue.events import Loaded, PrefillProgress, State
 from voxtui.dialogue.history.attachments import Attachment
+from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
 from voxtui.errors import ModelMissing, RestartNeeded, VoxtuiError, strip_control_characters
 from voxtui.session.clip_player import OpenClip
@@ -35,7 +36,7 @@ from voxtui.storage.metrics_log import metrics_log
 from voxtui.storage.turn_metrics import FIRST_SOUND, TOTAL, TTFT, DeviceOffset, Headline
 from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips
 
-NOT_HERE = ("copy", "panel")
+NOT_HERE = ("copy", "history", "panel")
 """Commands of the screen only."""
 
 HELP = "\n".join(
@@ -105,13 +106,20 @@ class Plain(EventView):
         self._all_done = True
         self._closed = False
 
-    def run(self, lines: Iterable[str], attachments: Sequence[Attachment] = ()) -> bool:
+    def run(
+        self,
+        lines: Iterable[str],
+        attachments: Sequence[Attachment] = (),
+        continues: bool = False,
+    ) -> bool:
         """Talk about `attachments` until `lines` end, or /quit. Return whether every line was done.
+
+        `continues`: begin with the newest stored conversation.
 
         Raises the exception of a thread that died. Raises the error of a failed start unless the
         user can retry at the keyboard.
         """
-        self.session.start()
+        self.session.start(self._continued() if continues else ())
         for text in attachments:
             self.session.post(Attach(text))
         threading.Thread(target=self._read, args=(lines,), name="voxtui-lines", daemon=True).start()
@@ -122,6 +130,18 @@ class Plain(EventView):
             self.session.clips.stop()
             self.session.close(LEAVING_SECONDS)
         return self._all_done
+
+    def _continued(self) -> Past:
+        """Print the newest stored conversation, and return its turns."""
+        try:
+            past = self.session.newest_past()
+        except NotAllowed as nothing:
+            self._complain(str(nothing))
+            return ()
+        for turn in past:
+            if not turn.attached:
+                self._print(f"You: {turn.user_text}\nVox: {turn.reply_text.strip()}")
+        return past
 
     def _read(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -360,7 +380,10 @@ def typed_lines(source: int = 0) -> Iterator[str]:
 
 
 def talk_in_lines(
-    config: Config, quiet: bool = False, attachments: Sequence[Attachment] = ()
+    config: Config,
+    quiet: bool = False,
+    attachments: Sequence[Attachment] = (),
+    continues: bool = False,
 ) -> bool:
     """Talk on stdin and stdout, about the texts `attachments`.
 
@@ -378,5 +401,5 @@ def talk_in_lines(
             typed_live=typed_live,
             quiet=quiet,
         )
-        all_done = plain.run(typed_lines(), attachments)
+        all_done = plain.run(typed_lines(), attachments, continues)
     return all_done or typed_live

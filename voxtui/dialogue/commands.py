@@ -13,7 +13,15 @@ import msgspec
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.fallbacks import Fallbacks
 from voxtui.dialogue.history.attachments import Attachment
-from voxtui.dialogue.protocols import Brain, Microphone, PastTurn, ReplyOptions, Speaker, Voice
+from voxtui.dialogue.protocols import (
+    Brain,
+    Microphone,
+    Past,
+    PastTurn,
+    ReplyOptions,
+    Speaker,
+    Voice,
+)
 from voxtui.settings.schema import Config, VadConfig
 
 
@@ -96,7 +104,7 @@ class Attach(msgspec.Struct, frozen=True):
 
 
 class UseReplyOptions(msgspec.Struct, frozen=True):
-    """Answer in this manner from now on, and read its instruction at once.
+    """Answer by these options from now on, and read its instruction at once.
 
     `answers` False: hands-free speech enters the history without an answer. `vad`: listen in
     another way; None: as before.
@@ -130,7 +138,9 @@ class Truncate(msgspec.Struct, frozen=True):
 
 
 class NewConversation(msgspec.Struct, frozen=True):
-    """End the answer in progress and empty the history."""
+    """End the answer in progress, and put `past` in place of the history."""
+
+    past: Past = ()
 
 
 class RecallConversation(msgspec.Struct, frozen=True):

@@ -160,7 +160,7 @@ class Engine:
 
         Raises VoxtuiError if no thread can be started.
         """
-        self._history.past = tuple(past)
+        self._history.resume(past)
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             self._thread.start()
@@ -314,8 +314,9 @@ class Engine:
             case Attach(attachment):
                 turns.reader.attach(attachment)
                 turns.read_past()
-            case NewConversation():
+            case NewConversation(past):
                 self._history.forget()
+                self._history.resume(past)
                 turns.read_past()
             case RecallConversation():
                 self._history.recall()
@@ -327,7 +328,7 @@ class Engine:
             case Truncate(number, seconds):
                 turns.truncate(number, seconds)
             case UseReplyOptions():
-                turns.use_manner(command)
+                turns.use_options(command)
             case ReplaceComponents():
                 self._replace_parts(command)
             case RescanDevices():
@@ -348,7 +349,7 @@ class Engine:
             self._listener.warm_up()
             if self._barge_in is not None:
                 self._barge_in.warm_up()
-            self._components.load(self._turns.first_manner)
+            self._components.load(self._turns.first_options)
         except VoxtuiError as error:
             self._components.devices.close()
             self._emit(LoadFailed(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,8 @@ from voxtui.session.user_session import (
 )
 from voxtui.settings.save import save_values
 from voxtui.settings.sources import with_value
-from voxtui.storage.saved_conversation import SavedConversation, conversation_file
+from voxtui.storage.conversation_log import ConversationLog, Snapshot, StoredConversation
+from voxtui.storage.conversations import Conversations, history_file
 from voxtui.storage.saved_session import Record, saved_sessions
 
 if TYPE_CHECKING:
@@ -115,6 +117,12 @@ class LocalSession(UserSession):
         self.muted = False
         self._forgot = False
         """a new conversation began, and no turn since"""
+        self._past_numbers = itertools.count(-1, -1)
+        """the numbers of turns that another voxtui stored"""
+        self._switched = False
+        """the engine may still report turns of the conversation before this one"""
+        self._before: StoredConversation | None = None
+        """the conversation before the new one"""
         self.chosen: dict[str, Any] = {}
         """values in use that were chosen here and are not saved, by key"""
         self._trying: dict[str, Any] = {}
@@ -125,24 +133,20 @@ class LocalSession(UserSession):
         self._factories = factories
         self._may_download = False
         self._deliver = deliver
-        self.conversation = SavedConversation(
-            conversation_file(), lambda sentence: deliver(Notice(sentence))
+        self.log = ConversationLog(
+            Conversations(history_file()), lambda sentence: deliver(Notice(sentence))
         )
 
     def start(self, past: Past = ()) -> None:
-        """Load the models, and go on with the conversation that was kept."""
-        if self.config.session.keep and (past := self.conversation.begin()):
-            hosts = self.config.brain.remote.hosts if self.config.brain.name == "remote" else ""
-            leaving = f" It goes to {hosts} with your next words." if hosts else ""
-            self._notify(
-                f"The last conversation goes on.{leaving} /new begins another, and deletes it."
-            )
+        """Load the models, and go on with `past`."""
+        if self.config.session.keep:
+            self.log.begin()
         super().start(past)
 
     def close(self, seconds: float | None = None) -> None:
         super().close(seconds)
         self._store()
-        self.conversation.close(seconds)
+        self.log.close(seconds)
 
     # Events.
 
@@ -167,7 +171,7 @@ class LocalSession(UserSession):
             case ChangeFailed():
                 self._trying.clear()
             case TurnStarted():
-                self.turn, self._forgot = event, False
+                self.turn, self._forgot, self._switched = event, False, False
             case StateChanged(State.THINKING) if self.turn and self.talking == self.turn.turn:
                 self.talking = None
             case StateChanged(State.READY):
@@ -283,9 +287,42 @@ class LocalSession(UserSession):
 
     def new_conversation(self) -> None:
         self._let_go()
-        self.post(NewConversation())
-        self._forgot = True
         self._store()
+        self.post(NewConversation())
+        self._before = self.log.begin_another()
+        self._forgot = self._switched = True
+
+    def newest_past(self) -> Past:
+        """Return the turns of the newest stored conversation, which goes on.
+
+        Raises InputError, NotAllowed.
+        """
+        newest = self.log.conversations.newest(most=1)
+        if not newest:
+            raise NotAllowed("No conversation is stored yet, so a new one begins.", "information")
+        return self.past_of(newest[0].id)
+
+    def past_of(self, conversation: int) -> Past:
+        """Return the turns of a stored conversation, to which what follows is added.
+
+        Raises InputError.
+        """
+        self._store()
+        past = self.log.resume(conversation, lambda: next(self._past_numbers))
+        if hosts := self.config.brain.remote.hosts if self.config.brain.name == "remote" else "":
+            self._notify(f"This conversation goes to {hosts} with your next words.")
+        return past
+
+    def resume(self, conversation: int) -> Past:
+        """Put a stored conversation in place of the present one, and return its turns.
+
+        Raises InputError.
+        """
+        past = self.past_of(conversation)
+        self._let_go()
+        self.post(NewConversation(past))
+        self._forgot, self._switched = False, True
+        return past
 
     def undo(self) -> None:
         """Bring back the conversation before the new one. Raises NotAllowed once a turn began."""
@@ -293,6 +330,8 @@ class LocalSession(UserSession):
             raise NotAllowed("A new conversation can be undone only until its first turn.")
         self._forgot = False
         self.engine.post(RecallConversation())
+        if self._before is not None:
+            self.log.go_back(self._before)
 
     @property
     def text_room(self) -> tuple[int, int]:
@@ -409,31 +448,32 @@ class LocalSession(UserSession):
             raise NotAllowed("Still loading. Text is kept until that is done.", "information")
 
     def _keep(self, keeps: bool, config: Config) -> None:
-        """Keep this conversation from now on, or delete what was kept of it, and say so.
+        """Store conversations from this one on, or no longer, and say so.
 
         The choice is saved at once, because it is about the next start. The engine gets `config`,
-        because it answers what it keeps. Raises NotAllowed, ConfigError.
+        because it answers what it keeps. Raises ConfigError.
         """
         from voxtui.dialogue.commands import ReplaceComponents
 
-        if not self.failed:
-            self._require_model()
-            self.engine.post(ReplaceComponents(config))
         save_values({"session.keep": keeps})
         self.config = config
-        file = self.conversation.file
-        if keeps and not self.conversation.is_open:
-            self.conversation.begin()
+        if not self.failed and self.state is not State.LOADING:
+            self.engine.post(ReplaceComponents(config))
+        if keeps:
+            self.log.begin()
             self._store()
-            if self.conversation.is_open:
-                self._notify(f"Kept from now on, with your words, and saved as a setting: {file}")
-        elif not keeps:
-            self.conversation.delete(LEAVING_SECONDS)
-            self._notify(f"No longer kept, and saved as a setting: {file} was deleted.")
+            self._notify(f"Kept from now on, with your words: {self.log.conversations.file}")
+        else:
+            self.log.close(LEAVING_SECONDS)
+            self._notify("No longer kept. `voxtui history --forget-all` deletes what was kept.")
 
     def _store(self) -> None:
-        """Keep the conversation as it is now, if it is kept."""
-        self.conversation.store(() if self._forgot else self.engine.past)
+        """Store the conversation as it is now, if conversations are kept."""
+        if self._switched or not self.log.is_open:
+            return
+        turns = self.record.turns.copy().items()
+        answered_by = {n: turn.result.brain if turn.result else "" for n, turn in turns}
+        self.log.store(Snapshot(self.engine.past, answered_by))
 
     def _let_go(self) -> None:
         self.clips.stop()

@@ -375,8 +375,8 @@ class UiConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    keep: bool = False
-    """write the conversation to a file, and go on with it at the next start"""
+    keep: bool | None = None
+    """store the words of conversations in a file; None: the user was not asked yet"""
 
 
 class DictateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

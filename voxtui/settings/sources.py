@@ -25,6 +25,7 @@ from voxtui.settings.schema import (
     Config,
     HistoryConfig,
     InputConfig,
+    SessionConfig,
 )
 
 ENVIRONMENT = "VOXTUI_"
@@ -348,6 +349,7 @@ def _in_force(config: Config, settings: Mapping[str, Setting]) -> Iterator[Setti
             f"default of the {brain} brain",
         ),
         "input": (InputConfig(config.input.tokens(brain)), f"default of the {brain} brain"),
+        "session": (SessionConfig(keep=False), "not asked yet"),
         "targets": (config.targets.resolved(brain), f"default of the {brain} brain"),
     }
     for key in _keys():

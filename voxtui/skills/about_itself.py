@@ -36,14 +36,14 @@ def about_itself(words: str, sends_to: str, config: Config) -> str | None:
         # A server may have tools, and the user's instruction another name.
         own = sends_to or config.brain.instruction != type(config.brain)().instruction
         return None if own else _ABILITIES[kind]
-    stored = config.session.keep
+    stored = bool(config.session.keep)
     match kind:
         case "hears" if config.vad.hands_free:
             return "Hands-free is on, so I listen for your voice all the time."
         case "hears":
             return "Only with the talk key: from just before you press it until your turn ends."
         case "remembers" if stored:
-            return "Yes, this conversation goes on when you come back, until you start a new one."
+            return "Yes, I keep our conversations in a file here. Type /history to go on with one."
         case "remembers":
             return "Only this conversation. It is gone when you start a new one or quit."
         case "keeps":
@@ -66,7 +66,7 @@ def _keeps(sends_to: str, stored: bool) -> str:
     if stored:
         what = f"What you say goes to {sends_to}. Here" if sends_to else "As you chose,"
         sent = "" if sends_to else " It is never sent anywhere."
-        return f"{what} this conversation is kept in a file until you start a new one.{sent}"
+        return f"{what} our words are kept in a file until you delete them.{sent}"
     if sends_to:
         return f"What you say goes to {sends_to}. Here it is stored only when you ask for that."
     return (

@@ -19,10 +19,12 @@ from textual.message import Message
 
 from voxtui.dialogue.commands import Silence
 from voxtui.dialogue.events import Died, State
+from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import Milestone, Timestamps
+from voxtui.errors import InputError
 from voxtui.session.clip_player import OpenClip
 from voxtui.session.local_session import Factories, LocalSession
-from voxtui.session.user_session import MakeEngine, UserSessionEvent
+from voxtui.session.user_session import MakeEngine, NotAllowed, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.ui.conversation.markdown import rendered
 from voxtui.ui.conversation.transcript import Transcript
@@ -105,6 +107,8 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
         self._bindings = BindingsMap(key for key in self.keys if key.action.startswith("app."))
         self.main = MainScreen(self.keys, self.session, self.talk, self.turns, self.status)
         self.menu = Menu(self, self.session)
+        self.continues = False
+        """begin with the newest stored conversation"""
         self.event_display = EventDisplay(self.main, self.menu, self.timers)
 
     def get_default_screen(self) -> MainScreen:
@@ -146,9 +150,23 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
 
     def _start(self) -> None:
         gc_tuning.resume()
-        self.session.start()
+        past = self._continued() if self.continues else ()
+        self.session.start(past)
         # Imports its library, which takes a third of a second, while the models load.
         Thread(target=rendered, args=("",), name="voxtui-markdown", daemon=True).start()
+
+    def _continued(self) -> Past:
+        """Show the newest stored conversation, and return its turns."""
+        try:
+            past = self.session.newest_past()
+        except (InputError, NotAllowed) as error:
+            if self.session.config.session.keep is None:
+                self.main.ask_to_store(lambda: None)
+            else:
+                self.notify(str(error), severity="warning")
+            return ()
+        self.main.show_past(past)
+        return past
 
     def on_unmount(self) -> None:
         self.session.clips.stop()

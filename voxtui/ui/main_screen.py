@@ -11,10 +11,15 @@ from textual import on
 from voxtui.commands.text_input import clipboard_text
 from voxtui.dialogue.commands import Attach
 from voxtui.dialogue.history.attachments import Attachment
+from voxtui.dialogue.protocols import Past
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
+from voxtui.storage.saved_session import saved_sessions
 from voxtui.ui.conversation.transcript import Transcript
+from voxtui.ui.history.history import HistoryScreen
+from voxtui.ui.history.past_turns import show_past
+from voxtui.ui.history.question import KEEP, KEEP_NO, KEEP_YES, Question
 from voxtui.ui.menu.menu import CONVERSATION
 from voxtui.ui.menu.palette import Entry
 from voxtui.ui.prompt_screen import PromptScreen
@@ -43,6 +48,8 @@ class MainScreen(PromptScreen):
                     self._note_queued(text)
             elif command[0] == "clip":
                 self.action_clip(number(command[1]))
+            elif command[0] == "history":
+                self.action_history(command[1])
             elif command[0] == "edit":
                 self.action_edit(command[1])
             elif not await self.program.run_action(command[0], self):
@@ -91,6 +98,43 @@ class MainScreen(PromptScreen):
         self._do(self.session.new_conversation)
         self.turns.forget()
         self.transcript.clear()
+
+    def action_history(self, words: str = "") -> None:
+        """Find a stored conversation and go on with it; first ask whether any is stored."""
+
+        def look() -> None:
+            session = self.session
+            folder = saved_sessions(session.config.ui.save_dir)
+            keeps = bool(session.config.session.keep)
+            screen = HistoryScreen(session.log.conversations, folder, keeps, words)
+            self.program.push_screen(screen, self._resume)
+
+        self.ask_to_store(look)
+
+    def ask_to_store(self, then: Callable[[], object]) -> None:
+        """Ask whether conversations are stored, unless that was answered; then call `then`."""
+        if self.session.config.session.keep is not None:
+            then()
+            return
+
+        def answered(keeps: bool | None) -> None:
+            if keeps is not None:
+                self._do(partial(self.session.choose, "session.keep", keeps))
+            if keeps:
+                then()
+
+        self.program.push_screen(Question(KEEP, KEEP_YES, KEEP_NO), answered)
+
+    def _resume(self, conversation: int | None) -> None:
+        if conversation is not None and conversation != self.session.log.current:
+            try:
+                self.show_past(self.session.resume(conversation))
+            except InputError as error:
+                self.status.show_problem(str(error))
+
+    def show_past(self, past: Past) -> None:
+        self.turns.forget()
+        show_past(self.transcript, past)
 
     def action_undo(self) -> None:
         try:
@@ -174,12 +218,14 @@ class MainScreen(PromptScreen):
         else:
             shown = str(place).replace(str(Path.home()), "~", 1)
             self.notify(f"Saved, with your words:\n{shown}")
+            self.program.call_from_thread(self.ask_to_store, lambda: None)
 
     async def action_numbers(self) -> None:
         await self.program.run_action("panel")
 
     def commands(self) -> Iterable[Entry]:
         yield Entry(CONVERSATION, "New conversation", self.action_new)
+        yield Entry(CONVERSATION, "History", self.action_history, "go on with an earlier one")
         yield Entry(CONVERSATION, "Answer again", self.action_again, "what was said last")
         yield Entry(CONVERSATION, "Edit", self.action_edit, "what was heard, and send it instead")
         yield Entry(CONVERSATION, "Copy", self.action_copy, "the selection, or the last answer")

@@ -33,7 +33,7 @@ def welcome(mode: Mode | None, config: Config, sends_to: str) -> Sequence[str]:
     where = f"Your voice and words go to {sends_to}" if sends_to else "Nothing leaves this machine"
     storage = "Your words are stored only if you save them."
     if config.session.keep:
-        storage = "The conversation is kept in a file until a new one."
+        storage = "Your words are kept in a file: /history."
     keys = f"{shown(ui.keys.help)} lists the keys. {shown(ui.keys.menu)} changes microphone, voice"
     return talk, f"{where}. {storage}", f"{keys} and look."
 

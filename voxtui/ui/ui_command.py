@@ -17,7 +17,11 @@ from voxtui.ui.terminal.restore import terminal_restored
 from voxtui.wiring import clip_opener, devices_engine, make_factories, sample_clips
 
 
-def run(config: Config, attachments: Sequence[Attachment] = ()) -> int:
+def run(config: Config, attachments: Sequence[Attachment] = (), continues: bool = False) -> int:
+    """Talk about the texts `attachments` until the user quits. Return the exit code.
+
+    `continues`: begin with the newest stored conversation.
+    """
     with (
         native_stderr_in(native_log()),
         terminal_restored(),
@@ -30,6 +34,7 @@ def run(config: Config, attachments: Sequence[Attachment] = ()) -> int:
             clip_opener(config),
             make_factories(),
         )
+        app.continues = continues
         for text in attachments:
             app.session.post(Attach(text))
         app.event_display.device_offset = device_offset

@@ -99,6 +99,11 @@ class History:
             self._forgotten = self.past, self.dropped
         self.past = self.dropped = ()
 
+    def resume(self, past: Sequence[PastTurn]) -> None:
+        """Go on with `past`, as far as there is room."""
+        if past:
+            self._set(tuple(past))
+
     def recall(self) -> None:
         """Bring back what `forget` removed, unless a turn was added since."""
         if not self.past:

@@ -15,7 +15,7 @@ from textual.message import Message
 
 from voxtui.dialogue.events import Loaded
 from voxtui.dialogue.listening.level import MONITOR
-from voxtui.errors import ConfigError, ModelError, VoxtuiError
+from voxtui.errors import ConfigError, InputError, ModelError, VoxtuiError
 from voxtui.session.local_session import LocalSession
 from voxtui.session.user_session import NotAllowed
 from voxtui.settings.schema import Config
@@ -172,8 +172,10 @@ class Menu:
             yield self._entry(Choice(title, "vad.hands_free", not on, MICROPHONE, about), on)
             yield from map(self._entry, part_choices(self._session.config))
         kept = self._session.config.session.keep
-        title, about = "Keep the conversation", "over a restart, in a file"
-        yield self._entry(Choice(title, "session.keep", not kept, CONVERSATION, about), kept)
+        title, about = "Keep conversations", "their words, in a file that only you can read"
+        yield self._entry(Choice(title, "session.keep", not kept, CONVERSATION, about), bool(kept))
+        title, question = "Forget all conversations", "Erase every stored conversation?"
+        yield Entry(CONVERSATION, title, self._forget, "that were stored", question=question)
         for name in options_of("ui.panel"):
             yield self._entry(Choice(PANELS.get(name, f"Times: {name}"), "ui.panel", name, LOOK))
         for name in theme_names():
@@ -225,6 +227,14 @@ class Menu:
     def rescan(self) -> None:
         """Find devices that were plugged in since PortAudio began."""
         self._app.run_worker(self._rescan(), group="rescan", exclusive=True)
+
+    def _forget(self) -> None:
+        try:
+            self._session.log.conversations.forget_all()
+        except InputError as error:
+            self._app.notify(str(error), severity="error")
+        else:
+            self._app.notify("Every stored conversation was erased.")
 
     def save_settings(self) -> None:
         try:

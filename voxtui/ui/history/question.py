@@ -1,0 +1,40 @@
+"""A question with two answers, such as whether conversations are stored."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+
+KEEP = "Store the words of your conversations on this machine, so that you can go on with them?"
+KEEP_YES = "Yes, in a file that only you can read"
+KEEP_NO = "No, forget each when I quit"
+
+
+class Question(ModalScreen[bool | None]):
+    """Dismissed with True or False, or with None by Esc."""
+
+    AUTO_FOCUS = "OptionList"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Later")]
+
+    def __init__(self, question: str, yes: str, no: str) -> None:
+        super().__init__()
+        self._question = question
+        self._answers = yes, no
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            yield Static(self._question, markup=False)
+            yield OptionList(*self._answers, markup=False, compact=True)
+        box.border_title = "History"
+        box.border_subtitle = "Esc: later"
+
+    @on(OptionList.OptionSelected)
+    def _answer(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.dismiss(event.option_index == 0)
