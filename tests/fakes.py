@@ -240,6 +240,7 @@ class FakeSpeaker:
         self._queued = 0.0
         self.fails: Exception | None = None
         self.closed = False
+        self.chimes: list[float | None] = []
 
     def open(self) -> None:
         if self.fails:
@@ -264,6 +265,9 @@ class FakeSpeaker:
         heard = self._heard if stopped() and self._heard is not None else self._queued
         self._queued = 0.0
         return heard
+
+    def chime(self, at: float | None) -> None:
+        self.chimes.append(at)
 
     def close(self) -> None:
         self.closed = True

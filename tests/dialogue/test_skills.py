@@ -35,6 +35,9 @@ class ClockOnly:
         self.past = [turn.user_text for turn in request.past]
         return "It is ten past one." if "time" in request.words else None
 
+    def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
+        return False
+
     def doubt(self, reply: str) -> str | None:
         return "It did nothing." if "I have set" in reply else None
 
@@ -143,6 +146,9 @@ class Raising(ClockOnly):
 
     def answer(self, request: SkillRequest) -> str | None:
         raise ValueError(request.words)
+
+    def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
+        return False
 
     def doubt(self, reply: str) -> str | None:
         raise KeyError(reply)

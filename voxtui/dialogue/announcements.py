@@ -1,13 +1,14 @@
-"""Speak what timers and reminders say, once neither side speaks."""
+"""Sound the chime of timers and reminders at its time; speak their sentences between turns."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 
 from voxtui.dialogue.commands import Ring
 from voxtui.dialogue.components import Components
-from voxtui.dialogue.events import Event, Rang, State
+from voxtui.dialogue.events import Event, Reminded, RingsIn, State
 from voxtui.dialogue.inbox import Inbox
 from voxtui.dialogue.listening import Listener
 from voxtui.dialogue.turn import speak_alone
@@ -35,29 +36,40 @@ class Announcer:
         self._set_state = set_state
         self._due: deque[str] = deque()
         self._rung = 0
+        self._stopped = False
+        """nothing rings any more, so no sentence is due; written by any thread"""
 
     def report(self, event: Event) -> None:
-        """Report an event of the skills, and have it spoken. Runs on their thread."""
+        """Report an event of the skills, and have it heard. Any thread."""
         self._emit(event)
-        if isinstance(event, Rang):
-            self._inbox.post(Ring(event.sentence))
+        match event:
+            case RingsIn(seconds):
+                self._stopped = seconds is None
+                speaker = self._components.devices.speaker
+                if speaker is not None and not (self._components.muted and seconds is not None):
+                    speaker.chime(None if seconds is None else time.monotonic() + seconds)
+            case Reminded(sentence):
+                self._inbox.post(Ring(sentence))
+            case _:
+                pass
 
     def add(self, sentence: str) -> None:
-        self._due.append(sentence)
+        if sentence not in self._due:  # it rang again during a long answer
+            self._due.append(sentence)
 
     def next(self) -> str | None:
         """Take out the next sentence; None: there is none, or it cannot be spoken."""
+        if self._stopped:
+            self._due.clear()
         sentence = self._due.popleft() if self._due else None
         return sentence if sentence is not None and self._components.can_speak() else None
 
     def ring(self, sentence: str) -> None:
-        """Speak a sentence twice."""
         self._rung += 1
         handle = TurnHandle(-self._rung)
         self._inbox.answering = handle
-        twice = f"{sentence} {sentence}"
         try:
-            speak_alone(twice, handle, self._components, self._emit, self._set_state)
+            speak_alone(sentence, handle, self._components, self._emit, self._set_state)
         finally:
             handle.over = True
             self._inbox.answering = None

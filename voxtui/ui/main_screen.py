@@ -10,7 +10,7 @@ from textual import on
 
 from voxtui.commands.text_input import clipboard_text
 from voxtui.dialogue.attachments import Attachment
-from voxtui.dialogue.commands import Attach
+from voxtui.dialogue.commands import Attach, Silence
 from voxtui.errors import InputError, VoxtuiError
 from voxtui.session.user_session import NotAllowed
 from voxtui.slash_commands import number, parse
@@ -99,6 +99,10 @@ class MainScreen(PromptScreen):
             self._refuse(refused)
         else:
             self.transcript.restore()
+
+    def action_snooze(self) -> None:
+        if not self.controls.post(Silence(snooze=True)):
+            self.notify("No timer rings.", severity="warning")
 
     def action_mute(self) -> None:
         self.status.top.show_muted(self.controls.toggle_mute())
