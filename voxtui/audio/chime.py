@@ -37,7 +37,7 @@ class Chime:
         self.at = at
         """monotonic seconds"""
         self._rate = rate
-        self._sound = _bells(rate)
+        self._sound = bells(rate)
         fade = np.linspace(1.0, VOICE_GAIN, round(FADE_SECONDS * rate), dtype=np.float32)
         self._gain = np.full(len(self._sound), VOICE_GAIN, np.float32)
         self._gain[: len(fade)] = fade
@@ -84,7 +84,7 @@ class Chime:
         self._gain[self._position :] = 1.0 - (1.0 - VOICE_GAIN) * down
 
 
-def _bells(rate: float) -> Samples:
+def bells(rate: float) -> Samples:
     """Return two rising figures of a small bell: a tone, its octave and an inharmonic partial."""
     import numpy as np
 

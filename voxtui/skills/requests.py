@@ -195,7 +195,7 @@ def _list(entries: Entries, now: datetime) -> str:
     if not entries.reminders:
         return "There are no reminders."
     told = [
-        f"{say_moment(local(one.at), now)}{', missed' if one.missed else ''}: {one.about or 'alarm'}"
+        f"{say_moment(local(one.at), now)}: {'missed, ' * one.missed}{one.about or 'alarm'}"
         for one in sorted(entries.reminders, key=lambda one: one.at)
     ]
     return f"{'. '.join(part[0].upper() + part[1:] for part in told)}."
