@@ -278,7 +278,8 @@ class SounddeviceSpeaker:
                 if self._closing:
                     break
                 self._mark_first_sound(now)
-                self._silence_if_stopped(now)
+                if self._silence_if_stopped(now):
+                    filled = 0  # the device dropped it; a chime may be written at once
                 self._end_if_heard(now)
                 chime = self._due_chime(now)
                 if not self._queue and not self._draining() and chime is None:
@@ -364,11 +365,11 @@ class SounddeviceSpeaker:
         if at is not None and at <= now:
             playback.timestamps.record(Milestone.FIRST_SOUND, at)
 
-    def _silence_if_stopped(self, now: float) -> None:
-        """Drop what the device still holds, at most once a playback."""
+    def _silence_if_stopped(self, now: float) -> bool:
+        """Drop what the device still holds, at most once a playback. Return whether it did."""
         playback = self._playback
         if playback is None or playback.silenced_at is not None or not playback.stopped():
-            return
+            return False
         self._queue.clear()
         self._queued = 0
         self._resampler = None
@@ -378,6 +379,7 @@ class SounddeviceSpeaker:
         playback.heard = playback.written - self._unheard(playback, now)
         self._drain, self._segment = 0, Segment(self._rate)
         self._changed.notify_all()
+        return True
 
     def _unheard(self, playback: Playback, now: float) -> int:
         """Return how many samples of `playback` had not left the converter yet."""
