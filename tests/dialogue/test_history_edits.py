@@ -9,6 +9,7 @@ from tests.dialogue.talking import SPEECH, EngineTest, talking
 from tests.fakes import FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.commands import (
     Answer,
+    InsertTurn,
     Release,
     RemovePart,
     SendText,
@@ -23,7 +24,6 @@ from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn, ReplyOptions
 from voxtui.dialogue.timestamps import Milestone, Outcome
 from voxtui.dialogue.turn_taking import UNASKED
-from voxtui.session.user_session import UserSession
 from voxtui.settings.schema import Config, HistoryConfig
 
 
@@ -136,21 +136,24 @@ def test_what_was_heard_of_a_finished_turn_can_be_amended() -> None:
 
 def test_texts_are_inserted_and_deleted_without_an_answer() -> None:
     with talking(ScriptedBrain(["Yes."])) as talk:
-        controls = UserSession(lambda deliver: talk.engine, lambda event: None)
-        question = controls.insert_text(True, "What is your name?", None)
-        reply = controls.insert_text(False, "Vox.", question)
-        controls.insert_text(True, "It begins.", None, first=True)
-        last = controls.insert_text(True, "And mine?", reply)
-        number = controls.post(Answer())
+        question = PastTurn("What is your name?", None, (), number=-1)
+        reply = PastTurn("", None, (Token("Vox."),), number=-2)
+        first = PastTurn("It begins.", None, (), number=-3)
+        last = PastTurn("And mine?", None, (), number=-4)
+        talk.engine.post(InsertTurn(question))
+        talk.engine.post(InsertTurn(reply, -1))
+        talk.engine.post(InsertTurn(first, first=True))
+        talk.engine.post(InsertTurn(last, -2))
+        number = talk.engine.post(Answer())
         talk.turn()
         assert talk.brain.said == ["And mine?"]
         told = [("It begins.", ""), ("What is your name?", ""), ("", "Vox.")]
         assert said(talk.brain.pasts[0]) == told
-        controls.post(RemovePart(question, user=True))
-        controls.post(RemovePart(number, user=False))
-        controls.post(RemovePart(99, user=True))
-        controls.insert_text(True, "Well?", last)
-        controls.post(Answer())
+        talk.engine.post(RemovePart(-1, user=True))
+        talk.engine.post(RemovePart(number, user=False))
+        talk.engine.post(RemovePart(99, user=True))
+        talk.engine.post(InsertTurn(PastTurn("Well?", None, (), number=-5), -4))
+        talk.engine.post(Answer())
         talk.turn()
         assert said(talk.brain.pasts[1]) == [("It begins.", ""), ("", "Vox."), ("And mine?", "")]
 

@@ -22,9 +22,9 @@ from voxtui.dialogue.events import (
     TurnFinished,
     UserWords,
 )
-from voxtui.dialogue.protocols import SkillRequest, TurnRequest
+from voxtui.dialogue.protocols import SkillAnswer, SkillRequest, TurnRequest
 from voxtui.dialogue.timestamps import Outcome
-from voxtui.settings.schema import Config, HistoryConfig
+from voxtui.settings.schema import Config, HistoryConfig, VoiceConfig
 
 
 class ClockOnly:
@@ -42,10 +42,10 @@ class ClockOnly:
     def now(self) -> datetime:
         return self.time
 
-    def answer(self, request: SkillRequest) -> str | None:
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
         self.asked.append((request.words, request.again))
         self.past = [turn.user_text for turn in request.past]
-        return "It is ten past one." if "time" in request.words else None
+        return SkillAnswer("It is ten past one.") if "time" in request.words else None
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
         return False
@@ -94,6 +94,19 @@ def test_a_skill_answers_in_place_of_the_brain_in_the_same_voice():
         assert brain.abandoned.is_set()
         timestamps = turn.timestamps
         assert timestamps["skill"] <= timestamps["first_token"] <= timestamps["first_sound"]
+
+
+class SlowInSpanish(ClockOnly):
+    """FakeSkills: asks for another pace and language."""
+
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
+        return SkillAnswer("Son las 13:10.", "es", 0.5)
+
+
+def test_a_skill_says_in_which_language_and_how_slowly_it_is_spoken():
+    with with_skills(AbandonedBrain(heard="mas despacio"), SlowInSpanish()) as t:
+        t.ask()
+    assert (t.voice.languages[-1], t.voice.speeds[-1]) == ("es", 0.5 * VoiceConfig().speed)
 
 
 def test_the_turn_of_a_skill_stands_in_the_history_of_the_next():
@@ -156,7 +169,7 @@ class Raising(ClockOnly):
     def now(self) -> datetime:
         raise OverflowError("now")
 
-    def answer(self, request: SkillRequest) -> str | None:
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
         raise ValueError(request.words)
 
     def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:

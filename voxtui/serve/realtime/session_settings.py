@@ -102,7 +102,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     def as_json(self) -> Json:
         """Return the session as the client sees it."""
-        detection = self.audio.input.turn_detection
+        detection = self.detection
         whole: Json = msgspec.to_builtins(self)
         whole["audio"]["input"]["turn_detection"] = detection and detection.as_json()
         if self.type == "transcription":
@@ -136,6 +136,27 @@ class Settings(msgspec.Struct, frozen=True):
         if choice == "required" or isinstance(choice, dict):
             raise invalid("Tools are never called here, so none can be required.", "tool_choice")
         return settings
+
+    @property
+    def detection(self) -> TurnDetection | None:
+        return self.audio.input.turn_detection
+
+    @property
+    def answers_speech(self) -> bool:
+        """True if detected speech is answered unasked."""
+        detects = self.detection is not None and self.detection.create_response
+        return detects and self.type == "realtime"
+
+    @property
+    def transcribes(self) -> bool:
+        """True if the client wants to know what was said."""
+        return self.audio.input.transcription is not None or self.type == "transcription"
+
+    def vad(self, vad: VadConfig) -> VadConfig:
+        """Return how to detect speech."""
+        if self.detection is not None:
+            return self.detection.vad(vad)
+        return msgspec.structs.replace(vad, hands_free=False, listen_while_speaking=False)
 
     @property
     def speaks(self) -> bool:
