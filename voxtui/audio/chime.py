@@ -21,8 +21,9 @@ VOICE_GAIN = 0.2
 
 FADE_SECONDS = 0.02
 
-AHEAD_SECONDS = 0.5
-"""Silence before a chime while nothing plays: the device starts, and shows when it plays what."""
+AHEAD_SECONDS = 0.9
+"""Silence before a chime while nothing plays. The device starts, and polls show when it plays what;
+one that began late is noticed after JUDGED_SECONDS, beside the 200 ms that are written ahead."""
 
 
 class Chime:

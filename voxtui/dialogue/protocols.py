@@ -167,7 +167,7 @@ class Speaker(Protocol):
     def chime(self, at: float | None) -> None:
         """Sound a chime at the monotonic time `at`, with the voice lowered; None: end it.
 
-        Half a second ahead it is on time to the millisecond. Returns at once. Any thread.
+        A second ahead it is on time to some milliseconds. Returns at once. Any thread.
         """
         ...
 

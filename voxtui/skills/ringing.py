@@ -12,7 +12,7 @@ from voxtui.skills.durations import SPAN, say_span, seconds_in
 from voxtui.skills.normalise import normalise, spoken_list, strip_courtesy
 from voxtui.skills.timer_store import Entries, Reminder, Timer
 
-AHEAD_SECONDS = 1.0
+AHEAD_SECONDS = 1.5
 """A chime is announced this long before its time, so that the speaker is on time."""
 
 LATE_SECONDS = 60.0
