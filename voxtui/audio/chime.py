@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from voxtui.audio.played import Segment
+    from voxtui.audio.played import PlayedSegment
     from voxtui.dialogue.data import Samples
 
 NOTES = ((0.0, 1318.5), (0.16, 1760.0), (0.32, 2217.5), (0.64, 1760.0), (0.80, 2217.5))
@@ -54,7 +54,7 @@ class Chime:
         """Return whether the device must play by now, if only silence."""
         return not self.over and now >= self.at - AHEAD_SECONDS
 
-    def mix(self, samples: Samples, segment: Segment) -> Samples:
+    def mix(self, samples: Samples, segment: PlayedSegment) -> Samples:
         """Return `samples`, which are written next, with what belongs to them of the chime."""
         start = 0
         if not self._position:

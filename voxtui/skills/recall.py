@@ -18,8 +18,8 @@ _RELATIONS = (
 _NO_NAMES = (
     r"(?!(?:I|I'm|I've|I'd|I'll|A|An|The|And|But|Or|So|No|Not|Yes|OK|Monday|Tuesday|Wednesday"
     r"|Thursday|Friday|Saturday|Sunday|January|February|March|July|September|October|November|December|Christmas"
-    r"|Easter|Halloween|English|German|French|Spanish|Italian|Portuguese|Dutch|Hindi|Chinese"
-    r"|Japanese|Russian|Polish|Turkish|Greek|American|British|Irish|Indian|Mr|Mrs|Ms|Dr)\b)"
+    r"|Easter|Halloween|German|French|Italian|Dutch|Hindi|Russian|Greek|American|Indian|Catholic|Muslim|Canadian|Australian|Austrian|Mexican|Swiss|Is|Was|Has|Had|Are|Were|Will"
+    r"|Can|Mr|Mrs|Ms|Dr|[A-Z]\w+(?:ish|ese))\b)"
 )
 _NAME = rf"{_NO_NAMES}(?P<name>[A-Z][^\W\d_]+(?:-[A-Z][^\W\d_]+)?(?: {_NO_NAMES}[A-Z][^\W\d_]+)?)"
 _ADJECTIVES = r"(?:(?:little|big|older|younger|elder|twin|new|old|dear|late) )?"
@@ -31,7 +31,7 @@ _BEFORE = (
 )
 _TOLD = re.compile(
     rf"{_BEFORE}(?P<whose>(?i:my|our|your|his|her|their|the|a|[\w-]+'s)) "
-    rf"{_ADJECTIVES}(?P<relation>{_RELATIONS})(?:{_CALLED})? {_NAME}(?!'s \w)"
+    rf"{_ADJECTIVES}(?P<relation>{_RELATIONS})(?:{_CALLED})? {_NAME}\b"
 )
 _APPOSITION = re.compile(
     rf"^(?P<whose>[Mm]y|[Oo]ur) {_ADJECTIVES}(?P<relation>{_RELATIONS}), {_NAME},"

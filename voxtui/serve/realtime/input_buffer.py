@@ -36,11 +36,11 @@ class InputBuffer:
         self._live = live
         self._line = Frames(rate)
         self._arrived = 0
-        """samples in all"""
+        """the samples that have arrived"""
         self._begun = not live
         self._frames: list[Frame] = []
         self._pushed = 0
-        """of the frames"""
+        """the number of frames that the engine has"""
         self._recording: int | None = None
         """the turn that the engine records them for"""
         self._turns: set[int] = set()
@@ -77,7 +77,7 @@ class InputBuffer:
             self._frames = self._frames[len(self._frames) // 2 :]
 
     def record(self) -> None:
-        """Let the engine have what it has not got yet."""
+        """Push the frames that the engine does not have yet."""
         if not self._frames or not self._begun:
             return
         if self._recording is None:
