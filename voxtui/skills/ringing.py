@@ -8,8 +8,14 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from voxtui.skills.durations import SPAN, say_span, seconds_in
-from voxtui.skills.normalise import normalise, spoken_list, strip_courtesy
+from voxtui.skills.normalise import (
+    SPAN,
+    normalise,
+    say_span,
+    seconds_in,
+    spoken_list,
+    strip_courtesy,
+)
 from voxtui.skills.timer_store import Entries, Reminder, Timer
 
 AHEAD_SECONDS = 1.5
