@@ -62,7 +62,7 @@ def carry_out(request: Request, kept: TimerStore, now: datetime) -> str:
         kept.change(change)
     except _Refused as refused:
         return str(refused)
-    except OverflowError:
+    except (OverflowError, ValueError):  # the latter from Timer and Reminder
         return "That is too late: a calendar ends with the year 9999."
     return said
 
