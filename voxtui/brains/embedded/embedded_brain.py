@@ -223,6 +223,7 @@ class EmbeddedBrain:
                 timestamps.record(Milestone.PREFILLED, reply.prefilled_at)
                 timestamps.speculative_s += reply.worked_before(released)
                 timestamps.drafted = len(reply.computed)
+                timestamps.prompt_tokens = reply.prompt_tokens
             yield Token(strip_control_characters(text))
 
     def language(self, reply: str, timestamps: Timestamps) -> str:
