@@ -242,6 +242,7 @@ class FakeSpeaker:
         self._queued = 0.0
         self.fails: Exception | None = None
         self.closed = False
+        self.chimes: list[float | None] = []
 
     def open(self) -> None:
         if self.fails:
@@ -266,6 +267,9 @@ class FakeSpeaker:
         heard = self._heard if stopped() and self._heard is not None else self._queued
         self._queued = 0.0
         return heard
+
+    def chime(self, at: float | None) -> None:
+        self.chimes.append(at)
 
     def close(self) -> None:
         self.closed = True

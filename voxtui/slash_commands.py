@@ -33,6 +33,7 @@ COMMANDS: Sequence[SlashCommand] = (
     SlashCommand("copy", "copy the selected text, or the last answer"),
     SlashCommand("mute", "turn the voice off or on; the text goes on"),
     SlashCommand("stop", "drop what you say, or stop the answer"),
+    SlashCommand("snooze", "have the timer that rings ring again in five minutes"),
     SlashCommand("clip", "let it hear sample clip N", "N"),
     SlashCommand("paste", "talk about the text on the clipboard"),
     SlashCommand("panel", "show the times as one line, at a glance or as a laboratory"),

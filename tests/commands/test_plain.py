@@ -178,7 +178,7 @@ def test_a_timer_that_rings_is_a_line_and_enter_only_silences_it(converse):
         assert not engine.ringing
 
     said, commands = converse(script)
-    assert "\aYour pasta timer is done." in said
+    assert "Your pasta timer is done." in said
     assert commands == ["mute"]
 
 

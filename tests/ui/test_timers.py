@@ -6,7 +6,7 @@ import pytest
 
 from tests.ui.conftest import screen
 from voxtui.dialogue.events import Countdown, CountdownsChanged, Rang
-from voxtui.ui.terminal.notification import notification
+from voxtui.session.notification import notification
 from voxtui.ui.timers import describe
 
 

@@ -39,6 +39,8 @@ class SilentSpeaker:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
+    def chime(self, at: float | None) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -111,6 +113,9 @@ class FileSpeaker:
 
     def finish(self, timestamps: Timestamps, stopped: Stopped) -> float:
         return self.speaker.finish(timestamps, stopped)
+
+    def chime(self, at: float | None) -> None:
+        self.speaker.chime(at)
 
     def close(self) -> None:
         self.speaker.close()

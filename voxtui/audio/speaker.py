@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from voxtui.audio.chime import AHEAD_SECONDS, Chime
 from voxtui.audio.played import PERIOD_SECONDS, PLAYED, PlayedSegment
 from voxtui.audio.portaudio import (
     find,
@@ -100,6 +101,8 @@ class SounddeviceSpeaker:
         self._drain = 0
         """samples of silence still to be written after the last words"""
         self._segment = PlayedSegment(1.0)
+        self._chime: Chime | None = None
+        """the chime that is due or sounds"""
         self._lost: BaseException | None = None
         """the error that ended the writer's thread"""
         self._closing = False
@@ -191,6 +194,15 @@ class SounddeviceSpeaker:
                 timestamps.record(Milestone.LAST_SOUND, min(last, playback.silenced_at or last))
             return (playback.heard or 0) / self._rate
 
+    def chime(self, at: float | None) -> None:
+        chime = None if at is None else Chime(at, self._rate)
+        with self._changed:
+            if chime is None and self._chime is not None:
+                self._chime.end()
+            else:
+                self._chime = chime
+            self._changed.notify_all()
+
     def close(self) -> None:
         self._end_writer()
 
@@ -266,10 +278,12 @@ class SounddeviceSpeaker:
                 if self._closing:
                     break
                 self._mark_first_sound(now)
-                self._silence_if_stopped(now)
+                if self._silence_if_stopped(now):
+                    filled = 0  # the device dropped it; a chime may be written at once
                 self._end_if_heard(now)
-                if not self._queue and not self._draining():
-                    self._changed.wait(self._interval() if self._playback else None)
+                chime = self._due_chime(now)
+                if not self._queue and not self._draining() and chime is None:
+                    self._changed.wait(self._until_chime(now))
                     stood_still = 0.0
                     continue
                 room = capacity - period - filled
@@ -289,11 +303,24 @@ class SounddeviceSpeaker:
             else:
                 self._note(samples, playback)
                 self._drain = capacity
+            if chime is not None:
+                samples, self._drain = chime.mix(samples, self._segment), capacity
             PLAYED.add(self._segment, samples)
             stream.write(np.repeat(samples[:, None], self._channels, axis=1))
             self._segment.written += len(samples)
             filled += len(samples)
         stream.stop()
+
+    def _due_chime(self, now: float) -> Chime | None:
+        if self._chime is not None and self._chime.over:
+            self._chime = None
+        return self._chime if self._chime is not None and self._chime.due(now) else None
+
+    def _until_chime(self, now: float) -> float | None:
+        """Return the longest wait for something to write; None: until something changes."""
+        if self._playback is not None:
+            return self._interval()
+        return None if self._chime is None else max(0.0, self._chime.at - AHEAD_SECONDS - now)
 
     def _interval(self) -> float:
         waiting = self._segment.written and self._segment.began_at is None
@@ -337,11 +364,11 @@ class SounddeviceSpeaker:
         if at is not None and at <= now:
             playback.timestamps.record(Milestone.FIRST_SOUND, at)
 
-    def _silence_if_stopped(self, now: float) -> None:
-        """Drop what the device still holds, at most once a playback."""
+    def _silence_if_stopped(self, now: float) -> bool:
+        """Drop what the device still holds, at most once a playback. Return whether it did."""
         playback = self._playback
         if playback is None or playback.silenced_at is not None or not playback.stopped():
-            return
+            return False
         self._queue.clear()
         self._queued = 0
         self._resampler = None
@@ -351,6 +378,7 @@ class SounddeviceSpeaker:
         playback.heard = playback.written - self._unheard(playback, now)
         self._drain, self._segment = 0, PlayedSegment(self._rate)
         self._changed.notify_all()
+        return True
 
     def _unheard(self, playback: Playback, now: float) -> int:
         if playback.ends is None:

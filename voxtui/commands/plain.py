@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import sys
 import threading
@@ -20,7 +21,7 @@ from voxtui.commands.text_input import clipboard_text
 from voxtui.dialogue.commands import Attach, Silence
 from voxtui.dialogue.data import MICROPHONE, TYPED
 from voxtui.dialogue.engine import LEAVING_SECONDS
-from voxtui.dialogue.events import Loaded, PrefillProgress, State
+from voxtui.dialogue.events import Countdown, Loaded, PrefillProgress, State
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.dialogue.timestamps import NO_WORDS, Milestone, Outcome, Turn
@@ -28,6 +29,7 @@ from voxtui.errors import ModelMissing, RestartNeeded, VoxtuiError, strip_contro
 from voxtui.session.clip_player import OpenClip
 from voxtui.session.event_view import EventView
 from voxtui.session.local_session import Factories, LocalSession
+from voxtui.session.notification import notification, notify_desktop
 from voxtui.session.user_session import MakeEngine, NotAllowed, Severity, UserSessionEvent
 from voxtui.settings.schema import Config
 from voxtui.slash_commands import COMMANDS, number, parse
@@ -42,13 +44,11 @@ NOT_HERE = ("copy", "history", "panel")
 HELP = "\n".join(
     (
         "Enter: start to talk; Enter again: have it answered. During an answer: talk over it.",
-        "While a timer rings: silence it.",
+        "While a timer rings: stop it; /snooze: have it ring again in five minutes.",
         "Text and Enter: send the text. Ctrl-D: quit.",
         *(f"{c.usage}: {c.about}." for c in COMMANDS if c.name not in NOT_HERE),
     )
 )
-
-BELL = "\a"
 
 SPOKEN_NAMES = {TTFT: "First token", FIRST_SOUND: "first sound", TOTAL: "total"}
 
@@ -101,6 +101,7 @@ class Plain(EventView):
         self._reading = False
         """the seconds that a long text takes are printed"""
         self._introduced = False
+        self._missed: set[Countdown] = set()
         self._in_reply = False
         """the last printed line holds a reply and is not ended yet"""
         self._all_done = True
@@ -276,7 +277,17 @@ class Plain(EventView):
         self._print(sentence)
 
     def rang(self, sentence: str) -> None:
-        self._print(f"{BELL if self._typed_live else ''}{sentence}")
+        self._print(sentence)
+        if self._typed_live:
+            click.echo(notification("voxtui", sentence, os.environ), nl=False, err=True)
+            notify_desktop("voxtui", sentence, os.environ)
+
+    def countdowns_changed(self, countdowns: Sequence[Countdown]) -> None:
+        """Print what was missed, once."""
+        missed = {one for one in countdowns if one.missed and not one.rings}
+        for one in sorted(missed - self._missed, key=lambda one: one.ends or 0.0):
+            self._print(f"Missed: {one.name}.")
+        self._missed = missed
 
     def clip_ended(self, error: str) -> None:
         if error:
@@ -314,6 +325,10 @@ class Plain(EventView):
 
     def _do(self, text: str, at: float) -> None:
         session = self.session
+        if text == "/snooze":
+            if not session.post(Silence(snooze=True)):
+                raise NotAllowed("No timer rings.")
+            return
         if session.post(Silence()) and not text:
             return
         if command := parse(text):

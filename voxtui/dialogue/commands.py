@@ -88,7 +88,12 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """End the sentence of a timer or reminder. Its number is negative; 0: none is spoken."""
+    """Stop the timers and reminders that ring. The result is 0 if none does, else negative."""
+
+    snooze: bool = False
+    """have them ring again in a few minutes"""
+    missed: bool = False
+    """also take those that were missed from the list"""
 
 
 class Typing(msgspec.Struct, frozen=True):

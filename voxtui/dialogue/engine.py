@@ -30,6 +30,7 @@ from voxtui.dialogue.commands import (
     ReplaceComponents,
     RescanDevices,
     Ring,
+    Silence,
     Talk,
     Truncate,
     Typing,
@@ -64,6 +65,9 @@ from voxtui.settings.schema import Config
 
 LEAVING_SECONDS = 0.3
 """Maximum wait for the parts when quitting. The chat model's process ends within it."""
+
+RINGING = -1
+"""The result of a Silence that stopped a timer between two of its sentences."""
 
 OUR_THREADS = "voxtui-"
 """Prefix of the names of all our threads."""
@@ -183,6 +187,11 @@ class Engine:
             typed = self._inbox.typing
             begun = self._turns.clock.local_time(typed.begun if typed.text else None)
         number = self._inbox.post(command, begun)
+        if isinstance(command, Silence | Talk) and self._skills is not None:
+            snooze = isinstance(command, Silence) and command.snooze
+            missed = isinstance(command, Silence) and command.missed
+            if self._skills.stop_ringing(snooze, missed) and not number:
+                number = RINGING
         if isinstance(command, Talk):
             self._components.devices.attend(True)
         return number

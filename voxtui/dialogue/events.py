@@ -165,6 +165,9 @@ class Countdown(msgspec.Struct, frozen=True):
     """seconds left while it is paused"""
     clock: bool = False
     """set for a time of day: the time is shown, not what is left"""
+    rings: bool = False
+    missed: bool = False
+    """it rang, and nobody stopped it"""
 
 
 class CountdownsChanged(msgspec.Struct, frozen=True):
@@ -173,8 +176,20 @@ class CountdownsChanged(msgspec.Struct, frozen=True):
     countdowns: tuple[Countdown, ...]
 
 
+class RingsIn(msgspec.Struct, frozen=True):
+    """A chime is due in `seconds`; None: it is not due any more, or somebody stopped it."""
+
+    seconds: float | None
+
+
 class Rang(msgspec.Struct, frozen=True):
-    """A timer or reminder is due. The engine speaks the sentence once neither side speaks."""
+    """A timer or reminder is due."""
+
+    sentence: str
+
+
+class Reminded(msgspec.Struct, frozen=True):
+    """The chime of what rings has sounded: `sentence` is spoken once neither side speaks."""
 
     sentence: str
 
@@ -220,7 +235,9 @@ Event: TypeAlias = (
     | Notice
     | Remark
     | CountdownsChanged
+    | RingsIn
     | Rang
+    | Reminded
     | TurnFinished
     | Died
 )

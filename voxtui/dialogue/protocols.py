@@ -140,7 +140,7 @@ class Microphone(Protocol):
 
 
 class Speaker(Protocol):
-    """One long-lived output stream. Only the engine's thread uses it."""
+    """One long-lived output stream. Only the engine's thread uses it, except for `chime`."""
 
     @property
     def name(self) -> str: ...
@@ -161,6 +161,13 @@ class Speaker(Protocol):
         """Block until everything queued was played, or `stopped`. Writes LAST_SOUND.
 
         Returns the seconds of speech that were audible since the last `finish`.
+        """
+        ...
+
+    def chime(self, at: float | None) -> None:
+        """Sound a chime at the monotonic time `at`, with the voice lowered; None: end it.
+
+        A second ahead it is on time to some milliseconds. Returns at once. Any thread.
         """
         ...
 
@@ -349,6 +356,13 @@ class Skills(Protocol):
         """Return the answer to the user's final words, or None if the brain is to answer.
 
         What was asked for has then been done. Called on a worker thread; takes about a millisecond.
+        """
+        ...
+
+    def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
+        """Stop what rings, and return False if nothing does. Returns at once. Any thread.
+
+        `snooze`: it rings again in a few minutes. `missed`: also forget what nobody stopped.
         """
         ...
 

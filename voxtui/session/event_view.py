@@ -58,6 +58,8 @@ class EventView:
                 self.countdowns_changed(countdowns)
             case events.Rang(sentence):
                 self.rang(sentence)
+            case events.RingsIn() | events.Reminded():
+                pass  # heard, not seen
             case ClipEnded(_, error):
                 self.clip_ended(error)
             case events.TurnFinished(turn):

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang
+from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang, Reminded, RingsIn
 from voxtui.dialogue.protocols import SkillAnswer
 from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
@@ -43,6 +43,7 @@ class AssistantSkills:
         rings: bool = True,
         now: Callable[[], datetime] = datetime.now,
     ) -> None:
+        from voxtui.skills.ringing import Ringing
         from voxtui.skills.timer_store import Entries, TimerStore
 
         self._kept = TimerStore(folder)
@@ -54,6 +55,11 @@ class AssistantSkills:
         self._lock: BaseFileLock | None = None
         """held by the one process that rings"""
         self._entries = Entries()
+        self._ringing = Ringing()
+        self._announced: datetime | None = None
+        """the moment whose first chime was announced"""
+        self._stop: tuple[bool, bool] | None = None
+        """the latest order to stop, until the thread has carried it out: snooze, forget missed"""
         self._seen: object = (None, None)
         self._failure = ""
         self._changed = threading.Event()
@@ -88,6 +94,8 @@ class AssistantSkills:
 
         retry, self._retry = self._retry, ""
         words, now = request.words, self.now()
+        if (obeyed := self._obey(words)) is not None:
+            return obeyed
         if itself := about_itself(words, request.sends_to, request.config):
             return itself
         meaning = understand(words, now, request.past)
@@ -111,6 +119,50 @@ class AssistantSkills:
                     return f"That cannot be kept. {error}"
                 finally:
                     self._changed.set()
+
+    def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
+        """Stop what rings. See Skills."""
+        from voxtui.skills.hours import utc
+
+        ringing = self._ringing
+        rings = bool(ringing.entries) or (snooze and ringing.just_rang(utc(self.now())))
+        if rings or missed:
+            self._stop = (snooze, missed)
+            self._changed.set()
+        if ringing.entries:
+            self._emit(RingsIn(None))  # at once: the thread may be at a file
+        return rings
+
+    def _obey(self, words: str) -> str | None:
+        """Return the answer to words about what rings or rang; None: they are about else."""
+        from voxtui.skills.hours import utc
+        from voxtui.skills.ringing import clears, snooze_seconds, stops
+
+        if any(one.missed for one in (*self._entries.timers, *self._entries.reminders)) and (
+            clears(words) and not self._ringing.entries
+        ):
+            self.stop_ringing(missed=True)
+            return "Cleared."
+        if not self._ringing.just_rang(utc(self.now())):
+            return None
+        if (seconds := snooze_seconds(words)) is not None:
+            self._emit(RingsIn(None))
+            return self._snooze(seconds)
+        if stops(words):
+            self.stop_ringing()
+            return "Okay."
+        return None
+
+    def _snooze(self, seconds: float) -> str:
+        """Have it ring again. Any thread."""
+        from voxtui.skills.hours import utc
+        from voxtui.skills.ringing import snooze_sentence, snoozed
+
+        again = self._ringing.entries or self._ringing.stopped
+        until = utc(self.now()) + timedelta(seconds=seconds)
+        self._kept.change(lambda entries: snoozed(entries, again, until))
+        self._changed.set()
+        return snooze_sentence(again, seconds)
 
     def doubt(self, reply: str) -> str | None:
         """Return a sentence if `reply` claims a timer or a message. See Skills."""
@@ -150,49 +202,112 @@ class AssistantSkills:
     def _look(self) -> float:
         """Report changes of the files, ring what is due, and return seconds until the next look."""
         from voxtui.skills.hours import utc
+        from voxtui.skills.ringing import AHEAD_SECONDS
 
         try:
-            seen = self._kept.signature()
-            if seen != self._seen:
-                self._seen, self._entries = seen, self._kept.read()
-                self._emit(CountdownsChanged(self._entries.countdowns()))
-            due = self._entries.next_due
-            if due is None:
-                return LOOK_SECONDS
-            if self._lock is None:
-                self._lock = self._kept.try_to_ring()
+            self._carry_out_stop()
+            self._read()
             now = utc(self.now())
-            if due <= now and self._lock is not None:
+            due = self._entries.next_due
+            if (due is not None or self._ringing.entries) and self._lock is None:
+                self._lock = self._kept.try_to_ring()
+            if self._lock is None:
+                return LOOK_SECONDS
+            self._announce(due, now)
+            if due is not None and due <= now:
                 self._ring(now)
                 return 0.0
-            return min(LOOK_SECONDS, max(0.0, (due - now).total_seconds())) or LOOK_SECONDS
+            waits = [LOOK_SECONDS]
+            if due is not None:
+                left = (due - now).total_seconds()
+                waits.append(left if due == self._announced else left - AHEAD_SECONDS)
+            if self._ringing.entries:
+                waits.append(self._go_on_ringing(now))
+            return max(0.001, min(waits))
         except InputError as error:
             if str(error) != self._failure:
                 self._failure = str(error)
                 self._emit(Notice(self._failure, "error"))
             return LOOK_SECONDS
 
+    def _read(self) -> None:
+        seen = self._kept.signature()
+        if seen == self._seen:
+            return
+        self._seen, self._entries = seen, self._kept.read()
+        stored = {*self._entries.timers, *self._entries.reminders}
+        if self._ringing.entries and not stored.intersection(self._ringing.entries):
+            self._end_ringing()  # it was stopped, snoozed or cancelled, here or elsewhere
+        self._emit(CountdownsChanged(self._entries.countdowns(self._ringing.entries)))
+
+    def _announce(self, due: datetime | None, now: datetime) -> None:
+        """Announce the first chime of what is due next, or that it is not due any more."""
+        from voxtui.skills.ringing import AHEAD_SECONDS, LATE_SECONDS
+
+        if due is not None and (due - now).total_seconds() <= AHEAD_SECONDS:
+            if due != self._announced:
+                self._announced = due
+                if (now - due).total_seconds() < LATE_SECONDS:
+                    self._emit(RingsIn(max(0.0, (due - now).total_seconds())))
+        elif self._announced is not None:
+            if self._announced > now:  # cancelled at the last moment
+                self._emit(RingsIn(None))
+            self._announced = None
+
     def _ring(self, now: datetime) -> None:
         from voxtui.skills.requests import due_sentence
-        from voxtui.skills.timer_store import Entries, Reminder, Timer
+        from voxtui.skills.ringing import LATE_SECONDS, ring_due
 
         rung: list[tuple[Timer | Reminder, timedelta]] = []
 
-        def take(entries: Entries) -> Entries:
-            rung.clear()
-            timers, reminders = list[Timer](), list[Reminder]()
-            for timer in entries.timers:
-                if timer.ends is not None and timer.ends <= now:
-                    rung.append((timer, now - timer.ends))
-                else:
-                    timers.append(timer)
-            for reminder in entries.reminders:
-                if reminder.at <= now:
-                    rung.append((reminder, now - reminder.at))
-                else:
-                    reminders.append(reminder)
-            return Entries(tuple(timers), tuple(reminders))
+        def mark(entries: Entries) -> Entries:
+            after, rung[:] = ring_due(entries, now)
+            return after
 
-        self._kept.change(take)
+        self._kept.change(mark)
+        rings = [entry for entry, late in rung if late.total_seconds() < LATE_SECONDS]
+        if rings:
+            self._ringing.add(rings, now)
         for entry, late in rung:
             self._emit(Rang(due_sentence(entry, late)))
+            if entry not in rings:
+                self._emit(Reminded(due_sentence(entry, late)))
+
+    def _go_on_ringing(self, now: datetime) -> float:
+        """Chime and speak again as it is due. Return the seconds until the next time."""
+        from voxtui.skills.requests import due_sentence
+
+        ringing = self._ringing
+        if ringing.missed(now):
+            self._end_ringing()
+            self._emit(CountdownsChanged(self._entries.countdowns()))
+            return LOOK_SECONDS
+        if (seconds := ringing.chime_in(now)) is not None:
+            self._emit(RingsIn(seconds))
+        if ringing.speaks(now):
+            for entry in ringing.entries:
+                self._emit(Reminded(due_sentence(entry, timedelta())))
+        return ringing.wait(now)
+
+    def _end_ringing(self) -> None:
+        from voxtui.skills.hours import utc
+
+        self._ringing.stop(utc(self.now()))
+        self._emit(RingsIn(None))
+        self._announced = None  # what is due at this moment is announced anew
+
+    def _carry_out_stop(self) -> None:
+        """Take what was stopped out of the files."""
+        from voxtui.skills.ringing import SNOOZE_SECONDS, without, without_missed
+
+        order, self._stop = self._stop, None
+        if order is None:
+            return
+        snooze, missed = order
+        rang = self._ringing.entries
+        if snooze:
+            self._snooze(SNOOZE_SECONDS)
+        elif rang:
+            self._kept.change(lambda entries: without(entries, rang))
+        if missed:
+            self._kept.change(without_missed)

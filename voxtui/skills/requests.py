@@ -62,7 +62,7 @@ def carry_out(request: Request, kept: TimerStore, now: datetime) -> str:
         kept.change(change)
     except _Refused as refused:
         return str(refused)
-    except OverflowError:
+    except (OverflowError, ValueError):  # the latter from Timer and Reminder
         return "That is too late: a calendar ends with the year 9999."
     return said
 
@@ -104,6 +104,8 @@ def _status(which: Which, entries: Entries, now: datetime) -> str:
 
 
 def _left(timer: Timer, now: datetime) -> str:
+    if timer.missed:
+        return f"{timer_name(timer, 'The')} ended {say_span(-timer.remaining(now), 1)} ago."
     left = say_span(max(0.0, timer.remaining(now)))
     paused = "" if timer.ends else " is paused and"
     return f"{timer_name(timer, 'The')}{paused} has {left} left."
@@ -111,6 +113,8 @@ def _left(timer: Timer, now: datetime) -> str:
 
 def _change_timers(request: TimerRequest, entries: Entries, now: datetime) -> tuple[Entries, str]:
     found = _matching(request.which, entries.timers)
+    if request.do is not Do.CANCEL:
+        found = [timer for timer in found if not timer.missed]
     if not found:
         raise _Refused(_no_timer(request.which))
     if len(found) > 1 and not request.which.every:
@@ -190,7 +194,7 @@ def _list(entries: Entries, now: datetime) -> str:
     if not entries.reminders:
         return "There are no reminders."
     told = [
-        f"{say_moment(local(one.at), now)}: {one.about or 'alarm'}"
+        f"{say_moment(local(one.at), now)}: {'missed, ' * one.missed}{one.about or 'alarm'}"
         for one in sorted(entries.reminders, key=lambda one: one.at)
     ]
     return f"{'. '.join(part[0].upper() + part[1:] for part in told)}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -23,11 +23,20 @@ LARGEST_FILE = 1 << 20
 MOST_ENTRIES = 100
 """Largest number of timers, and of reminders."""
 
+LONGEST_LENGTH = 100 * 86_400
+"""Seconds of a timer. A file that somebody edited may hold any number."""
+
+EARLIEST_YEAR, LATEST_YEAR = 1971, 9998
+"""In other years a time zone has no local time for some moments."""
+
 POLL_SECONDS = 0.005
 """Interval of attempts at a lock that another process holds, for as long as a file is written."""
 
+_SHOWN = "^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*$"
+"""Names without control characters, or those that reorder what is shown."""
+
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
-_Name = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+_Name = Annotated[str, msgspec.Meta(max_length=200, pattern=_SHOWN)]
 
 
 class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,6 +49,12 @@ class Timer(msgspec.Struct, frozen=True, omit_defaults=True):
     left: float = 0.0
     """seconds left while it is paused"""
     name: _Name = ""
+    missed: bool = False
+    """it is due, and nobody has stopped it"""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= LONGEST_LENGTH or not 0 <= self.left <= LONGEST_LENGTH:
+            raise ValueError(f"a timer of {self.seconds:g} s with {self.left:g} s left")
 
     def remaining(self, now: datetime) -> float:
         """Return seconds left at `now` (aware)."""
@@ -51,6 +66,11 @@ class Reminder(msgspec.Struct, frozen=True, omit_defaults=True):
 
     at: _Time
     about: _Name = ""
+    missed: bool = False
+
+    def __post_init__(self) -> None:
+        if not EARLIEST_YEAR <= self.at.year <= LATEST_YEAR:
+            raise ValueError(f"a reminder in the year {self.at.year}")
 
 
 class Entries(msgspec.Struct, frozen=True):
@@ -61,17 +81,29 @@ class Entries(msgspec.Struct, frozen=True):
 
     @property
     def next_due(self) -> datetime | None:
-        times = [timer.ends for timer in self.timers if timer.ends is not None]
-        return min([*times, *(reminder.at for reminder in self.reminders)], default=None)
+        times = [one.ends for one in self.timers if one.ends is not None and not one.missed]
+        return min([*times, *(one.at for one in self.reminders if not one.missed)], default=None)
 
-    def countdowns(self) -> tuple[Countdown, ...]:
+    def countdowns(self, ringing: Sequence[Timer | Reminder] = ()) -> tuple[Countdown, ...]:
+        """Return what is set, the next one first. Some of it is `ringing`."""
         timers = [
-            Countdown(timer.name or "timer", timer.ends.timestamp() if timer.ends else None,
-                      timer.left)
-            for timer in self.timers
-        ]  # fmt: skip
+            Countdown(
+                one.name or "timer",
+                one.ends.timestamp() if one.ends else None,
+                one.left,
+                rings=one in ringing,
+                missed=one.missed,
+            )
+            for one in self.timers
+        ]
         reminders = [
-            Countdown(one.about or "alarm", one.at.timestamp(), clock=True)
+            Countdown(
+                one.about or "alarm",
+                one.at.timestamp(),
+                clock=True,
+                rings=one in ringing,
+                missed=one.missed,
+            )
             for one in self.reminders
         ]
         return tuple(sorted((*timers, *reminders), key=lambda one: one.ends or float("inf")))

@@ -47,7 +47,7 @@ from voxtui.ui.terminal.keyboard import Key, KeyboardAnswer, KeyUp
 from voxtui.ui.terminal.terminal_app import TerminalApp
 from voxtui.ui.terminal.termination import EXIT_CODE, exit_on_signals
 from voxtui.ui.themes import AUTO, AVAILABLE, theme_named
-from voxtui.ui.timers import Timers
+from voxtui.ui.timers import SNOOZE_KEY, Timers
 
 TICK_SECONDS = 1 / 20
 
@@ -262,9 +262,13 @@ class VoxtuiApp(TerminalApp, inherit_bindings=False):
             self.main.give_pasted()
             self.talk.press(key.time, isinstance(key, Key) and key.repeated)
             return True
-        if self.session.post(Silence()) and not key.key.startswith("ctrl+"):
+        snooze = key.key == SNOOZE_KEY and self.timers.rings
+        if self.session.post(Silence(snooze)) and not key.key.startswith("ctrl+"):
             return True
         return here and await self.main.take_key(key)
+
+    def on_timers_clicked(self) -> None:
+        self.session.post(Silence(missed=True))
 
     def on_key_up(self, key: KeyUp) -> None:
         if key.key == self.session.config.ui.talk_key:

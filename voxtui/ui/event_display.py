@@ -14,7 +14,7 @@ from voxtui.storage.turn_metrics import DeviceOffset
 from voxtui.ui.main_screen import MainScreen
 from voxtui.ui.menu.menu import Menu
 from voxtui.ui.terminal import gc_tuning
-from voxtui.ui.terminal.notification import TerminalNotification
+from voxtui.ui.terminal.terminal_app import TerminalNotification
 from voxtui.ui.timers import Timers
 
 

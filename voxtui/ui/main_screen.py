@@ -9,7 +9,7 @@ from pathlib import Path
 from textual import on
 
 from voxtui.commands.text_input import clipboard_text
-from voxtui.dialogue.commands import Attach
+from voxtui.dialogue.commands import Attach, Silence
 from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Past
 from voxtui.errors import InputError, VoxtuiError
@@ -143,6 +143,10 @@ class MainScreen(PromptScreen):
             self._refuse(refused)
         else:
             self.transcript.restore()
+
+    def action_snooze(self) -> None:
+        if not self.session.post(Silence(snooze=True)):
+            self.notify("No timer rings.", severity="warning")
 
     def action_mute(self) -> None:
         self.status.top.show_muted(self.session.toggle_mute())

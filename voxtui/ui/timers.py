@@ -6,9 +6,14 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
+from textual.message import Message
 from textual.widgets import Static
 
 from voxtui.dialogue.events import Countdown
+
+SNOOZE_KEY = "z"
+
+HINT = "Any key: stop. Z: snooze"
 
 LONGEST_NAME = 24
 """Characters of a name that are shown."""
@@ -16,6 +21,9 @@ LONGEST_NAME = 24
 
 class Timers(Static):
     """Counts down. Takes no room while nothing is set."""
+
+    class Clicked(Message):
+        """What rings is to stop, and what was missed is to go."""
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
@@ -25,14 +33,25 @@ class Timers(Static):
     def use(self, countdowns: Sequence[Countdown]) -> None:
         self._countdowns = countdowns
         self.set_class(bool(countdowns), "set")
+        self.set_class(self.rings, "rings")
         self.tick()
+
+    @property
+    def rings(self) -> bool:
+        return any(one.rings for one in self._countdowns)
+
+    def on_click(self) -> None:
+        self.post_message(self.Clicked())
 
     def tick(self) -> None:
         """Show the seconds left. Paints only if the line changed."""
         if not self._countdowns:
             return
         now = time.time()
-        line = "  ".join(describe(one, now) for one in self._countdowns)
+        shown = sorted(self._countdowns, key=lambda one: not one.rings)
+        line = "  ".join(describe(one, now) for one in shown)
+        if self.rings:
+            line = f"{line}  {HINT}" if len(shown) == 1 else f"{HINT}  {line}"
         if line != self._line:
             self._line = line
             self.update(line, layout=False)
@@ -41,6 +60,10 @@ class Timers(Static):
 def describe(one: Countdown, now: float) -> str:
     """Return `pasta 4:32`, `pasta 4:32 paused` or `call mum 9:00 pm`, at Unix time `now`."""
     name = one.name if len(one.name) <= LONGEST_NAME else f"{one.name[: LONGEST_NAME - 1]}…"
+    if one.rings:
+        return f"◉ {name}"
+    if one.missed and one.ends is not None:
+        return f"! {name} missed {datetime.fromtimestamp(one.ends):%H:%M}"
     if one.clock and one.ends is not None:
         at = datetime.fromtimestamp(one.ends)
         today = at.date() == datetime.fromtimestamp(now).date()

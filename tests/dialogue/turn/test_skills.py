@@ -1,15 +1,27 @@
 """An answer of a skill in the place of the brain's."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+
+import pytest
 
 from tests.dialogue.talking import talking, text
 from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.commands import Mute, Redo, Release, SendText, Silence, Talk
 from voxtui.dialogue.data import SKILL
-from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
+from voxtui.dialogue.events import (
+    Rang,
+    Remark,
+    Reminded,
+    RingsIn,
+    State,
+    StateChanged,
+    TurnFinished,
+    UserWords,
+)
 from voxtui.dialogue.protocols import SkillAnswer, SkillRequest, TurnRequest
 from voxtui.dialogue.timestamps import Outcome
 from voxtui.settings.schema import Config, HistoryConfig, VoiceConfig
@@ -34,6 +46,9 @@ class ClockOnly:
         self.asked.append((request.words, request.again))
         self.past = [turn.user_text for turn in request.past]
         return SkillAnswer("It is ten past one.") if "time" in request.words else None
+
+    def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
+        return False
 
     def doubt(self, reply: str) -> str | None:
         return "It did nothing." if "I have set" in reply else None
@@ -157,6 +172,9 @@ class Raising(ClockOnly):
     def answer(self, request: SkillRequest) -> SkillAnswer | None:
         raise ValueError(request.words)
 
+    def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
+        return False
+
     def doubt(self, reply: str) -> str | None:
         raise KeyError(reply)
 
@@ -198,18 +216,19 @@ def test_an_engine_has_no_skills_unless_it_is_given_some():
 
 
 RANG = Rang("Your pasta timer is done.")
-SPOKEN = ["Your pasta timer is done.", "Your pasta timer is done."]
+DUE = Reminded(RANG.sentence)
+SPOKEN = ["Your pasta timer is done."]
 
 
 def spoken(clauses: list[str]) -> list[str]:
     return [clause.strip() for clause in clauses]
 
 
-def test_a_timer_is_spoken_twice_and_is_no_turn():
+def test_a_timer_is_spoken_and_is_no_turn():
     brain, skills = ScriptedBrain(), ClockOnly()
     with with_skills(brain, skills) as t:
-        skills.emit(RANG)
-        t.events.until(Rang)
+        skills.emit(DUE)
+        t.events.until(Reminded)
         t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
         t.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         assert spoken(t.voice.clauses) == SPOKEN
@@ -224,8 +243,8 @@ def test_a_timer_is_shown_at_once_and_spoken_after_the_answer():
     with with_skills(brain, skills) as t:
         t.speak()
         t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
-        skills.emit(RANG)
-        t.events.until(Rang)
+        skills.emit(DUE)
+        t.events.until(Reminded)
         assert spoken(t.voice.clauses) == ["Yes."]
         go_on.set()
         t.turn()
@@ -240,7 +259,7 @@ def test_a_timer_waits_while_the_user_speaks():
         t.engine.post(Talk(10.0))
         t.microphone.push(frames("..xxxxxxxxxx", 10.0))
         t.events.until(StateChanged, lambda e: e == StateChanged(State.LISTENING))
-        skills.emit(RANG)
+        skills.emit(DUE)
         t.microphone.push(frames("...", 10.5))
         t.engine.post(Release(10.6))
         t.turn()
@@ -252,12 +271,12 @@ def test_a_timer_is_silenced_by_the_front_end_and_by_a_new_turn():
     skills, speaker = ClockOnly(), FakeSpeaker(held=True)
     with with_skills(ScriptedBrain(), skills, speaker=speaker) as t:
         assert not t.engine.post(Silence())
-        skills.emit(RANG)
+        skills.emit(DUE)
         assert speaker.finishing.wait(SECONDS)
         assert t.engine.post(Silence())
         t.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
         speaker.finishing.clear()
-        skills.emit(RANG)
+        skills.emit(DUE)
         assert speaker.finishing.wait(SECONDS)
         speaker.held = False
         t.engine.post(SendText("Hello?"))
@@ -265,12 +284,31 @@ def test_a_timer_is_silenced_by_the_front_end_and_by_a_new_turn():
         assert not t.engine.post(Silence())
 
 
+def test_the_chime_is_the_speakers_at_once_and_its_sentence_is_dropped_when_it_is_stopped():
+    go_on, skills, speaker = threading.Event(), ClockOnly(), FakeSpeaker()
+    brain = ScriptedBrain(["Yes. ", go_on])
+    with with_skills(brain, skills, speaker=speaker) as t:
+        t.speak()
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.SPEAKING))
+        skills.emit(RingsIn(0.5))
+        assert speaker.chimes[0] == pytest.approx(time.monotonic() + 0.5, abs=0.4)
+        skills.emit(DUE)
+        skills.emit(RingsIn(None))
+        assert speaker.chimes[1] is None
+        go_on.set()
+        t.turn()
+        t.events.until(StateChanged, lambda e: e == StateChanged(State.READY))
+        t.engine.post(SendText("Hello?"))
+        t.turn()
+        assert SPOKEN[0] not in spoken(t.voice.clauses)
+
+
 def test_a_muted_timer_is_only_shown():
     skills = ClockOnly()
     with with_skills(ScriptedBrain(), skills) as t:
         t.engine.post(Mute(True))
-        skills.emit(RANG)
-        t.events.until(Rang)
+        skills.emit(DUE)
+        t.events.until(Reminded)
         t.engine.post(SendText("Hello?"))
         t.turn()
         assert t.voice.clauses == []

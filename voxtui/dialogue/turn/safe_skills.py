@@ -43,6 +43,13 @@ class SafeSkills:
             log_failure(error)
             return None
 
+    def stop_ringing(self, snooze: bool = False, missed: bool = False) -> bool:
+        try:
+            return self._skills.stop_ringing(snooze, missed)
+        except Exception as error:  # noqa: BLE001
+            log_failure(error)
+            return False
+
     def doubt(self, reply: str) -> str | None:
         try:
             return self._skills.doubt(reply)

@@ -126,4 +126,6 @@ class WireSpeaker:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
+    def chime(self, at: float | None) -> None: ...
+
     def close(self) -> None: ...

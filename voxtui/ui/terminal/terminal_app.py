@@ -9,12 +9,21 @@ from collections.abc import Callable
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.theme import Theme
 
+from voxtui.session.notification import notification, notify_desktop
 from voxtui.ui.terminal.keyboard import KeyboardDriver
-from voxtui.ui.terminal.notification import TerminalNotification, notification
 from voxtui.ui.themes import AVAILABLE, legible
+
+
+class TerminalNotification(Message):
+    """Asks the app to have the terminal or the desktop notify."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__()
+        self.sentence = sentence
 
 
 class TerminalApp(App[None], inherit_bindings=False):
@@ -53,9 +62,10 @@ class TerminalApp(App[None], inherit_bindings=False):
         if isinstance(self._driver, KeyboardDriver):
             self._driver.wait_written()
 
-    def on_terminal_notification(self, asked: TerminalNotification) -> None:
+    def on_terminal_notification(self, event: TerminalNotification) -> None:
         if self._driver is not None and not self.is_headless:
-            self._driver.write(notification("voxtui", asked.sentence, os.environ))
+            self._driver.write(notification("voxtui", event.sentence, os.environ))
+            notify_desktop("voxtui", event.sentence, os.environ)
 
     def notify(
         self,

@@ -1,0 +1,100 @@
+"""The sound of a timer that rings, and its mixing over what the speaker plays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from voxtui.audio.played import PlayedSegment
+    from voxtui.dialogue.data import Samples
+
+NOTES = ((0.0, 1318.5), (0.16, 1760.0), (0.32, 2217.5), (0.64, 1760.0), (0.80, 2217.5))
+"""Onset in seconds, and hertz: tones that small loudspeakers play well."""
+
+SECONDS = 1.6
+"""Length of the chime, with its decay."""
+
+PEAK = 0.5
+
+VOICE_GAIN = 0.2
+"""Gain of the voice meanwhile: 14 dB less. The chime is heard, and the words can be followed."""
+
+FADE_SECONDS = 0.02
+
+AHEAD_SECONDS = 0.9
+"""Silence before a chime while nothing plays. The device starts, and polls show when it plays what;
+one that began late is noticed after JUDGED_SECONDS, beside the 200 ms that are written ahead."""
+
+
+class Chime:
+    """A chime at a time, over whatever is written to the device. `rate` in Hz.
+
+    Made on the caller's thread, so that the writer's thread only multiplies and adds.
+    """
+
+    def __init__(self, at: float, rate: float) -> None:
+        import numpy as np
+
+        self.at = at
+        """monotonic seconds"""
+        self._rate = rate
+        self._sound = bells(rate)
+        fade = np.linspace(1.0, VOICE_GAIN, round(FADE_SECONDS * rate), dtype=np.float32)
+        self._gain = np.full(len(self._sound), VOICE_GAIN, np.float32)
+        self._gain[: len(fade)] = fade
+        self._gain[-8 * len(fade) :] = np.linspace(VOICE_GAIN, 1.0, 8 * len(fade))
+        self._position = 0
+        """samples of the chime written so far"""
+
+    @property
+    def over(self) -> bool:
+        return self._position >= len(self._sound)
+
+    def due(self, now: float) -> bool:
+        """Return whether the device must play by now, if only silence."""
+        return not self.over and now >= self.at - AHEAD_SECONDS
+
+    def mix(self, samples: Samples, segment: PlayedSegment) -> Samples:
+        """Return `samples`, which are written next, with what belongs to them of the chime."""
+        start = 0
+        if not self._position:
+            if segment.began_at is None:
+                return samples
+            start = max(0, round((self.at - segment.began_at) * self._rate) - segment.written)
+        count = min(len(samples) - start, len(self._sound) - self._position)
+        if count <= 0:
+            return samples
+        here = slice(self._position, self._position + count)
+        mixed = samples.copy()
+        mixed[start : start + count] *= self._gain[here]
+        mixed[start : start + count] += self._sound[here]
+        self._position += count
+        return mixed
+
+    def end(self) -> None:
+        """Fade the rest out, as far as it is not written."""
+        import numpy as np
+
+        if not self._position:
+            self._sound = self._sound[:0]
+            return
+        end = self._position + round(FADE_SECONDS * self._rate)
+        self._sound, self._gain = self._sound[:end], self._gain[:end]
+        down = np.linspace(1.0, 0.0, len(self._sound) - self._position, dtype=np.float32)
+        self._sound[self._position :] *= down
+        self._gain[self._position :] = 1.0 - (1.0 - VOICE_GAIN) * down
+
+
+def bells(rate: float) -> Samples:
+    """Return two rising figures of a small bell: a tone, its octave and an inharmonic partial."""
+    import numpy as np
+
+    sound = np.zeros(round(SECONDS * rate), np.float32)
+    for onset, hertz in NOTES:
+        first = round(onset * rate)
+        t = np.arange(len(sound) - first, dtype=np.float32) / rate
+        for partial, level, decay in ((1.0, 1.0, 0.30), (2.0, 0.35, 0.15), (2.76, 0.2, 0.08)):
+            tone = np.sin(2 * np.pi * hertz * partial * t) * np.exp(-t / decay)
+            sound[first:] += (level * tone * np.minimum(1.0, t / 0.002)).astype(np.float32)
+    sound[-round(0.1 * rate) :] *= np.linspace(1.0, 0.0, round(0.1 * rate), dtype=np.float32)
+    return sound * (PEAK / float(np.abs(sound).max()))

@@ -1,0 +1,205 @@
+"""When a timer rings, how often, and what stops it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from voxtui.skills.normalise import (
+    SPAN,
+    normalise,
+    say_span,
+    seconds_in,
+    spoken_list,
+    strip_courtesy,
+)
+from voxtui.skills.timer_store import Entries, Reminder, Timer
+
+AHEAD_SECONDS = 1.5
+"""A chime is announced this long before its time, so that the speaker is on time."""
+
+LATE_SECONDS = 60.0
+"""What is due for longer was missed while voxtui was closed: it is said once and does not ring."""
+
+CHIMES = (0.0, 7.0, 16.0, 28.0, 44.0, 66.0, 94.0)
+"""Seconds of the chimes, with growing pauses: one who is near should not be worn down."""
+
+SPOKEN_AFTER = 1.4
+"""Seconds from the beginning of a chime to its sentence."""
+
+LONGEST_SECONDS = 120.0
+"""What rings for longer was missed."""
+
+SNOOZE_SECONDS = 300.0
+
+JUST_NOW_SECONDS = 60.0
+"""For so long after it was stopped, "stop" and "snooze" still mean what rang."""
+
+MISSED_DAYS = 1
+
+Entry = Timer | Reminder
+
+_STOP = re.compile(
+    r"(?:ok(?:ay)?|all right|stop(?: it| that| ringing)?|(?:be )?quiet|enough|that is enough"
+    r"|got it|i heard(?: you| it)?|thanks|thank you|dismiss(?: it)?|shut up|silence|yes"
+    r"|(?:stop|silence|dismiss|turn off|switch off) (?:the |my |that )?(?:\w+ )?"
+    r"(?:timer|alarm|reminder|ringing|chime)|turn (?:it|that) off)"
+)
+_SNOOZE = re.compile(
+    rf"(?:snooze(?: it| the \w+)?(?: for)?(?: (?P<a>{SPAN}))?|(?P<b>{SPAN}) (?:more|longer)"
+    rf"|(?:ring|remind me) again in (?P<c>{SPAN}))"
+)
+_CLEAR = re.compile(
+    r"(?:dismiss|(?:clear|dismiss|forget|remove|delete) (?:(?:the|all|my|of) )*missed"
+    r"(?: (?:timers?|reminders?|alarms?|ones?))?)"
+)
+
+
+def stops(words: str) -> bool:
+    return bool(_STOP.fullmatch(_plain(words)))
+
+
+def clears(words: str) -> bool:
+    """Return whether `words` ask to forget what was missed."""
+    return bool(_CLEAR.fullmatch(_plain(words)))
+
+
+def snooze_seconds(words: str) -> float | None:
+    """Return the seconds of a snooze that `words` ask for; None: they do not."""
+    match = _SNOOZE.fullmatch(_plain(words).replace("more minutes", "minutes more"))
+    if match is None:
+        return None
+    span = match["a"] or match["b"] or match["c"]
+    return min(max(seconds_in(span), 1.0), 86_400.0) if span else SNOOZE_SECONDS
+
+
+def _plain(words: str) -> str:
+    return strip_courtesy(normalise(words)).lower() or words.strip(" .!?").lower()
+
+
+class Ringing:
+    """What rings now, and its schedule. Times are aware. One thread writes."""
+
+    def __init__(self) -> None:
+        self.entries: Sequence[Entry] = ()
+        self.stopped: Sequence[Entry] = ()
+        """what rang last"""
+        self._stopped_at: datetime | None = None
+        self._began: datetime | None = None
+        self._announced = self._spoken = 0
+        """chimes that were announced; of these, whose sentence was spoken"""
+
+    def add(self, entries: Sequence[Entry], now: datetime) -> None:
+        """Ring `entries` too, from the beginning. Their first chime was announced."""
+        self.entries = (*self.entries, *entries)
+        self._began, self._announced, self._spoken = now, 1, 0
+
+    def stop(self, now: datetime) -> None:
+        if self.entries:
+            self.stopped, self._stopped_at = self.entries, now
+        self.entries = ()
+
+    def just_rang(self, now: datetime) -> bool:
+        """Return whether something rings, or was stopped a moment ago."""
+        if self.entries:
+            return True
+        at = self._stopped_at
+        return at is not None and now - at < timedelta(seconds=JUST_NOW_SECONDS)
+
+    def missed(self, now: datetime) -> bool:
+        return bool(self.entries) and self._since(now) >= LONGEST_SECONDS
+
+    def chime_in(self, now: datetime) -> float | None:
+        """Return the seconds to the next chime, once, shortly before it; else None."""
+        if self._announced >= len(CHIMES):
+            return None
+        left = CHIMES[self._announced] - self._since(now)
+        if left > AHEAD_SECONDS:
+            return None
+        self._announced += 1
+        return max(0.0, left)
+
+    def speaks(self, now: datetime) -> bool:
+        """Return True once after each chime: it is time for the sentence."""
+        if self._spoken >= self._announced:
+            return False
+        if self._since(now) < CHIMES[self._spoken] + SPOKEN_AFTER:
+            return False
+        self._spoken += 1
+        return True
+
+    def wait(self, now: datetime) -> float:
+        """Return the seconds until something of this is due."""
+        since = self._since(now)
+        times = [LONGEST_SECONDS]
+        if self._announced < len(CHIMES):
+            times.append(CHIMES[self._announced] - AHEAD_SECONDS)
+        if self._spoken < self._announced:
+            times.append(CHIMES[self._spoken] + SPOKEN_AFTER)
+        return max(0.0, min(times) - since)
+
+    def _since(self, now: datetime) -> float:
+        return (now - self._began).total_seconds() if self._began else 0.0
+
+
+def ring_due(entries: Entries, now: datetime) -> tuple[Entries, list[tuple[Entry, timedelta]]]:
+    """Return the entries with what is due marked as missed, and what is due with its delay.
+
+    They are marked before they ring, so that they are in the list whatever happens.
+    """
+    oldest = now - timedelta(days=MISSED_DAYS)
+    due: list[tuple[Entry, timedelta]] = []
+    timers, reminders = list[Timer](), list[Reminder]()
+    for timer in entries.timers:
+        if timer.ends is None or timer.ends > now:
+            timers.append(timer)
+        elif not timer.missed:
+            timers.append(msgspec.structs.replace(timer, missed=True))
+            due.append((timers[-1], now - timer.ends))
+        elif timer.ends > oldest:
+            timers.append(timer)
+    for reminder in entries.reminders:
+        if reminder.at > now:
+            reminders.append(reminder)
+        elif not reminder.missed:
+            reminders.append(msgspec.structs.replace(reminder, missed=True))
+            due.append((reminders[-1], now - reminder.at))
+        elif reminder.at > oldest:
+            reminders.append(reminder)
+    return Entries(tuple(timers), tuple(reminders)), due
+
+
+def without(entries: Entries, gone: Sequence[Entry]) -> Entries:
+    return Entries(
+        tuple(timer for timer in entries.timers if timer not in gone),
+        tuple(reminder for reminder in entries.reminders if reminder not in gone),
+    )
+
+
+def without_missed(entries: Entries) -> Entries:
+    return Entries(
+        tuple(timer for timer in entries.timers if not timer.missed),
+        tuple(reminder for reminder in entries.reminders if not reminder.missed),
+    )
+
+
+def snoozed(entries: Entries, again: Sequence[Entry], until: datetime) -> Entries:
+    """Return the entries with `again` due at `until`."""
+    rest, timers, reminders = without(entries, again), list[Timer](), list[Reminder]()
+    for entry in again:
+        if isinstance(entry, Timer):
+            timers.append(msgspec.structs.replace(entry, ends=until, missed=False))
+        else:
+            reminders.append(msgspec.structs.replace(entry, at=until, missed=False))
+    return Entries((*rest.timers, *timers), (*rest.reminders, *reminders))
+
+
+def snooze_sentence(again: Sequence[Entry], seconds: float) -> str:
+    names = [entry.name or "timer" for entry in again if isinstance(entry, Timer)]
+    names += [entry.about or "alarm" for entry in again if isinstance(entry, Reminder)]
+    verb = "ring" if len(names) > 1 else "rings"
+    listed = spoken_list(names)
+    return f"{listed[0].upper()}{listed[1:]} {verb} again in {say_span(seconds)}."
