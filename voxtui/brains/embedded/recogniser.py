@@ -211,9 +211,7 @@ class Moonshine:
             logits, *updates = self._decoder.run(
                 ["logits", *(name.replace(PAST, PRESENT) for name in wanted)],
                 {
-                    "input_ids": np.array(
-                        [path.tokens[-1:] for path in live]
-                    ),
+                    "input_ids": np.array([path.tokens[-1:] for path in live]),
                     "use_cache_branch": np.array([number > 0]),
                     "encoder_hidden_states": np.repeat(encoded, len(live), 0),
                     # of the sound: the decoder thins it out
@@ -222,7 +220,7 @@ class Moonshine:
                 },
             )
             cache.update(zip(wanted, updates, strict=True))
-            live, sources, ended = _extended(live, logits[:, -1])
+            live, sources, ended = extended(live, logits[:, -1])
             if ended is not None and (best is None or ended.score > best.score):
                 best = ended
             # A longer path is never likelier than its beginning.
@@ -314,7 +312,7 @@ def louder(samples: Samples) -> Samples:
     return samples * np.float32(min(MOST_GAIN, LOUD / max(level, 1e-9)))
 
 
-def _extended(
+def extended(
     live: Sequence[Beginning], logits: Samples
 ) -> tuple[list[Beginning], list[int], Beginning | None]:
     """Extend each beginning by its likeliest tokens.
