@@ -27,7 +27,7 @@ from voxtui.audio.silero import PySilero
 from voxtui.brains.embedded import recogniser as module
 from voxtui.brains.embedded.recogniser import Moonshine
 from voxtui.dialogue.data import FRAME_SAMPLES, Frame
-from voxtui.dialogue.listening import SpeechGate
+from voxtui.dialogue.listening.endpointing import SpeechGate
 from voxtui.dialogue.recording import Recording
 from voxtui.settings.schema import Config
 

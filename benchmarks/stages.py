@@ -33,8 +33,6 @@ from voxtui.audio.silero import PySilero
 from voxtui.audio.speaker import PIECE_SECONDS
 from voxtui.bench.machine import machine
 from voxtui.dialogue import engine as engine_module
-from voxtui.dialogue.chunker import Chunker
-from voxtui.dialogue.clauses import clauses
 from voxtui.dialogue.commands import Release, Talk
 from voxtui.dialogue.data import (
     FRAME_SAMPLES,
@@ -47,6 +45,8 @@ from voxtui.dialogue.data import (
 from voxtui.dialogue.engine import Engine
 from voxtui.dialogue.events import Event, Loaded, ReplyText, TurnFinished
 from voxtui.dialogue.protocols import TurnRequest
+from voxtui.dialogue.speech.chunker import Chunker
+from voxtui.dialogue.speech.clauses import clauses
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.settings.schema import Config, StreamingConfig
 from voxtui.storage.turn_metrics import spread

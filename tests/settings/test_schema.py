@@ -85,8 +85,8 @@ def test_typed_turns_have_targets_of_their_own():
 
 
 def test_a_median_turn_of_the_default_brain_meets_its_targets():
-    """The medians of docs/benchmarks/2026-11-21-embedded.md, keys released at the last sample and
-    150 ms later; the p95 of the first sound is 542 ms in the latter case."""
+    """The medians of the EPYC in docs/benchmarks/2026-11-23-embedded.md, keys released at the last
+    sample and 150 ms later; the p95 of the first sound is 542 ms in the latter case."""
     targets = TargetsConfig().resolved("embedded")
     assert max(283, 148) <= targets.ttft_ms
     assert targets.first_sound_ms >= 369

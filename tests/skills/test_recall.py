@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from voxtui.dialogue.data import Token, Utterance
-from voxtui.dialogue.history import History
+from voxtui.dialogue.history.history import History
 from voxtui.dialogue.live_config import LiveConfig
 from voxtui.dialogue.protocols import PastTurn, SkillRequest, placeholder
 from voxtui.settings.schema import Config, HistoryConfig
 from voxtui.skills.assistant_skills import AssistantSkills
-from voxtui.skills.zones import time_in
+from voxtui.skills.clock import time_in
 
 SAID = ("My sister is Anna.", "Who wrote Faust?", "I like tea.", "And when?", "Thank you.")
 
@@ -31,7 +31,8 @@ def history() -> History:
 
 def ask(tmp_path, words: str, past=()) -> str | None:
     skills = AssistantSkills(tmp_path, rings=False, now=lambda: datetime(2026, 11, 22, 13, 4))
-    return skills.answer(SkillRequest(words, past=past))
+    answered = skills.answer(SkillRequest(words, past=past))
+    return answered and answered.text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import click
 
 from voxtui.audio.portaudio import Device, Direction, choices, find, probe, shown_name
 from voxtui.commands.native_stderr import native_log, native_stderr_in
-from voxtui.dialogue.level import CLIPPED, SHOWS_LEVEL, decibels, diagnose_level
+from voxtui.dialogue.listening.level import CLIPPED, SHOWS_LEVEL, decibels, diagnose_level
 from voxtui.dialogue.protocols import Microphone
 from voxtui.errors import DeviceError
 from voxtui.settings.schema import AudioConfig
@@ -124,7 +124,6 @@ def _row(device: Device, used: dict[Direction, Device]) -> str:
 
 
 def _level(microphone: Microphone) -> str:
-    """Return a sentence: the peak level over LEVEL_SECONDS, or the error."""
     peak, lost = hear(microphone)
     problem = None if peak else diagnose_level(microphone.name, peak)
     level = f"Level: {decibels(peak)} at most in {LEVEL_SECONDS:g} s from {microphone.name!r}."

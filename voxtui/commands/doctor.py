@@ -25,7 +25,7 @@ from voxtui.commands.devices import HELD, configured_devices, hear
 from voxtui.commands.native_stderr import native_log, native_stderr_in
 from voxtui.commands.terminal import can_show_screen, colours, reports_key_release
 from voxtui.dialogue.data import SAMPLE_RATE, Utterance
-from voxtui.dialogue.level import SHOWS_LEVEL, SILENT, diagnose_level
+from voxtui.dialogue.listening.level import SHOWS_LEVEL, SILENT, diagnose_level
 from voxtui.errors import DeviceError, ModelError, how_to_install
 from voxtui.models.catalogue import models_directory
 from voxtui.models.cuda import (
@@ -245,7 +245,6 @@ def _memory() -> Iterator[Finding]:
 
 
 def _memory_amounts() -> Iterator[tuple[str, float]]:
-    """Yield (kind, GB) for each amount that the system reports."""
     limit = control_group_limit(Path("/proc/self/cgroup"), CONTROL_GROUPS)
     with suppress(AttributeError, ValueError, OSError):
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -10,7 +10,7 @@ import click
 
 from voxtui.audio.loopback_delay import CHIRPS, Loopback, measure
 from voxtui.commands.native_stderr import native_log, native_stderr_in
-from voxtui.dialogue.level import decibels
+from voxtui.dialogue.listening.level import decibels
 from voxtui.dialogue.protocols import Microphone, Speaker
 from voxtui.settings.schema import AudioConfig
 from voxtui.storage.device_offset import offset_file, save_offset
@@ -47,7 +47,6 @@ def measure_offset(speaker: Speaker, microphone: Microphone, results: Path) -> b
 
 
 def _times(seconds: Sequence[float]) -> str:
-    """Return median and range in milliseconds."""
     middle, low, high = (value * 1000 for value in (median(seconds), min(seconds), max(seconds)))
     return f"{middle:.0f} ms ({low:.0f} to {high:.0f})"
 

@@ -19,7 +19,7 @@ from voxtui.dialogue.data import Token
 from voxtui.dialogue.fallbacks import Closable
 from voxtui.dialogue.prefetch import Prefetched
 from voxtui.dialogue.protocols import Speaker
-from voxtui.dialogue.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
+from voxtui.dialogue.speech.speech import Speech, VoiceFailed, VoiceTimeout, VoiceWorker
 from voxtui.dialogue.timestamps import Timestamps
 from voxtui.errors import InputError, ModelError, UnspokenLanguage
 from voxtui.settings.schema import Config
@@ -78,7 +78,6 @@ def source(path: Path | None, text: str | None, clipboard: bool) -> Iterator[str
 
 
 def _load_voice(config: Config) -> VoiceWorker:
-    """Return the voice of the configuration, loaded. Raises ModelError and InputError."""
     voices = build_voice(config, partial(click.echo, err=True))
     if voices is None:
         raise InputError("There is no voice: voice.engine is none.")
@@ -112,7 +111,7 @@ def read_aloud(
     failed = 0
     while True:
         speech = Speech(
-            worker, speaker, Timestamps(), lambda: False, language=lambda clause: language
+            worker, speaker, Timestamps(), lambda: False, style=lambda clause: (None, language)
         )
         try:
             speech.play(tokens)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from voxtui.dialogue.attachments import Attachment
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.errors import InputError, strip_control_characters
 
 PIECE_BYTES = 1 << 16
@@ -89,7 +89,6 @@ def _decoded(descriptor: int, name: str) -> Iterator[str]:
 
 
 def clipboard_text() -> str:
-    """Return the text on the clipboard. Raises InputError."""
     command = _clipboard_reader()
     if command is None:
         raise InputError(
@@ -117,7 +116,6 @@ def clipboard_text() -> str:
 
 
 def _clipboard_reader() -> list[str] | None:
-    """Return the command that prints the clipboard of this session, if there is one."""
     x11, wayland = "DISPLAY" in os.environ, "WAYLAND_DISPLAY" in os.environ
     for usable, *command in (
         (wayland, "wl-paste", "--no-newline"),

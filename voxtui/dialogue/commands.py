@@ -1,4 +1,4 @@
-"""The commands to an engine: `Engine.post` is its only door.
+"""The commands to an engine. `Engine.post` takes them, and nothing else does.
 
 Commands are structs of msgspec, because to define a frozen dataclass takes eight times as long, and
 the first frame of the screen waits for that. Times are monotonic seconds; None means now.
@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from voxtui.dialogue.attachments import Attachment
 from voxtui.dialogue.data import MICROPHONE
 from voxtui.dialogue.fallbacks import Fallbacks
+from voxtui.dialogue.history.attachments import Attachment
 from voxtui.dialogue.protocols import Brain, Microphone, PastTurn, ReplyOptions, Speaker, Voice
 from voxtui.settings.schema import Config, VadConfig
 

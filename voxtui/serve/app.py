@@ -14,7 +14,7 @@ from starlette.routing import Route, WebSocketRoute
 from voxtui import __version__
 from voxtui.serve.access import REALTIME_PATH, AccessControl, ClientKeys, error_response
 from voxtui.serve.chat import Chat
-from voxtui.serve.dictation import Dictation
+from voxtui.serve.dictation import DictationEndpoint
 from voxtui.serve.metrics import Metrics
 from voxtui.serve.openai_types import HttpError, failed
 from voxtui.serve.openapi import openapi
@@ -54,8 +54,6 @@ def build_app(
     metrics = Metrics(pool.size)
     started = int(time.time())
     model = model_name(config, brain)
-    english_only = brain == "embedded"
-    most_bytes = config.serve.max_upload_mb * 2**20
 
     def json(value: object, status: int = 200) -> Response:
         return Response(msgspec.json.encode(value), status, media_type="application/json")
@@ -77,6 +75,7 @@ def build_app(
 
     async def show_metrics(request: Request) -> Response:
         metrics.busy.set(pool.busy)
+        metrics.waiting.set(pool.waiting)
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def show_openapi(request: Request) -> Response:
@@ -114,7 +113,7 @@ def build_app(
             Route("/v1/models", models),
             Route(
                 "/v1/audio/transcriptions",
-                Transcriptions(pool, config.vad, model, english_only, most_bytes, metrics),
+                Transcriptions(pool, config, model, metrics),
                 methods=["POST"],
             ),
             Route("/v1/chat/completions", Chat(pool, config, model, metrics), methods=["POST"]),
@@ -130,7 +129,7 @@ def build_app(
                 "/v1/realtime/client_secrets", ClientSecrets(client_keys, default), methods=["POST"]
             ),
             WebSocketRoute(
-                "/v1/audio/transcriptions/realtime", Dictation(pool, config.vad, metrics)
+                "/v1/audio/transcriptions/realtime", DictationEndpoint(pool, config.vad, metrics)
             ),
         ],
         exception_handlers={HTTPException: http_error, 500: bug},

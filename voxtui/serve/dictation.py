@@ -1,4 +1,4 @@
-"""Dictation over a WebSocket: 16-bit PCM at 16 kHz in, words out at each pause.
+"""DictationEndpoint over a WebSocket: 16-bit PCM at 16 kHz in, words out at each pause.
 
 The messages are those of https://github.com/HorizonXP/voxtral.c, `web/PROTOCOL.md`.
 """
@@ -22,7 +22,7 @@ from voxtui.serve.recognition import Recognition
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from voxtui.commands.transcribe import Segment
+    from voxtui.commands.transcribe import TranscriptSegment
     from voxtui.serve.metrics import Metrics
     from voxtui.serve.shared_models import Pool
     from voxtui.settings.schema import VadConfig
@@ -40,7 +40,7 @@ class _Message(msgspec.Struct):
     type: str
 
 
-class Dictation:
+class DictationEndpoint:
     def __init__(self, pool: Pool, vad: VadConfig, metrics: Metrics) -> None:
         self._pool = pool
         self._vad = vad
@@ -51,7 +51,7 @@ class Dictation:
         try:
             texts: list[str] = []
 
-            async def add(segment: Segment) -> None:
+            async def add(segment: TranscriptSegment) -> None:
                 delta = f" {segment.text}" if texts else segment.text
                 texts.append(segment.text)
                 with suppress(WebSocketDisconnect):  # `_hear` is told of it too

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from voxtui.dialogue.commands import Attach, Command, InsertTurn, NewTurn
-from voxtui.dialogue.data import Frame, Token
+from voxtui.dialogue.commands import Attach, Command, NewTurn
+from voxtui.dialogue.data import Frame
 from voxtui.dialogue.events import Event, Loaded, LoadFailed, State, TurnFinished
-from voxtui.dialogue.protocols import Past, PastTurn
+from voxtui.dialogue.protocols import Past
 from voxtui.errors import VoxtuiError
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ class UserSession:
         self.failed: VoxtuiError | None = None
         """the error that prevented the loading of the models"""
         self._unfinished: set[int] = set()
-        self._inserted = itertools.count(-1, -1)
 
     @property
     def state(self) -> State:
@@ -73,7 +71,6 @@ class UserSession:
         self.engine.close(0)
 
     def close(self, seconds: float | None = None) -> None:
-        """End everything. Wait for the parts no longer than `seconds`."""
         self.engine.close(seconds)
 
     def take(self, event: UserSessionEvent) -> None:
@@ -107,17 +104,6 @@ class UserSession:
     def push(self, frame: Frame) -> None:
         """Add the next frame of any source. Any thread."""
         self.engine.push(frame)
-
-    def insert_text(self, user: bool, text: str, after: int | None, first: bool = False) -> int:
-        """Put a text of the user, or a reply, into the conversation. Returns its number.
-
-        It follows turn `after`; None: it is the last, or the `first`.
-        """
-        number = next(self._inserted)
-        said, reply = (text, ()) if user else ("", (Token(text),))
-        turn = PastTurn(said, None, reply, number=number)
-        self.engine.post(InsertTurn(turn, after, first))
-        return number
 
     def _require_model(self) -> None:
         if self.failed:

@@ -47,13 +47,13 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """A server with an OpenAI-compatible API."""
 
     url: str = ""
-    """empty: no server"""
+    """the base URL of the chat server; empty: none"""
     model: str = ""
     """empty: the only model of the server"""
     transcription_model: str = ""
     """empty: `model` receives the audio itself"""
     transcription_url: str = ""
-    """empty: `url`"""
+    """the base URL of the server that transcribes; empty: `url`"""
     idle_transcript: bool = True
     """transcribe the utterance after the reply, which sends the audio again"""
     timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
@@ -66,7 +66,6 @@ class RemoteBrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     @property
     def hosts(self) -> str:
-        """Return the servers that receive the user's voice and words."""
         urls = (self.transcription_url, self.url) if self.transcription_model else (self.url,)
         return " and ".join(dict.fromkeys(urlsplit(url).netloc for url in urls if url))
 
@@ -95,7 +94,6 @@ class BrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def idle_transcript(self) -> bool:
-        """Return whether the brain transcribes an utterance when idle."""
         return (self.remote if self.name == "remote" else self.voxtral).idle_transcript
 
 
@@ -216,7 +214,7 @@ class HistoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 INPUT_TOKENS = {"embedded": 1000}
-"""Most tokens of given texts, by brain. The embedded one reads some 30 tokens a second."""
+"""Most tokens of attached texts, by brain. The embedded one reads some 30 tokens a second."""
 
 CONTEXT_TOKENS = 8192
 """Context of every other brain. A quarter of it stays free for the conversation."""
@@ -317,6 +315,8 @@ class ServeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_key: str = ""
     max_upload_mb: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """megabytes of an uploaded file, which is stored until it is complete"""
+    max_audio_minutes: Annotated[int, Meta(ge=1, le=10_000)] = 180
+    """minutes of sound in an uploaded file"""
 
 
 _COMMAND_KEY = re.compile(r"ctrl\+[abd-gk-y]|f[1-9]|f1[0-2]")

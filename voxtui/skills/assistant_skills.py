@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang
-from voxtui.dialogue.safe_skills import log_failure
+from voxtui.dialogue.protocols import SkillAnswer
+from voxtui.dialogue.turn.safe_skills import log_failure
 from voxtui.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,10 +75,14 @@ class AssistantSkills:
         if lock is not None:
             lock.release()
 
-    def answer(self, request: SkillRequest) -> str | None:
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
         """Return the answer to the user's words, or None. See Skills."""
+        answer = self._answer(request)
+        return SkillAnswer(answer) if isinstance(answer, str) else answer
+
+    def _answer(self, request: SkillRequest) -> SkillAnswer | str | None:
+        from voxtui.skills.about_itself import about_itself
         from voxtui.skills.intents import Fact, Question
-        from voxtui.skills.privacy_answers import about_itself
         from voxtui.skills.requests import acts, carry_out
         from voxtui.skills.understand import understand
 
@@ -91,8 +96,8 @@ class AssistantSkills:
         match meaning:
             case None:
                 return None
-            case Fact(sentence=sentence):
-                return sentence
+            case Fact():
+                return SkillAnswer(meaning.sentence, meaning.language, meaning.pace)
             case Question(sentence, retry):
                 self._retry = retry
                 return sentence
@@ -109,7 +114,7 @@ class AssistantSkills:
 
     def doubt(self, reply: str) -> str | None:
         """Return a sentence if `reply` claims a timer or a message. See Skills."""
-        from voxtui.skills.false_claims import doubt
+        from voxtui.skills.about_itself import doubt
 
         return doubt(reply)
 
@@ -128,8 +133,7 @@ class AssistantSkills:
         for module in (
             "skills.understand",
             "skills.requests",
-            "skills.false_claims",
-            "skills.privacy_answers",
+            "skills.about_itself",
         ):
             import_module(f"voxtui.{module}")
         while self._rings and not self._closed:

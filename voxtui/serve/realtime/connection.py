@@ -20,7 +20,6 @@ from voxtui.serve.realtime.realtime_session import RealtimeSession, SessionEvent
 from voxtui.serve.realtime.session_settings import SESSION_SECONDS, Json, Settings
 from voxtui.serve.realtime.wire_audio import MOST_WAITING, WireMicrophone, WireSpeaker
 from voxtui.serve.transcriptions import check_model
-from voxtui.session.user_session import NotAllowed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -95,7 +94,7 @@ class Sessions:
     ) -> None:
         self.metrics = metrics
         self._pool = pool
-        self._config = config
+        self.config = config
         self._default = default
         self._client_keys = client_keys
         self._connections: set[Connection] = set()
@@ -127,7 +126,7 @@ class Sessions:
 
     async def run(self, transport: Transport, parts: ModelSet, settings: Settings) -> None:
         """Serve a client until either side closes. The parts are free again afterwards."""
-        connection = Connection(transport, parts, self._config, settings, self._answered)
+        connection = Connection(transport, parts, settings, self)
         self._connections.add(connection)
         try:
             await connection.run()
@@ -140,7 +139,8 @@ class Sessions:
         waiting = [connection.drained() for connection in self._connections]
         await asyncio.gather(*waiting)
 
-    def _answered(self, turn: Turn) -> None:
+    def answered(self, turn: Turn) -> None:
+        """Count an answer."""
         stages = {
             "first_token": turn.ttft_ms, "total": turn.total_ms, "hidden": turn.speculative_s * 1000
         }  # fmt: skip
@@ -152,33 +152,29 @@ class Connection:
     """One client: reads what it sends, and writes what the session sends."""
 
     def __init__(
-        self,
-        transport: Transport,
-        parts: ModelSet,
-        config: Config,
-        settings: Settings,
-        answered: Callable[[Turn], object],
+        self, transport: Transport, parts: ModelSet, settings: Settings, sessions: Sessions
     ) -> None:
+        self.output = transport.output
+        self._sessions = sessions
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._active_at = self._loop.time()
         self._out: asyncio.Queue[Out] = asyncio.Queue()
         self._queued = 0
-        """bytes of it"""
+        """the bytes in the queue"""
         self._begun = asyncio.Event()
         """the engine is ready, or has failed"""
         self._drained = asyncio.Event()
         self._draining = False
         self._closed = False
         """a `Close` was put into the queue"""
-        self._session = RealtimeSession(
-            lambda emit: engine(config, parts, emit, self._deliver, self._waiting),
-            config, settings, self._send, self._deliver, self._failed, answered, transport.output,
-        )  # fmt: skip
+        speaker = WireSpeaker(self._deliver, self._waiting)
+        self._engine = engine(sessions.config, parts, speaker, self._deliver)
+        self._session = RealtimeSession(self._engine, sessions.config, settings, self)
 
     async def run(self) -> None:
         """Serve until either side closes. The parts are free again afterwards."""
-        self._session.start()
+        self._engine.start()
         writer = asyncio.create_task(self._write())
         try:
             async with asyncio.timeout(SESSION_SECONDS):
@@ -187,17 +183,16 @@ class Connection:
             pass
         except TimeoutError:
             idle = self._loop.time() >= self._active_at + IDLE_SECONDS
-            self._session.expire(
-                f"Neither side has said anything for {IDLE_SECONDS / 60:g} min."
-                if idle
-                else f"A session lasts {SESSION_SECONDS // 60} min."
-            )
+            why = f"A session lasts {SESSION_SECONDS // 60} min."
+            if idle:
+                why = f"Neither side has said anything for {IDLE_SECONDS / 60:g} min."
+            self._session.report_error(why, "session_expired")
             self._close(NORMAL)
             await writer
         finally:
             writer.cancel()
             self._drained.set()
-            await asyncio.to_thread(self._session.close)
+            await asyncio.to_thread(self._engine.close)
 
     async def drained(self) -> None:
         """Close the connection once each answer is made and played, or after DRAIN_SECONDS."""
@@ -227,8 +222,7 @@ class Connection:
             if self._draining:
                 continue
             if isinstance(received, np.ndarray):
-                with suppress(NotAllowed):  # there is no model: the session is about to end
-                    self._session.take_sound(received)
+                self._session.take_sound(received)
             else:
                 self._active_at = self._loop.time()
                 self._session.take_message(received)
@@ -254,15 +248,14 @@ class Connection:
 
     @property
     def _speaking(self) -> bool:
-        output = self._transport.output
-        return self._session.answering or (output is not None and output.playing)
+        return self._session.answering or (self.output is not None and self.output.playing)
 
     def _waiting(self) -> int:
         """Return the bytes of speech that the client has not taken yet. Any thread."""
-        output = self._transport.output
-        return self._queued if output is None else output.waiting
+        return self._queued if self.output is None else self.output.waiting
 
-    def _send(self, event: Json) -> None:
+    def send(self, event: Json) -> None:
+        """Queue an event for the client."""
         if self._closed:
             return
         out = msgspec.json.encode(event)
@@ -277,7 +270,12 @@ class Connection:
         if self._draining and not self._speaking:
             self._close(GOING_AWAY)
 
-    def _failed(self, why: str) -> None:
+    def answered(self, turn: Turn) -> None:
+        """Count an answer."""
+        self._sessions.answered(turn)
+
+    def failed(self) -> None:
+        """Close the connection, because the engine has failed."""
         self._begun.set()
         self._close(INTERNAL_ERROR)
 
@@ -294,24 +292,20 @@ class Connection:
 
 
 def engine(
-    config: Config,
-    parts: ModelSet,
-    emit: Callable[[Event], object],
-    deliver: Callable[[SessionEvent], object],
-    waiting: Callable[[], int],
+    config: Config, parts: ModelSet, speaker: WireSpeaker, emit: Callable[[Event], object]
 ) -> Engine:
     """Return an engine on lent parts, with the wire as its microphone and speaker."""
     assert parts.brain is not None
+    vad = replace(config.vad, hands_free=False, listen_while_speaking=False)
     return Engine(
         microphone=WireMicrophone(),
-        speaker=WireSpeaker(deliver, waiting),
+        speaker=speaker,
         detector=parts.detector,
         brain=LentBrain(parts.brain),
         voice=LentVoice(parts.voice) if parts.voice is not None else None,
-        config=replace(config, vad=replace(config.vad, hands_free=False,
-                                           listen_while_speaking=False)),
+        config=replace(config, vad=vad),
         emit=emit,
         overhearing=parts.overhearing,
         local=False,
         captions=True,
-    )  # fmt: skip
+    )

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from voxtui.dialogue.commands import RemovePart, Truncate
-from voxtui.dialogue.turn_taking import SPOKEN_TURNS
+from voxtui.dialogue.commands import InsertTurn, RemovePart, Truncate
+from voxtui.dialogue.data import Token
+from voxtui.dialogue.protocols import PastTurn
+from voxtui.dialogue.turn.turn_taking import SPOKEN_TURNS
 from voxtui.serve.realtime.protocol import CreateItem, Item, TruncateItem, item_of
 from voxtui.serve.realtime.session_settings import invalid
 
 if TYPE_CHECKING:
-    from voxtui.session.user_session import UserSession
+    from voxtui.dialogue.engine import Engine
 
 MOST_ITEMS = 1000
 
 
 class Conversation:
-    """`emit` sends an event by its type and fields. The history of `controls` follows the items."""
+    """`emit` sends an event by its type and fields. The history of `engine` follows the items."""
 
-    def __init__(self, emit: Callable[..., object], controls: UserSession) -> None:
+    def __init__(self, emit: Callable[..., object], engine: Engine) -> None:
         self._emit = emit
-        self._controls = controls
+        self._engine = engine
         self._items: list[Item] = []
+        self._inserted = itertools.count(-1, -1)
         self._spoken: deque[Item] = deque(maxlen=SPOKEN_TURNS)
         """the answers that can be truncated"""
         self._truncating: list[tuple[Item, int]] = []
@@ -34,7 +38,7 @@ class Conversation:
         return self._items[-1].id if self._items else None
 
     @property
-    def told(self) -> list[str]:
+    def system_texts(self) -> list[str]:
         """Return the texts of system items."""
         return [item.text or "" for item in self._items if item.role == "system"]
 
@@ -66,9 +70,12 @@ class Conversation:
         place, after = self._place(item, event.previous_item_id)
         if item.role != "system":
             first = place == 0 and bool(self._items)
-            item.turn = self._controls.insert_text(
-                item.role == "user", item.text or "", after, first
-            )
+            item.turn = next(self._inserted)
+            said, reply = item.text or "", ()
+            if item.role == "assistant":
+                said, reply = "", (Token(said),)
+            turn = PastTurn(said, None, reply, number=item.turn)
+            self._engine.post(InsertTurn(turn, after, first))
         self.add(item, place)
         return item
 
@@ -83,7 +90,7 @@ class Conversation:
             raise invalid("The item is still being made. Cancel its response.", "item_id")
         self._items.remove(item)
         if item.turn is not None:
-            self._controls.post(RemovePart(item.turn, user=item.role == "user"))
+            self._engine.post(RemovePart(item.turn, user=item.role == "user"))
         self._emit("conversation.item.deleted", item_id=item.id)
         return item
 
@@ -107,7 +114,7 @@ class Conversation:
         """Keep what was heard of a spoken answer in its first `ms`. `was_cut` follows."""
         if item in self._spoken and item.turn is not None:
             self._truncating.append((item, ms))
-            self._controls.post(Truncate(item.turn, ms / 1000))
+            self._engine.post(Truncate(item.turn, ms / 1000))
 
     def was_cut(self, turn: int, text: str) -> None:
         """Show that `text` was heard of the answer of `turn`."""

@@ -8,11 +8,12 @@ import numpy as np
 
 from voxtui.dialogue.commands import Cancel, Release, Talk
 from voxtui.dialogue.data import FRAME_SECONDS, Frame
+from voxtui.serve.realtime.protocol import Item
 from voxtui.serve.realtime.wire_audio import Frames
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
-    from voxtui.session.user_session import UserSession
+    from voxtui.dialogue.engine import Engine
 
 MUTED = 1e-3
 """Peak of a microphone that is off, with the noise of the codec. The buffer begins above it."""
@@ -28,18 +29,18 @@ class InputBuffer:
     is dropped, and a too long utterance keeps its newest part.
     """
 
-    def __init__(self, controls: UserSession, longest: float, rate: int, live: bool) -> None:
-        self._controls = controls
+    def __init__(self, engine: Engine, longest: float, rate: int, live: bool) -> None:
+        self._engine = engine
         self._longest = longest
         self._rate = rate
         self._live = live
         self._line = Frames(rate)
         self._arrived = 0
-        """samples in all"""
+        """the samples that have arrived"""
         self._begun = not live
         self._frames: list[Frame] = []
         self._pushed = 0
-        """of the frames"""
+        """the number of frames that the engine has"""
         self._recording: int | None = None
         """the turn that the engine records them for"""
         self._turns: set[int] = set()
@@ -65,7 +66,7 @@ class InputBuffer:
         self._arrived += len(samples)
         return list(self._line.feed(samples))
 
-    def keep(self, frames: list[Frame]) -> None:
+    def add(self, frames: list[Frame]) -> None:
         self._frames += frames
         if not self._begun:
             self._begun = any(np.abs(frame.samples).max() > MUTED for frame in frames)
@@ -76,7 +77,7 @@ class InputBuffer:
             self._frames = self._frames[len(self._frames) // 2 :]
 
     def record(self) -> None:
-        """Let the engine have what it has not got yet."""
+        """Push the frames that the engine does not have yet."""
         if not self._frames or not self._begun:
             return
         if self._recording is None:
@@ -87,21 +88,21 @@ class InputBuffer:
 
     def push(self, frames: list[Frame]) -> None:
         for frame in frames:
-            self._controls.push(frame)
+            self._engine.push(frame)
 
     def began(self, turn: int) -> bool:
         """Return True if this buffer began the turn, and not the engine."""
         return turn in self._turns
 
     def _talk(self, frames: list[Frame]) -> int:
-        turn = self._controls.post(Talk(frames[0].captured_at - FRAME_SECONDS))
+        turn = self._engine.post(Talk(frames[0].captured_at - FRAME_SECONDS))
         self._turns.add(turn)
         return turn
 
     def forget_recording(self) -> None:
         """Let the engine drop it. The buffer stays."""
         if self._recording is not None:
-            self._controls.post(Cancel(self._recording))
+            self._engine.post(Cancel(self._recording))
         self._recording = None
 
     def clear(self) -> None:
@@ -109,16 +110,14 @@ class InputBuffer:
         self._empty()
         self._line.reset()
 
-    def commit(self) -> tuple[int, float]:
-        """End the utterance. Returns its turn and its seconds."""
+    def commit(self) -> Item:
+        """End the utterance. Returns its item."""
         self._begun = True  # also of silence
         self._frames += self._line.flush()
         self.record()
-        turn, seconds = self._recording, self.seconds
-        assert turn is not None
-        self._controls.post(Release(self.now, turn, answers=False))
+        item = self._release(self._recording, self._frames)
         self._empty()
-        return turn, seconds
+        return item
 
     def take(self) -> list[Frame]:
         """Take out what was said, for `commit_taken`."""
@@ -127,12 +126,15 @@ class InputBuffer:
         self._empty()
         return frames
 
-    def commit_taken(self, frames: list[Frame]) -> tuple[int, float]:
-        """Commit what was taken out. Returns its turn and its seconds."""
+    def commit_taken(self, frames: list[Frame]) -> Item:
+        """Commit what was taken out. Returns its item."""
         turn = self._talk(frames)
         self.push(frames)
-        self._controls.post(Release(self.now, turn, answers=False))
-        return turn, len(frames) * FRAME_SECONDS
+        return self._release(turn, frames)
+
+    def _release(self, turn: int | None, frames: list[Frame]) -> Item:
+        self._engine.post(Release(self.now, turn, answers=False))
+        return Item("user", "audio", turn=turn, seconds=len(frames) * FRAME_SECONDS)
 
     def _empty(self) -> None:
         self._frames, self._recording, self._begun = [], None, not self._live

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from base64 import b64encode
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -106,23 +107,18 @@ class _Id(msgspec.Struct):
 
 
 def parse(message: str | bytes) -> ClientEvent:
-    """Return the event in a message. Raises HttpError."""
+    """Return the event in a message. Raises HttpError with the client's own id of it."""
     try:
         return _decoder.decode(message)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
-        raise invalid(f"{what}.", where.rstrip("`") or "type") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise invalid("The message is not JSON.", code="invalid_json") from error
-
-
-def event_id(message: str | bytes) -> str | None:
-    """Return the client's own id of a message, also of one that is refused."""
-    try:
-        given = msgspec.json.decode(message, type=_Id).event_id
+        refusal = invalid(f"{what}.", where.rstrip("`") or "type")
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return given if isinstance(given, str) else None
+        refusal = invalid("The message is not JSON.", code="invalid_json")
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        event_id = msgspec.json.decode(message, type=_Id).event_id
+        refusal.error["event_id"] = event_id if isinstance(event_id, str) else None
+    raise refusal
 
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
@@ -209,6 +205,8 @@ class Response:
     """True if the client cancelled it"""
     silenced: bool = False
     """True if the rest of its sound is not played"""
+    heard: str | None = None
+    """the heard part, once the answer was cut off"""
 
     def as_json(self, status: str = "in_progress", turn: Turn | None = None) -> Json:
         output = self.settings.audio.output

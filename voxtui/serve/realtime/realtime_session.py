@@ -9,9 +9,10 @@ from __future__ import annotations
 import binascii
 import time
 from base64 import b64decode
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -22,6 +23,7 @@ from voxtui.dialogue.events import (
     Caption,
     Captured,
     Died,
+    Event,
     LoadFailed,
     NoWords,
     ReplyText,
@@ -37,93 +39,106 @@ from voxtui.serve.realtime import protocol
 from voxtui.serve.realtime.conversation_items import Conversation
 from voxtui.serve.realtime.input_buffer import InputBuffer
 from voxtui.serve.realtime.output_buffer import TRACK_RATE, OutputBuffer
-from voxtui.serve.realtime.protocol import Item, Response, new_id
+from voxtui.serve.realtime.protocol import CreateResponse, Item, Response, new_id
 from voxtui.serve.realtime.session_settings import RATE, SESSION_SECONDS, Json, Settings, invalid
 from voxtui.serve.realtime.wire_audio import Sound
-from voxtui.session.user_session import MakeEngine, NotAllowed, UserSession, UserSessionEvent
 
 if TYPE_CHECKING:
     from voxtui.dialogue.data import Samples
+    from voxtui.dialogue.engine import Engine
     from voxtui.dialogue.timestamps import Turn
-    from voxtui.serve.realtime.session_settings import TurnDetection
     from voxtui.settings.schema import Config
 
 SHORTEST_COMMIT = 0.1
 """Seconds of sound. OpenAI refuses less."""
 
-SessionEvent: TypeAlias = UserSessionEvent | Sound
+NO_WORDS = "No words were recognised in this sound."
+
+SessionEvent: TypeAlias = Event | Sound
+
+
+class Client(Protocol):
+    """Carries events to the client. Used by the event loop's thread."""
+
+    @property
+    def output(self) -> OutputBuffer | None:
+        """What plays the answers over a track; None: the client gets their sound as events."""
+
+    def send(self, event: Json) -> None: ...
+
+    def answered(self, turn: Turn) -> None:
+        """Count an answer that has ended."""
+
+    def failed(self) -> None:
+        """Close the connection, because the engine has failed."""
+
+
+@dataclass(slots=True, eq=False)
+class Idle:
+    """Nothing is in progress, except an utterance of push to talk."""
+
+
+@dataclass(slots=True, eq=False)
+class Hearing:
+    """Speech was detected and goes on."""
+
+    item: Item | None = None
+    """its item; None until the engine has reported it"""
+    create: CreateResponse | None = None
+    """the answer that the client has asked for"""
+
+
+@dataclass(slots=True, eq=False)
+class Answering:
+    """A response is in progress. All else waits for its end."""
+
+    response: Response
+    hearing: Hearing | None = None
+    """speech that the engine detected before it took the response up"""
+    create: CreateResponse | None = None
+    """the answer to such speech, if that has ended"""
+    held: list[Frame] = field(default_factory=list[Frame])
+    """sound that must not interrupt"""
+    commits: list[tuple[protocol.Commit, list[Frame]]] = field(
+        default_factory=list[tuple[protocol.Commit, list[Frame]]]
+    )
 
 
 class RealtimeSession:
-    """`send` gets each event, `finished` each turn that was answered. `closed`: say why, and close.
+    """The events of `engine`, as the protocol's to `client`. Where it has an `output`, sound comes
+    and goes over tracks."""
 
-    `deliver` brings an event of any thread to `take_event` on this one. `output`: sound goes over
-    tracks, and this plays the answers; None: the client sends and gets it as events.
-    """
-
-    def __init__(
-        self,
-        make_engine: MakeEngine,
-        config: Config,
-        settings: Settings,
-        send: Callable[[Json], object],
-        deliver: Callable[[SessionEvent], object],
-        closed: Callable[[str], object],
-        finished: Callable[[Turn], object] = lambda turn: None,
-        output: OutputBuffer | None = None,
-    ) -> None:
-        self.settings = settings
+    def __init__(self, engine: Engine, config: Config, settings: Settings, client: Client) -> None:
+        self._engine = engine
         self._config = config
-        self._send = send
-        self._closed = closed
-        self._finished = finished
+        self._settings = settings
+        self._client = client
+        self._output = client.output
+        if self._output is not None:
+            self._output.report = self._played
         self._id, self._conversation_id = new_id("sess"), new_id("conv")
         self._expires_at = int(time.time()) + SESSION_SECONDS
-        self._controls = UserSession(make_engine, deliver)
         self._begun = False
-        self._conversation = Conversation(self._emit, self._controls)
+        self._phase: Idle | Hearing | Answering = Idle()
+        self._conversation = Conversation(self._emit, engine)
         self._by_turn: dict[int, Item] = {}
         """the user's items by the turn of their utterance"""
-        rate, longest = RATE if output is None else TRACK_RATE, config.audio.max_utterance_s
-        self._input = InputBuffer(self._controls, longest, rate, live=output is not None)
         self._pcm = PcmStream()
-        self._output = output
-        if output is not None:
-            output.report = self._played
-        self._speaking: Item | None = None
-        """the utterance whose end is detected here"""
-        self._held: list[Frame] = []
-        """sound that must not interrupt the answer"""
-        self._later: list[tuple[protocol.Commit, list[Frame]]] = []
-        """commits that wait for the end of the answer, and their sound"""
-        self._wanted: protocol.CreateResponse | None = None
-        """an answer that waits for the end of the utterance"""
-        self._response: Response | None = None
-        self._heard: str | None = None
-        """the heard part of the answer in progress, once it was cut off"""
+        longest, live = config.audio.max_utterance_s, self._output is not None
+        self._input = InputBuffer(engine, longest, TRACK_RATE if live else RATE, live)
 
     @property
     def answering(self) -> bool:
-        return self._response is not None
-
-    def start(self) -> None:
-        self._controls.start()
-
-    def close(self) -> None:
-        """End everything. Blocks until the engine's thread has ended."""
-        self._controls.close()
+        return isinstance(self._phase, Answering)
 
     # The client.
 
     def take_message(self, message: str | bytes) -> None:
         """Do what a message says, or answer it with an error. The session goes on."""
-        try:
+        with self._reporting(None):
             event = protocol.parse(message)
-        except HttpError as refusal:
-            self._refuse(refusal, protocol.event_id(message))
-            return
-        with self._errors_told(event.event_id):
-            self._take(event)
+            with self._reporting(event.event_id):
+                self._take(event)
 
     def _take(self, event: protocol.ClientEvent) -> None:
         match event:
@@ -138,7 +153,7 @@ class RealtimeSession:
             case protocol.Clear():
                 self._clear()
                 self._emit("input_audio_buffer.cleared")
-            case protocol.CreateResponse():
+            case CreateResponse():
                 self._create_response(event)
             case protocol.CancelResponse(response_id=name):
                 self._cancel_response(name)
@@ -146,7 +161,10 @@ class RealtimeSession:
                 if self._conversation.create(event).role == "system":
                     self._use_settings()
             case protocol.TruncateItem():
-                self._truncate(event)
+                item = self._conversation.truncatable(event)
+                if item.status == "in_progress":
+                    self._cancel_response(None)
+                self._conversation.cut(item, event.audio_end_ms)
             case protocol.RetrieveItem(item_id=name):
                 self._conversation.retrieve(name)
             case protocol.DeleteItem(item_id=name):
@@ -155,40 +173,31 @@ class RealtimeSession:
             case protocol.ClearOutput():
                 if self._output is None:
                     raise invalid("The client itself plays the sound here.", "type")
-                if self._response is not None:
+                if self.answering:
                     self._cancel_response(None)
                 self._clear_output()
 
     def _update(self, session: object) -> None:
-        before = self._detection
-        self.settings = replace(self.settings.updated(session), model=self.settings.model)
-        if (before is None) != (self._detection is None):
+        before, model = self._settings.detection, self._settings.model
+        self._settings = replace(self._settings.updated(session), model=model)
+        if (before is None) != (self._settings.detection is None):
             self._clear()
         self._use_settings()
         self._emit("session.updated", session=self._shown())
 
     def _use_settings(self) -> None:
         """Have the engine read the instruction and listen as the session says."""
-        vad, detection = self._config.vad, self._detection
-        if detection is None:
-            vad = replace(vad, hands_free=False, listen_while_speaking=False)
-        else:
-            vad = detection.vad(vad)
-        self._controls.post(
-            UseReplyOptions(self.settings.options(self._conversation.told), answers=False, vad=vad)
-        )
-
-    @property
-    def _detection(self) -> TurnDetection | None:
-        return self.settings.audio.input.turn_detection
+        options = self._settings.options(self._conversation.system_texts)
+        vad = self._settings.vad(self._config.vad)
+        self._engine.post(UseReplyOptions(options, answers=False, vad=vad))
 
     def _shown(self) -> Json:
-        transcribes = self.settings.type == "transcription"
+        transcribes = self._settings.type == "transcription"
         return {
             "id": self._id,
             "object": f"realtime.{'transcription_' * transcribes}session",
             "expires_at": self._expires_at,
-            **self.settings.as_json(),
+            **self._settings.as_json(),
         }
 
     # Sound.
@@ -203,48 +212,55 @@ class RealtimeSession:
         if not data:
             raise invalid("The audio is empty.", "audio")
         most = self._config.audio.max_utterance_s
-        if self._detection is None and self._input.seconds + len(data) / 2 / RATE > most:
+        if self._settings.detection is None and self._input.seconds + len(data) / 2 / RATE > most:
             raise invalid(f"An utterance lasts {most:g} s at most. Commit or clear it.", "audio")
         self.take_sound(self._pcm.feed(data))
 
     def take_sound(self, samples: Samples) -> None:
         """Hear what the client says next. On a track it has TRACK_RATE, else RATE."""
         frames = self._input.feed(samples)
-        if self._detection is None:
-            self._input.keep(frames)
-            if self._response is None:
+        phase, detection = self._phase, self._settings.detection
+        if detection is None:
+            self._input.add(frames)
+            if not isinstance(phase, Answering):
                 self._input.record()
-        elif self._response is not None and not self._detection.interrupt_response:
-            self._held += frames
+        elif isinstance(phase, Answering) and not detection.interrupt_response:
+            phase.held += frames
         else:
             self._input.push(frames)
 
     def _clear(self) -> None:
         self._input.clear()
-        self._pcm, self._held = PcmStream(), []
-        if self._speaking is not None and self._speaking.turn is not None:
-            self._controls.post(Cancel(self._speaking.turn))
+        self._pcm = PcmStream()
+        match self._phase:
+            case Answering() as answering:
+                answering.held.clear()
+                hearing = answering.hearing
+            case Hearing() as hearing:
+                pass
+            case Idle():
+                hearing = None
+        if hearing is not None and hearing.item is not None:
+            self._engine.post(Cancel(hearing.item.turn))
 
     def _commit(self, event: protocol.Commit) -> None:
-        speaking = self._speaking
-        if speaking is not None:
-            self._controls.post(Release(self._input.now, speaking.turn, answers=False))
+        phase = self._phase
+        if isinstance(phase, Hearing) and phase.item is not None:
+            self._engine.post(Release(self._input.now, phase.item.turn, answers=False))
             return
-        if self._detection is not None or self._input.seconds < SHORTEST_COMMIT:
+        if self._settings.detection is not None or self._input.seconds < SHORTEST_COMMIT:
             raise invalid(
                 f"The buffer holds less than {SHORTEST_COMMIT * 1000:g} ms of sound.",
                 code="input_audio_buffer_commit_empty",
             )
-        if self._response is not None:
-            self._later.append((event, self._input.take()))
-            return
-        self._utterance(*self._input.commit())
-
-    def _utterance(self, turn: int, seconds: float) -> None:
-        item = self._by_turn[turn] = Item("user", "audio", turn=turn, seconds=seconds)
-        self._committed(item)
+        if isinstance(phase, Answering):
+            phase.commits.append((event, self._input.take()))
+        else:
+            self._committed(self._input.commit())
 
     def _committed(self, item: Item) -> None:
+        if item.turn is not None:
+            self._by_turn[item.turn] = item
         previous = self._conversation.last_id
         self._emit("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
         self._conversation.add(item)
@@ -254,49 +270,52 @@ class RealtimeSession:
 
     def _clear_output(self) -> None:
         """Stop what is played. The conversation keeps what was."""
-        if self._response is not None:
-            self._response.silenced = True
+        if isinstance(self._phase, Answering):
+            self._phase.response.silenced = True
         cleared = self._output and self._output.clear()
         if cleared:
             item, seconds = cleared
             self._conversation.cut(item, round(min(seconds, item.seconds) * 1000))
 
-    def _truncate(self, event: protocol.TruncateItem) -> None:
-        item = self._conversation.truncatable(event)
-        if item.status == "in_progress":
-            self._cancel_response(None)
-        self._conversation.cut(item, event.audio_end_ms)
-
     # Responses.
 
-    def _create_response(self, event: protocol.CreateResponse) -> None:
-        if self._response is not None:
+    def _create_response(self, event: CreateResponse) -> None:
+        if isinstance(self._phase, Answering):
             raise invalid(
                 "An answer is in progress. Wait for response.done, or cancel it.",
                 code="conversation_already_has_active_response",
             )
-        if self.settings.type == "transcription":
-            raise invalid("A transcription session answers nothing.", "type")
-        response = protocol.response_of(event.response, self.settings, self._conversation_id)
-        if self._speaking is not None:
-            self._wanted = event
+        if self._settings.type == "transcription":
+            raise invalid("A transcription session does not create responses.", "type")
+        response = protocol.response_of(event.response, self._settings, self._conversation_id)
+        if isinstance(self._phase, Hearing):
+            self._phase.create = event
             return
         self._input.forget_recording()  # the buffer is kept, and recorded again after the answer
-        options = response.settings.options(self._conversation.told)
-        turn = self._controls.post(Answer(options))
-        if not turn:  # the next utterance has begun, which nobody has told this session yet
-            self._wanted = event
+        turn = self._engine.post(Answer(response.settings.options(self._conversation.system_texts)))
+        if not turn:  # speech has begun, which the engine has not reported yet
+            self._phase = Hearing(create=event)
             return
         response.turn = turn
-        self._response, self._heard = response, None
+        self._phase = Answering(response)
         self._emit("response.created", response=response.as_json())
 
+    def _create_later(self, event: CreateResponse | None) -> None:
+        """Create a response now, or after the one in progress. None: there is none to create."""
+        if event is None:
+            pass
+        elif isinstance(self._phase, Answering):
+            self._phase.create = event
+        else:
+            with self._reporting(event.event_id):
+                self._create_response(event)
+
     def _cancel_response(self, name: str | None) -> None:
-        response = self._response
-        if response is None or name not in (None, response.id):
+        phase = self._phase
+        if not isinstance(phase, Answering) or name not in (None, phase.response.id):
             raise invalid("No such answer is in progress.", code="response_cancel_not_active")
-        response.cancelled = True
-        self._controls.post(Cancel(response.turn))
+        phase.response.cancelled = True
+        self._engine.post(Cancel(phase.response.turn))
 
     def _show(self, response: Response) -> None:
         """Show the item of the answer, with its first piece."""
@@ -306,49 +325,40 @@ class RealtimeSession:
             assert response.item is not None
             self._conversation.append(response.item)
 
-    def _end_response(self, response: Response, turn: Turn) -> None:
+    def _end_response(self, answering: Answering, turn: Turn) -> None:
+        response = answering.response
         most = self._config.generation.sampling().max_new_tokens
-        limit = response.settings.options([]).limit(most)
-        status = response.status(turn, limit)
+        status = response.status(turn, response.settings.options([]).limit(most))
         if status in ("completed", "incomplete") and turn.reply:
             self._show(response)
-        said = self._by_turn.get(turn.number)
-        if said is not None and said.text is None and turn.error is not None:
-            self._not_transcribed(said, turn.error)
-        item = response.item
-        for event in response.end(status, self._conversation.before(item)):
+        utterance = self._by_turn.get(turn.number)
+        if utterance is not None and utterance.text is None and turn.error is not None:
+            self._transcribed(utterance, "", turn.error)
+        for event in response.end(status, self._conversation.before(response.item)):
             self._emit(**event)
         if self._output is not None:
             self._output.complete(response.id)
-        if item is not None and self._heard is not None:
-            item.text = self._heard
-        self._response = None
-        extra = {"x_voxtui": protocol.timing(turn)} if self.settings.x_voxtui else {}
+        if response.item is not None and response.heard is not None:
+            response.item.text = response.heard
+        self._phase = answering.hearing or Idle()
+        extra = {"x_voxtui": protocol.timing(turn)} if self._settings.x_voxtui else {}
         self._emit("response.done", response=response.as_json(status, turn), **extra)
-        self._finished(turn)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Take up what waited for the end of the answer."""
-        held, self._held = self._held, []
-        self._input.push(held)
-        later, self._later = self._later, []
-        for commit, frames in later:
-            with self._errors_told(commit.event_id):
-                self._utterance(*self._input.commit_taken(frames))
-        if self._response is None:
+        self._client.answered(turn)
+        self._input.push(answering.held)
+        for commit, frames in answering.commits:
+            with self._reporting(commit.event_id):
+                self._committed(self._input.commit_taken(frames))
+        self._create_later(answering.create)
+        if not self.answering:
             self._input.record()
 
     # The engine.
 
     def take_event(self, event: SessionEvent) -> None:
         """Show what the engine reports."""
-        if isinstance(event, Sound):
-            if self._response is not None and not self._response.cancelled:
-                self._take_answer(self._response, event)
-            return
-        self._controls.take(event)
         match event:
+            case Sound():
+                self._take_answer(event)
             case StateChanged(State.READY) if not self._begun:
                 self._begun = True
                 self._use_settings()
@@ -356,143 +366,126 @@ class RealtimeSession:
             case TurnStarted(turn, source) if source == MICROPHONE:
                 if self._input.began(turn):
                     pass
-                elif self._detection is not None:
-                    self._speech_started(turn)
+                elif self._settings.detection is not None:
+                    self._speech_started(Item("user", "audio", turn=turn))
                 else:  # it was detected just before the client turned that off
-                    self._controls.post(Cancel(turn))
+                    self._engine.post(Cancel(turn))
             case Captured(turn):
-                self._captured(turn)
-            case Caption(_, text) if self.settings.x_voxtui:
+                if (item := self._by_turn.get(turn)) is not None:
+                    item.captured = True
+                    self._speech_ended(item, spoken=True)
+            case Caption(_, text) if self._settings.x_voxtui:
                 self._emit("x_voxtui.caption", text=text)
             case UserWords(turn, text):
                 if (item := self._by_turn.get(turn)) is not None:
                     self._transcribed(item, text)
             case NoWords(turn, reason):
                 if (item := self._by_turn.get(turn)) is not None:
-                    self._not_transcribed(item, reason)
-            case ReplyText(turn, text):
-                response = self._response
-                if response is not None and response.turn == turn and not response.cancelled:
-                    self._show(response)
-                    self._emit(**response.words(text))
+                    self._transcribed(item, "", reason)
+            case ReplyText(turn):
+                self._take_answer(event)
             case SpokenUpTo(turn, text):
-                self._spoken_up_to(turn, text)
+                if isinstance(self._phase, Answering) and self._phase.response.turn == turn:
+                    self._phase.response.heard = text
+                else:
+                    self._conversation.was_cut(turn, text)
             case TurnFinished(turn):
                 self._turn_finished(turn)
             case LoadFailed(error) | Died(error):
-                self._error(f"The session failed: {error}", "session_failed", None)
-                self._closed("failed")
+                self.report_error(f"The session failed: {error}", "session_failed")
+                self._client.failed()
             case _:
                 pass
 
-    def _take_answer(self, response: Response, sound: Sound) -> None:
+    def _take_answer(self, piece: Sound | ReplyText) -> None:
+        if not isinstance(self._phase, Answering) or self._phase.response.cancelled:
+            return
+        response = self._phase.response
+        if isinstance(piece, ReplyText):
+            if piece.turn == response.turn:
+                self._show(response)
+                self._emit(**response.words(piece.text))
+            return
         self._show(response)
-        delta = response.sound(sound)
+        delta = response.sound(piece)
         if self._output is None:
             self._emit(**delta)
         elif response.item is not None and not response.silenced:
-            self._output.add(response.id, response.item, sound)
+            self._output.add(response.id, response.item, piece)
 
-    def _speech_started(self, turn: int) -> None:
-        item = Item("user", "audio", turn=turn)
-        self._by_turn[turn] = self._speaking = item
+    def _speech_started(self, item: Item) -> None:
+        assert item.turn is not None
+        self._by_turn[item.turn] = item
+        match self._phase:
+            case Hearing() as hearing:
+                hearing.item = item
+            case Answering() as answering:
+                answering.hearing = Hearing(item)
+            case Idle():
+                self._phase = Hearing(item)
         start = max(0, self._input.arrived_ms - self._config.vad.start_ms)
         self._emit("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=start)
-        if self._detection is not None and self._detection.interrupt_response:
+        detection = self._settings.detection
+        if detection is not None and detection.interrupt_response:
             self._clear_output()
 
-    def _speech_stopped(self, item: Item) -> None:
-        self._speaking = None
+    def _speech_ended(self, item: Item, spoken: bool) -> None:
+        """End detected speech; `spoken` False: nothing was said. Ignored for push to talk."""
+        phase = self._phase
+        hearing = phase.hearing if isinstance(phase, Answering) else phase
+        if not isinstance(hearing, Hearing) or hearing.item is not item:
+            return
+        if isinstance(phase, Answering):
+            phase.hearing = None
+        else:
+            self._phase = Idle()
         end = self._input.arrived_ms
         self._emit("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=end)
-
-    def _captured(self, turn: int) -> None:
-        item = self._by_turn.get(turn)
-        if item is None:
-            return
-        item.captured = True
-        if item is self._speaking:
-            self._speech_stopped(item)
+        create = hearing.create
+        if spoken:
             self._committed(item)
-            self._answer_speech()
+            if self._settings.answers_speech:
+                create = create or CreateResponse()
+        self._create_later(create)
 
-    def _answer_speech(self) -> None:
-        """Answer what was said, if the client wants that without asking, or has asked."""
-        wanted, self._wanted = self._wanted, None
-        detection = self._detection
-        by_itself = detection is not None and detection.create_response
-        if (wanted or by_itself) and self.settings.type == "realtime":
-            event = wanted or protocol.CreateResponse()
-            with self._errors_told(event.event_id):
-                self._create_response(event)
-
-    def _transcribed(self, item: Item, text: str) -> None:
-        if not text:
-            self._not_transcribed(item, "No words were recognised in this sound.")
-            return
+    def _transcribed(self, item: Item, text: str, why_none: str = NO_WORDS) -> None:
         item.text = text
-        if self._transcribes:
-            self._emit(
-                "conversation.item.input_audio_transcription.completed",
-                item_id=item.id, content_index=0, transcript=text, usage=usage(item.seconds),
-            )  # fmt: skip
-
-    def _not_transcribed(self, item: Item, reason: str) -> None:
-        item.text = ""
-        if self._transcribes:
-            self._emit(
-                "conversation.item.input_audio_transcription.failed",
-                item_id=item.id, content_index=0,
-                error={"type": "transcription_error", "code": "no_words", "message": reason},
-            )  # fmt: skip
-
-    @property
-    def _transcribes(self) -> bool:
-        """True if the client wants to know what was said."""
-        transcription = self.settings.audio.input.transcription
-        return transcription is not None or self.settings.type == "transcription"
-
-    def _spoken_up_to(self, turn: int, text: str) -> None:
-        if self._response is not None and self._response.turn == turn:
-            self._heard = text
-        else:
-            self._conversation.was_cut(turn, text)
+        if not self._settings.transcribes:
+            return
+        kind, outcome = "completed", {"transcript": text, "usage": usage(item.seconds)}
+        if not text:
+            error = {"type": "transcription_error", "code": "no_words", "message": why_none}
+            kind, outcome = "failed", {"error": error}
+        kind = f"conversation.item.input_audio_transcription.{kind}"
+        self._emit(kind, item_id=item.id, content_index=0, **outcome)
 
     def _turn_finished(self, turn: Turn) -> None:
-        item = self._by_turn.get(turn.number)
+        item, phase = self._by_turn.get(turn.number), self._phase
         if item is not None and not item.captured:  # nothing was said in it
             item.captured = True
-            if item is self._speaking:
-                self._speech_stopped(item)
-            else:
-                self._not_transcribed(item, "No speech was found in this sound.")
-        elif self._response is not None and self._response.turn == turn.number:
-            self._end_response(self._response, turn)
-        if self._wanted is not None and self._speaking is None and self._response is None:
-            self._answer_speech()
+            if self._input.began(turn.number):
+                self._transcribed(item, "", "No speech was found in this sound.")
+            self._speech_ended(item, spoken=False)
+        elif isinstance(phase, Answering) and phase.response.turn == turn.number:
+            self._end_response(phase, turn)
+        elif isinstance(phase, Hearing) and phase.item is None:
+            self._phase = Idle()
+            self._create_later(phase.create)
 
     # Out.
 
-    def expire(self, why: str) -> None:
-        """Say why the session ends."""
-        self._error(why, "session_expired", None)
-
     @contextmanager
-    def _errors_told(self, event_id: str | None) -> Generator[None]:
+    def _reporting(self, event_id: str | None) -> Generator[None]:
         """Answer what cannot be done with an error. The session goes on."""
         try:
             yield
         except HttpError as refusal:
-            self._refuse(refusal, event_id)
-        except NotAllowed as refused:
-            self._error(str(refused), "not_possible", event_id)
+            self._emit("error", error={"event_id": event_id, **refusal.error})
 
-    def _refuse(self, refusal: HttpError, event_id: str | None) -> None:
-        self._emit("error", error={**refusal.error, "event_id": event_id})
-
-    def _error(self, message: str, code: str, event_id: str | None) -> None:
+    def report_error(self, message: str, code: str) -> None:
+        """Say why the session ends."""
         error = {"type": SERVER, "code": code, "message": message, "param": None}
-        self._emit("error", error={**error, "event_id": event_id})
+        self._emit("error", error={**error, "event_id": None})
 
     def _emit(self, type: str, **fields: object) -> None:  # noqa: A002 (a field of the protocol)
-        self._send({"type": type, "event_id": new_id("event"), **fields})
+        self._client.send({"type": type, "event_id": new_id("event"), **fields})

@@ -102,7 +102,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     def as_json(self) -> Json:
         """Return the session as the client sees it."""
-        detection = self.audio.input.turn_detection
+        detection = self.detection
         whole: Json = msgspec.to_builtins(self)
         whole["audio"]["input"]["turn_detection"] = detection and detection.as_json()
         if self.type == "transcription":
@@ -138,16 +138,37 @@ class Settings(msgspec.Struct, frozen=True):
         return settings
 
     @property
+    def detection(self) -> TurnDetection | None:
+        return self.audio.input.turn_detection
+
+    @property
+    def answers_speech(self) -> bool:
+        """True if detected speech is answered unasked."""
+        detects = self.detection is not None and self.detection.create_response
+        return detects and self.type == "realtime"
+
+    @property
+    def transcribes(self) -> bool:
+        """True if the client wants to know what was said."""
+        return self.audio.input.transcription is not None or self.type == "transcription"
+
+    def vad(self, vad: VadConfig) -> VadConfig:
+        """Return how to detect speech."""
+        if self.detection is not None:
+            return self.detection.vad(vad)
+        return msgspec.structs.replace(vad, hands_free=False, listen_while_speaking=False)
+
+    @property
     def speaks(self) -> bool:
         return "audio" in self.output_modalities
 
     def options(self, said_by_system: list[str]) -> ReplyOptions:
         """Return how to answer. `said_by_system`: texts of system items."""
-        told = [text for text in (self.instructions, *said_by_system) if text]
+        texts = [text for text in (self.instructions, *said_by_system) if text]
         most = self.max_output_tokens
         speed = self.audio.output.speed
         return ReplyOptions(
-            instruction="\n\n".join(told) if told else None,
+            instruction="\n\n".join(texts) if texts else None,
             max_new_tokens=None if most == "inf" else most,
             voice="" if self.speaks else "none",
             speed=None if speed == 1.0 else speed,

@@ -60,7 +60,7 @@ class LatencyPanel(Container):
         self._live = self._finished = NO_TURN
         self._selected: Turn | None = None
         self._typed = False
-        """whether the turn in progress was typed"""
+        """true while a typed turn is in progress"""
         self._lead = PlaybackLead()
 
     def compose(self) -> ComposeResult:
@@ -153,7 +153,6 @@ class LatencyPanel(Container):
         self._show()
 
     def complete(self, timestamps: Timestamps) -> None:
-        """Add late marks to the finished turn on display."""
         reached = {**timestamps.since_release(), **self._live.timestamps}
         self._live = self._finished = replace(self._live, timestamps=reached)
         self._show()

@@ -1,0 +1,64 @@
+"""Skills whose errors cost nothing but their answer: the brain answers instead."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from traceback import extract_tb
+
+from voxtui.dialogue.events import Event
+from voxtui.dialogue.protocols import SkillAnswer, SkillRequest, Skills
+
+_log = logging.getLogger(__name__)
+
+
+class SafeSkills:
+    """Forwards to `skills`, and logs what they raise. Implements Skills.
+
+    Without it a sentence that a rule cannot compute would end the program.
+    """
+
+    def __init__(self, skills: Skills) -> None:
+        self._skills = skills
+
+    def start(self, emit: Callable[[Event], object]) -> None:
+        try:
+            self._skills.start(emit)
+        except Exception as error:  # noqa: BLE001 - a conversation needs no skills
+            log_failure(error)
+
+    def now(self) -> datetime:
+        try:
+            return self._skills.now()
+        except Exception as error:  # noqa: BLE001
+            log_failure(error)
+            return datetime.now()
+
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
+        try:
+            return self._skills.answer(request)
+        except Exception as error:  # noqa: BLE001
+            log_failure(error)
+            return None
+
+    def doubt(self, reply: str) -> str | None:
+        try:
+            return self._skills.doubt(reply)
+        except Exception as error:  # noqa: BLE001
+            log_failure(error)
+            return None
+
+    def close(self) -> None:
+        try:
+            self._skills.close()
+        except Exception as error:  # noqa: BLE001
+            log_failure(error)
+
+
+def log_failure(error: Exception) -> None:
+    """Log one line: the kind of `error` and its place. Its message may quote the user's words."""
+    place = extract_tb(error.__traceback__)[-1]
+    kind = type(error).__name__
+    _log.error("A skill failed with %s at %s:%s.", kind, Path(place.filename).name, place.lineno)
