@@ -287,12 +287,9 @@ def table(found: dict[str, Times]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--turns", type=int, default=60)
-    parser.add_argument("--switch-ms", type=float, help="in place of the engine's own")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     about = machine()
-    if asked.switch_ms is not None:
-        engine_module.SWITCH_SECONDS = asked.switch_ms / 1000
     sys.setswitchinterval(engine_module.SWITCH_SECONDS)
     found = measure(asked.turns)
     sys.stdout.write(f"{json.dumps(about)}\n{table(found)}\n")

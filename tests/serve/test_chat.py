@@ -3,17 +3,20 @@ from __future__ import annotations
 import base64
 import io
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from openai import BadRequestError, OpenAI
+from openai import BadRequestError, NotFoundError, OpenAI
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 
 from tests.fakes import ScriptedBrain
 from tests.serve.conftest import PATIENCE, serving, spoken
 from tests.ui.pseudo_terminal import until
 from voxtui.dialogue.data import Utterance
 from voxtui.errors import ModelError
+from voxtui.serve.chat import REFUSED, WITHOUT_EFFECT, Request
 
 BRAIN = ScriptedBrain()
 PATH = "/v1/chat/completions"
@@ -107,9 +110,17 @@ def test_a_client_that_leaves_ends_the_answer(server, client):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"n": 2}, "n must be 1"),
+        ({"n": 2}, "n is not supported"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools is not"),
+        ({"functions": [{"name": "f"}]}, "functions is not"),
+        ({"function_call": "auto"}, "function_call is not"),
+        ({"logprobs": True}, "logprobs is not"),
+        ({"response_format": {"type": "json_object"}}, "json_object"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "json_schema"),
+        ({"stop": ["a"] * 5}, "stop"),
+        ({"stop": ""}, "stop"),
         ({"modalities": ["text", "audio"]}, "/v1/audio/speech"),
-        ({"tool_choice": "required"}, "Tools"),
+        ({"tool_choice": "required"}, "tool_choice is not"),
         ({"model": "nothing"}, "nothing"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "assistant", "content": "Hi."}]}, "last message"),
@@ -135,5 +146,71 @@ def test_a_failure_is_an_error_also_within_a_stream(client):
 
 
 def test_the_stock_client_understands_a_refusal(client):
-    with pytest.raises(BadRequestError, match="n must be 1"):
+    with pytest.raises(BadRequestError, match="n is not supported"):
         ask(client, user("Hello."), n=2)
+
+
+@pytest.mark.parametrize("field", ["n", "tools", "logprobs", "response_format", "stop"])
+def test_a_refusal_names_the_field(server, field):
+    values = {"n": 2, "tools": [1], "logprobs": True, "stop": 5,
+              "response_format": {"type": "json_object"}}  # fmt: skip
+    body = {"messages": [user("Hello.")], field: values[field]}
+    assert server.client.post(PATH, json=body).json()["error"]["param"] == field
+
+
+def test_every_field_of_openai_is_obeyed_without_effect_or_refused():
+    fields = set(CompletionCreateParamsBase.__annotations__) | {"stream"}
+    obeyed = set(Request.__struct_fields__)
+    assert fields - obeyed - WITHOUT_EFFECT - set(REFUSED) == set()
+    assert not obeyed & WITHOUT_EFFECT
+    text = (Path(__file__).parents[2] / "docs/serve.md").read_text()
+    assert [name for name in sorted(WITHOUT_EFFECT | set(REFUSED)) if f"`{name}`" not in text] == []
+
+
+def test_values_that_ask_for_nothing_are_taken(client):
+    nothing = {"n": 1, "tools": [], "tool_choice": "none", "logprobs": False, "stop": None,
+               "response_format": {"type": "text"}, "temperature": 0.2, "seed": 1}  # fmt: skip
+    assert ask(client, user("Where?"), **nothing).choices[0].message.content == "It is Paris."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("stop", "text"),
+    [("Par", "It is "), (["x", "is P"], "It "), ("Parma", "It is Paris."), (["It"], ""),
+     ("s", "It i"), ("Paris.", "It is ")],
+)  # fmt: skip
+def test_an_answer_ends_before_what_stops_it(client, stop, text, stream):
+    script = ["It ", "is P", "ar", "is."]
+    answer = ask(client, user("Where?"), script=script, stop=stop, stream=stream)
+    if not stream:
+        assert answer.choices[0].message.content == text
+        assert answer.choices[0].finish_reason == "stop"
+        return
+    chunks = [*answer]
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == text
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_the_answer_names_the_chat_model_and_counts_the_prompt(client):
+    class Counting(ScriptedBrain):
+        def reply(self, request):
+            request.timestamps.prompt_tokens = 12
+            yield from super().reply(request)
+
+    BRAIN.__class__ = Counting
+    try:
+        answer = ask(client, user("Where?"), script=["Paris", "", "."])
+    finally:
+        BRAIN.__class__ = ScriptedBrain
+    assert "moonshine" not in answer.model
+    usage = answer.usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (12, 3, 15)
+    names = [model.id for model in client.models.list()]
+    assert answer.model in names
+    assert client.models.retrieve(answer.model).id == answer.model
+    assert client.models.retrieve("voxtui").id == "voxtui"
+    with pytest.raises(NotFoundError, match="nothing"):
+        client.models.retrieve("nothing")
+    for name in names:
+        BRAIN.__init__(["Yes."])
+        client.chat.completions.create(model=name, messages=[user("Hello.")])  # type: ignore[list-item]

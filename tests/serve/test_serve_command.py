@@ -20,8 +20,8 @@ from tests.deadline import SECONDS
 from tests.serve.conftest import own_address
 from voxtui.cli import cli, main
 from voxtui.errors import InputError
-from voxtui.serve.serve_command import bound, is_loopback, key, reached_at
-from voxtui.settings.schema import ServeConfig
+from voxtui.serve.serve_command import bound, check_memory, is_loopback, key, reached_at
+from voxtui.settings.schema import BrainConfig, Config, ServeConfig
 
 CLIP = Path(__file__).parents[2] / "assets/clips/capital-of-france.wav"
 
@@ -142,3 +142,19 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(arguments, words, m
     told = capfd.readouterr().err
     assert words in told
     assert "Traceback" not in told
+
+
+def test_sessions_that_do_not_fit_the_memory_are_refused_and_others_announced(monkeypatch):
+    monkeypatch.setattr("voxtui.serve.serve_command.free_gb", lambda: 7.0)
+    notes: list[str] = []
+
+    def check(sessions: int) -> None:
+        brain = BrainConfig(name="embedded")
+        check_memory(Config(brain=brain, serve=ServeConfig(sessions=sessions)), notes.append)
+
+    with pytest.raises(InputError, match=r"64 sessions take about 96\.0 GB.*--sessions 4 fits"):
+        check(64)
+    check(1)
+    assert notes == []
+    check(4)
+    assert notes == ["4 sessions take about 6.0 GB of memory; 7.0 GB are free."]

@@ -140,6 +140,8 @@ def test_a_wav_of_unknown_size_or_with_other_chunks_is_read_to_its_end(server):
         ({"timestamp_granularities[]": "segment"}, 400, "timestamp_granularities", "verbose_json"),
         ({"include[]": "logprobs"}, 400, "include", "nothing"),
         ({"stream": "yes"}, 400, "stream", "true"),
+        ({"known_speaker_names[]": "Anna"}, 400, "known_speaker_names", "nothing"),
+        ({"temperature": "hot"}, 400, "temperature", "0 to 1"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_field(server, fields, status, param, words):

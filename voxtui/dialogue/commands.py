@@ -96,7 +96,7 @@ class Attach(msgspec.Struct, frozen=True):
 
 
 class UseReplyOptions(msgspec.Struct, frozen=True):
-    """Answer in this manner from now on, and read its instruction at once.
+    """Answer by these options from now on, and read its instruction at once.
 
     `answers` False: hands-free speech enters the history without an answer. `vad`: listen in
     another way; None: as before.

@@ -327,7 +327,7 @@ class Engine:
             case Truncate(number, seconds):
                 turns.truncate(number, seconds)
             case UseReplyOptions():
-                turns.use_manner(command)
+                turns.use_options(command)
             case ReplaceComponents():
                 self._replace_parts(command)
             case RescanDevices():
@@ -348,7 +348,7 @@ class Engine:
             self._listener.warm_up()
             if self._barge_in is not None:
                 self._barge_in.warm_up()
-            self._components.load(self._turns.first_manner)
+            self._components.load(self._turns.first_options)
         except VoxtuiError as error:
             self._components.devices.close()
             self._emit(LoadFailed(error))

@@ -64,6 +64,9 @@ class Timestamps:
         self.tokens: int | None = None
         """tokens of the reply as the brain's server counts them; None: one per Token"""
 
+        self.prompt_tokens = 0
+        """tokens of the prompt, where the brain counts them"""
+
         self.path = ""
         """the brain's way of computing, such as `captured`; empty: the plain one"""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -25,7 +25,7 @@ from voxtui.serve.realtime.connection import Sessions
 from voxtui.serve.realtime.session_settings import Settings, default_settings
 from voxtui.serve.realtime.websocket import Realtime
 from voxtui.serve.speech import SpeechEndpoint
-from voxtui.serve.transcriptions import Transcriptions
+from voxtui.serve.transcriptions import ALIAS, Transcriptions, check_model
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -43,6 +43,15 @@ def model_name(config: Config, brain: str) -> str:
     return names.get(brain, "moonshine-tiny-en")
 
 
+def chat_model_of(config: Config, brain: str) -> str:
+    """Return the name that clients call the chat model of `brain` by."""
+    if brain != "embedded":
+        return model_name(config, brain)
+    from voxtui.models.installed import chat_model_name
+
+    return chat_model_name(config.brain.embedded.model).rpartition("/")[2].removesuffix(".gguf")
+
+
 def build_app(
     config: Config, pool: Pool, brain: str, token: str | None, hosts: frozenset[str]
 ) -> AccessControl:
@@ -54,6 +63,8 @@ def build_app(
     metrics = Metrics(pool.size)
     started = int(time.time())
     model = model_name(config, brain)
+    voices = (config.voice.name,) * (config.voice.engine != "none")
+    models = model, chat_model_of(config, brain), *voices
 
     def json(value: object, status: int = 200) -> Response:
         return Response(msgspec.json.encode(value), status, media_type="application/json")
@@ -65,13 +76,20 @@ def build_app(
         free = pool.size - pool.busy
         return json({"status": "ready", "sessions": pool.size, "free": free, "model": model})
 
-    async def models(request: Request) -> Response:
-        names = [model] + [config.voice.name] * (config.voice.engine != "none")
-        listed = [
-            {"id": name, "object": "model", "created": started, "owned_by": "voxtui"}
-            for name in names
-        ]
+    def described(name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": started, "owned_by": "voxtui"}
+
+    async def list_models(request: Request) -> Response:
+        listed = [described(name) for name in (*dict.fromkeys(models), ALIAS)]
         return json({"object": "list", "data": listed})
+
+    async def show_model(request: Request) -> Response:
+        name = request.path_params["name"]
+        try:
+            check_model(name, *models)
+        except HttpError as refusal:
+            return error_response(refusal)
+        return json(described(name))
 
     async def show_metrics(request: Request) -> Response:
         metrics.busy.set(pool.busy)
@@ -110,16 +128,17 @@ def build_app(
             Route("/readyz", readyz),
             Route("/metrics", show_metrics),
             Route("/openapi.json", show_openapi),
-            Route("/v1/models", models),
+            Route("/v1/models", list_models),
+            Route("/v1/models/{name:path}", show_model),
             Route(
                 "/v1/audio/transcriptions",
-                Transcriptions(pool, config, model, metrics),
+                Transcriptions(pool, config, models, metrics),
                 methods=["POST"],
             ),
-            Route("/v1/chat/completions", Chat(pool, config, model, metrics), methods=["POST"]),
+            Route("/v1/chat/completions", Chat(pool, config, models, metrics), methods=["POST"]),
             Route(
                 "/v1/audio/speech",
-                SpeechEndpoint(pool, config.voice, model, metrics),
+                SpeechEndpoint(pool, config.voice, models, metrics),
                 methods=["POST"],
             ),
             WebSocketRoute(REALTIME_PATH, Realtime(sessions)),

@@ -7,7 +7,7 @@ import threading
 import time
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -64,8 +64,24 @@ class _Usage(msgspec.Struct):
     include_usage: bool = False
 
 
+WITHOUT_EFFECT = frozenset(
+    ("frequency_penalty", "logit_bias", "metadata", "parallel_tool_calls", "prediction",
+     "presence_penalty", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
+     "reasoning_effort", "safety_identifier", "seed", "service_tier", "store", "temperature",
+     "top_p", "user", "verbosity")
+)  # fmt: skip
+"""OpenAI's fields that change nothing here: `[generation]` of the configuration decides."""
+
+REFUSED: dict[str, tuple[object, ...]] = {
+    "audio": (), "function_call": ("none",), "functions": ([],), "logprobs": (False,),
+    "moderation": (), "n": (1,), "tool_choice": ("none",), "tools": ([],), "top_logprobs": (0,),
+    "web_search_options": (),
+}  # fmt: skip
+"""OpenAI's fields that are refused, and the values that ask for nothing. null is always one."""
+
+
 class Request(msgspec.Struct):
-    """The body of a request. Other fields are ignored, as every server does."""
+    """The body of a request. Fields that OpenAI does not have are ignored."""
 
     messages: Annotated[list[_Message], Meta(min_length=1, max_length=500)]
     model: str = ""
@@ -73,18 +89,26 @@ class Request(msgspec.Struct):
     stream_options: _Usage | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
-    n: int | None = None
     modalities: list[str] | None = None
-    tool_choice: Any = None
+    response_format: dict[str, Any] | None = None
+    stop: (
+        Annotated[str, Meta(min_length=1)]
+        | Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=4)]
+        | None
+    ) = None
+
+    @property
+    def stops(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
 
 
 class Chat(Endpoint):
     name = "chat"
 
-    def __init__(self, pool: Pool, config: Config, model: str, metrics: Metrics) -> None:
+    def __init__(self, pool: Pool, config: Config, models: Sequence[str], metrics: Metrics) -> None:
         super().__init__(pool, metrics)
         self._config = config
-        self._model = model
+        self._models = models
 
     async def answer(self, exchange: Exchange) -> None:
         request = self._checked(await small_body(exchange.receive, MOST_BYTES))
@@ -96,13 +120,20 @@ class Chat(Endpoint):
     def _checked(self, body: bytes) -> Request:
         """Return the request. Raises HttpError."""
         request = decoded(body, Request)
-        check_model(request.model, self._model)
-        if request.n not in (None, 1):
-            raise HttpError(400, "n must be 1.", param="n")
+        for field, value in decoded(body, dict[str, Any]).items():
+            if field in REFUSED and value is not None and value not in REFUSED[field]:
+                raise HttpError(
+                    400, f"{field} is not supported here.", param=field, code="unsupported_value"
+                )
+        kind = (request.response_format or {}).get("type", "text")
+        if kind != "text":
+            raise HttpError(
+                400, f"response_format {kind!r} is not supported. Supported: text.",
+                param="response_format", code="unsupported_value",
+            )  # fmt: skip
+        check_model(request.model, *self._models)
         if request.modalities is not None and "audio" in request.modalities:
             raise HttpError(400, "Answers are text; /v1/audio/speech speaks.", param="modalities")
-        if request.tool_choice == "required" or isinstance(request.tool_choice, dict):
-            raise HttpError(400, "Tools are never called here.", param="tool_choice")
         if request.messages[-1].role != "user":
             raise HttpError(400, "The last message must be the user's.", param="messages")
         parts = [part for message in request.messages for part in message.parts]
@@ -119,7 +150,7 @@ class Chat(Endpoint):
         self, request: Request, parts: ModelSet, brain: Brain, exchange: Exchange
     ) -> None:
         """Answer on a thread, until the client has left. Raises HttpError and Disconnected."""
-        answer = _Answer(exchange, self._model)
+        answer = _Answer(exchange, self._models[1])
         timestamps = Timestamps()
         timestamps.record(Milestone.RELEASED)
         most = request.max_completion_tokens or request.max_tokens
@@ -127,17 +158,23 @@ class Chat(Endpoint):
             self._config.generation.sampling().max_new_tokens
         )
         texts: list[str] = []
+        generated = 0
 
         def tokens() -> Generator[str]:
+            nonlocal generated
             past, said, instructions = self._heard(request, parts, exchange.cancelled)
             options = ReplyOptions(instructions, most, voice="none")
             turn = TurnRequest(past, said, timestamps, exchange.cancelled, options)
             with closing(brain.reply(turn)) as items:
-                yield from (item.text for item in items if isinstance(item, Token))
+                for item in items:
+                    if isinstance(item, Token):
+                        generated += 1
+                        yield item.text
 
         reply = tokens()
+        ending = until_stop(reply, request.stops)
         try:
-            while (text := await to_thread.run_sync(next, reply, None)) is not None:
+            while (text := await to_thread.run_sync(next, ending, None)) is not None:
                 if exchange.cancelled.is_set():
                     raise Disconnected
                 timestamps.record(Milestone.FIRST_TOKEN)
@@ -158,8 +195,13 @@ class Chat(Endpoint):
             {"first_token": since[Milestone.FIRST_TOKEN]} if Milestone.FIRST_TOKEN in since else {}
         )
         self.metrics.took(self.name, 0.0, total=since[Milestone.LAST_TOKEN], **first)
-        usage = {"prompt_tokens": 0, "completion_tokens": len(texts), "total_tokens": len(texts)}
-        reason = "length" if len(texts) >= limit else "stop"
+        prompt, generated = timestamps.prompt_tokens, timestamps.tokens or generated
+        usage = {
+            "prompt_tokens": prompt,
+            "completion_tokens": generated,
+            "total_tokens": prompt + generated,
+        }
+        reason = "length" if generated >= limit else "stop"
         self.metrics.answered(self.name, 200)
         if request.stream:
             options = request.stream_options
@@ -216,6 +258,28 @@ class Chat(Endpoint):
                 raise InputError(str(error).replace(f"{file.path}:", "The input_audio")) from error
         samples = np.ascontiguousarray(clip.samples)
         return Utterance(samples, ((0.0, clip.seconds),), time.monotonic())
+
+
+def until_stop(texts: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
+    """Yield `texts` up to the first of `stops`. What may be the beginning of one is held back."""
+    held = ""
+    for text in texts:
+        held += text
+        found = [at for stop in stops if (at := held.find(stop)) >= 0]
+        if found:
+            held = held[: min(found)]
+            break
+        sure = len(held)
+        for stop in stops:
+            for length in range(min(len(stop) - 1, len(held)), 0, -1):
+                if held.endswith(stop[:length]):
+                    sure = min(sure, len(held) - length)
+                    break
+        if sure:
+            yield held[:sure]
+            held = held[sure:]
+    if held:
+        yield held
 
 
 class _Answer:

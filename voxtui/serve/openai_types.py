@@ -6,7 +6,7 @@ Fields as in https://platform.openai.com/docs/api-reference (openai 3.54, `types
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -59,13 +59,17 @@ def decoded(body: bytes, kind: type[T]) -> T:
 
 
 class SpeechRequest(msgspec.Struct, frozen=True):
-    """The body of a request for speech. Other fields are ignored."""
+    """The body of a request for speech. Fields that OpenAI does not have are ignored."""
 
     input: Annotated[str, Meta(min_length=1, max_length=MOST_SPOKEN)]
     model: str = ""
     voice: str | dict[str, Any] = ""
     response_format: str = "wav"
+    """a key of speech.MEDIA"""
     speed: Annotated[float, Meta(ge=0.25, le=4)] | None = None
+    stream_format: Literal["audio", "sse"] | None = None
+    instructions: str | None = None
+    """without effect: a voice has one style"""
 
 
 class Segment(msgspec.Struct, frozen=True):

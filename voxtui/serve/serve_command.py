@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import secrets
 import socket
 import ssl
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +20,6 @@ from voxtui.settings.paths import user_path
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from voxtui.serve.shared_models import Pool
     from voxtui.settings.schema import Config, ServeConfig
@@ -34,6 +35,9 @@ MESSAGE_BYTES = 1024 * 1024
 PING_SECONDS = 20.0
 
 BACKLOG = 128
+
+SESSION_GB = {"embedded": 1.5, "remote": 0.3}
+"""Gigabytes of memory of a set of models, as measured with the default chat model."""
 
 
 def run(
@@ -59,6 +63,7 @@ def run(
     def note(sentence: str) -> None:
         click.echo(sentence, err=True)
 
+    check_memory(config, note)
     cert, private_key = _tls_files(config.serve)
     with bound(config.serve) as listener:  # before the models load: the port may be in use
         note("Loading the models.")
@@ -90,6 +95,31 @@ def run(
             )
             with suppress(KeyboardInterrupt):  # uvicorn has drained and raises it again
                 server.run(sockets=[listener])
+
+
+def check_memory(config: Config, note: Callable[[str], object]) -> None:
+    """Say what memory several sessions take. Raises InputError if there is not enough."""
+    sessions, each = config.serve.sessions, SESSION_GB.get(recognising_brain(config))
+    if sessions == 1 or each is None:
+        return
+    needed, free = sessions * each, free_gb()
+    there = "" if free is None else f"; {free:.1f} GB are free"
+    if free is not None and needed > free:
+        raise InputError(
+            f"{sessions} sessions take about {needed:.1f} GB of memory{there}.",
+            f"--sessions {max(1, int(free / each))} fits.",
+        )
+    note(f"{sessions} sessions take about {needed:.1f} GB of memory{there}.")
+
+
+def free_gb() -> float | None:
+    """Return the memory that programs can still get; None if the system does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return None
+    kilobytes = re.search(r"MemAvailable: +(\d+)", text)
+    return int(kilobytes[1]) / 1e6 if kilobytes else None
 
 
 def recognising_brain(config: Config) -> str:

@@ -206,7 +206,7 @@ def _brain(
     from voxtui.wiring import build_brain, recogniser, transcriber
 
     try:
-        loaders = build_brain(config, notify, shows_examples=False)
+        loaders = build_brain(config, notify)
         brain = loaders.load(lambda part: part.warm_up(lambda step, fraction: None)).part
     except ModelMissing as missing:
         notify(f"No answers, only transcription and speech. {missing}")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import time
 import wave
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from anyio import to_thread
 
+from voxtui.audio.encoding import encode
 from voxtui.audio.pcm import as_pcm
 from voxtui.audio.resampling import resample
 from voxtui.dialogue.speech.clauses import clauses
@@ -32,7 +35,10 @@ if TYPE_CHECKING:
 RATE = 24_000
 """Hz, as OpenAI's `pcm`"""
 
-MEDIA = {"wav": "audio/wav", "pcm": "audio/pcm"}
+MEDIA = {
+    "wav": "audio/wav", "pcm": "audio/pcm", "mp3": "audio/mpeg", "opus": "audio/ogg",
+    "flac": "audio/flac",
+}  # fmt: skip
 
 MOST_BYTES = 16 * 1024 + 6 * MOST_SPOKEN
 """Each character may be six bytes of JSON."""
@@ -47,10 +53,12 @@ FOREIGN_VOICES = frozenset(
 class SpeechEndpoint(Endpoint):
     name = "speech"
 
-    def __init__(self, pool: Pool, voice: VoiceConfig, model: str, metrics: Metrics) -> None:
+    def __init__(
+        self, pool: Pool, voice: VoiceConfig, models: Sequence[str], metrics: Metrics
+    ) -> None:
         super().__init__(pool, metrics)
         self._config = voice
-        self._model = model
+        self._models = models
 
     async def answer(self, exchange: Exchange) -> None:
         speech = await self._read(exchange.receive)
@@ -61,7 +69,7 @@ class SpeechEndpoint(Endpoint):
 
     async def _read(self, receive: Receive) -> SpeechRequest:
         speech = decoded(await small_body(receive, MOST_BYTES), SpeechRequest)
-        check_model(speech.model, self._model)
+        check_model(speech.model, *self._models)
         name = speech.voice if isinstance(speech.voice, str) else str(speech.voice.get("id", ""))
         if name not in ("", self._config.name) and name not in FOREIGN_VOICES:
             raise HttpError(
@@ -69,12 +77,9 @@ class SpeechEndpoint(Endpoint):
             )
         if speech.response_format not in MEDIA:
             raise HttpError(
-                400, f"response_format {speech.response_format!r} is not supported: wav, pcm.",
+                400,
+                f"response_format {speech.response_format!r} is not supported: {', '.join(MEDIA)}.",
                 param="response_format",
-            )  # fmt: skip
-        if speech.speed not in (None, self._config.speed):
-            raise HttpError(
-                400, f"This speed is not available: use {self._config.speed:g}.", param="speed"
             )
         return speech
 
@@ -85,39 +90,79 @@ class SpeechEndpoint(Endpoint):
         connection, as HTTP has no other way.
         """
         began = time.monotonic()
-        sound = spoken(voice, speech.input, exchange.cancelled)
-        while True:
-            try:
-                piece = await to_thread.run_sync(next, sound, b"")
-            except ModelError as error:
-                if not exchange.begun:
-                    raise failed(str(error)) from error
-                self.metrics.answered(self.name, 500)
-                raise
-            if exchange.cancelled.is_set():
-                raise Disconnected
-            if not piece:
-                break
-            if not exchange.begun:
-                self.metrics.took(self.name, 0.0, first_sound=time.monotonic() - began)
-                await exchange.begin(MEDIA[speech.response_format])
-                if speech.response_format == "wav":
-                    piece = endless_wav_header() + piece
-            await exchange.send(piece)
-        if not exchange.begun:
+        sound = spoken(voice, speech.input, speech.speed, exchange.cancelled)
+        answer = _Answer(exchange, speech)
+        try:
+            while piece := await to_thread.run_sync(next, sound, b""):
+                if exchange.cancelled.is_set():
+                    break
+                if not answer.has_sound:
+                    self.metrics.took(self.name, 0.0, first_sound=time.monotonic() - began)
+                await answer.add(piece)
+        except ModelError as error:
+            if not exchange.begun or speech.stream_format == "sse":
+                raise failed(str(error)) from error
+            self.metrics.answered(self.name, 500)
+            raise
+        if exchange.cancelled.is_set():
+            raise Disconnected
+        if not answer.has_sound:
             raise HttpError(
                 400, "The field `input` holds nothing that can be spoken.", param="input"
             )
         self.metrics.answered(self.name, 200)  # before the client has the end
-        await exchange.end()
+        await answer.end()
 
 
-def spoken(voice: Voice, text: str, cancelled: Flag) -> Iterator[bytes]:
+class _Answer:
+    """Sends wav and pcm as they are made, other formats at the end: their headers say the length.
+
+    As sound, or as events with a part of it each.
+    """
+
+    def __init__(self, exchange: Exchange, speech: SpeechRequest) -> None:
+        self.has_sound = False
+        self._exchange = exchange
+        self._format = speech.response_format
+        self._as_events = speech.stream_format == "sse"
+        self._streamed = self._format == "pcm" or (
+            self._format == "wav" and len([*clauses(iter([speech.input]))]) > 1
+        )
+        self._made = bytearray()
+
+    async def add(self, pcm: bytes) -> None:
+        if not self._streamed:
+            self._made += pcm
+        else:
+            first = self._format == "wav" and not self.has_sound
+            await self._send(endless_wav_header() + pcm if first else pcm)
+        self.has_sound = True
+
+    async def end(self) -> None:
+        if not self._streamed:
+            samples = np.frombuffer(self._made, "<i2")
+            await self._send(await to_thread.run_sync(encode, samples, RATE, self._format))
+        if self._as_events:  # the voice counts no tokens
+            usage = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+            await self._exchange.event({"type": "speech.audio.done", "usage": usage})
+        await self._exchange.end()
+
+    async def _send(self, sound: bytes) -> None:
+        if self._as_events:
+            audio = b64encode(sound).decode()
+            await self._exchange.event({"type": "speech.audio.delta", "audio": audio})
+            return
+        if not self._exchange.begun:
+            await self._exchange.begin(MEDIA[self._format])
+        await self._exchange.send(sound)
+
+
+def spoken(voice: Voice, text: str, speed: float | None, cancelled: Flag) -> Iterator[bytes]:
     """Yield 16-bit PCM at RATE, a clause at a time, until `cancelled`. Raises ModelError."""
     for clause in clauses(iter([text])):
         if cancelled.is_set():
             return
-        for chunk in voice.speak(clause):
+        for chunk in voice.speak(clause, speed):
             yield as_pcm(resample(chunk.samples, chunk.rate, RATE))
 
 

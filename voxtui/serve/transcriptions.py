@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -45,21 +45,25 @@ FOREIGN_MODELS = ("whisper", "gpt-", "tts-", "voxtral")
 loaded."""
 
 
-def check_model(name: str, ours: str) -> None:
-    """Raise HttpError (404) unless `name` is `ours`, empty, or has one of FOREIGN_MODELS."""
-    if name not in ("", ours) and not name.startswith(FOREIGN_MODELS):
+ALIAS = "voxtui"
+"""A name for each of the models."""
+
+
+def check_model(name: str, *ours: str) -> None:
+    """Raise HttpError (404) unless `name` is in `ours`, empty, ALIAS, or of FOREIGN_MODELS."""
+    if name not in ("", ALIAS, *ours) and not name.startswith(FOREIGN_MODELS):
         raise HttpError(
-            404, f"There is no model {name!r} here, only {ours!r}.", param="model",
+            404, f"There is no model {name!r} here, only {', '.join(ours)}.", param="model",
             code="model_not_found",
         )  # fmt: skip
 
 
 @dataclass(slots=True)
 class Options:
-    """The fields of a request. Other fields are ignored, as every server does."""
+    """The fields of a request. Fields that OpenAI does not have are ignored."""
 
-    model: str
-    """the name of the model that is loaded"""
+    models: Sequence[str]
+    """names of the models that are loaded"""
     speaks_english_only: bool
     response_format: str = "json"
     stream: bool = False
@@ -69,7 +73,7 @@ class Options:
         """Take a field. Raises HttpError for a value that is not supported beside the others."""
         match name.removesuffix("[]"):
             case "model":
-                check_model(value, self.model)
+                check_model(value, *self.models)
             case "response_format":
                 if value not in FORMATS:
                     raise _unsupported(name, value, ", ".join(FORMATS))
@@ -85,9 +89,11 @@ class Options:
                 if value != "segment":
                     raise _unsupported(name, value, "segment")
                 self.granularities.add(value)
-            case "include":
+            case "include" | "known_speaker_names" | "known_speaker_references":
                 raise _unsupported(name, value, "nothing")
-            case _:
+            case "temperature":
+                _check_number(name, value)
+            case _:  # `prompt` and `chunking_strategy` are without effect
                 pass
         # Checked here and not at the end of the form: the first event may leave before that.
         if self.stream and self.response_format in ("srt", "vtt"):
@@ -107,6 +113,15 @@ class Options:
                 400, "timestamp_granularities needs response_format=verbose_json.",
                 param="timestamp_granularities",
             )  # fmt: skip
+
+
+def _check_number(name: str, value: str) -> None:
+    try:
+        number = float(value or 0)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise _unsupported(name, value, "0 to 1, without effect")
 
 
 def _unsupported(name: str, value: str, supported: str) -> HttpError:
@@ -137,13 +152,13 @@ class Times:
 class Transcriptions(Endpoint):
     name = "transcriptions"
 
-    def __init__(self, pool: Pool, config: Config, model: str, metrics: Metrics) -> None:
+    def __init__(self, pool: Pool, config: Config, models: Sequence[str], metrics: Metrics) -> None:
         super().__init__(pool, metrics)
         self._config = config
-        self._model = model
+        self._models = models
 
     async def answer(self, exchange: Exchange) -> None:
-        answer = TranscriptionAnswer(exchange, Options(self._model, self._model == MOONSHINE))
+        answer = TranscriptionAnswer(exchange, Options(self._models, self._models[0] == MOONSHINE))
         with Spool() as spool:
             upload = Upload(spool, exchange, self._config.serve)
             recognising: asyncio.Task[Recognition] | None = None

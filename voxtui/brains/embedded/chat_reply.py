@@ -65,6 +65,7 @@ class ChatReply(Speculation[str]):
     ) -> None:
         super().__init__((prompt, max_tokens), cancelled, due_at=due_at)
         self.prefilled_at: float | None = None
+        self.prompt_tokens = 0
         self._chat = chat
         self._prompt = prompt
         self._sampling = sampling
@@ -95,6 +96,7 @@ class ChatReply(Speculation[str]):
             # A run that is stopped after its last batch has evaluated the prompt, too.
             self._works[-1].complete = self._works[-1].complete or done >= total
             if not self.computed:
+                self.prompt_tokens = total
                 self.prefilled_at = time.monotonic()
             self._progress(done, total)
             return not wanted()

@@ -118,8 +118,8 @@ class TurnTaking:
         return self.state is State.READY and self._turn is None
 
     @property
-    def first_manner(self) -> ReplyOptions:
-        """The manner of a conversation that begins now; without the time if one goes on."""
+    def first_options(self) -> ReplyOptions:
+        """Return the options of a conversation that begins now; without the time if one goes on."""
         past = self._history.past
         return self._options if past else self.clock.with_time(self._options, past)
 
@@ -377,8 +377,8 @@ class TurnTaking:
 
     # Between turns.
 
-    def use_manner(self, change: UseReplyOptions) -> None:
-        """Answer in this manner from now on, and let the brain read its instruction."""
+    def use_options(self, change: UseReplyOptions) -> None:
+        """Answer by these options from now on, and let the brain read its instruction."""
         known, self._options, self._answers = self._options, change.options, change.answers
         if change.vad is not None:
             self._config.current = replace(self._config.current, vad=change.vad)
