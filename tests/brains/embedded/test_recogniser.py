@@ -11,8 +11,12 @@ import pytest
 from benchmarks.word_errors import word_errors
 from tests.brains.conftest import Question
 from voxtui.brains.embedded.recogniser import (
+    END,
     LONG_SECONDS,
+    Beginning,
     Moonshine,
+    extended,
+    louder,
     read_pieces,
     read_tokens,
     stretches,
@@ -60,3 +64,39 @@ def test_long_speech_is_cut_at_pauses_only_and_grows_at_its_end() -> None:
         assert not any(start < end / SAMPLE_RATE < stop for start, stop in speech)
     shorter = Utterance(np.zeros(40 * SAMPLE_RATE, np.float32), speech[:10], 0.0)
     assert stretches(shorter)[:-1] == parts[: len(stretches(shorter)) - 1]
+
+
+def test_the_beam_finds_the_likeliest_sentence_where_its_first_word_is_not_the_likeliest() -> None:
+    """Words 3 and 4 begin the sentence; after 3 nothing is likely, after 4 the end is certain."""
+    first = np.log(np.full((1, 12), 1e-9, np.float32))
+    first[0, 3], first[0, 4] = np.log(0.55), np.log(0.45)
+    live, sources, ended = extended([Beginning((1,))], first)
+    assert ([path.tokens for path in live], sources, ended) == ([(1, 3), (1, 4)], [0, 0], None)
+    then = np.log(np.full((2, 12), 0.08, np.float32))
+    then[1] = np.log(1e-9)
+    then[1, END] = np.log(0.99)
+    live, _, ended = extended(live, then)
+    assert ended is not None and ended.tokens == (1, 4)
+    assert all(path.score < ended.score for path in live)
+
+
+def test_clear_speech_leaves_one_beginning() -> None:
+    logits = np.zeros((1, 12), np.float32)
+    logits[0, 7] = 20.0
+    live, sources, _ = extended([Beginning((1,))], logits)
+    assert ([path.tokens for path in live], sources) == ([(1, 7)], [0])
+
+
+@pytest.mark.models
+def test_a_whisper_is_recognised_as_the_same_words_aloud(questions: list[Question]) -> None:
+    recogniser = Moonshine()
+    recogniser.load()
+    aloud = questions[0].utterance().samples
+    words = [recogniser.recognise(aloud * np.float32(gain)).text for gain in (1.0, 0.06)]
+    recogniser.close()
+    assert words[0] == words[1]
+
+
+def test_silence_and_no_sound_at_all_are_not_amplified_into_numbers_that_overflow() -> None:
+    assert np.isfinite(louder(np.zeros(1600, np.float32))).all()
+    assert len(louder(np.zeros(0, np.float32))) == 0

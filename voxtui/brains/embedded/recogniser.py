@@ -1,7 +1,8 @@
 """The embedded recogniser: Moonshine tiny (English), from the weights inside its wheel.
 
-The encoder and the decoder run one token at a time here, and not through the wheel's own runtime,
-because only the decoder's probabilities tell speech that it knows from speech that it does not.
+The decoder runs here, and not in the wheel's own runtime, for two reasons. Its probabilities tell
+speech that it knows from speech that it does not. And it follows several beginnings of a transcript
+(a beam), because the likeliest first word is not always part of the likeliest sentence.
 """
 
 from __future__ import annotations
@@ -68,6 +69,36 @@ PAST, PRESENT, ENCODER = "past_key_values", "present", ".encoder."
 
 SPACE = "\u2581".encode()
 """What a word's first token begins with."""
+
+
+BEAM = 5
+"""Most beginnings of a transcript that the decoder follows at the same time."""
+
+MARGIN = 3.0
+"""A beginning is dropped if its log-probability is this much below the best one's. So clear speech
+is decoded at the cost of one beginning."""
+
+LOUD, LOUD_PERCENTILE, MOST_GAIN = 0.5, 99.5, 20.0
+"""The level that the model hears at this percentile of the samples, and the most that a quiet
+utterance is amplified."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """START and the first tokens of a transcript."""
+
+    tokens: tuple[int, ...] = ()
+    log_probabilities: tuple[float, ...] = ()
+    """of each token after START"""
+    score: float = 0.0
+    """their sum, with that of the end if it is complete"""
+
+    def followed_by(self, token: int, log_probability: float) -> Beginning:
+        return Beginning(
+            (*self.tokens, token),
+            (*self.log_probabilities, log_probability),
+            self.score + log_probability,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,25 +195,21 @@ class Moonshine:
     def _decode(
         self, samples: Samples, cancelled: Flag | None
     ) -> tuple[list[int], list[float], bool]:
-        """Return the likeliest tokens, one after the other, and their log-probabilities.
+        """Return the tokens that are likeliest together, and their log-probabilities.
 
         The last value is true if the decoder had to be stopped.
         """
         import numpy as np
 
         sound = np.zeros((1, max(len(samples), SHORTEST)), np.float32)
-        sound[0, : len(samples)] = samples
+        sound[0, : len(samples)] = louder(samples)
         everything = np.ones(sound.shape, np.int64)
         (encoded,) = self._encoder.run(None, {"input_values": sound, "attention_mask": everything})
-        known = {
-            "encoder_hidden_states": encoded,
-            "encoder_attention_mask": everything,  # of the sound: the decoder thins it out
-        }
         cache = {
             name: np.zeros((1, heads, len(encoded[0]) if ENCODER in name else 0, size), np.float32)
             for name, heads, size in self._cached
         }
-        tokens, log_probabilities = [START], list[float]()
+        live, best = [Beginning((START,))], None
         for number in range(math.ceil(len(samples) / SAMPLE_RATE * TOKENS_PER_SECOND)):
             if cancelled is not None and cancelled.is_set():
                 break
@@ -191,19 +218,25 @@ class Moonshine:
             logits, *updates = self._decoder.run(
                 ["logits", *(name.replace(PAST, PRESENT) for name in wanted)],
                 {
-                    "input_ids": np.array([tokens[-1:]]),
+                    "input_ids": np.array([path.tokens[-1:] for path in live]),
                     "use_cache_branch": np.array([number > 0]),
-                    **known,
+                    "encoder_hidden_states": np.repeat(encoded, len(live), 0),
+                    # of the sound: the decoder thins it out
+                    "encoder_attention_mask": np.repeat(everything, len(live), 0),
                     **cache,
                 },
             )
-            token, log_probability = _likeliest(logits[0, -1])
-            if token == END:
-                return tokens[1:], log_probabilities, False
-            tokens.append(token)
-            log_probabilities.append(log_probability)
             cache.update(zip(wanted, updates, strict=True))
-        return tokens[1:], log_probabilities, True
+            live, sources, ended = extended(live, logits[:, -1])
+            if ended is not None and (best is None or ended.score > best.score):
+                best = ended
+            # A longer path is never likelier than its beginning.
+            if best is not None and (not live or live[0].score <= best.score):
+                return list(best.tokens[1:]), list(best.log_probabilities), False
+            if sources != list(range(len(logits))):
+                cache = {name: values[sources] for name, values in cache.items()}
+        best = best or live[0]
+        return list(best.tokens[1:]), list(best.log_probabilities), True
 
     def close(self) -> None:
         with self._lock:
@@ -274,11 +307,47 @@ def read_tokens(pieces: Sequence[bytes], log_probabilities: Sequence[float]) -> 
     return Heard(text, doubtful, len(pieces), sum(log_probabilities))
 
 
-def _likeliest(logits: Samples) -> tuple[int, float]:
+def louder(samples: Samples) -> Samples:
+    """Return `samples` at the level at which the model errs least.
+
+    It scales by a high percentile, because the peak may be a click.
+    """
     import numpy as np
 
-    token = int(logits.argmax())
-    return token, -math.log(float(np.exp(logits - logits[token]).sum()))
+    level = float(np.percentile(np.abs(samples), LOUD_PERCENTILE)) if len(samples) else 0.0
+    return samples * np.float32(min(MOST_GAIN, LOUD / max(level, 1e-9)))
+
+
+def extended(
+    live: Sequence[Beginning], logits: Samples
+) -> tuple[list[Beginning], list[int], Beginning | None]:
+    """Extend each beginning by its likeliest tokens.
+
+    Return the best of the results, the number of the beginning of each, and the best one that ends.
+    """
+    import numpy as np
+
+    rows = logits - logits.max(1, keepdims=True)
+    rows = rows - np.log(np.exp(rows).sum(1, keepdims=True))
+    ways = sorted(
+        (
+            (path.score + float(rows[number, token]), number, int(token))
+            for number, path in enumerate(live)
+            for token in np.argpartition(-rows[number], BEAM)[: BEAM + 1]
+        ),
+        reverse=True,
+    )
+    found, sources, ended = list[Beginning](), list[int](), None
+    for score, number, token in ways:
+        if len(found) == BEAM or score < ways[0][0] - MARGIN:
+            break
+        path, log_probability = live[number], float(rows[number, token])
+        if token != END:
+            found.append(path.followed_by(token, log_probability))
+            sources.append(number)
+        elif ended is None:
+            ended = Beginning(path.tokens, path.log_probabilities, score)
+    return found, sources, ended
 
 
 def stretches(utterance: Utterance) -> list[tuple[int, int]]:

