@@ -19,7 +19,7 @@ from benchmarks.word_errors import word_errors
 from voxtui.audio.clips import load_clip
 from voxtui.bench.machine import machine
 from voxtui.bench.tables import number, spread_json
-from voxtui.brains.remote.endpoint import Endpoint, StatusError
+from voxtui.brains.remote.endpoint import RemoteEndpoint, StatusError
 from voxtui.brains.remote.http_connection import error_text
 from voxtui.brains.remote.remote_brain import find_model
 from voxtui.cli.options import (
@@ -82,7 +82,7 @@ class Contestant:
     """A server, and what it answered. `streams`: it sends text before it has all of it."""
 
     name: str
-    endpoint: Endpoint
+    endpoint: RemoteEndpoint
     model: str
     streams: bool = True
     answers: list[Heard] = field(default_factory=list[Heard])
@@ -227,7 +227,7 @@ def _other(
         check_url("--against", options.against)
     except ValueError as error:
         raise InputError(f"{str(error).replace('VOXTUI_API_KEY', KEY)}.") from error
-    endpoint = Endpoint(options.against, config.brain.remote.timeout_s, "--against", KEY)
+    endpoint = RemoteEndpoint(options.against, config.brain.remote.timeout_s, "--against", KEY)
     stack.callback(endpoint.close)
     notify(f"Your clips go to {endpoint.host}.")
     if endpoint.unencrypted:
@@ -238,7 +238,7 @@ def _other(
 
 def _ours(url: str, config: Config, stack: ExitStack) -> Contestant:
     """Return our own server at `url`. Raises RemoteError."""
-    endpoint = Endpoint(url, config.brain.remote.timeout_s, "--against", "")
+    endpoint = RemoteEndpoint(url, config.brain.remote.timeout_s, "--against", "")
     stack.callback(endpoint.close)
     names = _result(endpoint.models())
     assert names

@@ -43,7 +43,7 @@ class _Sound(msgspec.Struct):
     data: str
 
 
-class _Part(msgspec.Struct):
+class _ContentPart(msgspec.Struct):
     type: str
     text: str = ""
     input_audio: _Sound | None = None
@@ -51,12 +51,14 @@ class _Part(msgspec.Struct):
 
 class _Message(msgspec.Struct):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[_Part] | None = None
+    content: str | list[_ContentPart] | None = None
 
     @property
-    def parts(self) -> list[_Part]:
+    def parts(self) -> list[_ContentPart]:
         return (
-            [_Part("text", self.content)] if isinstance(self.content, str) else self.content or []
+            [_ContentPart("text", self.content)]
+            if isinstance(self.content, str)
+            else self.content or []
         )
 
 
@@ -150,7 +152,7 @@ class Chat(Endpoint):
         self, request: Request, parts: ModelSet, brain: Brain, exchange: Exchange
     ) -> None:
         """Answer on a thread, until the client has left. Raises HttpError and Disconnected."""
-        answer = _Answer(exchange, self._models[1])
+        answer = _ChatAnswer(exchange, self._models[1])
         timestamps = Timestamps()
         timestamps.record(Milestone.RELEASED)
         most = request.max_completion_tokens or request.max_tokens
@@ -282,7 +284,7 @@ def until_stop(texts: Iterator[str], stops: Sequence[str]) -> Iterator[str]:
         yield held
 
 
-class _Answer:
+class _ChatAnswer:
     """Writes an answer in the shapes of a completion and of its chunks."""
 
     def __init__(self, exchange: Exchange, model: str) -> None:

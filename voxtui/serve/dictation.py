@@ -36,7 +36,7 @@ CLOSED, INTERNAL_ERROR = 1000, 1011
 """Codes of RFC 6455."""
 
 
-class _Message(msgspec.Struct):
+class _ClientMessage(msgspec.Struct):
     type: str
 
 
@@ -118,7 +118,7 @@ async def _next(websocket: WebSocket) -> bytes | None:
             return data
         text = message.get("text") or ""
         try:
-            kind = msgspec.json.decode(text, type=_Message).type
+            kind = msgspec.json.decode(text, type=_ClientMessage).type
         except msgspec.DecodeError:
             kind = text.strip()
         if kind == "stop":

@@ -189,7 +189,7 @@ def test_serialising_a_request_is_not_network_time(server, monkeypatch):
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead)
     monkeypatch.setattr(wire, "time", clock)
-    there, timing = endpoint.Endpoint(server.url, timeout_s=1000.0), endpoint.NetworkTimes()
+    there, timing = endpoint.RemoteEndpoint(server.url, timeout_s=1000.0), endpoint.NetworkTimes()
     assert any(there.request("POST", "chat/completions", timing, json=Slow(model="a-model")))
     there.close()
     assert ahead

@@ -69,7 +69,7 @@ class NetworkTimes:
     the system hide the end of an upload."""
 
 
-class Endpoint:
+class RemoteEndpoint:
     """The server at `url`. `setting` is the config key or the option of the URL.
 
     `key_variable`: the environment variable of the API key; empty: no key. Uses no proxy for a

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from voxtui.brains.prompting import after_clock, instruction, paragraphs
-from voxtui.brains.remote.endpoint import SEND_LESS, Endpoint, NetworkTimes, StatusError
+from voxtui.brains.remote.endpoint import SEND_LESS, NetworkTimes, RemoteEndpoint, StatusError
 from voxtui.brains.remote.http_connection import Json, error_text
 from voxtui.brains.reply_language import ReplyLanguage
 from voxtui.dialogue.data import Token, UserTranscript, Utterance
@@ -294,7 +294,7 @@ class RemoteBrain:
 
     def _transcript(
         self,
-        endpoint: Endpoint,
+        endpoint: RemoteEndpoint,
         utterance: Utterance,
         cancelled: Flag,
         timing: NetworkTimes | None = None,
@@ -341,25 +341,27 @@ class RemoteBrain:
         return error
 
 
-def chat_endpoint(remote: RemoteBrainConfig) -> Endpoint:
+def chat_endpoint(remote: RemoteBrainConfig) -> RemoteEndpoint:
     if not remote.url:
         raise RemoteError(
             "brain.remote.url is not set.", "For example: brain.remote.url = http://HOST:PORT/v1"
         )
-    return Endpoint(remote.url, remote.timeout_s)
+    return RemoteEndpoint(remote.url, remote.timeout_s)
 
 
-def stt_endpoint(remote: RemoteBrainConfig, chat: Endpoint) -> Endpoint | None:
+def stt_endpoint(remote: RemoteBrainConfig, chat: RemoteEndpoint) -> RemoteEndpoint | None:
     """Return the server that transcribes, or None if the chat model receives the audio."""
     if not remote.transcription_model:
         return None
     if remote.transcription_url in ("", remote.url):
         return chat
-    return Endpoint(remote.transcription_url, remote.timeout_s, "brain.remote.transcription_url")
+    return RemoteEndpoint(
+        remote.transcription_url, remote.timeout_s, "brain.remote.transcription_url"
+    )
 
 
 def find_model(
-    endpoint: Endpoint,
+    endpoint: RemoteEndpoint,
     model: str,
     notify: Callable[[str], object],
     setting: str = "brain.remote.model",
@@ -409,7 +411,7 @@ class _Choice(msgspec.Struct):
     finish_reason: Any = None
 
 
-class _Event(msgspec.Struct):
+class _StreamEvent(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: Any = None
 
@@ -419,7 +421,7 @@ def _piece(event: Json) -> tuple[str, bool, int | None]:
 
     Tokens of reasoning do not count, because they are not part of the reply.
     """
-    parsed = msgspec.convert(event, _Event)
+    parsed = msgspec.convert(event, _StreamEvent)
     tokens = None
     match parsed.usage:
         case {"completion_tokens": int(count), "completion_tokens_details": {

@@ -13,12 +13,12 @@ TRY_AGAIN = "To try it again: voxtui doctor gpu"
 
 
 def sentence_of(error: Exception) -> str | None:
-    from voxtui.brains.voxtral.generate import NotNumbers, TooLong
+    from voxtui.brains.voxtral.generate import NotNumbers, PromptTooLong
 
     match error:
         case NotNumbers():
             return "Voxtral failed: its output is not a number."
-        case TooLong():
+        case PromptTooLong():
             return "The utterance is too long for Voxtral."
         case RuntimeError() if "not enough memory" in str(error):
             return "Too little memory for this turn."
@@ -32,9 +32,9 @@ def sentence_of(error: Exception) -> str | None:
 
 def is_failure(error: Exception) -> bool:
     """Return False if nothing is wrong with the model: the utterance was too long."""
-    from voxtui.brains.voxtral.generate import TooLong
+    from voxtui.brains.voxtral.generate import PromptTooLong
 
-    return not isinstance(error, TooLong)
+    return not isinstance(error, PromptTooLong)
 
 
 def is_full(error: Exception) -> bool:

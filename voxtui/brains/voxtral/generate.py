@@ -37,7 +37,7 @@ class NotNumbers(Exception):
     """The model's output contains NaN or infinity."""
 
 
-class TooLong(Exception):
+class PromptTooLong(Exception):
     """The prompt and its reply exceed the model's context."""
 
 
@@ -139,7 +139,7 @@ class ReplyGenerator:
     ) -> Generator[int | None, None, None]:
         """Yield the tokens of the reply to `prompt`, at most `most`; None between earlier stages.
 
-        Sets `encoded_at` and `prefilled_at` with the first token. Raises NotNumbers, TooLong.
+        Sets `encoded_at` and `prefilled_at` with the first token. Raises NotNumbers and PromptTooLong.
         """
         yield from self._encode(clips)
         self.encoded_at = time.monotonic()
@@ -180,7 +180,7 @@ class ReplyGenerator:
 
     def _fit(self, positions: int) -> None:
         if positions > self.longest:
-            raise TooLong
+            raise PromptTooLong
         if positions <= self.cache.capacity:
             return
         small = self.cache

@@ -27,7 +27,7 @@ BLOCK = RATE // 100
 
 
 @dataclass(slots=True, eq=False)
-class _Answer:
+class _PlayedAnswer:
     response_id: str
     item: Item
     sounds: deque[Samples] = field(default_factory=deque["Samples"])
@@ -51,7 +51,7 @@ class OutputBuffer:
         """bytes that are not played yet; read by any thread"""
         self.begun = asyncio.Event()
         """an answer is being played"""
-        self._answers: deque[_Answer] = deque()
+        self._answers: deque[_PlayedAnswer] = deque()
         self._ready = np.zeros(0, np.float32)
         """sound of the first answer, at TRACK_RATE"""
 
@@ -63,7 +63,7 @@ class OutputBuffer:
     def add(self, response_id: str, item: Item, sound: Sound) -> None:
         """Play the next piece of an answer."""
         if not self._answers or self._answers[-1].response_id != response_id:
-            self._answers.append(_Answer(response_id, item))
+            self._answers.append(_PlayedAnswer(response_id, item))
         self.begun.set()
         answer = self._answers[-1]
         samples = answer.pcm.feed(sound.pcm)
