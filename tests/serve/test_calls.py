@@ -265,7 +265,7 @@ async def test_an_offer_that_cannot_be_met_is_refused_with_a_reason(server, monk
     assert "sdp" in refused(await asyncio.to_thread(post, PATH, files=form), 400)
     form = {"sdp": (None, offer), "session": (None, "{")}
     assert refused(await asyncio.to_thread(post, PATH, files=form), 400)
-    form["session"] = (None, json.dumps({"speed": 9}))
+    form["session"] = (None, json.dumps({"audio": {"output": {"speed": 9}}}))
     assert "1.5" in refused(await asyncio.to_thread(post, PATH, files=form), 400)
     assert refused(await asked(headers={**SDP, "Origin": "https://evil.example"}), 403)
     assert refused(await asyncio.to_thread(post, f"{PATH}?model=no", **ask), 404)

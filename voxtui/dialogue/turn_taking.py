@@ -184,7 +184,7 @@ class TurnTaking:
             return
         self._turn = turn
         turn.options = self.clock.with_time(self._options, self._history.past)
-        self._emit(TurnStarted(handle.number, source, handle.timestamps))
+        self._emit(TurnStarted(handle.number, source, handle.timestamps, at=at))
         self.set_state(State.LISTENING)
         preroll = self._listener.begin(source, at, hands_free)
         recording = self._listener.recording
