@@ -127,7 +127,7 @@ def judge(
                 SkillRequest(turn.says, False, history.past, brain.sends_to, config)
             )
             items = (
-                [Token(told)]
+                told.tokens()
                 if told
                 else brain.reply(
                     TurnRequest(history.past, turn.says, Timestamps(), threading.Event(), options)

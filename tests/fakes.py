@@ -205,6 +205,7 @@ class BeepVoice:
     def __init__(self, before: Callable[[str], object] = lambda clause: None) -> None:
         self.clauses: list[str] = []
         self.languages: list[str] = []
+        self.speeds: list[float | None] = []
         """of each clause"""
         self._before = before
         self.closed = False
@@ -216,6 +217,7 @@ class BeepVoice:
     ) -> Iterator[SpeechChunk]:
         self.clauses.append(clause)
         self.languages.append(language)
+        self.speeds.append(speed)
         self._before(clause)
         yield SpeechChunk(np.full(240 * len(clause), 0.3, np.float32), 24_000, clause)
 

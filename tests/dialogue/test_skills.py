@@ -10,9 +10,9 @@ from tests.fakes import SECONDS, FakeSpeaker, ScriptedBrain, frames
 from voxtui.dialogue.commands import Mute, Redo, Release, SendText, Silence, Talk
 from voxtui.dialogue.data import SKILL
 from voxtui.dialogue.events import Rang, Remark, State, StateChanged, TurnFinished, UserWords
-from voxtui.dialogue.protocols import SkillRequest, TurnRequest
+from voxtui.dialogue.protocols import SkillAnswer, SkillRequest, TurnRequest
 from voxtui.dialogue.timestamps import Outcome
-from voxtui.settings.schema import Config, HistoryConfig
+from voxtui.settings.schema import Config, HistoryConfig, VoiceConfig
 
 
 class ClockOnly:
@@ -30,10 +30,10 @@ class ClockOnly:
     def now(self) -> datetime:
         return self.time
 
-    def answer(self, request: SkillRequest) -> str | None:
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
         self.asked.append((request.words, request.again))
         self.past = [turn.user_text for turn in request.past]
-        return "It is ten past one." if "time" in request.words else None
+        return SkillAnswer("It is ten past one.") if "time" in request.words else None
 
     def doubt(self, reply: str) -> str | None:
         return "It did nothing." if "I have set" in reply else None
@@ -79,6 +79,19 @@ def test_a_skill_answers_in_place_of_the_brain_in_the_same_voice():
         assert brain.abandoned.is_set()
         timestamps = turn.timestamps
         assert timestamps["skill"] <= timestamps["first_token"] <= timestamps["first_sound"]
+
+
+class SlowInSpanish(ClockOnly):
+    """FakeSkills: asks for another pace and language."""
+
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
+        return SkillAnswer("Son las 13:10.", "es", 0.5)
+
+
+def test_a_skill_says_in_which_language_and_how_slowly_it_is_spoken():
+    with with_skills(AbandonedBrain(heard="mas despacio"), SlowInSpanish()) as t:
+        t.ask()
+    assert (t.voice.languages[-1], t.voice.speeds[-1]) == ("es", 0.5 * VoiceConfig().speed)
 
 
 def test_the_turn_of_a_skill_stands_in_the_history_of_the_next():
@@ -141,7 +154,7 @@ class Raising(ClockOnly):
     def now(self) -> datetime:
         raise OverflowError("now")
 
-    def answer(self, request: SkillRequest) -> str | None:
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
         raise ValueError(request.words)
 
     def doubt(self, reply: str) -> str | None:

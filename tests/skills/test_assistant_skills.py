@@ -39,7 +39,8 @@ def skills(tmp_path, clock) -> AssistantSkills:
 
 
 def ask(skills: AssistantSkills, words: str, again: bool = False) -> str | None:
-    return skills.answer(SkillRequest(words, again))
+    answered = skills.answer(SkillRequest(words, again))
+    return answered and answered.text
 
 
 def test_several_named_timers_are_set_read_paused_resumed_and_cancelled(skills, clock):

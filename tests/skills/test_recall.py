@@ -31,7 +31,8 @@ def history() -> History:
 
 def ask(tmp_path, words: str, past=()) -> str | None:
     skills = AssistantSkills(tmp_path, rings=False, now=lambda: datetime(2026, 11, 22, 13, 4))
-    return skills.answer(SkillRequest(words, past=past))
+    answered = skills.answer(SkillRequest(words, past=past))
+    return answered and answered.text
 
 
 @pytest.mark.parametrize(

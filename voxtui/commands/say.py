@@ -112,7 +112,7 @@ def read_aloud(
     failed = 0
     while True:
         speech = Speech(
-            worker, speaker, Timestamps(), lambda: False, language=lambda clause: language
+            worker, speaker, Timestamps(), lambda: False, style=lambda clause: (None, language)
         )
         try:
             speech.play(tokens)

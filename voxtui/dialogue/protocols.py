@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -310,6 +311,22 @@ class SkillRequest:
     """the configuration in force"""
 
 
+@dataclass(frozen=True, slots=True)
+class SkillAnswer:
+    """The answer of a skill, and how the voice says it."""
+
+    text: str
+    language: str = "en"
+    """code of ISO 639-1; empty: unknown, because the answer repeats words of the brain"""
+    pace: float = 1.0
+    """factor of the configured speed of the voice"""
+
+    def tokens(self) -> Generator[Token]:
+        """Yield the text, a token a word."""
+        for word in re.findall(r"\S+\s*", self.text):
+            yield Token(word)
+
+
 class Skills(Protocol):
     """Answers what needs no model: the clock, sums, timers, questions about the program itself.
 
@@ -328,7 +345,7 @@ class Skills(Protocol):
         """Return the local time. A brain is told the same. Any thread."""
         ...
 
-    def answer(self, request: SkillRequest) -> str | None:
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
         """Return the answer to the user's final words, or None if the brain is to answer.
 
         What was asked for has then been done. Called on a worker thread; takes about a millisecond.

@@ -9,7 +9,7 @@ from pathlib import Path
 from traceback import extract_tb
 
 from voxtui.dialogue.events import Event
-from voxtui.dialogue.protocols import SkillRequest, Skills
+from voxtui.dialogue.protocols import SkillAnswer, SkillRequest, Skills
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class SafeSkills:
             log_failure(error)
             return datetime.now()
 
-    def answer(self, request: SkillRequest) -> str | None:
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
         try:
             return self._skills.answer(request)
         except Exception as error:  # noqa: BLE001

@@ -205,9 +205,9 @@ class Speech:
     """The spoken side of one reply.
 
     `stopped` becomes true once no more of it is to be heard. `on_speaking` is called before the
-    first chunk is played. `language` returns the language of a reply by its first clause. Used by
-    one thread, which waits for the brain, the voice and the speaker in turn; the next clause is
-    made while one plays, because the speaker queues seconds of speech.
+    first chunk is played. `style` returns the speed and the language of a reply by its first
+    clause. Used by one thread, which waits for the brain, the voice and the speaker in turn; the
+    next clause is made while one plays, because the speaker queues seconds of speech.
     """
 
     def __init__(
@@ -217,17 +217,15 @@ class Speech:
         timestamps: Timestamps,
         stopped: Callable[[], bool],
         on_speaking: Callable[[], object] = lambda: None,
-        speed: float | None = None,
-        language: Callable[[str], str] = lambda clause: "en",
+        style: Callable[[str], tuple[float | None, str]] = lambda clause: (None, "en"),
     ) -> None:
         self._worker = worker
         self._speaker = speaker
         self._timestamps = timestamps
         self._stopped = stopped
         self._on_speaking = on_speaking
-        self._speed = speed
-        self._language_of = language
-        self._language: str | None = None
+        self._style_of = style
+        self._style: tuple[float | None, str] | None = None
         self._spoken: list[SpokenClause] = []
         self._cut = 0
         """characters of the clauses so far"""
@@ -323,8 +321,8 @@ class Speech:
 
     def _speak(self, clause: SpokenClause) -> Generator[SpeechChunk, None, bool]:
         asked_at = time.monotonic()
-        language = self._language = self._language or self._language_of(clause.text)
-        speech = self._worker.speak(clause.text, self._stopped, self._speed, language)
+        self._style = self._style or self._style_of(clause.text)
+        speech = self._worker.speak(clause.text, self._stopped, *self._style)
         with closing(speech):
             while True:
                 try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -38,6 +37,7 @@ from voxtui.dialogue.protocols import (
     Past,
     PastTurn,
     ReplyOptions,
+    SkillAnswer,
     SkillRequest,
     Skills,
     TurnRequest,
@@ -78,7 +78,7 @@ class LiveTurn:
     complete: bool = False
     """the brain's reply ended by itself"""
     error: ModelError | None = None
-    answer: tuple[Token, ...] = ()
+    answer: SkillAnswer | None = None
     """the whole answer, if a rule gave it"""
     options: ReplyOptions = DEFAULT_OPTIONS
     keeps: bool = False
@@ -102,7 +102,8 @@ class LiveTurn:
     def as_past(self) -> PastTurn:
         """Return this turn as it stands in the history if the whole `answer` is heard."""
         said, clock = self.user_input, self.options.clock
-        return PastTurn(said, self.words, self.answer, number=self.number, clock=clock)
+        reply = tuple(self.answer.tokens()) if self.answer else ()
+        return PastTurn(said, self.words, reply, number=self.number, clock=clock)
 
     def finished(self, outcome: Outcome, error: str | None = None) -> Turn:
         self.handle.over = True
@@ -252,30 +253,25 @@ def _reply(
                 )
             if turn.answer:
                 break
-    yield from turn.answer
+    if turn.answer:
+        yield from turn.answer.tokens()
 
 
 def _answer_without_brain(
     turn: LiveTurn, components: Components, skills: Skills | None, words: str, past: Past
 ) -> None:
-    """Set `turn.answer`, a token a word, if a rule answers in place of the brain."""
+    """Set `turn.answer` if a rule answers in place of the brain."""
     if turn.cancelled or not turn.local:
         return
     if skills is None:
         return
     again = turn.source == REPLAY
-    answer = skills.answer(
+    turn.answer = skills.answer(
         SkillRequest(words, again, past, components.brain.sends_to, components.config)
     )
-    if answer is None:
-        return
-    turn.brain = SKILL
-    turn.handle.timestamps.record(Milestone.SKILL)
-    turn.answer = tuple(Token(word) for word in _words(answer))
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\S+\s*", text)
+    if turn.answer is not None:
+        turn.brain = SKILL
+        turn.handle.timestamps.record(Milestone.SKILL)
 
 
 def _speak(
@@ -301,10 +297,13 @@ def _speak(
         muted = muted or (components.muted and not turn.cancelled)
         return muted or turn.cancelled
 
-    def language(clause: str) -> str:
-        # What is not the brain's own is written in English.
-        own = turn.brain != SKILL
-        return components.brain.language(clause, turn.handle.timestamps) if own else "en"
+    def style(clause: str) -> tuple[float | None, str]:
+        speed, answer = turn.options.speed, turn.answer
+        if answer is not None and answer.pace != 1:
+            speed = (speed or components.config.voice.speed) * answer.pace
+        # A ring is no answer, and it is written in English.
+        language = answer.language if answer else "en" if turn.brain == SKILL else ""
+        return speed, language or components.brain.language(clause, turn.handle.timestamps)
 
     speech = Speech(
         voice,
@@ -312,8 +311,7 @@ def _speak(
         turn.handle.timestamps,
         stopped,
         speaking,
-        turn.options.speed,
-        language,
+        style,
     )
     try:
         try:
@@ -338,5 +336,5 @@ def speak_alone(
 ) -> None:
     """Speak a sentence that is not part of a turn, until it ends or `handle` is cancelled."""
     turn = LiveTurn(handle, SKILL, paced=True, brain=SKILL)
-    with prefetch((Token(word) for word in _words(sentence)), "ring") as tokens:
+    with prefetch(SkillAnswer(sentence).tokens(), "ring") as tokens:
         _speak(turn, tokens, components, emit, partial(set_state, State.SPEAKING))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxtui.dialogue.events import CountdownsChanged, Event, Notice, Rang
+from voxtui.dialogue.protocols import SkillAnswer
 from voxtui.dialogue.safe_skills import log_failure
 from voxtui.errors import InputError
 
@@ -74,8 +75,12 @@ class AssistantSkills:
         if lock is not None:
             lock.release()
 
-    def answer(self, request: SkillRequest) -> str | None:
+    def answer(self, request: SkillRequest) -> SkillAnswer | None:
         """Return the answer to the user's words, or None. See Skills."""
+        answer = self._answer(request)
+        return SkillAnswer(answer) if isinstance(answer, str) else answer
+
+    def _answer(self, request: SkillRequest) -> SkillAnswer | str | None:
         from voxtui.skills.intents import Fact, Question
         from voxtui.skills.privacy_answers import about_itself
         from voxtui.skills.requests import acts, carry_out
@@ -91,8 +96,8 @@ class AssistantSkills:
         match meaning:
             case None:
                 return None
-            case Fact(sentence=sentence):
-                return sentence
+            case Fact():
+                return SkillAnswer(meaning.sentence, meaning.language, meaning.pace)
             case Question(sentence, retry):
                 self._retry = retry
                 return sentence

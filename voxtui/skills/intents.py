@@ -17,6 +17,10 @@ class Fact:
     value: object
     """the result, as the tests compare it"""
     sentence: str
+    language: str = "en"
+    """of the sentence; see SkillAnswer"""
+    pace: float = 1.0
+    """see SkillAnswer"""
 
 
 @dataclass(frozen=True, slots=True)

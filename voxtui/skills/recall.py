@@ -1,76 +1,100 @@
-"""Questions about what was said in this conversation, answered word for word."""
+"""Names of people and pets that the user told in passing: `my sister Anna`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from voxtui.dialogue.protocols import AUDIO_INPUT, Past, PastTurn
+from voxtui.dialogue.protocols import Past
 from voxtui.skills.intents import Fact
-from voxtui.skills.normalise import patterns
 
-_LATEST = patterns(
-    r"what (?:did i|have i) (?:just |last )?(?:say|said)(?: (?:to you|just now|last))?",
-    r"what was (?:it )?(?:that )?i (?:just )?said|what i (?:just )?said",
-    r"(?:what was )?the last thing (?:that )?i (?:said|told you)(?: was)?",
+_RELATIONS = (
+    r"(?:sister|brother|mother|father|mum|mom|dad|daughter|son|wife|husband|partner|girlfriend"
+    r"|boyfriend|fianc[eé]e?|cousin|aunt|uncle|niece|nephew|grandmother|grandfather|grandma"
+    r"|grandpa|granny|(?:best )?friend|neighbou?r|boss|colleague|teacher|doctor|dentist|flatmate"
+    r"|roommate|landlord|landlady|(?:step|half-)?(?:brother|sister|mother|father|son|daughter)"
+    r"|(?:mother|father|brother|sister|son|daughter)-in-law|dog|cat|puppy|kitten|horse|pony|rabbit"
+    r"|hamster|parrot)"
 )
-_LATEST_QUESTION = patterns(
-    r"what (?:did i|have i) (?:just |last )(?:ask|asked)(?: you)?",
-    r"what did i ask(?: you)? (?:last|just now|before)",
-    r"(?:what was )?(?:my|the) (?:last|latest|previous) (?:question|thing i asked(?: you)?)",
+_NO_NAMES = (
+    r"(?!(?:I|I'm|I've|I'd|I'll|A|An|The|And|But|Or|So|No|Not|Yes|OK|Monday|Tuesday|Wednesday"
+    r"|Thursday|Friday|Saturday|Sunday|January|February|March|July|September|October|November|December|Christmas"
+    r"|Easter|Halloween|English|German|French|Spanish|Italian|Portuguese|Dutch|Hindi|Chinese"
+    r"|Japanese|Russian|Polish|Turkish|Greek|American|British|Irish|Indian|Mr|Mrs|Ms|Dr)\b)"
 )
-_FIRST = patterns(
-    r"what did i (?:say|tell you) (?:first|at the (?:beginning|start)|in the beginning)",
-    r"(?:what was )?the (?:first|1st) thing (?:that )?i (?:said|told you)",
-    r"what did i (?:first|1st) (?:say|tell you)",
+_NAME = rf"{_NO_NAMES}(?P<name>[A-Z][^\W\d_]+(?:-[A-Z][^\W\d_]+)?(?: {_NO_NAMES}[A-Z][^\W\d_]+)?)"
+_ADJECTIVES = r"(?:(?:little|big|older|younger|elder|twin|new|old|dear|late) )?"
+
+_CALLED = r"(?: is (?:called|named)|'s name is|, (?:called|named)| (?:called|named))"
+_BEFORE = (
+    r"(?:^|(?:^|[ ,])(?:(?i:so|well|yes|no|sorry|actually|oh|but|today|and|with|for|to|from|by"
+    r"|about|of|at|visit(?:ed|ing)?|met|meet(?:ing)?|saw|see(?:ing)?|loves?|miss(?:es)?)),? )"
 )
-_FIRST_QUESTION = patterns(
-    r"what did i ask(?: you)? (?:first|1st|at the (?:beginning|start)|in the beginning)",
-    r"what did i (?:first|1st) ask(?: you)?",
-    r"(?:what was )?(?:my|the) (?:first|1st) (?:question|thing (?:that )?i asked(?: you)?)",
+_TOLD = re.compile(
+    rf"{_BEFORE}(?P<whose>(?i:my|our|your|his|her|their|the|a|[\w-]+'s)) "
+    rf"{_ADJECTIVES}(?P<relation>{_RELATIONS})(?:{_CALLED})? {_NAME}(?!'s \w)"
 )
-_REPEAT = patterns(
-    r"(?:repeat|say) (?:that|it|this|what you (?:just )?said)(?: (?:again|once more))*",
-    r"(?:say|repeat) (?:again|your last (?:answer|sentence))|come again|once more|one more time",
-    r"what did you (?:just )?say(?: (?:just now|again))?|what was that(?: again)?|repeat",
+_APPOSITION = re.compile(
+    rf"^(?P<whose>[Mm]y|[Oo]ur) {_ADJECTIVES}(?P<relation>{_RELATIONS}), {_NAME},"
+    r"(?! (?:and|or)\b| [A-Z])"
 )
-_QUESTION = re.compile(
-    r"(?:(?:and|so|but|well|ok|okay|please) )*(?:who|whose|what|which|where|when|why|how|can|could"
-    r"|do|does|did|is|are|was|were|will|would|should|may|have|has|tell me)\b",
+_UNSURE = re.compile(
+    r"\b(?:not|never|no longer|said|says|say|told|tells|tell|asked|asks|ask|thinks?|thought|if"
+    r"|whether|maybe|perhaps|wish|used to|call me|called me)\b|n't\b|\?",
     re.IGNORECASE,
+)
+"""A sentence with one of these may name nobody: `my sister isn't called Anna`."""
+_CORRECTS = re.compile(r"^(?:no|sorry|actually|i meant?)\b|, not [A-Z]\w+$", re.IGNORECASE)
+
+_NAME_ASKED = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        rf"what(?:'s|s| is) (?:my|our) (?P<relation>{_RELATIONS})(?:'s? name| called)(?: again)?",
+        rf"what(?:'s|s| is) the name of (?:my|our) (?P<relation>{_RELATIONS})(?: again)?",
+        rf"what did i (?:say|tell you) (?:my|our) (?P<relation>{_RELATIONS})"
+        r"(?:'s name (?:was|is)|(?: was| is) called)",
+        rf"(?:my|our) (?P<relation>{_RELATIONS})'s name",
+    )
+)
+_WHO_ASKED = re.compile(
+    r"(?:who(?:'s| is) (?P<name>[^\W\d_]+)|who (?P<name2>[^\W\d_]+) is)(?: again)?", re.IGNORECASE
 )
 
 
 def understand(text: str, past: Past) -> Fact | None:
-    """Return what was said in `past` (oldest first), if `text` asks for it and it is known."""
-    said = [turn for turn in past if turn.user_input != "" and not turn.attached]
-    if _asks(_REPEAT, text):
-        replies = [turn.reply_text.strip() for turn in past if turn.reply and not turn.attached]
-        return Fact("said", replies[-1], replies[-1]) if replies and replies[-1] else None
-    if _asks(_LATEST, text):
-        return _quoted("You said", said[-1:])
-    if _asks(_FIRST, text):
-        return _quoted("First you said", said[:1])
-    if _asks(_LATEST_QUESTION, text):
-        return _quoted("You asked", _questions(said)[-1:])
-    if _asks(_FIRST_QUESTION, text):
-        return _quoted("First you asked", _questions(said)[:1])
+    """Return the name of one that the user named in `past`, or who that is; None if unsure."""
+    for form in _NAME_ASKED:
+        if found := form.fullmatch(text):
+            relation = found["relation"].lower()
+            names = {name for name, mine, related in _named(past) if mine and related == relation}
+            if len(names) == 1:
+                (name,) = names
+                return Fact("name", name, f"Your {relation} is called {name}.")
+    if found := _WHO_ASKED.fullmatch(text):
+        asked = (found["name"] or found["name2"]).lower()
+        named = {
+            (name, mine, relation)
+            for name, mine, relation in _named(past)
+            if asked in (name.lower(), name.lower().split()[0])
+        }
+        if len(named) == 1 and (one := named.pop())[1]:
+            return Fact("name", one[2], f"{one[0]} is your {one[2]}.")
     return None
 
 
-def _asks(forms: Sequence[re.Pattern[str]], text: str) -> bool:
-    return any(form.fullmatch(text) for form in forms)
-
-
-def _questions(said: list[PastTurn]) -> list[PastTurn]:
-    """Return the questions; none if words are missing, because one of those may be the one."""
-    if any(turn.user_text.startswith(AUDIO_INPUT) for turn in said):
-        return []
-    return [one for one in said if one.user_text.endswith("?") or _QUESTION.match(one.user_text)]
-
-
-def _quoted(opening: str, turns: list[PastTurn]) -> Fact | None:
-    if not turns or turns[0].user_text.startswith(AUDIO_INPUT):
-        return None
-    words = turns[0].user_text.strip()
-    return Fact("said", words, f"{opening}: “{words}”")
+def _named(past: Past) -> list[tuple[str, bool, str]]:
+    """Return each name in the user's words, if it is of the user's own, and the relation."""
+    named: list[tuple[str, bool, str]] = []
+    for turn in past:
+        if turn.attached:
+            continue
+        for sentence in re.split(r"(?<=[.?!;])\s+|[.!;]$", turn.user_text.replace("’", "'")):
+            corrects = _CORRECTS.search(sentence)
+            plain = re.sub(r", not [A-Z]\w+$", "", sentence)
+            if _UNSURE.search(plain):
+                continue
+            for found in (*_TOLD.finditer(plain), *_APPOSITION.finditer(plain)):
+                mine, relation = found["whose"].lower() in ("my", "our"), found["relation"].lower()
+                if corrects:
+                    named = [one for one in named if one[1:] != (mine, relation)]
+                named.append((found["name"], mine, relation))
+    return named

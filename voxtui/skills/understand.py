@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 from voxtui.dialogue.protocols import Past
-from voxtui.skills import clock, recall, reminder_words, spelling, sums, timer_words, units
+from voxtui.skills import clock, phrases, recall, reminder_words, sums, timer_words, units
 from voxtui.skills.intents import Meaning
 from voxtui.skills.normalise import normalise, strip_courtesy
 
@@ -21,8 +21,9 @@ def understand(sentence: str, now: datetime, past: Past = ()) -> Meaning | None:
     """
     if len(sentence) > LONGEST_REQUEST:
         return None
-    plain = strip_courtesy(" ".join(re.sub(r"[.?!,]+(?=\s|$)", "", sentence).split()))
-    if meaning := recall.understand(plain, past) or spelling.understand(plain):
+    plain = " ".join(re.sub(r"[.?!,।…]+(?=[\s\"”»’']|$)|[¿¡]", "", sentence).split())
+    plain = strip_courtesy(plain)
+    if meaning := phrases.understand(plain, now, past) or recall.understand(plain, past):
         return meaning
     text = strip_courtesy(normalise(sentence))
     try:
