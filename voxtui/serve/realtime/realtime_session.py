@@ -450,7 +450,9 @@ class RealtimeSession:
         create = hearing.create
         if spoken:
             self._committed(item)
-            if self._settings.answers_speech:
+            # The engine may have taken it for the utterance that an earlier request asks about.
+            answered = isinstance(phase, Answering) and phase.response.turn == item.turn
+            if self._settings.answers_speech and not answered:
                 create = create or CreateResponse()
         self._create_later(create)
 
